@@ -1,0 +1,541 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Tool names the program that measures.
+// +kubebuilder:validation:Enum=sfnt-pingpong;sockperf
+type Tool string
+
+// The tools. Each is a folder of internal/tool.
+const (
+	// ToolSfntPingpong is AMD's sfnt-pingpong (cns-sfnettest): closed-loop ping-pong over TCP or UDP.
+	ToolSfntPingpong Tool = "sfnt-pingpong"
+	// ToolSockperf is sockperf in its ping-pong mode, over TCP or UDP.
+	ToolSockperf Tool = "sockperf"
+)
+
+// Protocol is the transport that carries the messages.
+// +kubebuilder:validation:Enum=TCP;UDP
+type Protocol string
+
+// The protocols.
+const (
+	ProtocolTCP Protocol = "TCP"
+	ProtocolUDP Protocol = "UDP"
+)
+
+// LatencyType says what a latency counts.
+// +kubebuilder:validation:Enum=HalfRTT;RTT
+type LatencyType string
+
+// The latency types.
+const (
+	// LatencyHalfRTT is half of the round-trip time, as sfnt-pingpong and the published tables report it.
+	// It is not a one-way time: the two ways need not be alike.
+	LatencyHalfRTT LatencyType = "HalfRTT"
+	// LatencyRTT is the round-trip time as measured by the client.
+	LatencyRTT LatencyType = "RTT"
+)
+
+// NetworkType names a way to the peer.
+// +kubebuilder:validation:Enum=Pod;Host;Secondary
+type NetworkType string
+
+// The network types.
+const (
+	// NetworkPod is the cluster's primary pod network.
+	NetworkPod NetworkType = "Pod"
+	// NetworkHost is the node's own network namespace. Benchmark pods then run with hostNetwork, which the
+	// operator refuses unless it was started with --allow-host-network.
+	NetworkHost NetworkType = "Host"
+	// NetworkSecondary is an interface attached by Multus from a NetworkAttachmentDefinition.
+	NetworkSecondary NetworkType = "Secondary"
+)
+
+// LatencyBenchmarkSpec is the question: which tool measures what, how often, between which nodes, over
+// which network.
+//
+// +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-pingpong' || !('TCP' in self.workload.protocols) || self.workload.messageSizes.all(s, s >= 1)",message="spec.workload.messageSizes: sfnt-pingpong measures nothing with TCP messages of 0 bytes; use sizes from 1, or UDP alone"
+// +kubebuilder:validation:XValidation:rule="self.tool != 'sockperf' || self.workload.messageSizes.all(s, s >= 14 && s <= 65507)",message="spec.workload.messageSizes: sockperf needs 14 to 65507 bytes (its own header takes 14); use sfnt-pingpong for other sizes"
+// +kubebuilder:validation:XValidation:rule="!('UDP' in self.workload.protocols) || self.workload.messageSizes.all(s, s <= 65507)",message="spec.workload.messageSizes: a UDP datagram carries at most 65507 bytes; use smaller sizes, or TCP alone"
+type LatencyBenchmarkSpec struct {
+	// tool is the program that measures: sfnt-pingpong or sockperf.
+	// +required
+	Tool Tool `json:"tool"`
+
+	// workload is what is sent, and for how long.
+	// +optional
+	// +kubebuilder:default={}
+	Workload Workload `json:"workload,omitzero"`
+
+	// rounds is how many times everything is measured, each time with fresh pods, 1 to 100; default 5.
+	// A round is the unit of statistics: more rounds, not longer ones, make a comparison sharper.
+	// +optional
+	// +kubebuilder:default=5
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Rounds int32 `json:"rounds,omitempty"`
+
+	// placement is where the client and the server run and what they get there.
+	// +required
+	Placement Placement `json:"placement"`
+
+	// network is the way from client to server; default the primary pod network.
+	// +optional
+	// +kubebuilder:default={type: Pod}
+	Network Network `json:"network,omitzero"`
+
+	// latencyType is what the reported latencies count: HalfRTT (default) or RTT. The stored histograms
+	// always hold the full RTT.
+	// +optional
+	// +kubebuilder:default=HalfRTT
+	LatencyType LatencyType `json:"latencyType,omitempty"`
+}
+
+// Workload is what the client sends and the server returns. Every protocol is measured with every size.
+type Workload struct {
+	// protocols are the transports to measure: TCP, UDP or both; default TCP.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={TCP}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	Protocols []Protocol `json:"protocols,omitempty"`
+
+	// messageSizes are the payload sizes to measure, in bytes, 0 to 65536, at most 32 of them; default 64.
+	// Both directions carry the same size.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={64}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:Minimum=0
+	// +kubebuilder:validation:items:Maximum=65536
+	MessageSizes []int32 `json:"messageSizes,omitempty"`
+
+	// duration is how long each cell (protocol and size) is measured in each round, after its warm-up,
+	// 100ms to 1h; default 3s. A percentile is reported only with at least ten samples beyond it: p99.9 of a
+	// 10 µs round trip needs 0.1 s, p99.99 one second, p99.999 ten.
+	// +optional
+	// +kubebuilder:default="3s"
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="must be a duration from 100ms to 1h, such as 3s"
+	Duration metav1.Duration `json:"duration,omitzero"`
+
+	// warmup is how long each cell runs before its samples count, 0s to 60s; default 500ms.
+	// +optional
+	// +kubebuilder:default="500ms"
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('0s') && duration(self) <= duration('60s')",message="must be a duration from 0s to 60s, such as 500ms"
+	Warmup metav1.Duration `json:"warmup,omitempty"`
+}
+
+// Placement says where the two endpoints run and what each of them gets.
+type Placement struct {
+	// client selects the node of the client.
+	// +required
+	Client NodeSelection `json:"client"`
+
+	// server selects the node of the server, always another one than the client's.
+	// +required
+	Server NodeSelection `json:"server"`
+
+	// cpus is how many whole, exclusive CPUs each endpoint gets, 1 to 64; default 1. The tool is pinned to
+	// the first of them; with two or more, the agent keeps to the last.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	CPUs int32 `json:"cpus,omitempty"`
+
+	// memory is what each endpoint gets, 128Mi to 64Gi; default 512Mi. The tools keep every sample in memory
+	// while they measure: allow 64Mi for each million samples of a cell.
+	// +optional
+	// +kubebuilder:default="512Mi"
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('128Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity from 128Mi to 64Gi, such as 512Mi"
+	Memory resource.Quantity `json:"memory,omitempty"`
+}
+
+// NodeSelection picks the node of an endpoint.
+type NodeSelection struct {
+	// nodeSelector is the labels that the node must have, at most 16; empty: any node. Of several nodes
+	// the first by name is taken that leaves the other endpoint one of its own.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+}
+
+// Network is the way from client to server.
+//
+// +kubebuilder:validation:XValidation:rule="self.type != 'Secondary' || has(self.networkRef)",message="networkRef is required when type is Secondary: name the NetworkAttachmentDefinition to attach"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Secondary' || !has(self.networkRef)",message="networkRef belongs to type Secondary; remove it or set type: Secondary"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Secondary' || !has(self.resourceName)",message="resourceName belongs to type Secondary; remove it or set type: Secondary"
+type Network struct {
+	// type is Pod (the primary network), Host (the node's own, needs --allow-host-network) or Secondary (a
+	// NetworkAttachmentDefinition); default Pod.
+	// +optional
+	// +kubebuilder:default=Pod
+	Type NetworkType `json:"type,omitempty"`
+
+	// networkRef names the NetworkAttachmentDefinition that Multus attaches to both pods as net1.
+	// +optional
+	NetworkRef *NetworkRef `json:"networkRef,omitempty"`
+
+	// resourceName is the extended resource of the device plugin that gives the network its device, with its
+	// prefix, such as amd.com/sf_vf; one is requested for each pod. It must equal the annotation
+	// k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition. Absent for networks that need no
+	// device, such as macvlan.
+	// +optional
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="must be a resource name with its prefix, such as amd.com/sf_vf"
+	ResourceName string `json:"resourceName,omitempty"`
+}
+
+// NetworkRef names a NetworkAttachmentDefinition.
+type NetworkRef struct {
+	// name is the NetworkAttachmentDefinition's name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// namespace is the NetworkAttachmentDefinition's namespace; default the benchmark's own.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// LatencyBenchmarkStatus is the answer, as far as it is known.
+type LatencyBenchmarkStatus struct {
+	// observedGeneration is the generation of the spec that this status describes.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions are Accepted (the spec is understood and the cluster can give what it asks) and Succeeded
+	// (Unknown while it runs; the reason says where it stands).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// progress is how far the measurement is.
+	// +optional
+	Progress *Progress `json:"progress,omitempty"`
+
+	// pair is the two nodes that were chosen when the spec was accepted.
+	// +optional
+	Pair *Pair `json:"pair,omitempty"`
+
+	// summary is the first cell's percentiles as text, for kubectl get.
+	// +optional
+	Summary *Summary `json:"summary,omitempty"`
+
+	// results has a line for each cell, over all finished rounds.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Results []CellResult `json:"results,omitempty"`
+
+	// warnings say what is known to be wrong with the results, and what was not verified.
+	// +optional
+	// +listType=map
+	// +listMapKey=reason
+	// +kubebuilder:validation:MaxItems=16
+	Warnings []Warning `json:"warnings,omitempty"`
+
+	// endpoints is what the agents of the last finished run observed, client first.
+	// +optional
+	// +listType=map
+	// +listMapKey=role
+	// +kubebuilder:validation:MaxItems=2
+	Endpoints []Endpoint `json:"endpoints,omitempty"`
+
+	// active is the claim on two nodes by the attempt that runs now. It is written before the first pod is
+	// created and removed after the last one is gone.
+	// +optional
+	Active *ActiveAttempt `json:"active,omitempty"`
+
+	// attempts lists every finished attempt of every run, oldest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=300
+	Attempts []Attempt `json:"attempts,omitempty"`
+
+	// stored lists the ConfigMaps that hold the full histograms, one for each finished run.
+	// +optional
+	// +listType=map
+	// +listMapKey=configMap
+	// +kubebuilder:validation:MaxItems=100
+	Stored []StoredResult `json:"stored,omitempty"`
+
+	// startTime is when the first attempt was claimed.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// completionTime is when the last run finished, or the benchmark failed.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+}
+
+// Progress counts the runs. A run measures all cells once, in one pair of pods.
+type Progress struct {
+	// runs is done and total as text, such as 3/6.
+	// +kubebuilder:validation:MaxLength=16
+	Runs string `json:"runs"`
+	// done is the number of runs whose results are stored.
+	Done int32 `json:"done"`
+	// total is the number of runs the plan has.
+	Total int32 `json:"total"`
+	// measuringSecondsLeft is the pure measuring time, warm-ups included, of the runs that are not done, in
+	// seconds, rounded up. Starting and ending pods comes on top.
+	MeasuringSecondsLeft int64 `json:"measuringSecondsLeft"`
+}
+
+// Pair is the nodes of the two endpoints.
+type Pair struct {
+	// clientNode is the name of the client's node.
+	// +kubebuilder:validation:MaxLength=253
+	ClientNode string `json:"clientNode"`
+	// serverNode is the name of the server's node.
+	// +kubebuilder:validation:MaxLength=253
+	ServerNode string `json:"serverNode"`
+}
+
+// Summary is the first cell's percentiles as text, each empty as long as too few samples stand behind it.
+type Summary struct {
+	// cell is the name of the cell.
+	// +kubebuilder:validation:MaxLength=63
+	Cell string `json:"cell"`
+	// p50 is the median.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	P50 string `json:"p50,omitempty"`
+	// p99 is the 99th percentile.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	P99 string `json:"p99,omitempty"`
+	// p999 is the 99.9th percentile.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	P999 string `json:"p999,omitempty"`
+	// samples is the number of samples of all rounds of this cell.
+	// +optional
+	Samples int64 `json:"samples,omitempty"`
+}
+
+// CellResult is the latency of one cell (protocol and message size) over all finished rounds. All latencies
+// are nanoseconds of the stated latencyType. A percentile is absent when fewer than ten samples lie beyond it.
+type CellResult struct {
+	// name is protocol and size, such as tcp-64.
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// protocol is TCP or UDP.
+	Protocol Protocol `json:"protocol"`
+	// messageSizeBytes is the payload of each message, in bytes.
+	MessageSizeBytes int32 `json:"messageSizeBytes"`
+	// latencyType says whether the latencies are RTT or HalfRTT.
+	LatencyType LatencyType `json:"latencyType"`
+	// rounds is the number of rounds behind the numbers.
+	Rounds int32 `json:"rounds"`
+	// samples is the number of round trips behind the numbers.
+	Samples int64 `json:"samples"`
+	// lost is the number of messages that were sent and not answered, or not counted because they lay out of
+	// the histogram's range. They are not among the samples.
+	Lost int64 `json:"lost"`
+	// minNanoseconds is the exact smallest sample.
+	MinNanoseconds int64 `json:"minNanoseconds"`
+	// meanNanoseconds is the mean of all samples.
+	MeanNanoseconds int64 `json:"meanNanoseconds"`
+	// stddevNanoseconds is the standard deviation of all samples; it says little of a skewed distribution.
+	StddevNanoseconds int64 `json:"stddevNanoseconds"`
+	// maxNanoseconds is the exact largest sample.
+	MaxNanoseconds int64 `json:"maxNanoseconds"`
+	// p50Nanoseconds is the median.
+	// +optional
+	P50Nanoseconds *int64 `json:"p50Nanoseconds,omitempty"`
+	// p90Nanoseconds is the 90th percentile.
+	// +optional
+	P90Nanoseconds *int64 `json:"p90Nanoseconds,omitempty"`
+	// p99Nanoseconds is the 99th percentile.
+	// +optional
+	P99Nanoseconds *int64 `json:"p99Nanoseconds,omitempty"`
+	// p999Nanoseconds is the 99.9th percentile.
+	// +optional
+	P999Nanoseconds *int64 `json:"p999Nanoseconds,omitempty"`
+	// p9999Nanoseconds is the 99.99th percentile.
+	// +optional
+	P9999Nanoseconds *int64 `json:"p9999Nanoseconds,omitempty"`
+	// p99999Nanoseconds is the 99.999th percentile.
+	// +optional
+	P99999Nanoseconds *int64 `json:"p99999Nanoseconds,omitempty"`
+	// needsSamples is how many samples the first absent percentile would need in all; 0 when none is absent.
+	// +optional
+	NeedsSamples int64 `json:"needsSamples,omitempty"`
+}
+
+// Warning is something that limits what the results say.
+type Warning struct {
+	// reason is the warning's type.
+	// +kubebuilder:validation:MaxLength=63
+	Reason string `json:"reason"`
+	// message says what was seen and what it means.
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message"`
+}
+
+// Endpoint is what an agent observed from inside its pod.
+type Endpoint struct {
+	// role is client or server.
+	// +kubebuilder:validation:Enum=client;server
+	Role string `json:"role"`
+	// node is the node's name.
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node"`
+	// kernel is the node's kernel release.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Kernel string `json:"kernel,omitempty"`
+	// cpus is the list of CPUs that the pod may use, as in /proc/self/status.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	CPUs string `json:"cpus,omitempty"`
+	// measuringCPU is the CPU to which the tool was pinned.
+	MeasuringCPU int32 `json:"measuringCPU"`
+	// cpuNUMANode is the NUMA node of the measuring CPU, -1 when unknown.
+	CPUNUMANode int32 `json:"cpuNUMANode"`
+	// interface is the interface that carried the messages.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Interface string `json:"interface,omitempty"`
+	// address is the endpoint's address on the measured network.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Address string `json:"address,omitempty"`
+	// mtu is the interface's MTU in bytes.
+	// +optional
+	MTU int32 `json:"mtu,omitempty"`
+	// driver is the interface's kernel driver.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Driver string `json:"driver,omitempty"`
+	// pciAddress is the device behind the interface, when there is one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	PCIAddress string `json:"pciAddress,omitempty"`
+	// deviceNUMANode is the NUMA node of the device, -1 when unknown.
+	DeviceNUMANode int32 `json:"deviceNUMANode"`
+	// toolVersion is the tool's own words for its version.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	ToolVersion string `json:"toolVersion,omitempty"`
+}
+
+// ActiveAttempt is the claim of a running attempt on its two nodes.
+type ActiveAttempt struct {
+	// run is the run's name.
+	// +kubebuilder:validation:MaxLength=253
+	Run string `json:"run"`
+	// round is the run's round, from 1.
+	Round int32 `json:"round"`
+	// attempt is the number of the try, from 1.
+	Attempt int32 `json:"attempt"`
+	// pair is the claimed nodes.
+	Pair Pair `json:"pair"`
+	// claimedAt is when the claim was written.
+	ClaimedAt metav1.MicroTime `json:"claimedAt"`
+	// outcome is set once the attempt is over and only its pods remain to be removed.
+	// +optional
+	Outcome *Outcome `json:"outcome,omitempty"`
+}
+
+// Outcome is how an attempt ended.
+type Outcome struct {
+	// reason is Measured, or why it failed.
+	// +kubebuilder:validation:MaxLength=63
+	Reason string `json:"reason"`
+	// message says more of a failure, and what to do.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+	// finishedAt is when the outcome was known.
+	FinishedAt metav1.MicroTime `json:"finishedAt"`
+}
+
+// Attempt is a finished try at a run.
+type Attempt struct {
+	// run is the run's name.
+	// +kubebuilder:validation:MaxLength=253
+	Run string `json:"run"`
+	// attempt is the number of the try, from 1.
+	Attempt int32 `json:"attempt"`
+	// claimedAt is when the nodes were claimed.
+	ClaimedAt metav1.MicroTime `json:"claimedAt"`
+	// measuredSeconds is the time for which the tools ran, warm-ups included, in milliseconds.
+	// +optional
+	MeasuredMilliseconds int64 `json:"measuredMilliseconds,omitempty"`
+	// outcome is how it ended.
+	Outcome Outcome `json:"outcome"`
+}
+
+// StoredResult points at the ConfigMap of a finished run.
+type StoredResult struct {
+	// configMap is its name, in the benchmark's namespace.
+	// +kubebuilder:validation:MaxLength=253
+	ConfigMap string `json:"configMap"`
+	// run is the run's name.
+	// +kubebuilder:validation:MaxLength=253
+	Run string `json:"run"`
+	// sha256 is the digest of the result it holds, in hex, as the agent reported it.
+	// +kubebuilder:validation:MaxLength=64
+	SHA256 string `json:"sha256"`
+}
+
+// LatencyBenchmark measures the latency between two nodes over one network and keeps the answer in its status.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=lb,categories=tailgate
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].reason`
+// +kubebuilder:printcolumn:name="Runs",type=string,JSONPath=`.status.progress.runs`
+// +kubebuilder:printcolumn:name="P50",type=string,JSONPath=`.status.summary.p50`
+// +kubebuilder:printcolumn:name="P99",type=string,JSONPath=`.status.summary.p99`
+// +kubebuilder:printcolumn:name="P99.9",type=string,JSONPath=`.status.summary.p999`
+// +kubebuilder:printcolumn:name="Verdict",type=string,JSONPath=`.status.verdict`,description="Empty: nothing judges a benchmark yet."
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Tool",type=string,JSONPath=`.spec.tool`,priority=1
+// +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.network.type`,priority=1
+// +kubebuilder:printcolumn:name="Client",type=string,JSONPath=`.status.pair.clientNode`,priority=1
+// +kubebuilder:printcolumn:name="Server",type=string,JSONPath=`.status.pair.serverNode`,priority=1
+// +kubebuilder:printcolumn:name="Cell",type=string,JSONPath=`.status.summary.cell`,priority=1
+// +kubebuilder:printcolumn:name="Samples",type=integer,JSONPath=`.status.summary.samples`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].message`,priority=1
+// +kubebuilder:validation:XValidation:rule="self.spec == oldSelf.spec || !has(oldSelf.status) || !has(oldSelf.status.pair)",message="spec cannot change once it was accepted: delete the benchmark and apply it anew"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52",message="metadata.name: at most 52 characters, because pods are named after it"
+type LatencyBenchmark struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// spec is the question.
+	// +required
+	Spec LatencyBenchmarkSpec `json:"spec"`
+	// status is the answer.
+	// +optional
+	Status LatencyBenchmarkStatus `json:"status,omitzero"`
+}
+
+// LatencyBenchmarkList is a list of LatencyBenchmarks.
+//
+// +kubebuilder:object:root=true
+type LatencyBenchmarkList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []LatencyBenchmark `json:"items"`
+}

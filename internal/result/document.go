@@ -1,0 +1,82 @@
+// Package result is what an agent hands to the controller and how it is kept: the document, its frame on the
+// log with a digest, the histograms inside, and the ConfigMap in which a finished run is stored.
+package result
+
+import (
+	"time"
+
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// Version of the document's format. A reader refuses any other.
+const Version = 1
+
+// Document is what one agent has to say of one attempt.
+type Document struct {
+	// Version is the constant of this package.
+	Version int `json:"version"`
+	// Run is the name of the run, Attempt the number of the try, Role client or server: the reader compares
+	// them with what it expects.
+	Run     string `json:"run"`
+	Attempt int32  `json:"attempt"`
+	Role    string `json:"role"`
+	// Evidence is what the agent observed.
+	Evidence Evidence `json:"evidence"`
+	// Cells are the measurements, of the client only.
+	Cells []Cell `json:"cells,omitempty"`
+}
+
+// Cell is the measurement of one cell.
+type Cell struct {
+	tool.Cell
+	// Tool is the name of the tool, ToolVersion its own words for its version.
+	Tool        string `json:"tool"`
+	ToolVersion string `json:"toolVersion,omitempty"`
+	// Command is the client's argument vector.
+	Command []string `json:"command"`
+	// StartedAt is when the client process was started, FinishedAt when it had ended.
+	StartedAt  time.Time `json:"startedAt"`
+	FinishedAt time.Time `json:"finishedAt"`
+	// Histogram of the round-trip times in nanoseconds, with the exact extremes.
+	Histogram Histogram `json:"histogram"`
+	// Lost is the number of messages sent and not answered.
+	Lost int64 `json:"lost"`
+	// Figures are the tool's own results, Warnings its own warnings.
+	Figures  []tool.Figure `json:"figures,omitempty"`
+	Warnings []string      `json:"warnings,omitempty"`
+}
+
+// Evidence is what an agent observed of its endpoint. Unknown numbers are -1, unknown strings empty.
+type Evidence struct {
+	Node     string `json:"node"`
+	Kernel   string `json:"kernel"`
+	BootID   string `json:"bootID"`
+	CPUModel string `json:"cpuModel,omitempty"`
+	// CPUsAllowed is the Cpus_allowed_list of the agent, OnlineCPUs that of the node.
+	CPUsAllowed string `json:"cpusAllowed"`
+	OnlineCPUs  string `json:"onlineCPUs"`
+	// MeasuringCPU is where the tool was pinned, AgentCPU where the agent keeps itself.
+	MeasuringCPU int32 `json:"measuringCPU"`
+	AgentCPU     int32 `json:"agentCPU"`
+	// CPUNUMANode and DeviceNUMANode are NUMA nodes as sysfs shows them.
+	CPUNUMANode    int32 `json:"cpuNUMANode"`
+	DeviceNUMANode int32 `json:"deviceNUMANode"`
+	// ThreadSiblings are the SMT siblings of the measuring CPU, itself included.
+	ThreadSiblings string `json:"threadSiblings,omitempty"`
+	Clocksource    string `json:"clocksource,omitempty"`
+	// Interface carries the messages.
+	Interface    string   `json:"interface"`
+	Address      string   `json:"address"`
+	Addresses    []string `json:"addresses,omitempty"`
+	MTU          int32    `json:"mtu"`
+	Driver       string   `json:"driver,omitempty"`
+	Firmware     string   `json:"firmware,omitempty"`
+	PCIAddress   string   `json:"pciAddress,omitempty"`
+	AgentVersion string   `json:"agentVersion,omitempty"`
+	// AllocatedDevices are the values of PCIDEVICE_* by name of the variable.
+	AllocatedDevices map[string]string `json:"allocatedDevices,omitempty"`
+	// VoluntarySwitches and InvoluntarySwitches count the context switches of the tool's process on this
+	// end, summed over all cells.
+	VoluntarySwitches   int64 `json:"voluntarySwitches"`
+	InvoluntarySwitches int64 `json:"involuntarySwitches"`
+}
