@@ -1,0 +1,33 @@
+package stats
+
+import (
+	"fmt"
+)
+
+// FormatLatency writes a latency in nanoseconds for people, with two decimals of the unit that suits it: 840ns,
+// 8.21µs, 1.72ms, 2.31s.
+func FormatLatency(ns int64) string {
+	if ns < 1_000 {
+		return fmt.Sprintf("%dns", ns)
+	}
+	for _, u := range []struct {
+		name string
+		ns   int64
+	}{{"µs", 1_000}, {"ms", 1_000_000}} {
+		// The unit is chosen after rounding: 999.999µs is 1.00ms, not 1000.00µs.
+		if hundredths := roundTo(ns, u.ns/100); hundredths < 100_000 {
+			return fmt.Sprintf("%d.%02d%s", hundredths/100, hundredths%100, u.name)
+		}
+	}
+	hundredths := roundTo(ns, 10_000_000)
+	return fmt.Sprintf("%d.%02ds", hundredths/100, hundredths%100)
+}
+
+// roundTo is how many units make up ns, halves rounded up.
+func roundTo(ns, unit int64) int64 {
+	n := ns / unit
+	if ns%unit >= unit-unit/2 {
+		n++
+	}
+	return n
+}

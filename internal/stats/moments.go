@@ -1,0 +1,34 @@
+package stats
+
+import (
+	"math"
+)
+
+// Mean of count samples with a sum, rounded to the nearest; 0 without samples.
+func Mean(sum, count int64) int64 {
+	if count <= 0 {
+		return 0
+	}
+	mean := sum / count
+	if sum%count >= count-count/2 {
+		mean++
+	}
+	return mean
+}
+
+// StdDev is the standard deviation (with n-1) of count samples with a sum and a sum of squares, rounded to the
+// nearest; 0 with fewer than two samples.
+func StdDev(sum int64, sumOfSquares float64, count int64) int64 {
+	if count < 2 {
+		return 0
+	}
+	n := float64(count)
+	mean := float64(sum) / n
+	// Rounding can make the difference of equal samples slightly negative.
+	variance := max(sumOfSquares-mean*float64(sum), 0) / (n - 1)
+	return int64(math.Round(math.Sqrt(variance)))
+}
+
+// HalfRTT is half of a round-trip time in nanoseconds, rounded down as sfnt-pingpong does. Halving keeps the
+// order, so the half of a percentile is the percentile of the halves.
+func HalfRTT(rtt int64) int64 { return rtt / 2 }

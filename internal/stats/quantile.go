@@ -1,0 +1,91 @@
+// Package stats computes what is reported from distributions of latencies. It is pure: it knows neither where
+// the samples came from nor how they are stored.
+//
+// A percentile here is the nearest-rank one: the smallest value that at least that share of the samples does
+// not exceed. Shares are ratios of integers, so that no floating-point error can move a rank: 99.9 % of 1000
+// samples is rank 999, which is not what 0.999*1000 rounded up has to give.
+package stats
+
+import (
+	"math/bits"
+)
+
+// Bucket is a number of samples of which only the range is known.
+type Bucket struct {
+	// Low and High are the smallest and the largest value of the bucket, both inclusive, in nanoseconds.
+	Low, High int64
+	// Count is the number of samples between them.
+	Count int64
+}
+
+// Percentile is a share of the samples as an exact ratio, 0 < Num < Den.
+type Percentile struct {
+	// Name for people, such as p99.9.
+	Name string
+	// Num and Den are the ratio: 999 and 1000 for p99.9.
+	Num, Den int64
+}
+
+// The percentiles that are reported.
+var (
+	P50       = Percentile{"p50", 1, 2}
+	P90       = Percentile{"p90", 9, 10}
+	P99       = Percentile{"p99", 99, 100}
+	P999      = Percentile{"p99.9", 999, 1_000}
+	P9999     = Percentile{"p99.99", 9_999, 10_000}
+	P99999    = Percentile{"p99.999", 99_999, 100_000}
+	P999999   = Percentile{"p99.9999", 999_999, 1_000_000}
+	P9999999  = Percentile{"p99.99999", 9_999_999, 10_000_000}
+	P99999999 = Percentile{"p99.999999", 99_999_999, 100_000_000}
+)
+
+// Ladder returns the percentiles in ascending order.
+func Ladder() []Percentile {
+	return []Percentile{P50, P90, P99, P999, P9999, P99999, P999999, P9999999, P99999999}
+}
+
+// samplesBeyond is how many samples must lie beyond a percentile before it is reported. With ten, the true
+// share beyond the reported value is, with 95 % confidence, between 0.48 and 1.84 times the nominal one; with
+// fewer, the "percentile" is one of the few largest samples of this very run.
+const samplesBeyond = 10
+
+// Needs is the smallest number of samples with which a percentile is eligible.
+func (p Percentile) Needs() int64 {
+	beyond := p.Den - p.Num
+	return (samplesBeyond*p.Den + beyond - 1) / beyond
+}
+
+// Eligible says whether a percentile of count samples may be reported.
+func (p Percentile) Eligible(count int64) bool { return count >= p.Needs() }
+
+// rank is the number, from 1, of the sample that is the percentile of count samples in ascending order.
+func (p Percentile) rank(count int64) int64 {
+	// 128 bits, because counts of merged rounds times 10^8 leave 64.
+	hi, lo := bits.Mul64(uint64(count), uint64(p.Num))
+	lo, carry := bits.Add64(lo, uint64(p.Den-1), 0)
+	quotient, _ := bits.Div64(hi+carry, lo, uint64(p.Den))
+	return max(int64(quotient), 1)
+}
+
+// Quantile is the percentile of the samples in buckets, which are in ascending order: the largest value that
+// the bucket of its rank can hold. It is never less than the true one, and more by at most the width of that
+// bucket. Without samples it is 0. It does not judge eligibility.
+func Quantile(buckets []Bucket, p Percentile) int64 {
+	left := p.rank(Count(buckets))
+	for _, b := range buckets {
+		left -= b.Count
+		if left <= 0 && b.Count > 0 {
+			return b.High
+		}
+	}
+	return 0
+}
+
+// Count is the number of samples in buckets.
+func Count(buckets []Bucket) int64 {
+	var n int64
+	for _, b := range buckets {
+		n += b.Count
+	}
+	return n
+}
