@@ -1,0 +1,104 @@
+// Package cni is the local cluster's stand-in for Multus: a CNI plugin that attaches a pod to the default
+// network and to the networks named in its annotation, and reports what it did in another annotation. It
+// keeps Multus' contract where the operator can see it: the annotations, the order in which devices are
+// handed out, the errors and the event of a missing network. It is never shipped.
+//
+// Its user in the API server needs: get on pods and on network-attachment-definitions.k8s.cni.cncf.io, patch
+// on pods/status, create on events.
+package cni
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/containernetworking/cni/pkg/types"
+)
+
+// Conf is the plugin's network configuration, as the runtime passes it on standard input.
+type Conf struct {
+	types.PluginConf
+	// Kubeconfig is the path of the credentials for the API server.
+	Kubeconfig string `json:"kubeconfig"`
+	// PodResourcesSocket is the path of the kubelet's podresources socket.
+	PodResourcesSocket string `json:"podResourcesSocket"`
+	// BinDir is the folder with the plugins to delegate to.
+	BinDir string `json:"binDir"`
+	// StateDir is the folder in which the plugin remembers what it attached, until DEL.
+	StateDir string `json:"stateDir"`
+	// Delegate is the default network: one plugin's configuration, or a list. It takes the name and the
+	// version of the outer configuration where it has none.
+	Delegate json.RawMessage `json:"delegate"`
+}
+
+// LoadConf parses and checks a network configuration. The error names the first field that is wrong.
+func LoadConf(data []byte) (*Conf, error) {
+	var c Conf
+	if err := json.Unmarshal(data, &c); err != nil {
+		return nil, fmt.Errorf("parsing the network configuration: %w", err)
+	}
+	if c.Name == "" {
+		return nil, errors.New("network configuration without a name")
+	}
+	for _, field := range []struct{ name, path string }{
+		{"kubeconfig", c.Kubeconfig},
+		{"podResourcesSocket", c.PodResourcesSocket},
+		{"binDir", c.BinDir},
+		{"stateDir", c.StateDir},
+	} {
+		if !filepath.IsAbs(field.path) {
+			return nil, fmt.Errorf("%s %q is not an absolute path", field.name, field.path)
+		}
+	}
+	if len(c.Delegate) == 0 {
+		return nil, errors.New("no delegate for the default network")
+	}
+	return &c, nil
+}
+
+// confList turns a network configuration, a single plugin's or a list, into a list. name and version fill in
+// what is missing. A device id, if there is one, goes to the first plugin, under the two names by which
+// plugins know it.
+func confList(raw []byte, name, version, deviceID string) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber() // a VLAN or an MTU must not come out as a float
+	var conf map[string]any
+	if err := d.Decode(&conf); err != nil {
+		return nil, fmt.Errorf("parsing the configuration of network %s: %w", name, err)
+	}
+	if conf == nil {
+		return nil, fmt.Errorf("the configuration of network %s is not an object", name)
+	}
+	if _, ok := conf["name"]; !ok {
+		conf["name"] = name
+	}
+	if _, ok := conf["cniVersion"]; !ok && version != "" {
+		conf["cniVersion"] = version
+	}
+	if _, ok := conf["plugins"]; !ok {
+		list := map[string]any{"name": conf["name"], "plugins": []any{conf}}
+		if v, ok := conf["cniVersion"]; ok {
+			list["cniVersion"] = v
+		}
+		conf = list
+	}
+	if deviceID != "" {
+		plugins, _ := conf["plugins"].([]any)
+		if len(plugins) == 0 {
+			return nil, fmt.Errorf("the configuration of network %s has no plugins", name)
+		}
+		first, ok := plugins[0].(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("the first plugin of network %s is not an object", name)
+		}
+		first["deviceID"] = deviceID
+		first["pciBusID"] = deviceID
+	}
+	out, err := json.Marshal(conf)
+	if err != nil {
+		return nil, fmt.Errorf("writing the configuration of network %s: %w", name, err)
+	}
+	return out, nil
+}

@@ -1,0 +1,136 @@
+package cni
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/ns"
+)
+
+// delegator runs the plugins behind an attachment.
+type delegator struct {
+	binDir string
+	store  store
+	links  linkReader
+}
+
+func newDelegator(c *Conf, links linkReader) delegator {
+	return delegator{binDir: c.BinDir, store: store{c.StateDir}, links: links}
+}
+
+// lib is the CNI library with its cache of results in the folder of a container.
+func (d delegator) lib(containerID string) *libcni.CNIConfig {
+	return libcni.NewCNIConfigWithCacheDir([]string{d.binDir}, d.store.containerDir(containerID), nil)
+}
+
+func runtimeConf(c containerState, a attachment) *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{
+		ContainerID: c.ContainerID, NetNS: c.NetNS, IfName: a.IfName, Args: c.Args, CapabilityArgs: a.Capabilities,
+	}
+}
+
+// add attaches one network.
+func (d delegator) add(ctx context.Context, c containerState, a attachment) (*current.Result, error) {
+	list, err := libcni.NetworkConfFromBytes(a.Conf)
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration of network %s: %w", a.Network, err)
+	}
+	r, err := d.lib(c.ContainerID).AddNetworkList(ctx, list, runtimeConf(c, a))
+	if err != nil {
+		return nil, fmt.Errorf("error adding container to network %q: %w", list.Name, err)
+	}
+	result, err := current.NewResultFromResult(r)
+	if err != nil {
+		return nil, fmt.Errorf("reading the result of network %s: %w", a.Network, err)
+	}
+	for _, iface := range result.Interfaces {
+		// Few plugins tell the MTU.
+		if iface.Sandbox == "" || iface.Mtu != 0 {
+			continue
+		}
+		link, err := d.links(c.NetNS, iface.Name)
+		if err != nil {
+			return nil, fmt.Errorf("reading the MTU of %s: %w", iface.Name, err)
+		}
+		iface.Mtu = link.MTU
+	}
+	return result, nil
+}
+
+// del detaches one network. It is no error if there is nothing left to detach: DEL may come twice, after a
+// failed ADD, and after the network namespace is gone.
+func (d delegator) del(ctx context.Context, c containerState, a attachment) error {
+	list, err := libcni.NetworkConfFromBytes(a.Conf)
+	if err != nil {
+		return fmt.Errorf("reading the configuration of network %s: %w", a.Network, err)
+	}
+	if !isNetNS(c.NetNS) {
+		// Some plugins do nothing at all without a namespace, not even give back the address.
+		c.NetNS = ""
+		if err := d.releaseAddresses(ctx, c, a, list); err != nil {
+			return err
+		}
+	}
+	if err := d.lib(c.ContainerID).DelNetworkList(ctx, list, runtimeConf(c, a)); err != nil {
+		if c.NetNS != "" {
+			if link, linkErr := d.links(c.NetNS, a.IfName); linkErr == nil && !link.Found {
+				return nil
+			}
+		}
+		return fmt.Errorf("error deleting container from network %q: %w", list.Name, err)
+	}
+	return nil
+}
+
+// releaseAddresses calls the address managers of a network directly. They too must bear being called twice.
+func (d delegator) releaseAddresses(ctx context.Context, c containerState, a attachment, list *libcni.NetworkConfigList) error {
+	for _, plugin := range slices.Backward(list.Plugins) {
+		ipam := plugin.Network.IPAM.Type
+		if ipam == "" {
+			continue
+		}
+		conf, err := libcni.InjectConf(plugin, map[string]any{"name": list.Name, "cniVersion": list.CNIVersion})
+		if err != nil {
+			return fmt.Errorf("preparing the release of addresses of network %s: %w", a.Network, err)
+		}
+		path, err := invoke.FindInPath(ipam, []string{d.binDir})
+		if err != nil {
+			return fmt.Errorf("releasing addresses of network %s: %w", a.Network, err)
+		}
+		err = invoke.ExecPluginWithoutResult(ctx, path, conf.Bytes, &invoke.Args{
+			Command: "DEL", ContainerID: c.ContainerID, IfName: a.IfName, PluginArgs: c.Args, Path: d.binDir,
+		}, nil)
+		if err != nil {
+			return fmt.Errorf("releasing addresses of network %s: %w", a.Network, err)
+		}
+	}
+	return nil
+}
+
+// check asks the plugins whether the network is still as they made it.
+func (d delegator) check(ctx context.Context, c containerState, a attachment) error {
+	list, err := libcni.NetworkConfFromBytes(a.Conf)
+	if err != nil {
+		return fmt.Errorf("reading the configuration of network %s: %w", a.Network, err)
+	}
+	if err := d.lib(c.ContainerID).CheckNetworkList(ctx, list, runtimeConf(c, a)); err != nil {
+		return fmt.Errorf("checking network %q: %w", list.Name, err)
+	}
+	return nil
+}
+
+// defaultList is the configuration of the default network.
+func defaultList(c *Conf) (json.RawMessage, error) {
+	return confList(c.Delegate, c.Name, c.CNIVersion, "")
+}
+
+// isNetNS says whether path still is a network namespace. Runtimes pass the path of one that is gone, or of
+// the plain file that it leaves behind.
+func isNetNS(path string) bool {
+	return path != "" && ns.IsNSorErr(path) == nil
+}

@@ -1,0 +1,64 @@
+package cni
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+// maxPodResources is the largest answer taken from the kubelet in bytes; gRPC's own limit of 4 MiB is too
+// small for a node with many pods.
+const maxPodResources = 16 << 20
+
+// devices are the device ids of one pod that no network has taken yet, by resource.
+type devices map[string][]string
+
+// podDevices asks the kubelet at socket for the devices of a pod.
+func podDevices(ctx context.Context, socket, namespace, name string) (devices, error) {
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxPodResources)))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the kubelet's podresources: %w", err)
+	}
+	defer conn.Close()
+	resp, err := podresources.NewPodResourcesListerClient(conn).List(ctx, &podresources.ListPodResourcesRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("listing the devices of pods at %s: %w", socket, err)
+	}
+	return devicesOf(resp, namespace, name), nil
+}
+
+// devicesOf picks the devices of one pod. They are sorted, as Multus sorts them, so that the first network is
+// not necessarily the first device of the container's environment.
+func devicesOf(resp *podresources.ListPodResourcesResponse, namespace, name string) devices {
+	ds := devices{}
+	for _, pod := range resp.PodResources {
+		if pod.Namespace != namespace || pod.Name != name {
+			continue
+		}
+		for _, container := range pod.Containers {
+			for _, d := range container.Devices {
+				ds[d.ResourceName] = append(ds[d.ResourceName], d.DeviceIds...)
+			}
+		}
+	}
+	for _, ids := range ds {
+		slices.Sort(ids)
+	}
+	return ds
+}
+
+// take hands out the next device of a resource, or "" when there is none left. Multus goes on with an empty
+// id too, and leaves the complaint to the plugin.
+func (d devices) take(resource string) string {
+	ids := d[resource]
+	if len(ids) == 0 {
+		return ""
+	}
+	d[resource] = ids[1:]
+	return ids[0]
+}

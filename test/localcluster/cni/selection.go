@@ -1,0 +1,112 @@
+package cni
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+)
+
+// Annotations of the network attachment specification.
+const (
+	// AnnotationNetworks, on a pod, names the networks to attach.
+	AnnotationNetworks = "k8s.v1.cni.cncf.io/networks"
+	// AnnotationStatus, on a pod, says what was attached.
+	AnnotationStatus = "k8s.v1.cni.cncf.io/network-status"
+	// AnnotationResource, on a NetworkAttachmentDefinition, names the extended resource of its devices.
+	AnnotationResource = "k8s.v1.cni.cncf.io/resourceName"
+)
+
+// maxInterfaceName is the longest name of an interface in bytes (IFNAMSIZ less the ending zero).
+const maxInterfaceName = 15
+
+// Selection is one network that a pod asks for.
+type Selection struct {
+	// Name and Namespace are those of the NetworkAttachmentDefinition.
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"`
+	// Interface is the name wanted in the pod; empty: net and the position in the annotation, from 1.
+	Interface string `json:"interface,omitempty"`
+	// IPs are the addresses wanted, with or without a prefix length.
+	IPs []string `json:"ips,omitempty"`
+	// MAC is the hardware address wanted.
+	MAC string `json:"mac,omitempty"`
+}
+
+var attachmentName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+
+// ParseSelections reads the networks annotation of a pod in podNamespace: the short form
+// "[namespace/]name[@interface],...", or a JSON list. Like Multus it takes anything with a bracket, a brace
+// or a quotation mark for JSON. An empty annotation asks for nothing.
+func ParseSelections(annotation, podNamespace string) ([]Selection, error) {
+	if annotation == "" {
+		return nil, nil
+	}
+	var selections []Selection
+	if strings.ContainsAny(annotation, `[{"`) {
+		if err := json.Unmarshal([]byte(annotation), &selections); err != nil {
+			return nil, fmt.Errorf("parsing the networks annotation as JSON: %w", err)
+		}
+	} else {
+		for item := range strings.SplitSeq(annotation, ",") {
+			s, err := parseShort(strings.TrimSpace(item))
+			if err != nil {
+				return nil, fmt.Errorf("parsing the networks annotation: %w", err)
+			}
+			selections = append(selections, s)
+		}
+	}
+	for i := range selections {
+		if selections[i].Namespace == "" {
+			selections[i].Namespace = podNamespace
+		}
+		if err := selections[i].check(); err != nil {
+			return nil, fmt.Errorf("network %d of the networks annotation: %w", i+1, err)
+		}
+	}
+	return selections, nil
+}
+
+func parseShort(item string) (Selection, error) {
+	var s Selection
+	namespace, rest, ok := strings.Cut(item, "/")
+	if !ok {
+		namespace, rest = "", item
+	}
+	if strings.Contains(rest, "/") {
+		return Selection{}, fmt.Errorf("%q has more than one slash", item)
+	}
+	name, ifName, ok := strings.Cut(rest, "@")
+	if ok && strings.Contains(ifName, "@") {
+		return Selection{}, fmt.Errorf("%q has more than one @", item)
+	}
+	s.Namespace, s.Name, s.Interface = strings.TrimSpace(namespace), strings.TrimSpace(name), strings.TrimSpace(ifName)
+	return s, nil
+}
+
+func (s Selection) check() error {
+	if s.Name == "" {
+		return errors.New("no name")
+	}
+	for _, name := range []string{s.Name, s.Namespace} {
+		if !attachmentName.MatchString(name) {
+			return fmt.Errorf("%q is not a DNS label", name)
+		}
+	}
+	if len(s.Interface) > maxInterfaceName || strings.ContainsAny(s.Interface, " \t\n\v\f\r/") {
+		return fmt.Errorf("interface name %q: at most %d characters, no slash, no space", s.Interface, maxInterfaceName)
+	}
+	if s.MAC != "" {
+		if _, err := net.ParseMAC(s.MAC); err != nil {
+			return fmt.Errorf("mac: %w", err)
+		}
+	}
+	for _, ip := range s.IPs {
+		if _, _, err := net.ParseCIDR(ip); err != nil && net.ParseIP(ip) == nil {
+			return fmt.Errorf("%q is neither an address nor an address with a prefix length", ip)
+		}
+	}
+	return nil
+}
