@@ -13,22 +13,56 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 )
 
+const usage = `usage: localcluster VERB
+  up           start the cluster, or what is missing of it
+  down         remove the cluster and all its traces
+  status       list its processes and nodes
+  load TAR...  import images into both nodes
+  kubeconfig   print the path of the kubeconfig
+  assets       print a folder with kube-apiserver, etcd and kubectl, built if needed`
+
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) == 1 && args[0] == "assets" {
+	if len(args) == 0 {
+		return errors.New("a verb is needed: up, down, status, load, kubeconfig or assets")
+	}
+	verb, args := args[0], args[1:]
+	if verb == "load" {
+		if len(args) == 0 {
+			return errors.New("load needs the tarballs of images")
+		}
+	} else if len(args) > 0 {
+		return fmt.Errorf("%s takes no arguments, got %q", verb, args)
+	}
+	options := localcluster.Options{Log: stderr}
+	switch verb {
+	case "up":
+		if err := localcluster.Up(ctx, options); err != nil {
+			return err
+		}
+		fmt.Fprintf(stdout, "The cluster is up. To use it:\n  export KUBECONFIG=%s\nTo stop it:\n  make cluster-down\n",
+			localcluster.Kubeconfig(options))
+		return nil
+	case "down":
+		return localcluster.Down(ctx, options)
+	case "status":
+		return localcluster.Status(ctx, options, stdout)
+	case "load":
+		return localcluster.Load(ctx, options, args...)
+	case "kubeconfig":
+		fmt.Fprintln(stdout, localcluster.Kubeconfig(options))
+		return nil
+	case "assets":
 		dir, err := localcluster.Assets(ctx, stderr)
-		if err == nil {
-			fmt.Fprintln(stdout, dir)
+		if err != nil {
+			return err
 		}
-		return err
+		fmt.Fprintln(stdout, dir)
+		return nil
+	case "help", "-h", "--help":
+		fmt.Fprintln(stdout, usage)
+		return nil
 	}
-	if len(args) == 1 && args[0] == "binaries" {
-		dir, err := localcluster.Binaries(ctx, stderr)
-		if err == nil {
-			fmt.Fprintln(stdout, dir)
-		}
-		return err
-	}
-	return errors.New("usage")
+	return fmt.Errorf("no verb %q, there are up, down, status, load, kubeconfig and assets", verb)
 }
 
 func main() {

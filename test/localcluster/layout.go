@@ -94,7 +94,9 @@ func card(name, bus string, numa, vfs int) nic {
 // paths of the state folder.
 type paths struct{ state string }
 
-func (p paths) join(elem ...string) string { return filepath.Join(append([]string{p.state}, elem...)...) }
+func (p paths) join(elem ...string) string {
+	return filepath.Join(append([]string{p.state}, elem...)...)
+}
 
 func (p paths) pki(name string) string        { return p.join("pki", name) }
 func (p paths) kubeconfig(user string) string { return p.join(user + ".kubeconfig") }

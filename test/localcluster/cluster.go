@@ -1,0 +1,265 @@
+package localcluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+// cluster is what a running cluster should be like.
+type cluster struct {
+	paths
+	options Options
+	// root of the checkout, for building our own commands.
+	root string
+	// binaries is the folder of the pinned commands.
+	binaries string
+	numa     [2][]int
+	nodes    []node
+}
+
+// newCluster checks what the machine must have and builds the pinned commands.
+func newCluster(ctx context.Context, o Options) (*cluster, error) {
+	if err := requireRoot(); err != nil {
+		return nil, err
+	}
+	if !filepath.IsAbs(o.stateDir()) {
+		return nil, fmt.Errorf("the state folder must be an absolute path, got %s", o.stateDir())
+	}
+	online, err := onlineCPUs()
+	if err != nil {
+		return nil, err
+	}
+	numa, err := splitCPUs(online)
+	if err != nil {
+		return nil, err
+	}
+	if err := ensurePackages(ctx, o); err != nil {
+		return nil, err
+	}
+	binaries, err := Binaries(ctx, o.log())
+	if err != nil {
+		return nil, err
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, err
+	}
+	return &cluster{
+		paths: paths{o.stateDir()}, options: o, root: root, binaries: binaries, numa: numa, nodes: nodes(numa),
+	}, nil
+}
+
+func requireRoot() error {
+	if os.Geteuid() != 0 {
+		return errors.New("the local cluster needs root, for its namespaces and cgroups")
+	}
+	return nil
+}
+
+// processes lists all of the cluster's processes in the order in which they start.
+func (c *cluster) processes() []process {
+	list := []process{etcd(c.paths, c.binaries), apiServer(c.paths, c.binaries)}
+	for _, n := range c.nodes {
+		list = append(list, containerd(c.paths, n, c.binaries))
+	}
+	list = append(list, controllerManager(c.paths, c.binaries), scheduler(c.paths, c.binaries))
+	for _, n := range c.nodes {
+		list = append(list, kubelet(c.paths, n, c.binaries), devicePlugin(c.paths, n))
+	}
+	return list
+}
+
+// process finds one by name.
+func (c *cluster) process(name string) (process, error) {
+	names := []string{}
+	for _, pr := range c.processes() {
+		if pr.Name == name {
+			return pr, nil
+		}
+		names = append(names, pr.Name)
+	}
+	return process{}, fmt.Errorf("no process %q, there are %s", name, strings.Join(names, ", "))
+}
+
+// writeState fills the state folder: certificates, configuration, the nodes' folders. It must be empty or absent, but
+// for a part of the same.
+func (c *cluster) writeState(ctx context.Context) error {
+	for _, dir := range []string{"logs", "bin", "etcd", "ipam"} {
+		if err := os.MkdirAll(c.join(dir), 0o755); err != nil {
+			return fmt.Errorf("creating the state folder: %w", err)
+		}
+	}
+	ids := identities(c.nodes)
+	if err := once(ctx, c.join("pki"), func(tmp string) error { return writePKI(tmp, ids) }); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if id.Kubeconfig {
+			if err := writeKubeconfig(c.paths, id); err != nil {
+				return err
+			}
+		}
+	}
+	memory, err := totalMemoryKiB()
+	if err != nil {
+		return err
+	}
+	snapshotter := "native"
+	if overlayWorks(c.state) {
+		snapshotter = "overlayfs"
+	}
+	defaults, err := exec.CommandContext(ctx, filepath.Join(c.binaries, "ctr"), "oci", "spec").Output()
+	if err != nil {
+		return fmt.Errorf("asking for containerd's default runtime specification: %w", err)
+	}
+	for _, n := range c.nodes {
+		for _, dir := range []string{"run", "log", "kubelet", "cni", "ipam", "multinet", "volume-plugins"} {
+			if err := os.MkdirAll(c.node(n, dir), 0o755); err != nil {
+				return fmt.Errorf("creating the folders of %s: %w", n.Name, err)
+			}
+		}
+		// The nodes have these mounted, so they are not to be replaced.
+		err := once(ctx, c.node(n, "sys"), func(tmp string) error {
+			return errors.Join(
+				numaTree(c.numa, memory).write(filepath.Join(tmp, "node")),
+				pciTree(n.nics(), c.numa).write(filepath.Join(tmp, "pci")))
+		})
+		if err != nil {
+			return err
+		}
+		for file, generate := range map[string]func() ([]byte, error){
+			"kubelet.yaml":      func() ([]byte, error) { return kubeletConfig(c.paths, n) },
+			"containerd.toml":   func() ([]byte, error) { return containerdConfig(c.paths, n, c.binaries, snapshotter) },
+			"base-spec.json":    func() ([]byte, error) { return baseSpec(c.paths, n, defaults) },
+			"cni/10-pod.conf":   func() ([]byte, error) { return cniConfig(c.paths, n, c.binaries) },
+			"deviceplugin.json": func() ([]byte, error) { return devicePluginConfig(n) },
+		} {
+			content, err := generate()
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(c.node(n, file), content, 0o600); err != nil {
+				return fmt.Errorf("writing the configuration of %s: %w", n.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// buildOwn builds the commands from this checkout that run on the nodes, and the image of pods' sandboxes. A running
+// device plugin that is not the one just built is killed, to be started again.
+func (c *cluster) buildOwn(ctx context.Context) error {
+	tmp, err := os.MkdirTemp(c.state, "build-")
+	if err != nil {
+		return fmt.Errorf("creating a folder to build in: %w", err)
+	}
+	defer os.RemoveAll(tmp)
+	commands := []string{"pause", "multinet", "deviceplugin"}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", tmp + "/"}
+	for _, name := range commands {
+		args = append(args, "./test/localcluster/cmd/"+name)
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = c.root
+	cmd.Env = append(os.Environ(), static...)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the node's own commands: %w\n%s", err, tail(string(output), 20))
+	}
+	for _, name := range commands {
+		fresh, err := os.ReadFile(filepath.Join(tmp, name))
+		if err != nil {
+			return fmt.Errorf("reading what was built: %w", err)
+		}
+		old, err := os.ReadFile(c.bin(name))
+		if err == nil && string(old) == string(fresh) {
+			continue
+		}
+		if err := os.Rename(filepath.Join(tmp, name), c.bin(name)); err != nil {
+			return fmt.Errorf("putting %s in its place: %w", name, err)
+		}
+		if name == "deviceplugin" {
+			stale := func(f found) bool { return f.State == c.state && f.Exe == name }
+			if err := killAll(ctx, stale); err != nil {
+				return err
+			}
+		}
+	}
+	return writePauseImage(c.bin("pause"), c.join("pause.tar"))
+}
+
+// generation identifies everything that cannot be changed while the cluster runs, so that an Up after such a change
+// begins anew. It includes the boot of the machine, which no process survives.
+func (c *cluster) generation() (string, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("reading the machine's boot: %w", err)
+	}
+	parts := []any{string(boot), c.numa, c.nodes, c.processes(), identities(c.nodes)}
+	for _, n := range c.nodes {
+		kubelet, err := kubeletConfig(c.paths, n)
+		if err != nil {
+			return "", err
+		}
+		containerd, err := containerdConfig(c.paths, n, c.binaries, "")
+		if err != nil {
+			return "", err
+		}
+		cni, err := cniConfig(c.paths, n, c.binaries)
+		if err != nil {
+			return "", err
+		}
+		devices, err := devicePluginConfig(n)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, pciTree(n.nics(), c.numa), kubelet, containerd, cni, devices)
+	}
+	encoded, err := json.Marshal(parts)
+	if err != nil {
+		return "", fmt.Errorf("describing the cluster: %w", err)
+	}
+	sum := sha256.Sum256(encoded)
+	return shortHash(sum[:]), nil
+}
+
+// createNamespaces makes all network and mount namespaces. None may be there.
+func (c *cluster) createNamespaces() error {
+	for _, name := range netnsNames(c.nodes) {
+		if err := createNetns(name); err != nil {
+			return err
+		}
+	}
+	if err := ensureNamespaceDir(c.paths); err != nil {
+		return err
+	}
+	var group errgroup.Group
+	for _, n := range c.nodes {
+		group.Go(func() error { return createMountNamespace(c.paths, n, []string{c.state, c.binaries}) })
+	}
+	return group.Wait()
+}
+
+// namespacesExist tells whether all namespaces are there. Processes in those that are gone cannot be repaired.
+func (c *cluster) namespacesExist() bool {
+	for _, name := range netnsNames(c.nodes) {
+		if !netnsExists(name) {
+			return false
+		}
+	}
+	for _, n := range c.nodes {
+		if !isMountOf(c.mountNamespace(n), unix.NSFS_MAGIC) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,15 @@
+// Command pause is the process of a pod's sandbox: it holds the pod's namespaces and does nothing until it is told to
+// end.
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGINT, syscall.SIGTERM)
+	<-end
+}

@@ -1,0 +1,124 @@
+package localcluster
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed manifests/*.yaml
+var manifestFiles embed.FS
+
+// network attachment of the default namespace.
+type attachment struct {
+	Name string
+	// Resource whose device a pod must ask for. Empty when it needs none.
+	Resource string
+	// Config of the CNI plugin, without its IPAM.
+	Config map[string]any
+	Subnet string
+}
+
+func attachments() []attachment {
+	hostDevice := map[string]any{"type": "host-device"}
+	return []attachment{
+		{Name: "sf-vf", Resource: ResourceVF, Config: hostDevice, Subnet: "198.18.10.0/24"},
+		{Name: "sf-vf-far", Resource: ResourceVFFar, Config: hostDevice, Subnet: "198.18.11.0/24"},
+		{Name: "sf-pf2", Resource: ResourcePF2, Config: hostDevice, Subnet: "198.18.12.0/24"},
+		{
+			Name: "macvlan", Subnet: "198.18.13.0/24",
+			Config: map[string]any{"type": "macvlan", "master": "ens1f0", "mode": "bridge", "mtu": mtu},
+		},
+	}
+}
+
+// manifest writes the NetworkAttachmentDefinition. Both nodes take addresses from one folder, so that an address is
+// given once in the whole cluster.
+func (a attachment) manifest(p paths) ([]byte, error) {
+	config := map[string]any{
+		"cniVersion": "1.0.0",
+		"name":       a.Name,
+		"ipam": map[string]any{
+			"type":    "host-local",
+			"dataDir": p.ipam(),
+			"ranges":  [][]map[string]string{{{"subnet": a.Subnet}}},
+		},
+	}
+	for key, value := range a.Config {
+		config[key] = value
+	}
+	encoded, err := json.Marshal(config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding network %s: %w", a.Name, err)
+	}
+	metadata := map[string]any{"name": a.Name, "namespace": "default"}
+	if a.Resource != "" {
+		metadata["annotations"] = map[string]string{"k8s.v1.cni.cncf.io/resourceName": a.Resource}
+	}
+	content, err := yaml.Marshal(map[string]any{
+		"apiVersion": "k8s.cni.cncf.io/v1",
+		"kind":       "NetworkAttachmentDefinition",
+		"metadata":   metadata,
+		"spec":       map[string]string{"config": string(encoded)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding network %s: %w", a.Name, err)
+	}
+	return content, nil
+}
+
+// manifests are all objects that the cluster begins with.
+func manifests(p paths) (string, error) {
+	var documents []string
+	files, err := fs.Glob(manifestFiles, "manifests/*.yaml")
+	if err != nil {
+		return "", fmt.Errorf("listing manifests: %w", err)
+	}
+	for _, file := range files {
+		content, err := manifestFiles.ReadFile(file)
+		if err != nil {
+			return "", fmt.Errorf("reading a manifest: %w", err)
+		}
+		documents = append(documents, string(content))
+	}
+	for _, a := range attachments() {
+		content, err := a.manifest(p)
+		if err != nil {
+			return "", err
+		}
+		documents = append(documents, string(content))
+	}
+	return strings.Join(documents, "---\n"), nil
+}
+
+// apply sends the manifests to the API server, again and again until it takes them all: it knows the networks' kind
+// only a moment after it was given the definition.
+func (c *cluster) apply(ctx context.Context) error {
+	documents, err := manifests(c.paths)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	var output []byte
+	err = poll(ctx, func() (bool, error) {
+		cmd := exec.CommandContext(ctx, filepath.Join(c.binaries, "kubectl"), "--kubeconfig="+c.kubeconfig("admin"),
+			"apply", "--server-side", "--force-conflicts", "--filename=-")
+		cmd.Stdin = strings.NewReader(documents)
+		var err error
+		output, err = cmd.CombinedOutput()
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("applying the cluster's manifests: %w: %s", err, tail(string(output), 3))
+	}
+	return nil
+}

@@ -1,0 +1,324 @@
+package localcluster
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// netnsDir is where named network namespaces are, as for the ip command.
+const netnsDir = "/run/netns/"
+
+func netnsNames(nodes []node) []string {
+	names := []string{controlPlaneNetns, fabricNetns}
+	for _, n := range nodes {
+		names = append(names, n.netns())
+	}
+	return names
+}
+
+// netnsExists tells whether the named network namespace is there, and not only the file it once was mounted on.
+func netnsExists(name string) bool {
+	return isMountOf(netnsDir+name, unix.NSFS_MAGIC)
+}
+
+// isMountOf tells whether path is in a file system of the given kind.
+func isMountOf(path string, magic int64) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(path, &fs) == nil && int64(fs.Type) == magic
+}
+
+// createNetns makes a named network namespace with its loopback up.
+func createNetns(name string) error {
+	// A namespace belongs to a thread. Never unlocked, the thread ends with its goroutine.
+	return inThread(func() error {
+		// What was left of a namespace that is gone (a plain file) would be in the way.
+		if err := os.Remove(netnsDir + name); err != nil && !os.IsNotExist(err) {
+			return fmt.Errorf("creating network namespace %s: %w", name, err)
+		}
+		handle, err := netns.NewNamed(name)
+		if err != nil {
+			return fmt.Errorf("creating network namespace %s: %w", name, err)
+		}
+		defer handle.Close()
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return fmt.Errorf("looking for the loopback of %s: %w", name, err)
+		}
+		if err := netlink.LinkSetUp(lo); err != nil {
+			return fmt.Errorf("starting the loopback of %s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// inThread calls f on a thread of its own, whose namespaces f may change for itself and for what it starts.
+func inThread(f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		result <- f()
+	}()
+	return <-result
+}
+
+// network has a netlink handle in each network namespace of the cluster, and one on the host.
+type network struct {
+	host, controlPlane, fabric netnsHandle
+	nodes                      map[string]netnsHandle
+}
+
+type netnsHandle struct {
+	*netlink.Handle
+	ns netns.NsHandle
+}
+
+func openNetns(name string) (netnsHandle, error) {
+	var h netnsHandle
+	var err error
+	if name == "" {
+		h.ns, err = netns.Get()
+	} else {
+		h.ns, err = netns.GetFromName(name)
+	}
+	if err != nil {
+		return h, fmt.Errorf("opening network namespace %q: %w", name, err)
+	}
+	if h.Handle, err = netlink.NewHandleAt(h.ns); err != nil {
+		h.ns.Close()
+		return h, fmt.Errorf("talking to network namespace %q: %w", name, err)
+	}
+	return h, nil
+}
+
+func (h netnsHandle) close() {
+	if h.Handle != nil {
+		h.Handle.Close()
+		h.ns.Close()
+	}
+}
+
+func openNetwork(nodes []node) (nw *network, err error) {
+	nw = &network{nodes: map[string]netnsHandle{}}
+	defer func() {
+		if err != nil {
+			nw.close()
+		}
+	}()
+	if nw.host, err = openNetns(""); err != nil {
+		return nil, err
+	}
+	if nw.controlPlane, err = openNetns(controlPlaneNetns); err != nil {
+		return nil, err
+	}
+	if nw.fabric, err = openNetns(fabricNetns); err != nil {
+		return nil, err
+	}
+	for _, n := range nodes {
+		if nw.nodes[n.Name], err = openNetns(n.netns()); err != nil {
+			return nil, err
+		}
+	}
+	return nw, nil
+}
+
+func (nw *network) close() {
+	nw.host.close()
+	nw.controlPlane.close()
+	nw.fabric.close()
+	for _, h := range nw.nodes {
+		h.close()
+	}
+}
+
+// ensureNetwork makes whatever is missing of the links, addresses and routes. The namespaces must be there.
+func ensureNetwork(nodes []node) error {
+	nw, err := openNetwork(nodes)
+	if err != nil {
+		return err
+	}
+	defer nw.close()
+
+	bridge, err := ensureBridge(nw.controlPlane, "cp0")
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(
+		ensureAddress(nw.controlPlane, bridge, controlPlaneIP, prefixLength),
+		ensureAddress(nw.controlPlane, bridge, serviceIP, 32),
+		ensureVeth(nw.controlPlane, bridge, "host", nw.host, hostLink),
+	); err != nil {
+		return err
+	}
+	if err := ensureEndpoint(nw.host, hostLink, hostIP); err != nil {
+		return err
+	}
+	fabric, err := ensureBridge(nw.fabric, "fabric")
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		h := nw.nodes[n.Name]
+		if err := ensureVeth(nw.controlPlane, bridge, n.Name, h, "eth0"); err != nil {
+			return err
+		}
+		if err := ensureEndpoint(h, "eth0", n.IP); err != nil {
+			return err
+		}
+		if err := errors.Join(ensureRoute(h, "", controlPlaneIP), ensureRoute(nw.controlPlane, n.PodCIDR, n.IP)); err != nil {
+			return err
+		}
+		for _, other := range nodes {
+			if other.Name != n.Name {
+				if err := ensureRoute(h, other.PodCIDR, other.IP); err != nil {
+					return err
+				}
+			}
+		}
+		if err := enableForwarding(n); err != nil {
+			return err
+		}
+		for _, pf := range n.nics() {
+			if err := ensureVeth(nw.fabric, fabric, n.Letter+"-"+pf.Name, h, pf.Name); err != nil {
+				return err
+			}
+			if link, err := h.LinkByName(pf.Name); err == nil { // Absent while a pod has it.
+				if err := h.LinkSetUp(link); err != nil {
+					return fmt.Errorf("starting %s of %s: %w", pf.Name, n.Name, err)
+				}
+			}
+			for _, vf := range pf.VFs {
+				if err := ensureVeth(nw.fabric, fabric, n.Letter+"-"+vf.Name, h, vf.Name); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func ensureBridge(h netnsHandle, name string) (netlink.Link, error) {
+	link, err := h.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MTU = name, mtu
+		if err = h.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err == nil {
+			link, err = h.LinkByName(name)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("creating bridge %s: %w", name, err)
+	}
+	if err := h.LinkSetUp(link); err != nil {
+		return nil, fmt.Errorf("starting bridge %s: %w", name, err)
+	}
+	return link, nil
+}
+
+// ensureVeth makes a pair of which one end is a port of the bridge and the other is in another namespace. A pair whose
+// port is there is whole, wherever its other end may be by now: a pod may have it.
+func ensureVeth(h netnsHandle, bridge netlink.Link, port string, peer netnsHandle, peerName string) error {
+	link, err := h.LinkByName(port)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MTU = port, mtu
+		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: peerName, PeerNamespace: netlink.NsFd(int(peer.ns))}
+		if err = h.LinkAdd(veth); err == nil {
+			link, err = h.LinkByName(port)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("creating the link from %s to %s: %w", port, peerName, err)
+	}
+	if err := h.LinkSetMaster(link, bridge); err != nil {
+		return fmt.Errorf("plugging %s into its bridge: %w", port, err)
+	}
+	if err := h.LinkSetUp(link); err != nil {
+		return fmt.Errorf("starting %s: %w", port, err)
+	}
+	return nil
+}
+
+// ensureEndpoint gives a link its address on the cluster's network.
+func ensureEndpoint(h netnsHandle, name, ip string) error {
+	link, err := h.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("looking for %s: %w", name, err)
+	}
+	if err := h.LinkSetUp(link); err != nil {
+		return fmt.Errorf("starting %s: %w", name, err)
+	}
+	return ensureAddress(h, link, ip, prefixLength)
+}
+
+func ensureAddress(h netnsHandle, link netlink.Link, ip string, prefix int) error {
+	addr := &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(ip), Mask: net.CIDRMask(prefix, 32)}}
+	if err := h.AddrReplace(link, addr); err != nil {
+		return fmt.Errorf("giving %s the address %s: %w", link.Attrs().Name, ip, err)
+	}
+	return nil
+}
+
+// ensureRoute routes cidr, or everything when it is empty, via a gateway.
+func ensureRoute(h netnsHandle, cidr, via string) error {
+	route := &netlink.Route{Gw: net.ParseIP(via)}
+	if cidr == "" {
+		cidr = "0.0.0.0/0"
+	}
+	_, dst, err := net.ParseCIDR(cidr)
+	if err != nil {
+		return fmt.Errorf("parsing a route: %w", err)
+	}
+	route.Dst = dst
+	if err := h.RouteReplace(route); err != nil {
+		return fmt.Errorf("routing %s via %s: %w", cidr, via, err)
+	}
+	return nil
+}
+
+// enableForwarding lets the node pass packets between its pods and the other node. The setting belongs to the node's
+// network namespace.
+func enableForwarding(n node) error {
+	return inThread(func() error {
+		handle, err := netns.GetFromName(n.netns())
+		if err != nil {
+			return fmt.Errorf("opening network namespace %s: %w", n.netns(), err)
+		}
+		defer handle.Close()
+		if err := netns.Set(handle); err != nil {
+			return fmt.Errorf("entering network namespace %s: %w", n.netns(), err)
+		}
+		if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
+			return fmt.Errorf("enabling forwarding on %s: %w", n.Name, err)
+		}
+		return nil
+	})
+}
+
+// removeNetwork deletes the host's link and the cluster's network namespaces with all links in them.
+func removeNetwork() error {
+	var errs []error
+	if link, err := netlink.LinkByName(hostLink); err == nil {
+		if err := netlink.LinkDel(link); err != nil {
+			errs = append(errs, fmt.Errorf("deleting %s: %w", hostLink, err))
+		}
+	}
+	for _, name := range netnsNames(nodes([2][]int{})) {
+		if _, err := os.Lstat(netnsDir + name); err != nil {
+			continue
+		}
+		// A namespace can be mounted on its file more than once.
+		for unix.Unmount(netnsDir+name, unix.MNT_DETACH) == nil {
+		}
+		if err := os.Remove(netnsDir + name); err != nil {
+			errs = append(errs, fmt.Errorf("deleting network namespace %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

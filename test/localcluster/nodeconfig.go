@@ -1,0 +1,248 @@
+package localcluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"sigs.k8s.io/yaml"
+)
+
+// pauseImage is the image of every pod's sandbox.
+const pauseImage = "localhost/pause:1"
+
+// Resources that the nodes' device plugins advertise.
+const (
+	// ResourceVF are the VFs beside the exclusive CPUs.
+	ResourceVF = "tailgate.test/sf_vf"
+	// ResourceVFFar are VFs on the other NUMA node.
+	ResourceVFFar = "tailgate.test/sf_vf_far"
+	// ResourcePF2 is the PF on the other NUMA node.
+	ResourcePF2 = "tailgate.test/sf_pf2"
+)
+
+// kubeletConfig is the node's KubeletConfiguration.
+func kubeletConfig(p paths, n node) ([]byte, error) {
+	config := map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1",
+		"kind":       "KubeletConfiguration",
+		"address":    n.IP,
+		"authentication": map[string]any{
+			"anonymous": map[string]any{"enabled": false},
+			"webhook":   map[string]any{"enabled": true},
+			"x509":      map[string]any{"clientCAFile": p.pki("ca.crt")},
+		},
+		"authorization": map[string]any{"mode": "Webhook"},
+
+		"tlsCertFile":       p.pki(n.Name + ".crt"),
+		"tlsPrivateKeyFile": p.pki(n.Name + ".key"),
+
+		"containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+		"podLogsDir":               "/var/log/pods",
+		"volumePluginDir":          p.node(n, "volume-plugins"),
+		"resolvConf":               "",
+		"clusterDNS":               []string{dnsIP},
+		"clusterDomain":            "cluster.local",
+		// Without services there is nothing for which the kubelet would need iptables, and so no need to install it.
+		"makeIPTablesUtilChains": false,
+
+		"cgroupDriver": "cgroupfs",
+		"cgroupRoot":   "/" + n.cgroup(),
+		// Version 1 works, and is what many a machine that this runs on still has.
+		"failCgroupV1":           false,
+		"failSwapOn":             false,
+		"enforceNodeAllocatable": []string{},
+
+		"cpuManagerPolicy":      "static",
+		"reservedSystemCPUs":    cpuList(n.Reserved),
+		"topologyManagerPolicy": "single-numa-node",
+		"topologyManagerScope":  "pod",
+
+		// A disk that fills up is the machine's business, and no image may vanish: there is no registry to pull it from.
+		"evictionHard": map[string]string{
+			"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%",
+		},
+		"imageGCHighThresholdPercent":   100,
+		"localStorageCapacityIsolation": false,
+		"syncFrequency":                 "10s",
+	}
+	content, err := yaml.Marshal(config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the kubelet's configuration: %w", err)
+	}
+	return content, nil
+}
+
+var containerdTemplate = template.Must(template.New("containerd").Parse(`version = 3
+root = {{printf "%q" .Root}}
+state = "/run/containerd"
+
+[grpc]
+  address = "/run/containerd/containerd.sock"
+
+# Two containerds on one machine would fight for its socket.
+[plugins."io.containerd.nri.v1.nri"]
+  disable = true
+
+[plugins."io.containerd.internal.v1.opt"]
+  path = {{printf "%q" .Opt}}
+
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = {{printf "%q" .Snapshotter}}
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = {{printf "%q" .Pause}}
+
+[plugins."io.containerd.cri.v1.runtime"]
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = [{{range $i, $dir := .CNIBinaries}}{{if $i}}, {{end}}{{printf "%q" $dir}}{{end}}]
+    conf_dir = {{printf "%q" .CNIConfig}}
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    base_runtime_spec = {{printf "%q" .BaseSpec}}
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+      SystemdCgroup = false
+      BinaryName = {{printf "%q" .Runc}}
+`))
+
+// containerdConfig is the node's configuration of containerd.
+func containerdConfig(p paths, n node, binaries, snapshotter string) ([]byte, error) {
+	var out strings.Builder
+	err := containerdTemplate.Execute(&out, map[string]any{
+		"Root":        p.node(n, "containerd"),
+		"Opt":         p.node(n, "opt"),
+		"Snapshotter": snapshotter,
+		"Pause":       pauseImage,
+		"CNIBinaries": []string{p.join("bin"), filepath.Join(binaries, "cni")},
+		"CNIConfig":   p.node(n, "cni"),
+		"BaseSpec":    p.node(n, "base-spec.json"),
+		"Runc":        filepath.Join(binaries, "runc"),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("writing containerd's configuration: %w", err)
+	}
+	return []byte(out.String()), nil
+}
+
+// baseSpec adds the node's view of NUMA nodes and PCI devices to containerd's default OCI runtime specification, which
+// is all that a container sees of /sys otherwise.
+func baseSpec(p paths, n node, defaults []byte) ([]byte, error) {
+	var spec map[string]any
+	if err := json.Unmarshal(defaults, &spec); err != nil {
+		return nil, fmt.Errorf("reading containerd's default runtime specification: %w", err)
+	}
+	mounts, ok := spec["mounts"].([]any)
+	if !ok {
+		return nil, fmt.Errorf("containerd's default runtime specification has no mounts")
+	}
+	for _, m := range []struct{ target, source string }{
+		{"/sys/devices/system/node", p.node(n, "sys", "node")},
+		{"/sys/bus/pci/devices", p.node(n, "sys", "pci")},
+	} {
+		mounts = append(mounts, map[string]any{
+			"destination": m.target, "type": "bind", "source": m.source,
+			"options": []string{"rbind", "ro", "nosuid", "noexec", "nodev"},
+		})
+	}
+	spec["mounts"] = mounts
+	content, err := json.MarshalIndent(spec, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encoding the runtime specification: %w", err)
+	}
+	return content, nil
+}
+
+// cniConfig is the node's one CNI configuration: the meta-plugin, which delegates a pod's first network to a bridge.
+func cniConfig(p paths, n node, binaries string) ([]byte, error) {
+	config := map[string]any{
+		"cniVersion":         "1.0.0",
+		"name":               "podnet",
+		"type":               "multinet",
+		"kubeconfig":         p.kubeconfig("multinet"),
+		"podResourcesSocket": "/var/lib/kubelet/pod-resources/kubelet.sock",
+		"binDir":             filepath.Join(binaries, "cni"),
+		"stateDir":           p.node(n, "multinet"),
+		"delegate": map[string]any{
+			"cniVersion": "1.0.0",
+			"name":       "podnet",
+			"type":       "bridge",
+			"bridge":     "cni0",
+			"isGateway":  true,
+			"mtu":        mtu,
+			"ipam": map[string]any{
+				"type":    "host-local",
+				"dataDir": p.node(n, "ipam"),
+				"ranges":  [][]map[string]string{{{"subnet": n.PodCIDR, "gateway": n.PodGateway}}},
+				"routes":  []map[string]string{{"dst": "0.0.0.0/0"}},
+			},
+		},
+	}
+	content, err := json.MarshalIndent(config, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encoding the CNI configuration: %w", err)
+	}
+	return content, nil
+}
+
+// devicePluginConfig tells the node's device plugin what to advertise.
+func devicePluginConfig(n node) ([]byte, error) {
+	type device struct {
+		ID       string `json:"id"`
+		Netdev   string `json:"netdev"`
+		NUMANode int    `json:"numaNode"`
+	}
+	type resource struct {
+		Name    string   `json:"name"`
+		Devices []device `json:"devices"`
+	}
+	devices := func(nics ...nic) (list []device) {
+		for _, n := range nics {
+			list = append(list, device{ID: n.BDF, Netdev: n.Name, NUMANode: n.NUMA})
+		}
+		return list
+	}
+	cards := n.nics()
+	content, err := json.MarshalIndent(map[string]any{
+		"kubeletDir": "/var/lib/kubelet/device-plugins",
+		"resources": []resource{
+			{ResourceVF, devices(cards[0].VFs...)},
+			{ResourceVFFar, devices(cards[1].VFs...)},
+			{ResourcePF2, devices(cards[1])},
+		},
+	}, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encoding the device plugin's configuration: %w", err)
+	}
+	return content, nil
+}
+
+// nodeProcess names a process of a node.
+func nodeProcess(kind, nodeName string) string { return kind + "-" + nodeName }
+
+func containerd(p paths, n node, binaries string) process {
+	return process{Name: nodeProcess("containerd", n.Name), Node: &n, Args: []string{
+		binaries + "/containerd", "--config=" + p.node(n, "containerd.toml"), "--log-level=info",
+	}}
+}
+
+func kubelet(p paths, n node, binaries string) process {
+	return process{Name: nodeProcess("kubelet", n.Name), Node: &n, Args: []string{
+		binaries + "/kubelet",
+		"--config=" + p.node(n, "kubelet.yaml"),
+		"--kubeconfig=" + p.kubeconfig(n.Name),
+		"--hostname-override=" + n.Name,
+		"--node-ip=" + n.IP,
+		"--root-dir=/var/lib/kubelet",
+		// Gathering statistics disturbs a measurement on so few cores.
+		"--housekeeping-interval=30s",
+	}}
+}
+
+func devicePlugin(p paths, n node) process {
+	return process{Name: nodeProcess("deviceplugin", n.Name), Node: &n, Args: []string{
+		p.bin("deviceplugin"), "-config", p.node(n, "deviceplugin.json"),
+	}}
+}

@@ -1,0 +1,178 @@
+package localcluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// startControlPlane ends when the API server answers and knows what pods need.
+func (c *cluster) startControlPlane(ctx context.Context, client *kubernetes.Clientset) error {
+	for _, pr := range []process{etcd(c.paths, c.binaries), apiServer(c.paths, c.binaries)} {
+		if err := c.ensure(pr); err != nil {
+			return err
+		}
+	}
+	err := poll(ctx, func() (bool, error) {
+		_, err := client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the API server: %w", err)
+	}
+	for _, pr := range []process{controllerManager(c.paths, c.binaries), scheduler(c.paths, c.binaries)} {
+		if err := c.ensure(pr); err != nil {
+			return err
+		}
+	}
+	if err := c.apply(ctx); err != nil {
+		return err
+	}
+	err = poll(ctx, func() (bool, error) {
+		_, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the default service account: %w", err)
+	}
+	return nil
+}
+
+// startRuntimes ends when both nodes' containerd answer and have the image of sandboxes.
+func (c *cluster) startRuntimes(ctx context.Context) error {
+	for _, n := range c.nodes {
+		if err := c.ensure(containerd(c.paths, n, c.binaries)); err != nil {
+			return err
+		}
+	}
+	if err := c.buildOwn(ctx); err != nil {
+		return err
+	}
+	for _, n := range c.nodes {
+		err := poll(ctx, func() (bool, error) { return c.ctr(ctx, n, "version") == nil, nil })
+		if err != nil {
+			return fmt.Errorf("waiting for containerd of %s: %w", n.Name, err)
+		}
+	}
+	return c.load(ctx, c.join("pause.tar"))
+}
+
+// startKubelets ends when both nodes are ready and offer all their devices.
+func (c *cluster) startKubelets(ctx context.Context, client *kubernetes.Clientset) error {
+	for _, n := range c.nodes {
+		for _, pr := range []process{kubelet(c.paths, n, c.binaries), devicePlugin(c.paths, n)} {
+			if err := c.ensure(pr); err != nil {
+				return err
+			}
+		}
+	}
+	for _, n := range c.nodes {
+		err := poll(ctx, func() (bool, error) {
+			ready, err := nodeAnswers(ctx, client, n)
+			return ready && err == nil, nil
+		})
+		if err != nil {
+			return fmt.Errorf("waiting for %s: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// nodeAnswers tells whether the kubelet of the node answers and the node is ready. The node's status alone may be what
+// a kubelet reported that was killed since.
+func nodeAnswers(ctx context.Context, client *kubernetes.Clientset, n node) (bool, error) {
+	if _, err := client.RESTClient().Get().AbsPath("/api/v1/nodes", n.Name, "proxy/healthz").DoRaw(ctx); err != nil {
+		return false, fmt.Errorf("asking the kubelet: %w", err)
+	}
+	object, err := client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+	if err != nil {
+		return false, fmt.Errorf("reading the node: %w", err)
+	}
+	return nodeReady(object, n), nil
+}
+
+// nodeReady tells whether pods of every kind can be placed on the node.
+func nodeReady(object *corev1.Node, n node) bool {
+	cards := n.nics()
+	for resource, devices := range map[corev1.ResourceName]int{
+		ResourceVF: len(cards[0].VFs), ResourceVFFar: len(cards[1].VFs), ResourcePF2: 1,
+	} {
+		quantity := object.Status.Allocatable[resource]
+		if quantity.Value() != int64(devices) {
+			return false
+		}
+	}
+	for _, taint := range object.Spec.Taints {
+		if taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable {
+			return false // The controller manager takes it off a moment after the node is ready.
+		}
+	}
+	for _, condition := range object.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func (c *cluster) client() (*kubernetes.Clientset, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig("admin"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.Timeout = 10 * time.Second
+	config.QPS = -1 // No limit of our own.
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return client, nil
+}
+
+// ctr calls containerd's command line client for a node. The socket is reached from the host.
+func (c *cluster) ctr(ctx context.Context, n node, args ...string) error {
+	args = append([]string{"--address=" + c.containerdSocket(n), "--namespace=k8s.io"}, args...)
+	output, err := exec.CommandContext(ctx, filepath.Join(c.binaries, "ctr"), args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("ctr on %s: %w: %s", n.Name, err, tail(string(output), 1))
+	}
+	return nil
+}
+
+// load gives images to both nodes.
+func (c *cluster) load(ctx context.Context, tars ...string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, n := range c.nodes {
+		group.Go(func() error {
+			for _, path := range tars {
+				if err := c.ctr(ctx, n, "images", "import", path); err != nil {
+					return fmt.Errorf("loading %s: %w", path, err)
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// explain adds to an error which processes ended, with their last words.
+func (c *cluster) explain(err error) error {
+	for _, pr := range c.processes() {
+		running, findErr := findProcesses(c.runs(pr.Name, pr.Args[0]))
+		log, readErr := os.ReadFile(c.log(pr.Name))
+		if findErr == nil && len(running) == 0 && readErr == nil {
+			return fmt.Errorf("%w; %s ended: %s", err, pr.Name, strings.TrimSpace(tail(string(log), 1)))
+		}
+	}
+	return fmt.Errorf("%w; logs are in %s", err, c.join("logs"))
+}

@@ -1,0 +1,113 @@
+package localcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// startTimeout is how long a start may take once everything is built: several times what it takes on two cores.
+const startTimeout = 90 * time.Second
+
+// Up starts the cluster, or what is missing of it, and returns when both nodes are ready. A cluster that cannot be
+// repaired is taken down and started anew. Errors name what the machine lacks, or which part did not start.
+func Up(ctx context.Context, o Options) error {
+	c, err := newCluster(ctx, o)
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	others, err := findProcesses(func(f found) bool { return f.State != "" && f.State != c.state })
+	if err != nil {
+		return err
+	}
+	if len(others) > 0 {
+		return fmt.Errorf("a local cluster runs already with its state in %s, take it down first", others[0].State)
+	}
+	generation, err := c.generation()
+	if err != nil {
+		return err
+	}
+	noted, err := os.ReadFile(c.generationFile())
+	if err != nil || string(noted) != generation || !c.namespacesExist() {
+		return c.startAnew(ctx, generation)
+	}
+	err = c.startAll(ctx)
+	if err != nil && ctx.Err() == nil {
+		fmt.Fprintf(o.log(), "starting anew, since the cluster could not be repaired: %v\n", err)
+		err = c.startAnew(ctx, generation)
+	}
+	return err
+}
+
+// generationFile tells what the running cluster was started from.
+func (c *cluster) generationFile() string { return c.join("generation") }
+
+// startAnew takes down what there is and starts the cluster.
+func (c *cluster) startAnew(ctx context.Context, generation string) error {
+	if err := down(ctx, c.paths); err != nil {
+		return fmt.Errorf("taking down what is left of a cluster: %w", err)
+	}
+	if err := c.writeState(ctx); err != nil {
+		return err
+	}
+	if err := c.createNamespaces(); err != nil {
+		return err
+	}
+	// Only with this note does another Up repair the cluster instead of starting anew.
+	if err := os.WriteFile(c.generationFile(), []byte(generation), 0o644); err != nil {
+		return fmt.Errorf("noting what was started: %w", err)
+	}
+	return c.startAll(ctx)
+}
+
+// startAll makes everything run that does not, and waits until the nodes are ready.
+func (c *cluster) startAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("it did not become ready in time"))
+	defer cancel()
+	if err := ensureNetwork(c.nodes); err != nil {
+		return err
+	}
+	for _, n := range c.nodes {
+		if err := ensureCgroups(c.paths, n); err != nil {
+			return err
+		}
+	}
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.startControlPlane(groupCtx, client) })
+	group.Go(func() error { return c.startRuntimes(groupCtx) })
+	if err := group.Wait(); err != nil {
+		return c.explain(err)
+	}
+	if err := c.startKubelets(ctx, client); err != nil {
+		return c.explain(err)
+	}
+	return nil
+}
+
+// lock keeps two commands from changing the cluster at once. It is in the cache since nothing of it may be left on the
+// host when the cluster is down.
+func lock(ctx context.Context) (unlock func(), err error) {
+	dir, err := cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("creating the cache: %w", err)
+	}
+	return lockFile(ctx, filepath.Join(dir, "localcluster.lock"))
+}
