@@ -71,6 +71,9 @@ func pciTree(cards []nic, numa [2][]int) tree {
 		t[dir+"numa_node"] = strconv.Itoa(n.NUMA)
 		t[dir+"local_cpulist"] = cpuList(numa[n.NUMA])
 		t[dir+"net/"+n.Name+"/"] = ""
+		// The link must lead somewhere: host-device follows it to see whether a DPDK driver has the device.
+		t[dir+".driver/sfc/"] = ""
+		t[dir+"driver"] = linkTo + ".driver/sfc"
 		return dir
 	}
 	for _, pf := range cards {
