@@ -121,6 +121,7 @@ type Workload struct {
 	// 10 µs round trip needs 0.1 s, p99.99 one second, p99.999 ten.
 	// +optional
 	// +kubebuilder:default="3s"
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="must be a duration from 100ms to 1h, such as 3s"
 	Duration metav1.Duration `json:"duration,omitzero"`
@@ -128,6 +129,7 @@ type Workload struct {
 	// warmup is how long each cell runs before its samples count, 0s to 60s; default 500ms.
 	// +optional
 	// +kubebuilder:default="500ms"
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('0s') && duration(self) <= duration('60s')",message="must be a duration from 0s to 60s, such as 500ms"
 	Warmup metav1.Duration `json:"warmup,omitempty"`
@@ -450,6 +452,17 @@ type ActiveAttempt struct {
 	Pair Pair `json:"pair"`
 	// claimedAt is when the claim was written.
 	ClaimedAt metav1.MicroTime `json:"claimedAt"`
+	// serverPodUID is set once the server's pod was created: a pod that is missing after that was lost.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	ServerPodUID string `json:"serverPodUID,omitempty"`
+	// clientPodUID is set once the client's pod was created.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	ClientPodUID string `json:"clientPodUID,omitempty"`
+	// measuredMilliseconds is the time for which the tools ran, once it is known.
+	// +optional
+	MeasuredMilliseconds int64 `json:"measuredMilliseconds,omitempty"`
 	// outcome is set once the attempt is over and only its pods remain to be removed.
 	// +optional
 	Outcome *Outcome `json:"outcome,omitempty"`
@@ -477,7 +490,7 @@ type Attempt struct {
 	Attempt int32 `json:"attempt"`
 	// claimedAt is when the nodes were claimed.
 	ClaimedAt metav1.MicroTime `json:"claimedAt"`
-	// measuredSeconds is the time for which the tools ran, warm-ups included, in milliseconds.
+	// measuredMilliseconds is the time for which the tools ran, their own start and warm-ups included.
 	// +optional
 	MeasuredMilliseconds int64 `json:"measuredMilliseconds,omitempty"`
 	// outcome is how it ended.

@@ -1,0 +1,91 @@
+# Tailgate. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# The tools are pinned in a module of their own.
+TOOL := go tool -modfile=hack/tools/go.mod
+# Everything but the suite that needs an API server; e2e hides behind its build tag.
+UNIT_PACKAGES = $(shell go list ./... | grep -v /test/integration)
+# Ginkgo labels of the e2e specs to run: measurement, placement, gate, faults; empty: all.
+LABELS ?=
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ The two commands
+
+.PHONY: demo
+demo: ## As root: start the local cluster, install Tailgate, measure, show the results; the cluster stays up.
+	go run ./hack/demo
+
+.PHONY: test
+test: unit integration e2e ## As root: all tests; nothing is left behind.
+
+##@ Tests
+
+.PHONY: unit
+unit: ## Unit tests; no root needed.
+	go test $(UNIT_PACKAGES)
+
+.PHONY: integration
+integration: ## API and controller tests against a real API server (envtest); no root needed.
+	assets="$${KUBEBUILDER_ASSETS:-$$(go run ./hack/localcluster assets)}"; \
+	KUBEBUILDER_ASSETS="$$assets" go test -count=1 ./test/integration/...
+
+.PHONY: e2e
+e2e: ## As root: tests on the local cluster; LABELS=measurement,placement,... picks specs.
+	go test -count=1 -timeout 30m -tags e2e ./test/e2e/... -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+
+.PHONY: fuzz
+fuzz: ## Fuzz every parser, FUZZTIME (default 30s) each.
+	hack/fuzz.sh $${FUZZTIME:-30s}
+
+##@ The local cluster
+
+.PHONY: cluster-up
+cluster-up: ## As root: start the two-node cluster; no-op when it runs.
+	go run ./hack/localcluster up
+
+.PHONY: deploy
+deploy: ## As root: build the images and install Tailgate on the local cluster, started if needed.
+	go run ./hack/demo -install-only
+
+.PHONY: cluster-down
+cluster-down: ## As root: stop it and remove everything it made.
+	go run ./hack/localcluster down
+
+.PHONY: cluster-status
+cluster-status: ## Show what runs and what does not.
+	go run ./hack/localcluster status
+
+##@ Build
+
+.PHONY: build
+build: ## Build the commands into bin/.
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+
+.PHONY: images
+images: ## Build the images without an engine or a registry, as tar files.
+	go run ./hack/images
+
+.PHONY: generate
+generate: ## Generate deepcopy functions, CRDs and RBAC.
+	$(TOOL) controller-gen object paths=./api/... crd paths=./api/... output:crd:dir=config/crd
+	$(TOOL) controller-gen rbac:roleName=tailgate-manager paths=./controllers/... output:rbac:dir=config/rbac
+
+.PHONY: lint
+lint: ## Run the linters.
+	$(TOOL) golangci-lint run
+	$(TOOL) golangci-lint run --build-tags e2e ./test/...
+
+.PHONY: verify
+verify: generate ## Regenerate and fail on any difference; check formatting, modules and manifests.
+	@test -z "$$(gofmt -l api cmd controllers hack internal test)" || { gofmt -l api cmd controllers hack internal test; echo "run gofmt -w on these"; exit 1; }
+	go vet ./... && go vet -tags e2e ./test/...
+	go mod tidy -diff
+	$(TOOL) kustomize build config/default > /dev/null
+	$(TOOL) kustomize build test/localcluster/overlay > /dev/null
+	git diff --exit-code -- api config

@@ -1,0 +1,153 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Condition types of a LatencyBenchmark.
+const (
+	// ConditionAccepted is True when the spec is understood and the cluster can give what it asks. False
+	// names what is missing; it is looked at again whenever the cluster changes.
+	ConditionAccepted = "Accepted"
+	// ConditionSucceeded is True when every run was measured and stored, False when that has become
+	// impossible, Unknown while it runs or waits; the reason says where it stands.
+	ConditionSucceeded = "Succeeded"
+)
+
+// Reasons of ConditionAccepted.
+const (
+	// ReasonAccepted surfaces when the spec can be carried out.
+	ReasonAccepted = "Accepted"
+	// ReasonCellUnsupported surfaces when the tool cannot measure what workload asks.
+	ReasonCellUnsupported = "CellUnsupported"
+	// ReasonNoMatchingNode surfaces when a node selector matches no node.
+	ReasonNoMatchingNode = "NoMatchingNode"
+	// ReasonNodeNotReady surfaces when the selected nodes are not ready, cordoned or tainted.
+	ReasonNodeNotReady = "NodeNotReady"
+	// ReasonInsufficientCPU surfaces when no selected node has as many allocatable CPUs as are asked.
+	ReasonInsufficientCPU = "InsufficientCPU"
+	// ReasonInsufficientMemory surfaces when no selected node has as much allocatable memory as is asked.
+	ReasonInsufficientMemory = "InsufficientMemory"
+	// ReasonResourceNotAdvertised surfaces when no selected node advertises network.resourceName.
+	ReasonResourceNotAdvertised = "ResourceNotAdvertised"
+	// ReasonSameNode surfaces when the selectors leave one and the same node for both endpoints.
+	ReasonSameNode = "SameNode"
+	// ReasonHostNetworkForbidden surfaces when network type Host is asked and the operator does not allow it.
+	ReasonHostNetworkForbidden = "HostNetworkForbidden"
+	// ReasonNetworkNotFound surfaces when the NetworkAttachmentDefinition, or its kind, does not exist.
+	ReasonNetworkNotFound = "NetworkNotFound"
+	// ReasonNetworkMismatch surfaces when resourceName is not what the NetworkAttachmentDefinition says.
+	ReasonNetworkMismatch = "NetworkMismatch"
+)
+
+// Reasons of ConditionSucceeded. While a pod does not start, the reason is that of the outcome which the
+// attempt will have if it goes on, such as ImagePullFailed.
+const (
+	// ReasonNotAccepted surfaces while Accepted is False.
+	ReasonNotAccepted = "NotAccepted"
+	// ReasonQueued surfaces while another benchmark has, or is first to have, a node of this one.
+	ReasonQueued = "Queued"
+	// ReasonStarting surfaces while the pods of a run start; the message tells what holds them up.
+	ReasonStarting = "Starting"
+	// ReasonRunning surfaces while the tools measure.
+	ReasonRunning = "Running"
+	// ReasonRetrying surfaces while a failed run rests before its next attempt.
+	ReasonRetrying = "Retrying"
+	// ReasonEnding surfaces while the pods of a finished attempt are removed.
+	ReasonEnding = "Ending"
+	// ReasonComplete surfaces when every run is stored.
+	ReasonComplete = "Complete"
+	// ReasonFailed surfaces when a run failed for good; the message has the reason of its last attempt.
+	ReasonFailed = "Failed"
+)
+
+// Reasons of an attempt's outcome.
+const (
+	// OutcomeMeasured surfaces when both results were verified and stored.
+	OutcomeMeasured = "Measured"
+	// OutcomeImagePullFailed surfaces when the bench image could not be pulled in time.
+	OutcomeImagePullFailed = "ImagePullFailed"
+	// OutcomeUnschedulable surfaces when the scheduler could not place a pod in time.
+	OutcomeUnschedulable = "Unschedulable"
+	// OutcomeTopologyAffinity surfaces when the kubelet could not align CPUs and device on one NUMA node.
+	OutcomeTopologyAffinity = "TopologyAffinityError"
+	// OutcomeAdmissionRejected surfaces when the kubelet refused a pod for another reason.
+	OutcomeAdmissionRejected = "AdmissionRejected"
+	// OutcomeNetworkFailed surfaces when the pod's network could not be set up in time.
+	OutcomeNetworkFailed = "NetworkFailed"
+	// OutcomeStartTimeout surfaces when a pod did not start in time for a reason that nobody told.
+	OutcomeStartTimeout = "StartTimeout"
+	// OutcomeContainerConfig surfaces when the kubelet could not make the container.
+	OutcomeContainerConfig = "ContainerConfigError"
+	// OutcomeToolMissing surfaces when the bench image does not have the tool.
+	OutcomeToolMissing = "ToolMissing"
+	// OutcomeToolFailed surfaces when a tool failed, or its output shows that it did not measure.
+	OutcomeToolFailed = "ToolFailed"
+	// OutcomeToolTimeout surfaces when a tool was killed at its deadline.
+	OutcomeToolTimeout = "ToolTimeout"
+	// OutcomeWrongNetwork surfaces when the messages would not have gone over the asked interface.
+	OutcomeWrongNetwork = "WrongNetwork"
+	// OutcomePeerUnreachable surfaces when the client's agent could not reach the server's, or lost it.
+	OutcomePeerUnreachable = "PeerUnreachable"
+	// OutcomeAgentFailed surfaces when an agent failed in another way; the message is its own.
+	OutcomeAgentFailed = "AgentFailed"
+	// OutcomeOOMKilled surfaces when an endpoint used more than placement.memory.
+	OutcomeOOMKilled = "OOMKilled"
+	// OutcomeEvicted surfaces when a pod was evicted, preempted or shut down with its node.
+	OutcomeEvicted = "Evicted"
+	// OutcomeNodeLost surfaces when a node stopped answering while it held a pod.
+	OutcomeNodeLost = "NodeLost"
+	// OutcomePodLost surfaces when somebody deleted a pod of the run.
+	OutcomePodLost = "PodLost"
+	// OutcomeDeadlineExceeded surfaces when the run took longer than it possibly should.
+	OutcomeDeadlineExceeded = "DeadlineExceeded"
+	// OutcomeResultMissing surfaces when a pod succeeded but its log holds no result.
+	OutcomeResultMissing = "ResultMissing"
+	// OutcomeResultCorrupt surfaces when a result does not match its digest, or its run.
+	OutcomeResultCorrupt = "ResultCorrupt"
+	// OutcomeResultTooLarge surfaces when a result does not fit a ConfigMap.
+	OutcomeResultTooLarge = "ResultTooLarge"
+	// OutcomeNameTaken surfaces when an object that is not this benchmark's has a name that a run needs.
+	OutcomeNameTaken = "NameTaken"
+	// OutcomeWithdrawn surfaces when two benchmarks claimed one node at once and this one gave way, before
+	// any pod was created. It does not count against the limit of attempts.
+	OutcomeWithdrawn = "Withdrawn"
+)
+
+// Reasons of a Warning.
+const (
+	// WarningSimulatedNIC surfaces when both endpoints ran on one kernel: the numbers are real timings of
+	// virtual Ethernet on one machine, not of a NIC and a wire.
+	WarningSimulatedNIC = "SimulatedNIC"
+	// WarningCPUsNotExclusive surfaces when an endpoint did not get exactly the CPUs it asked for.
+	WarningCPUsNotExclusive = "CPUsNotExclusive"
+	// WarningNUMAMismatch surfaces when the measuring CPU and the device are on different NUMA nodes.
+	WarningNUMAMismatch = "NUMAMismatch"
+	// WarningNUMAUnknown surfaces when a device was asked for and its NUMA node is unknown.
+	WarningNUMAUnknown = "NUMAUnknown"
+	// WarningMessagesLost surfaces when messages were sent and not answered; they are not in the percentiles.
+	WarningMessagesLost = "MessagesLost"
+	// WarningTool surfaces when the tool itself warned.
+	WarningTool = "ToolWarning"
+	// WarningEvidenceDiffers surfaces when the rounds did not run under equal conditions.
+	WarningEvidenceDiffers = "EvidenceDiffers"
+)
+
+// Condition makes a condition of this API.
+func Condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
+}
+
+// SetCondition sets a condition for the current generation of the spec. The transition time changes with
+// the status only.
+func (b *LatencyBenchmark) SetCondition(c metav1.Condition) {
+	c.ObservedGeneration = b.Generation
+	meta.SetStatusCondition(&b.Status.Conditions, c)
+}
+
+// Finished says whether nothing more will be measured.
+func (b *LatencyBenchmark) Finished() bool {
+	c := meta.FindStatusCondition(b.Status.Conditions, ConditionSucceeded)
+	return c != nil && c.Status != metav1.ConditionUnknown
+}

@@ -1,0 +1,69 @@
+// Command agent is the program in the pods of a benchmark: "agent client" and "agent server" carry out the task
+// in the environment, and "agent ready" is the server's startup probe.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/agent"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/tool/all"
+)
+
+// terminationLog is where the kubelet reads a container's termination message.
+const terminationLog = "/dev/termination-log"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "agent:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer) error {
+	if len(args) != 1 {
+		return fmt.Errorf("usage: agent client|server|ready")
+	}
+	switch args[0] {
+	case "ready":
+		return ready(filepath.Join(pods.Scratch, agent.ReadyFile))
+	case v1alpha1.RoleClient, v1alpha1.RoleServer:
+	default:
+		return fmt.Errorf("unknown verb %q: usage: agent client|server|ready", args[0])
+	}
+	task, err := plan.DecodeTask(getenv(pods.EnvTask))
+	if err != nil {
+		return err
+	}
+	if task.Role != args[0] {
+		return fmt.Errorf("the task is a %s's, not a %s's", task.Role, args[0])
+	}
+	a := &agent.Agent{
+		Task: task, Node: getenv(pods.EnvNode), PodIP: getenv(pods.EnvPodIP), PodUID: getenv(pods.EnvPodUID),
+		Tools: all.Registry(), Scratch: pods.Scratch, Log: stdout, TerminationLog: terminationLog, Root: "/",
+	}
+	return a.Run(ctx)
+}
+
+// ready waits a moment for the server to listen, so that the first probe, which comes at once, need not fail
+// and cost a whole period.
+func ready(path string) error {
+	for range 90 {
+		if _, err := os.Stat(path); err == nil {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return fmt.Errorf("the server does not listen yet")
+}

@@ -1,0 +1,153 @@
+// Command manager is the operator: it runs the controllers and serves health, readiness and metrics.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers/benchmark"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/tool/all"
+)
+
+func main() {
+	if err := run(ctrl.SetupSignalHandler(), os.Args[1:], os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "manager:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the manager's flags.
+type options struct {
+	settings       benchmark.Settings
+	pullPolicy     string
+	metricsAddress string
+	healthAddress  string
+	leaderElection bool
+	zap            zap.Options
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	fs := flag.NewFlagSet("manager", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.StringVar(&o.settings.BenchImage, "bench-image", "", "image of the benchmark pods (required)")
+	fs.StringVar(&o.pullPolicy, "bench-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never")
+	fs.BoolVar(&o.settings.AllowHostNetwork, "allow-host-network", false, "let benchmarks use the nodes' own network (network type Host)")
+	fs.DurationVar(&o.settings.StartTimeout, "pod-start-timeout", 2*time.Minute, "how long a benchmark pod may take to start")
+	maxAttempts := fs.Int("max-attempts", 3, "how often a run is tried, 1 to 3")
+	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the metrics endpoint (HTTPS, authenticated); 0 turns it off")
+	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	fs.BoolVar(&o.leaderElection, "leader-elect", true, "elect one leader of several managers")
+	o.zap.BindFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	o.settings.PullPolicy = corev1.PullPolicy(o.pullPolicy)
+	switch {
+	case fs.NArg() > 0:
+		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	case o.settings.BenchImage == "":
+		return o, fmt.Errorf("--bench-image is required")
+	case o.settings.StartTimeout < time.Second:
+		return o, fmt.Errorf("--pod-start-timeout: %s is less than a second", o.settings.StartTimeout)
+	case *maxAttempts < 1 || *maxAttempts > 3:
+		return o, fmt.Errorf("--max-attempts: %d is not 1 to 3", *maxAttempts)
+	}
+	o.settings.MaxAttempts = int32(*maxAttempts)
+	switch o.settings.PullPolicy {
+	case corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
+	default:
+		return o, fmt.Errorf("--bench-image-pull-policy: %q is not Always, IfNotPresent or Never", o.pullPolicy)
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string, stderr io.Writer) error {
+	o, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.zap)))
+
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("finding the cluster: %w", err)
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme,
+		Metrics: metricsserver.Options{
+			BindAddress:    o.metricsAddress,
+			SecureServing:  true,
+			FilterProvider: filters.WithAuthenticationAndAuthorization,
+			// HTTP/2 is off: its rapid-reset attacks are not worth what it gives a scrape.
+			TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
+		},
+		HealthProbeBindAddress: o.healthAddress,
+		LeaderElection:         o.leaderElection,
+		LeaderElectionID:       "manager.tailgate.dev",
+		// A manager that is asked to stop hands over at once: nothing it holds is worth waiting for.
+		LeaderElectionReleaseOnCancel: true,
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}: {Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate})},
+		}},
+	})
+	if err != nil {
+		return fmt.Errorf("making the manager: %w", err)
+	}
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	reconciler := &benchmark.Reconciler{
+		Client:   mgr.GetClient(),
+		Live:     mgr.GetAPIReader(),
+		Logs:     podLogs(clientset),
+		Recorder: mgr.GetEventRecorder("tailgate"),
+		Clock:    clock.RealClock{},
+		Tools:    all.Registry(),
+		Settings: o.settings,
+	}
+	if err := reconciler.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up the benchmark controller: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the health check: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the readiness check: %w", err)
+	}
+	return mgr.Start(ctx)
+}
+
+func podLogs(clientset kubernetes.Interface) benchmark.LogReader {
+	return func(ctx context.Context, pod types.NamespacedName) (io.ReadCloser, error) {
+		return clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: pods.Container}).Stream(ctx)
+	}
+}

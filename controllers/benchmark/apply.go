@@ -1,0 +1,245 @@
+package benchmark
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// apply carries out a step and notes in the benchmark's status (not yet written) what follows from it. It
+// returns when to look again.
+func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration, error) {
+	b := w.benchmark
+	switch s.kind {
+	case stepReject:
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, s.reason, s.message))
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonNotAccepted, s.message))
+		return s.again, nil
+	case stepAccept:
+		b.Status.Pair = &s.pair
+	case stepClaim:
+		now := metav1.NewMicroTime(w.now)
+		b.Status.Active = &v1alpha1.ActiveAttempt{Run: s.run.Name, Round: s.run.Round, Attempt: s.attempt, Pair: *b.Status.Pair, ClaimedAt: now}
+		if b.Status.StartTime == nil {
+			b.Status.StartTime = &metav1.Time{Time: w.now}
+		}
+	case stepWithdraw:
+		w.setOutcome(v1alpha1.OutcomeWithdrawn, s.message)
+		b.Status.Attempts = append(b.Status.Attempts, attemptOf(*b.Status.Active))
+		b.Status.Active = nil
+	case stepCreateServer:
+		uid, err := r.createPod(ctx, w, v1alpha1.RoleServer, "")
+		if err != nil {
+			return 0, err
+		}
+		b.Status.Active.ServerPodUID = uid
+	case stepCreateClient:
+		uid, err := r.createPod(ctx, w, v1alpha1.RoleClient, s.address)
+		if err != nil {
+			return 0, err
+		}
+		b.Status.Active.ClientPodUID = uid
+	case stepCollect:
+		if err := r.collect(ctx, w); err != nil {
+			return 0, err
+		}
+	case stepConclude:
+		w.setOutcome(s.reason, s.message)
+		s.reason, s.message = v1alpha1.ReasonEnding, fmt.Sprintf("attempt %d of %s failed (%s): %s", b.Status.Active.Attempt, b.Status.Active.Run, s.reason, s.message)
+	case stepRemove:
+		for _, p := range []*corev1.Pod{w.client, w.server} {
+			if err := r.deletePod(ctx, b, p); err != nil {
+				return 0, err
+			}
+		}
+	case stepRelease:
+		b.Status.Attempts = append(b.Status.Attempts, attemptOf(*b.Status.Active))
+		b.Status.Active = nil
+	case stepComplete, stepFail:
+		b.Status.CompletionTime = &metav1.Time{Time: w.now}
+	}
+
+	status := metav1.ConditionUnknown
+	switch s.kind {
+	case stepComplete:
+		status = metav1.ConditionTrue
+	case stepFail:
+		status = metav1.ConditionFalse
+	}
+	if b.Status.Pair != nil {
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted,
+			fmt.Sprintf("client on %s, server on %s", b.Status.Pair.ClientNode, b.Status.Pair.ServerNode)))
+	}
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, status, s.reason, s.message))
+	return s.again, nil
+}
+
+// setOutcome notes how the active attempt ended.
+func (w *world) setOutcome(reason, message string) {
+	w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{Reason: reason, Message: message, FinishedAt: metav1.NewMicroTime(w.now)}
+}
+
+func attemptOf(a v1alpha1.ActiveAttempt) v1alpha1.Attempt {
+	return v1alpha1.Attempt{Run: a.Run, Attempt: a.Attempt, ClaimedAt: a.ClaimedAt, MeasuredMilliseconds: a.MeasuredMilliseconds, Outcome: *a.Outcome}
+}
+
+// createPod creates a pod of the active attempt. One that exists already and is ours is what we wanted: its
+// name is its identity.
+func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddress string) (string, error) {
+	b, active, run := w.benchmark, w.benchmark.Status.Active, w.activeRun()
+	task := plan.Task{
+		Run: run.Name, Attempt: active.Attempt, Role: role, Tool: b.Spec.Tool, Cells: run.Cells,
+		Deadline: plan.Deadline(w.driver, run.Cells),
+	}
+	node := active.Pair.ClientNode
+	if role == v1alpha1.RoleServer {
+		node = active.Pair.ServerNode
+		// The server also waits for its client to start.
+		task.Deadline += w.settings.StartTimeout
+	} else {
+		task.ServerAddress, task.Token = serverAddress, active.ServerPodUID
+	}
+	if b.Spec.Network.Type == v1alpha1.NetworkSecondary {
+		task.Interface = pods.Interface
+	}
+	pod, err := pods.Build(pods.Endpoint{Benchmark: b, Image: w.settings.BenchImage, PullPolicy: w.settings.PullPolicy, Node: node, Task: task})
+	if err != nil {
+		return "", err
+	}
+	err = r.Client.Create(ctx, pod)
+	if err == nil {
+		return string(pod.UID), nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return "", fmt.Errorf("creating pod %s: %w", pod.Name, err)
+	}
+	existing, err := r.pod(ctx, b, active, role)
+	if err != nil || existing == nil {
+		return "", errors.Join(fmt.Errorf("pod %s exists and cannot be read", pod.Name), err)
+	}
+	return string(existing.UID), nil
+}
+
+// deletePod deletes a pod of ours that is not being deleted yet.
+func (r *Reconciler) deletePod(ctx context.Context, b *v1alpha1.LatencyBenchmark, p *corev1.Pod) error {
+	if p == nil || !p.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(p, b) {
+		return nil
+	}
+	err := r.Client.Delete(ctx, p, client.Preconditions{UID: &p.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting pod %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// collect takes the results of both ends from the logs, verifies and stores them. What can be wrong with a
+// result is an outcome, not an error; an error is what another reconcile may not meet again.
+func (r *Reconciler) collect(ctx context.Context, w *world) error {
+	client, clientErr := r.takeResult(ctx, w, w.client)
+	server, serverErr := r.takeResult(ctx, w, w.server)
+	if err := errors.Join(clientErr, serverErr); err != nil {
+		return r.unusable(w, err)
+	}
+
+	b, active := w.benchmark, w.benchmark.Status.Active
+	stored, err := result.NewStored(client, server)
+	if err != nil {
+		return r.unusable(w, err)
+	}
+	labels := pods.Labels(b.Name)
+	labels[v1alpha1.LabelRun] = active.Run
+	cm, err := stored.ConfigMap(active.Run, b.Namespace, labels, pods.Owner(b))
+	if err != nil {
+		return r.unusable(w, err)
+	}
+	if err := r.Client.Create(ctx, cm); err != nil {
+		if !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("storing the result of %s: %w", active.Run, err)
+		}
+		// Stored by a manager that died before it could say so; what is stored counts, whoever wrote it, as
+		// long as it is this benchmark's.
+		if err := r.Live.Get(ctx, clientKey(cm), cm); err != nil {
+			return fmt.Errorf("getting ConfigMap %s: %w", cm.Name, err)
+		}
+		if !metav1.IsControlledBy(cm, b) {
+			w.setOutcome(v1alpha1.OutcomeNameTaken, fmt.Sprintf("ConfigMap %s exists and is not this benchmark's; delete it, or give the benchmark another name", cm.Name))
+			return nil
+		}
+		if stored, err = result.FromConfigMap(cm); err != nil {
+			return r.unusable(w, err)
+		}
+	}
+	active.MeasuredMilliseconds = stored.Client.MeasuredTime().Milliseconds()
+	b.Status.Stored = append(b.Status.Stored, v1alpha1.StoredResult{ConfigMap: cm.Name, Run: active.Run, SHA256: stored.ClientDigest})
+	w.setOutcome(v1alpha1.OutcomeMeasured, "")
+	return nil
+}
+
+// unusable turns what is wrong with a result into an outcome, and passes everything else on.
+func (r *Reconciler) unusable(w *world, err error) error {
+	switch {
+	case errors.Is(err, result.ErrTooLarge):
+		w.setOutcome(v1alpha1.OutcomeResultTooLarge, oneLine(err.Error())+"; measure fewer message sizes in one benchmark")
+	case errors.Is(err, result.ErrMissing):
+		w.setOutcome(v1alpha1.OutcomeResultMissing, oneLine(err.Error()))
+	case errors.Is(err, result.ErrCorrupt):
+		w.setOutcome(v1alpha1.OutcomeResultCorrupt, oneLine(err.Error()))
+	default:
+		return err
+	}
+	return nil
+}
+
+// takeResult reads the framed result from a pod's log and checks it against the digest in the termination
+// message and against the run it should be of.
+func (r *Reconciler) takeResult(ctx context.Context, w *world, p *corev1.Pod) (result.Framed, error) {
+	role := p.Labels[v1alpha1.LabelRole]
+	termination, err := terminationOf(p)
+	if err != nil {
+		return result.Framed{}, fmt.Errorf("%s: %w", role, err)
+	}
+	log, err := r.Logs(ctx, clientKey(p))
+	if err != nil {
+		if w.now.Sub(endTime(p)) > peerGrace {
+			return result.Framed{}, fmt.Errorf("%w: the log of pod %s cannot be read: %w", result.ErrMissing, p.Name, err)
+		}
+		return result.Framed{}, fmt.Errorf("reading the log of pod %s: %w", p.Name, err)
+	}
+	defer log.Close()
+	framed, err := result.ReadFrame(log, termination.Digest)
+	if err != nil {
+		return result.Framed{}, fmt.Errorf("%s: %w", role, err)
+	}
+	active := w.benchmark.Status.Active
+	if d := framed.Document; d.Run != active.Run || d.Attempt != active.Attempt || d.Role != role {
+		return result.Framed{}, fmt.Errorf("%w: pod %s handed over the result of %s of %s, attempt %d", result.ErrCorrupt, p.Name, d.Role, d.Run, d.Attempt)
+	}
+	return framed, nil
+}
+
+// terminationOf reads the termination message of a pod that succeeded.
+func terminationOf(p *corev1.Pod) (result.Termination, error) {
+	for _, c := range p.Status.ContainerStatuses {
+		if c.Name == pods.Container && c.State.Terminated != nil {
+			t, err := result.ParseTermination(c.State.Terminated.Message)
+			if err != nil || t.Digest == "" {
+				return result.Termination{}, fmt.Errorf("%w: pod %s left no digest", result.ErrMissing, p.Name)
+			}
+			return t, nil
+		}
+	}
+	return result.Termination{}, fmt.Errorf("%w: pod %s has no terminated container", result.ErrMissing, p.Name)
+}
+
+func clientKey(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }

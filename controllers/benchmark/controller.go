@@ -1,0 +1,173 @@
+// Package benchmark reconciles LatencyBenchmark in five verbs: get, observe, decide, apply, report.
+//
+//	get      the benchmark itself, live
+//	observe  what the decision needs of the world, live: nodes, other claims, the two pods of the attempt
+//	decide   pure: the one next step, with its reason
+//	apply    the step: create a pod, take a result, delete pods
+//	report   conditions, progress and results, in one status write with the resourceVersion that was got
+//
+// An attempt at a run goes through these situations, each of them recognised from the API alone:
+//
+//	nothing ──claim──▶ claimed ──create──▶ server starts ──ready──▶ client starts ──▶ measuring
+//	   ▲                                                                               │ both ended
+//	   └───────────────── pods gone ◀──delete── outcome known ◀──verify, store─────────┘
+//
+// The claim is a status write that happens before the first pod exists, and the outcome another before the
+// pods are deleted. A manager that dies at any point leaves a situation that the next one recognises; what
+// was stored is never measured again. Everything that decides is read from the API server, not from a cache:
+// watches only wake the controller up.
+package benchmark
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// Settings are the operator's.
+type Settings struct {
+	// BenchImage is the image of the benchmark pods, PullPolicy how the nodes get it.
+	BenchImage string
+	PullPolicy corev1.PullPolicy
+	// AllowHostNetwork lets benchmarks ask for network type Host.
+	AllowHostNetwork bool
+	// StartTimeout is how long a pod may take to start before the attempt fails.
+	StartTimeout time.Duration
+	// MaxAttempts is how often a run is tried.
+	MaxAttempts int32
+}
+
+// LogReader opens the log of a pod's only container.
+type LogReader func(ctx context.Context, pod types.NamespacedName) (io.ReadCloser, error)
+
+// Reconciler reconciles LatencyBenchmarks.
+type Reconciler struct {
+	// Client writes. From its cache only nodes are read, whose changes wake the controller anyway.
+	Client client.Client
+	// Live reads from the API server, past the cache.
+	Live client.Reader
+	// Logs opens pod logs.
+	Logs LogReader
+	// Recorder emits events.
+	Recorder events.EventRecorder
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Tools are the drivers.
+	Tools tool.Registry
+	// Settings of the operator.
+	Settings Settings
+}
+
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=get;list;watch
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks/status,verbs=update
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=pods/log,verbs=get
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;create
+// +kubebuilder:rbac:groups="",resources=events,verbs=list
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=k8s.cni.cncf.io,resources=network-attachment-definitions,verbs=get
+
+// Reconcile takes one step of one benchmark.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	b := &v1alpha1.LatencyBenchmark{}
+	if err := r.Live.Get(ctx, req.NamespacedName, b); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !b.DeletionTimestamp.IsZero() || b.Finished() {
+		// Owner references take pods and ConfigMaps along; a finished benchmark stays as it is.
+		return ctrl.Result{}, nil
+	}
+
+	world, err := r.observe(ctx, b)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	step := decide(world)
+	log.FromContext(ctx).V(1).Info("decided", "step", step.kind, "reason", step.reason, "message", step.message)
+
+	old := b.DeepCopy()
+	again, err := r.apply(ctx, world, step)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("%s: %w", step.kind, err)
+	}
+	if err := r.report(ctx, old, b); err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			// Somebody wrote in between, or deleted it: look again, at the world as it is then.
+			return ctrl.Result{RequeueAfter: time.Millisecond}, nil
+		}
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// SetupWithManager registers the controller: it is woken by its benchmarks, their pods, the nodes, and, for
+// those that wait, by every benchmark and every benchmark pod that goes.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	unfinished := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+		return unfinishedBenchmarks(ctx, mgr.GetClient())
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		For(&v1alpha1.LatencyBenchmark{}).
+		Owns(&corev1.Pod{}).
+		Watches(&v1alpha1.LatencyBenchmark{}, unfinished, builder.WithPredicates(releases)).
+		Watches(&corev1.Pod{}, unfinished, builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false },
+			UpdateFunc: func(event.UpdateEvent) bool { return false },
+		})).
+		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(nodeChanges)).
+		Complete(r)
+}
+
+// releases passes the events after which a node may have become free.
+var releases = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.LatencyBenchmark)
+		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyBenchmark)
+		return ok && ok2 && (before.Status.Active != nil && after.Status.Active == nil || !before.Finished() && after.Finished())
+	},
+}
+
+// nodeChanges passes the changes of a node that can change what Accept says; heartbeats are not among them.
+var nodeChanges = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*corev1.Node)
+		after, ok2 := e.ObjectNew.(*corev1.Node)
+		return ok && ok2 && nodeFacts(before) != nodeFacts(after)
+	},
+}
+
+func unfinishedBenchmarks(ctx context.Context, c client.Reader) []reconcile.Request {
+	list := &v1alpha1.LatencyBenchmarkList{}
+	if err := c.List(ctx, list); err != nil {
+		log.FromContext(ctx).Error(err, "listing benchmarks to wake")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if !list.Items[i].Finished() {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}

@@ -1,0 +1,331 @@
+package benchmark
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/queue"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// The steps that decide may choose.
+const (
+	stepReject       = "reject"        // the spec cannot be carried out now
+	stepAccept       = "accept"        // it can: note the pair
+	stepWait         = "wait"          // somebody else has the nodes
+	stepClaim        = "claim"         // take the nodes for the next attempt
+	stepWithdraw     = "withdraw"      // give the nodes back before any pod was made
+	stepCreateServer = "create server" // the first pod of an attempt
+	stepCreateClient = "create client" // the second, once the first listens
+	stepWatch        = "watch"         // nothing to do but wait for the pods
+	stepCollect      = "collect"       // both pods have ended well: verify and store the result
+	stepConclude     = "conclude"      // the attempt is over without a result
+	stepRemove       = "remove"        // delete the pods of an attempt that is over
+	stepRelease      = "release"       // its pods are gone: give the nodes back, note the attempt
+	stepComplete     = "complete"      // every run is stored
+	stepFail         = "fail"          // a run has failed for good
+)
+
+// step is what decide chose, and why. Reason and message are those of condition Succeeded, except for
+// stepReject (condition Accepted) and stepConclude (the outcome).
+type step struct {
+	kind    string
+	reason  string
+	message string
+	// pair for stepAccept.
+	pair v1alpha1.Pair
+	// run and attempt for stepClaim.
+	run     plan.Run
+	attempt int32
+	// address of the server for stepCreateClient.
+	address string
+	// again is when to look again if nothing happens; zero: only when something does.
+	again time.Duration
+}
+
+const (
+	// quietStart is how long a pod may be pending before its events are read.
+	quietStart = 3 * time.Second
+	// lookAgain is how often something is looked at that no watch tells of.
+	lookAgain = 2 * time.Second
+	// waitAgain is a second string to the watches that wake a benchmark that waits or is rejected.
+	waitAgain = 10 * time.Second
+	// retryAfter is how long a failed run rests before its next attempt, times the number of the attempt: a
+	// device plugin that restarts, or a VF that is being reset, needs some seconds.
+	retryAfter = 5 * time.Second
+	// peerGrace is how long one agent may take to end after the other.
+	peerGrace = 15 * time.Second
+	// nodeGrace is how long a node of the pair may be unready before the attempt is given up.
+	nodeGrace = 60 * time.Second
+	// deadlineGrace is added to the agents' own deadline before the controller loses its patience.
+	deadlineGrace = 30 * time.Second
+)
+
+// decide chooses the next step. It is pure.
+func decide(w *world) step {
+	b := w.benchmark
+	switch {
+	case b.Status.Active == nil:
+		return decideIdle(w)
+	case b.Status.Active.Outcome == nil:
+		return decideActive(w)
+	case w.server != nil || w.client != nil:
+		return step{kind: stepRemove, reason: v1alpha1.ReasonEnding, message: "removing the pods of " + b.Status.Active.Run, again: lookAgain}
+	default:
+		return step{kind: stepRelease, reason: v1alpha1.ReasonQueued, message: "about to start the next run"}
+	}
+}
+
+// decideIdle is for a benchmark that holds no nodes.
+func decideIdle(w *world) step {
+	b := w.benchmark
+	if w.driver == nil {
+		return step{kind: stepReject, reason: v1alpha1.ReasonCellUnsupported, again: waitAgain,
+			message: fmt.Sprintf("spec.tool: this operator does not know %s; upgrade it, or choose another tool", b.Spec.Tool)}
+	}
+	run, attempt, last := nextRun(w)
+	if run == nil {
+		return step{kind: stepComplete, reason: v1alpha1.ReasonComplete, message: fmt.Sprintf("%d of %d runs measured and stored", len(w.runs), len(w.runs))}
+	}
+	if last != nil && (attempt > w.settings.MaxAttempts || !curable(last.Outcome.Reason)) {
+		return step{kind: stepFail, reason: v1alpha1.ReasonFailed,
+			message: fmt.Sprintf("run %s failed (%s) at attempt %d: %s", run.Name, last.Outcome.Reason, last.Attempt, last.Outcome.Message)}
+	}
+
+	if last != nil {
+		if wait := last.Outcome.FinishedAt.Add(time.Duration(last.Attempt) * retryAfter).Sub(w.now); wait > 0 {
+			return step{kind: stepWait, reason: v1alpha1.ReasonRetrying, again: wait,
+				message: fmt.Sprintf("run %s failed (%s) at attempt %d of %d and is tried again: %s", run.Name, last.Outcome.Reason, last.Attempt, w.settings.MaxAttempts, last.Outcome.Message)}
+		}
+	}
+
+	pair, rejection := preflight.Accept(w.accepted)
+	if rejection != nil {
+		return step{kind: stepReject, reason: rejection.Reason, message: rejection.Message, again: waitAgain}
+	}
+	if b.Status.Pair == nil {
+		return step{kind: stepAccept, reason: v1alpha1.ReasonQueued, message: "about to start", pair: pair}
+	}
+	if ok, blocker := queue.Admit(entry(b), w.others); !ok {
+		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: " + blocker, again: waitAgain}
+	}
+	if len(w.foreign) > 0 {
+		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: pod " + w.foreign[0] + " is not gone yet", again: lookAgain}
+	}
+	return step{kind: stepClaim, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d", run.Name, attempt), run: *run, attempt: attempt}
+}
+
+// nextRun returns the first run without a stored result, the number of its next attempt, and its last
+// finished attempt if there was one that counts.
+func nextRun(w *world) (*plan.Run, int32, *v1alpha1.Attempt) {
+	stored := map[string]bool{}
+	for _, s := range w.benchmark.Status.Stored {
+		stored[s.Run] = true
+	}
+	for i := range w.runs {
+		if stored[w.runs[i].Name] {
+			continue
+		}
+		attempt := int32(1)
+		var last *v1alpha1.Attempt
+		for j := range w.benchmark.Status.Attempts {
+			if a := &w.benchmark.Status.Attempts[j]; a.Run == w.runs[i].Name && a.Outcome.Reason != v1alpha1.OutcomeWithdrawn {
+				attempt, last = a.Attempt+1, a
+			}
+		}
+		return &w.runs[i], attempt, last
+	}
+	return nil, 0, nil
+}
+
+// curable says whether another attempt may end better.
+func curable(outcome string) bool {
+	switch outcome {
+	case v1alpha1.OutcomeImagePullFailed, v1alpha1.OutcomeContainerConfig, v1alpha1.OutcomeToolMissing,
+		v1alpha1.OutcomeWrongNetwork, v1alpha1.OutcomeResultTooLarge, v1alpha1.OutcomeOOMKilled, v1alpha1.OutcomeNameTaken:
+		return false
+	default:
+		return true
+	}
+}
+
+// decideActive is for an attempt whose outcome is not known.
+func decideActive(w *world) step {
+	b, active := w.benchmark, w.benchmark.Status.Active
+	if w.driver == nil {
+		return conclude(v1alpha1.OutcomeAgentFailed, fmt.Sprintf("this operator does not know %s; upgrade it", b.Spec.Tool))
+	}
+	for _, p := range []*corev1.Pod{w.server, w.client} {
+		if p != nil && !metav1.IsControlledBy(p, b) {
+			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists and is not this benchmark's; delete it, or give the benchmark another name", p.Name))
+		}
+	}
+	if w.server == nil && active.ServerPodUID == "" && w.client == nil {
+		return startServer(w)
+	}
+	if lost := lostPod(active, w.server, w.client); lost != "" {
+		return conclude(v1alpha1.OutcomePodLost, fmt.Sprintf("the %s's pod was deleted before the run ended", lost))
+	}
+	if s, over := ended(w); over {
+		return s
+	}
+	if s, over := unreachable(w); over {
+		return s
+	}
+	for _, end := range []struct {
+		role string
+		pod  *corev1.Pod
+	}{{v1alpha1.RoleServer, w.server}, {v1alpha1.RoleClient, w.client}} {
+		if end.pod == nil || started(end.pod) {
+			continue
+		}
+		trouble := startTrouble(end.pod, w.events[end.pod.UID])
+		if w.now.Sub(end.pod.CreationTimestamp.Time) > w.settings.StartTimeout {
+			return conclude(trouble.reason, fmt.Sprintf("the %s's pod did not start within %s: %s", end.role, w.settings.StartTimeout, trouble.message))
+		}
+		if trouble.message != "" {
+			return step{kind: stepWatch, reason: trouble.reason, again: lookAgain,
+				message: fmt.Sprintf("the %s's pod does not start: %s", end.role, trouble.message)}
+		}
+		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, again: lookAgain,
+			message: fmt.Sprintf("starting run %s, attempt %d: %s", active.Run, active.Attempt, end.role)}
+	}
+	if w.client == nil {
+		return startClient(w)
+	}
+	return step{kind: stepWatch, reason: v1alpha1.ReasonRunning, again: waitAgain,
+		message: fmt.Sprintf("measuring round %d of %d", active.Round, b.Spec.Rounds)}
+}
+
+// startServer is the first act of an attempt. Before it, the claim is compared with all others once more:
+// both of two managers that claimed one node at the same moment see the other's claim here.
+func startServer(w *world) step {
+	mine := entry(w.benchmark)
+	for _, other := range w.others {
+		if ok, blocker := queue.Admit(mine, []queue.Entry{other}); other.Active && !ok {
+			return step{kind: stepWithdraw, reason: v1alpha1.ReasonQueued, message: "gave way: " + blocker}
+		}
+	}
+	return step{kind: stepCreateServer, reason: v1alpha1.ReasonStarting, again: lookAgain,
+		message: fmt.Sprintf("starting run %s, attempt %d", w.benchmark.Status.Active.Run, w.benchmark.Status.Active.Attempt)}
+}
+
+// startClient follows once the server is ready and its address known.
+func startClient(w *world) step {
+	active := w.benchmark.Status.Active
+	message := fmt.Sprintf("%s, attempt %d: starting client", active.Run, active.Attempt)
+	address, missing := pods.Address(w.benchmark, w.server)
+	if address != "" {
+		return step{kind: stepCreateClient, reason: v1alpha1.ReasonStarting, message: message, address: address, again: lookAgain}
+	}
+	if w.now.Sub(w.server.CreationTimestamp.Time) > w.settings.StartTimeout {
+		return conclude(v1alpha1.OutcomeNetworkFailed, missing)
+	}
+	return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: missing, again: lookAgain}
+}
+
+// ended is for an attempt in which a pod has ended, well or not.
+func ended(w *world) (step, bool) {
+	// The client's own words come first: a server whose client failed only says that it lost it.
+	for _, p := range []*corev1.Pod{w.client, w.server} {
+		if p != nil && p.Status.Phase == corev1.PodFailed {
+			if p == w.server && w.client != nil && !terminal(w.client) && w.now.Sub(endTime(p)) < peerGrace {
+				continue
+			}
+			reason, message := podFailure(p)
+			return conclude(reason, message), true
+		}
+	}
+	serverDone := w.server != nil && w.server.Status.Phase == corev1.PodSucceeded
+	clientDone := w.client != nil && w.client.Status.Phase == corev1.PodSucceeded
+	switch {
+	case serverDone && clientDone:
+		return step{kind: stepCollect, reason: v1alpha1.ReasonRunning, message: "taking the result"}, true
+	case serverDone && w.client == nil:
+		return conclude(v1alpha1.OutcomeAgentFailed, "the server ended before there was a client"), true
+	case serverDone && w.now.Sub(endTime(w.server)) > peerGrace:
+		return conclude(v1alpha1.OutcomeAgentFailed, "the server has ended, and the client has not"), true
+	case clientDone && w.now.Sub(endTime(w.client)) > peerGrace:
+		return conclude(v1alpha1.OutcomeAgentFailed, "the client has ended, and the server has not"), true
+	case serverDone || clientDone || w.client != nil && terminal(w.server):
+		return step{kind: stepWatch, reason: v1alpha1.ReasonRunning, message: "waiting for both ends to finish", again: lookAgain}, true
+	}
+	return step{}, false
+}
+
+// unreachable is for an attempt whose node went away, or that takes longer than it possibly should.
+func unreachable(w *world) (step, bool) {
+	b, active := w.benchmark, w.benchmark.Status.Active
+	for _, p := range []*corev1.Pod{w.server, w.client} {
+		if p == nil {
+			continue
+		}
+		if node := pods.Node(p); w.lostNodes[node] && w.now.Sub(active.ClaimedAt.Time) > nodeGrace {
+			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s is gone or not ready", node)), true
+		}
+	}
+	limit := plan.Deadline(w.driver, w.runCells()) + 2*w.settings.StartTimeout + deadlineGrace
+	if w.now.Sub(active.ClaimedAt.Time) > limit {
+		return conclude(v1alpha1.OutcomeDeadlineExceeded, fmt.Sprintf("round %d of %d took longer than %s", active.Round, b.Spec.Rounds, limit)), true
+	}
+	return step{}, false
+}
+
+func conclude(reason, message string) step {
+	return step{kind: stepConclude, reason: reason, message: message}
+}
+
+// lostPod names the role whose pod existed and does not any more.
+func lostPod(active *v1alpha1.ActiveAttempt, server, client *corev1.Pod) string {
+	switch {
+	case server == nil || active.ServerPodUID != "" && string(server.UID) != active.ServerPodUID:
+		return v1alpha1.RoleServer
+	case client == nil && active.ClientPodUID != "" || client != nil && active.ClientPodUID != "" && string(client.UID) != active.ClientPodUID:
+		return v1alpha1.RoleClient
+	}
+	return ""
+}
+
+func terminal(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// started says whether a pod's container runs and, for a server, listens.
+func started(p *corev1.Pod) bool {
+	for _, c := range p.Status.ContainerStatuses {
+		if c.Name == pods.Container {
+			return c.State.Running != nil && c.Started != nil && *c.Started
+		}
+	}
+	return false
+}
+
+// endTime is when a pod's container ended, or, if nobody knows, when the pod was made.
+func endTime(p *corev1.Pod) time.Time {
+	for _, c := range p.Status.ContainerStatuses {
+		if c.Name == pods.Container && c.State.Terminated != nil {
+			return c.State.Terminated.FinishedAt.Time
+		}
+	}
+	return p.CreationTimestamp.Time
+}
+
+// runCells are the cells of the active run.
+func (w *world) runCells() []tool.Cell { return w.activeRun().Cells }
+
+// activeRun is the run of the active attempt.
+func (w *world) activeRun() plan.Run {
+	for _, run := range w.runs {
+		if run.Name == w.benchmark.Status.Active.Run {
+			return run
+		}
+	}
+	return plan.Run{}
+}

@@ -1,0 +1,101 @@
+package benchmark
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// trouble is what holds up a pod that does not start.
+type trouble struct {
+	// reason is the outcome of the attempt if it does not cease.
+	reason string
+	// message says what was seen and what to do; empty while nothing is wrong yet.
+	message string
+}
+
+// startTrouble reads from a pending pod and its warning events why it does not start. The first match
+// decides, from what the kubelet says itself to what only an event tells.
+func startTrouble(p *corev1.Pod, warnings []corev1.Event) trouble {
+	for _, c := range p.Status.ContainerStatuses {
+		if c.State.Waiting == nil {
+			continue
+		}
+		switch c.State.Waiting.Reason {
+		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError":
+			return trouble{v1alpha1.OutcomeImagePullFailed, fmt.Sprintf(
+				"image %s cannot be pulled (%s); check the operator's --bench-image and the node's access to its registry", c.Image, c.State.Waiting.Reason)}
+		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+			return trouble{v1alpha1.OutcomeContainerConfig, fmt.Sprintf("the container cannot be made (%s): %s", c.State.Waiting.Reason, oneLine(c.State.Waiting.Message))}
+		}
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return trouble{v1alpha1.OutcomeUnschedulable, fmt.Sprintf(
+				"the scheduler cannot place it on %s: %s; free what it lacks, or ask for less", pods.Node(p), oneLine(c.Message))}
+		}
+	}
+	for _, e := range slices.Backward(warnings) {
+		switch e.Reason {
+		case "FailedCreatePodSandBox", "NoNetworkFound":
+			return trouble{v1alpha1.OutcomeNetworkFailed, fmt.Sprintf("its network cannot be set up: %s; check spec.network and the CNI plugins of %s", oneLine(e.Message), pods.Node(p))}
+		case "FailedMount", "FailedAttachVolume":
+			return trouble{v1alpha1.OutcomeContainerConfig, fmt.Sprintf("its volumes cannot be mounted: %s", oneLine(e.Message))}
+		}
+	}
+	return trouble{v1alpha1.OutcomeStartTimeout, ""}
+}
+
+// podFailure classifies a failed pod: by the kubelet's reason if it was refused or removed, else by the
+// agent's own termination message, else by how the container ended.
+func podFailure(p *corev1.Pod) (reason, message string) {
+	role := p.Labels[v1alpha1.LabelRole]
+	node := pods.Node(p)
+	switch p.Status.Reason {
+	case "TopologyAffinityError", "SMTAlignmentError":
+		return v1alpha1.OutcomeTopologyAffinity, fmt.Sprintf(
+			"the kubelet of %s cannot give the %s CPUs and device on one NUMA node (%s): free CPUs there, or use a device of another NUMA node", node, role, p.Status.Reason)
+	case "Evicted", "Preempting", "Preempted", "Shutdown", "NodeShutdown", "Terminated":
+		return v1alpha1.OutcomeEvicted, fmt.Sprintf("the %s was removed from %s (%s): %s", role, node, p.Status.Reason, oneLine(p.Status.Message))
+	case "NodeLost":
+		return v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s of the %s was lost", node, role)
+	case "DeadlineExceeded":
+		return v1alpha1.OutcomeDeadlineExceeded, fmt.Sprintf("the %s ran into its pod's active deadline", role)
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		if c.Name != pods.Container || c.State.Terminated == nil {
+			continue
+		}
+		ended := c.State.Terminated
+		if t, err := result.ParseTermination(ended.Message); err == nil && t.Reason != "" {
+			return t.Reason, fmt.Sprintf("%s on %s: %s", role, node, oneLine(t.Message))
+		}
+		if ended.Reason == "OOMKilled" {
+			return v1alpha1.OutcomeOOMKilled, fmt.Sprintf("the %s used more than placement.memory: ask for more, or measure for a shorter time", role)
+		}
+		if ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun" {
+			return v1alpha1.OutcomeContainerConfig, fmt.Sprintf("the %s's container cannot run on %s: %s; is --bench-image a Tailgate bench image?", role, node, oneLine(ended.Message))
+		}
+		return v1alpha1.OutcomeAgentFailed, fmt.Sprintf("the %s's agent on %s ended with exit code %d (%s) and said nothing", role, node, ended.ExitCode, ended.Reason)
+	}
+	if p.Status.Reason != "" {
+		return v1alpha1.OutcomeAdmissionRejected, fmt.Sprintf("the kubelet of %s refused the %s (%s): %s", node, role, p.Status.Reason, oneLine(p.Status.Message))
+	}
+	return v1alpha1.OutcomePodLost, fmt.Sprintf("the %s's pod failed on %s and nothing tells why", role, node)
+}
+
+// oneLine makes a foreign message fit into one of ours.
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	const limit = 400
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,188 @@
+package benchmark
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/nad"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/queue"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// world is everything that decide looks at.
+type world struct {
+	// now is the time of the observation.
+	now time.Time
+	// settings are the operator's.
+	settings Settings
+	// benchmark as it was got.
+	benchmark *v1alpha1.LatencyBenchmark
+	// driver of its tool; nil when this operator does not know it.
+	driver tool.Driver
+	// runs of its plan.
+	runs []plan.Run
+
+	// accepted is the preflight's input, filled while no attempt is active.
+	accepted preflight.Observed
+	// others are all accepted, unfinished benchmarks but this one.
+	others []queue.Entry
+	// foreign are the benchmark pods that still exist, or are still ending, on the pair's nodes and do not
+	// belong to the active attempt, as "namespace/name on node", filled while no attempt is active.
+	foreign []string
+
+	// server and client are the pods of the active attempt; nil when they do not exist.
+	server, client *corev1.Pod
+	// events are the warnings about a pod that does not start, by pod UID, newest last; filled only for pods
+	// that have been pending for a while.
+	events map[types.UID][]corev1.Event
+	// lostNodes are the nodes of the active pair that do not exist or are not ready.
+	lostNodes map[string]bool
+}
+
+// observe reads the world live.
+func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*world, error) {
+	w := &world{now: r.Clock.Now(), settings: r.Settings, benchmark: b, runs: plan.Runs(b), events: map[types.UID][]corev1.Event{}}
+	if driver, err := r.Tools.Get(b.Spec.Tool); err == nil {
+		w.driver = driver
+	}
+	if err := r.observeOthers(ctx, w); err != nil {
+		return nil, err
+	}
+	nodes := &corev1.NodeList{}
+	if err := r.Client.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	if b.Status.Active == nil {
+		return w, r.observeIdle(ctx, w, nodes.Items)
+	}
+	return w, r.observeActive(ctx, w, nodes.Items)
+}
+
+func (r *Reconciler) observeOthers(ctx context.Context, w *world) error {
+	list := &v1alpha1.LatencyBenchmarkList{}
+	if err := r.Live.List(ctx, list); err != nil {
+		return fmt.Errorf("listing benchmarks: %w", err)
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		if o.UID != w.benchmark.UID && o.DeletionTimestamp.IsZero() && !o.Finished() && o.Status.Pair != nil {
+			w.others = append(w.others, entry(o))
+		}
+	}
+	return nil
+}
+
+// entry is a benchmark as the queue sees it.
+func entry(b *v1alpha1.LatencyBenchmark) queue.Entry {
+	e := queue.Entry{
+		Name: b.Namespace + "/" + b.Name, UID: string(b.UID), Created: b.CreationTimestamp.Time, Active: b.Status.Active != nil,
+	}
+	if b.Status.Pair != nil {
+		e.Pair = *b.Status.Pair
+	}
+	return e
+}
+
+// observeIdle reads what a benchmark without an active attempt needs: the preflight's input, and whether the
+// nodes are really empty.
+func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.Node) error {
+	b := w.benchmark
+	w.accepted = preflight.Observed{Benchmark: b, Driver: w.driver, Nodes: nodes, AllowHostNetwork: r.Settings.AllowHostNetwork}
+	if b.Spec.Network.Type == v1alpha1.NetworkSecondary {
+		definition, err := r.networkDefinition(ctx, b)
+		if err != nil {
+			return err
+		}
+		w.accepted.Network = definition
+	}
+	if b.Status.Pair == nil {
+		return nil
+	}
+	list := &corev1.PodList{}
+	if err := r.Live.List(ctx, list, client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}, client.HasLabels{v1alpha1.LabelRole}); err != nil {
+		return fmt.Errorf("listing benchmark pods: %w", err)
+	}
+	for _, p := range list.Items {
+		if node := pods.Node(&p); node == b.Status.Pair.ClientNode || node == b.Status.Pair.ServerNode {
+			w.foreign = append(w.foreign, fmt.Sprintf("%s/%s on %s", p.Namespace, p.Name, node))
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) networkDefinition(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*preflight.NetworkDefinition, error) {
+	namespace, name := pods.NetworkName(b)
+	definition := &preflight.NetworkDefinition{Name: namespace + "/" + name}
+	object := nad.Object()
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, object)
+	switch {
+	case meta.IsNoMatchError(err):
+		definition.KindMissing = true
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return nil, fmt.Errorf("getting NetworkAttachmentDefinition %s: %w", definition.Name, err)
+	default:
+		definition.Found = true
+		definition.ResourceName = object.Annotations[nad.AnnotationResourceName]
+	}
+	return definition, nil
+}
+
+// observeActive reads the pods of the attempt, and the events of those that do not start.
+func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1.Node) error {
+	b, active := w.benchmark, w.benchmark.Status.Active
+	var err error
+	if w.server, err = r.pod(ctx, b, active, v1alpha1.RoleServer); err != nil {
+		return err
+	}
+	if w.client, err = r.pod(ctx, b, active, v1alpha1.RoleClient); err != nil {
+		return err
+	}
+	for _, p := range []*corev1.Pod{w.server, w.client} {
+		if p == nil || p.Status.Phase != corev1.PodPending || w.now.Sub(p.CreationTimestamp.Time) < quietStart {
+			continue
+		}
+		list := &corev1.EventList{}
+		if err := r.Live.List(ctx, list, client.InNamespace(p.Namespace), client.MatchingFields{"involvedObject.uid": string(p.UID), "type": corev1.EventTypeWarning}); err != nil {
+			return fmt.Errorf("listing events of pod %s: %w", p.Name, err)
+		}
+		w.events[p.UID] = list.Items
+	}
+	w.lostNodes = map[string]bool{active.Pair.ClientNode: true, active.Pair.ServerNode: true}
+	for _, n := range nodes {
+		if preflight.NodeReady(n) {
+			delete(w.lostNodes, n.Name)
+		}
+	}
+	return nil
+}
+
+// pod gets a pod of the attempt; nil when there is none. One of that name that is not this benchmark's is
+// returned too: decide sees by its owner that it is not ours.
+func (r *Reconciler) pod(ctx context.Context, b *v1alpha1.LatencyBenchmark, active *v1alpha1.ActiveAttempt, role string) (*corev1.Pod, error) {
+	p := &corev1.Pod{}
+	key := types.NamespacedName{Namespace: b.Namespace, Name: pods.Name(active.Run, active.Attempt, role)}
+	if err := r.Live.Get(ctx, key, p); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("getting pod %s: %w", key.Name, err)
+	}
+	return p, nil
+}
+
+// nodeFacts condenses what Accept reads of a node.
+func nodeFacts(n *corev1.Node) string {
+	return fmt.Sprint(n.Labels, n.Spec.Unschedulable, n.Spec.Taints, n.Status.Allocatable, preflight.NodeReady(*n))
+}

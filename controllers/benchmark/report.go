@@ -1,0 +1,115 @@
+package benchmark
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// report completes the status and writes it, once, if it changed. Events follow the write: there is none for
+// a state that was never stored.
+func (r *Reconciler) report(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
+	b.Status.ObservedGeneration = b.Generation
+	b.Status.Progress = progress(b)
+	if len(b.Status.Stored) != len(old.Status.Stored) {
+		if err := r.summarize(ctx, b); err != nil {
+			return err
+		}
+	}
+	if equality.Semantic.DeepEqual(old.Status, b.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Update(ctx, b); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	for _, e := range eventsOf(old, b) {
+		r.Recorder.Eventf(b, nil, e.kind, e.reason, e.action, "%s", e.message)
+	}
+	return nil
+}
+
+// summarize computes the results anew from everything that is stored.
+func (r *Reconciler) summarize(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
+	list := &corev1.ConfigMapList{}
+	if err := r.Live.List(ctx, list, client.InNamespace(b.Namespace), client.MatchingLabels(pods.Labels(b.Name))); err != nil {
+		return fmt.Errorf("listing stored results: %w", err)
+	}
+	byName := map[string]*corev1.ConfigMap{}
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	var runs []result.Stored
+	for _, s := range b.Status.Stored {
+		cm, ok := byName[s.ConfigMap]
+		if !ok {
+			return fmt.Errorf("stored result %s is not there", s.ConfigMap)
+		}
+		stored, err := result.FromConfigMap(cm)
+		if err != nil {
+			return fmt.Errorf("reading stored result %s: %w", s.ConfigMap, err)
+		}
+		runs = append(runs, stored)
+	}
+	summary, err := report.Summarize(b.Spec, runs)
+	if err != nil {
+		return err
+	}
+	b.Status.Results, b.Status.Warnings = summary.Results, summary.Warnings
+	b.Status.Endpoints, b.Status.Summary = summary.Endpoints, summary.Headline
+	return nil
+}
+
+// progress counts what is stored against what is planned.
+func progress(b *v1alpha1.LatencyBenchmark) *v1alpha1.Progress {
+	runs := plan.Runs(b)
+	done := len(b.Status.Stored)
+	var left time.Duration
+	for _, run := range runs[min(done, len(runs)):] {
+		left += plan.MeasuringTime(run.Cells)
+	}
+	return &v1alpha1.Progress{
+		Runs: fmt.Sprintf("%d/%d", done, len(runs)), Done: int32(done), Total: int32(len(runs)),
+		MeasuringSecondsLeft: int64((left + time.Second - 1) / time.Second),
+	}
+}
+
+// notice is an event to be sent.
+type notice struct {
+	kind, reason, action, message string
+}
+
+// eventsOf derives events from what changed in the status. Good news is Normal.
+func eventsOf(old, b *v1alpha1.LatencyBenchmark) []notice {
+	var out []notice
+	for _, a := range b.Status.Attempts[min(len(old.Status.Attempts), len(b.Status.Attempts)):] {
+		if a.Outcome.Reason == v1alpha1.OutcomeMeasured {
+			out = append(out, notice{corev1.EventTypeNormal, a.Outcome.Reason, "Measure", fmt.Sprintf("measured %s at attempt %d", a.Run, a.Attempt)})
+		} else {
+			out = append(out, notice{corev1.EventTypeWarning, a.Outcome.Reason, "Measure", fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)})
+		}
+	}
+	for _, conditionType := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded} {
+		before := meta.FindStatusCondition(old.Status.Conditions, conditionType)
+		after := meta.FindStatusCondition(b.Status.Conditions, conditionType)
+		if after == nil || after.Status == "Unknown" || before != nil && before.Status == after.Status && before.Reason == after.Reason {
+			continue
+		}
+		kind := corev1.EventTypeNormal
+		if after.Status == "False" {
+			kind = corev1.EventTypeWarning
+		}
+		out = append(out, notice{kind, after.Reason, conditionType, after.Message})
+	}
+	return out
+}

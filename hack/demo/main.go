@@ -1,0 +1,161 @@
+// Command demo shows Tailgate at work: it starts the local cluster, installs Tailgate from its own images,
+// applies the samples, follows them and prints what they measured. The cluster stays up.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/test/localcluster"
+	"github.com/tailgate-dev/tailgate/test/localcluster/install"
+)
+
+const (
+	// samples are the docs' examples; the demo deletes earlier ones of that name and measures them anew.
+	samples = "config/samples"
+	// patience is how long all samples together may take.
+	patience = 10 * time.Minute
+	// followEvery is how often the demo looks at them.
+	followEvery = 500 * time.Millisecond
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	fs := flag.NewFlagSet("demo", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	installOnly := fs.Bool("install-only", false, "start the cluster and install Tailgate, and measure nothing")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	begin := time.Now()
+	options := localcluster.Options{Log: stderr}
+	if err := install.Install(ctx, options); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "Tailgate is installed (%s).\n", time.Since(begin).Round(time.Second))
+	if *installOnly {
+		usage(stdout, options)
+		return nil
+	}
+	if err := measure(ctx, options, stdout, stderr); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "The demo took %s.\n", time.Since(begin).Round(time.Second))
+	usage(stdout, options)
+	return nil
+}
+
+func usage(w io.Writer, o localcluster.Options) {
+	fmt.Fprintf(w, "\nThe cluster stays up. To use it:\n  export KUBECONFIG=%s\nTo stop it:\n  make cluster-down\n", localcluster.Kubeconfig(o))
+}
+
+// measure applies the samples, follows them to their end and prints the results. It fails if one does not
+// succeed.
+func measure(ctx context.Context, o localcluster.Options, stdout, stderr io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := install.Kubectl(ctx, o, stderr, "delete", "--ignore-not-found", "--wait", "-k", samples); err != nil {
+		return err
+	}
+	if err := install.Kubectl(ctx, o, stderr, "apply", "-k", samples); err != nil {
+		return err
+	}
+	benchmarks, err := follow(ctx, o, stderr)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, "\n$ kubectl get lb -A")
+	if err := install.Kubectl(ctx, o, stdout, "get", "lb", "-A"); err != nil {
+		return err
+	}
+	var failed []string
+	for i := range benchmarks {
+		b := &benchmarks[i]
+		fmt.Fprintln(stdout)
+		if err := report.Table(stdout, b); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionSucceeded) {
+			failed = append(failed, b.Name)
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("benchmarks that did not succeed: %s", strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+// follow prints a line whenever a benchmark gets on, until all have finished.
+func follow(ctx context.Context, o localcluster.Options, progress io.Writer) ([]v1alpha1.LatencyBenchmark, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", localcluster.Kubeconfig(o))
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	told := map[string]string{}
+	for {
+		list := &v1alpha1.LatencyBenchmarkList{}
+		if err := c.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("listing benchmarks: %w", err)
+		}
+		finished := len(list.Items) > 0
+		for i := range list.Items {
+			b := &list.Items[i]
+			finished = finished && b.Finished()
+			if line := standing(b); told[b.Name] != line {
+				told[b.Name] = line
+				fmt.Fprintln(progress, line)
+			}
+		}
+		if finished {
+			return list.Items, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(errors.New("the samples took too long"), ctx.Err())
+		case <-time.After(followEvery):
+		}
+	}
+}
+
+// standing is where a benchmark stands, in a line.
+func standing(b *v1alpha1.LatencyBenchmark) string {
+	runs, state, message := "-", "new", ""
+	if b.Status.Progress != nil {
+		runs = b.Status.Progress.Runs
+	}
+	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
+		state, message = c.Reason, c.Message
+	}
+	return fmt.Sprintf("  %-10s %-5s %-10s %s", b.Name, runs, state, message)
+}

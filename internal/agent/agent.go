@@ -1,0 +1,197 @@
+// Package agent is the program in the pods of a run: it pins and runs the tools, gathers evidence, and hands
+// over the result. One agent is the server's, one the client's; see control.go for what they say to each
+// other.
+//
+// While a cell is measured both agents sleep: the client's in wait for its tool, the server's in wait for the
+// next request. They collect no garbage, poll nothing and write nothing.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// Agent is one endpoint of a run.
+type Agent struct {
+	// Task is what to do.
+	Task plan.Task
+	// Node, PodIP and PodUID are what the pod knows of itself.
+	Node, PodIP, PodUID string
+	// Tools are the drivers.
+	Tools tool.Registry
+	// Scratch is a writable folder; the file ReadyFile appears in it when a server listens.
+	Scratch string
+	// Log takes the framed result, and a line for each thing that happens between the cells.
+	Log io.Writer
+	// TerminationLog is the path of the file that becomes the container's termination message.
+	TerminationLog string
+	// Root is "/"; tests give another one to read the machine's facts from.
+	Root string
+}
+
+// ReadyFile is the name of the file in Scratch that says that a server listens.
+const ReadyFile = "ready"
+
+// failure is an end without a result, with its outcome.
+type failure struct {
+	reason  string
+	message string
+}
+
+func (f *failure) Error() string { return f.message }
+
+func fail(reason, format string, args ...any) error {
+	return &failure{reason: reason, message: fmt.Sprintf(format, args...)}
+}
+
+// Run does the task. It leaves a termination message in any case: the digest of the result on the log, or the
+// reason why there is none, which it also returns.
+func (a *Agent) Run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, a.Task.Deadline)
+	defer cancel()
+
+	document, err := a.measure(ctx)
+	var digest string
+	if err == nil {
+		digest, err = result.WriteFrame(a.Log, document)
+	}
+	t := result.Termination{Digest: digest}
+	if err != nil {
+		t = result.Termination{Reason: v1alpha1.OutcomeAgentFailed, Message: err.Error()}
+		var f *failure
+		switch {
+		case errors.As(err, &f):
+			t.Reason = f.reason
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			t.Reason = v1alpha1.OutcomeDeadlineExceeded
+		}
+	}
+	if err := t.WriteFile(a.TerminationLog); err != nil {
+		return err
+	}
+	return err
+}
+
+func (a *Agent) measure(ctx context.Context) (result.Document, error) {
+	driver, err := a.Tools.Get(a.Task.Tool)
+	if err != nil {
+		return result.Document{}, fail(v1alpha1.OutcomeToolMissing, "the agent does not know the tool %s: is the bench image of the operator's version?", a.Task.Tool)
+	}
+	// The agent is small and short-lived; a collection in the middle of a cell would be seen in its tail.
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(256 << 20)
+
+	cpus, _, err := host{a.Root}.cpusAllowed()
+	if err != nil {
+		return result.Document{}, err
+	}
+	measuring, own := cpus[0], cpus[len(cpus)-1]
+	if err := pinSelf(own); err != nil {
+		return result.Document{}, err
+	}
+	e := endpoint{Agent: a, driver: driver, measuringCPU: measuring, agentCPU: own}
+	if a.Task.Role == v1alpha1.RoleServer {
+		return e.serve(ctx)
+	}
+	return e.drive(ctx)
+}
+
+// endpoint is an agent at work.
+type endpoint struct {
+	*Agent
+	driver                 tool.Driver
+	measuringCPU, agentCPU int
+	// voluntary and involuntary count the context switches of the tool's processes that ended.
+	voluntary, involuntary int64
+}
+
+func (e *endpoint) logf(format string, args ...any) {
+	fmt.Fprintf(e.Log, format+"\n", args...)
+}
+
+// document is the agent's result so far: who measured, and where.
+func (e *endpoint) document(iface net.Interface, address string) (result.Document, error) {
+	evidence, err := host{e.Root}.gather(e.Node, e.measuringCPU, e.agentCPU, iface, address, os.Environ())
+	if err != nil {
+		return result.Document{}, err
+	}
+	return result.Document{
+		Version: result.Version, Run: e.Task.Run, Attempt: e.Task.Attempt, Role: e.Task.Role, Evidence: evidence,
+	}, nil
+}
+
+// scratch makes an empty folder for a tool.
+func (e *endpoint) scratch(name string) (string, error) {
+	dir := filepath.Join(e.Scratch, name)
+	if err := os.RemoveAll(dir); err != nil {
+		return "", fmt.Errorf("clearing the scratch folder: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("making the scratch folder: %w", err)
+	}
+	return dir, nil
+}
+
+// account adds the context switches of a process that ended.
+func (e *endpoint) account(p *process) {
+	voluntary, involuntary := p.switches()
+	e.voluntary += voluntary
+	e.involuntary += involuntary
+}
+
+// pinSelf moves every thread of the agent to one CPU; threads that come later inherit it.
+func pinSelf(cpu int) error {
+	runtime.GOMAXPROCS(1)
+	var set unix.CPUSet
+	set.Set(cpu)
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return fmt.Errorf("listing the agent's threads: %w", err)
+	}
+	for _, t := range threads {
+		id, err := strconv.Atoi(t.Name())
+		if err != nil {
+			return fmt.Errorf("listing the agent's threads: %w", err)
+		}
+		// A thread may end in between.
+		if err := unix.SchedSetaffinity(id, &set); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("pinning the agent to CPU %d: %w", cpu, err)
+		}
+	}
+	return nil
+}
+
+// interfaceOf returns the interface that has an address.
+func interfaceOf(address net.IP) (net.Interface, error) {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return net.Interface{}, fmt.Errorf("listing interfaces: %w", err)
+	}
+	for _, i := range interfaces {
+		addresses, err := i.Addrs()
+		if err != nil {
+			return net.Interface{}, fmt.Errorf("listing the addresses of %s: %w", i.Name, err)
+		}
+		for _, a := range addresses {
+			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(address) {
+				return i, nil
+			}
+		}
+	}
+	return net.Interface{}, fail(v1alpha1.OutcomeWrongNetwork, "no interface has the address %s", address)
+}

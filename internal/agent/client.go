@@ -1,0 +1,184 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+const (
+	// dialTimeout is how long the server may be out of reach: a link that was just attached needs seconds to
+	// come up.
+	dialTimeout = 30 * time.Second
+	// dialAgain is the pause between two tries.
+	dialAgain = 100 * time.Millisecond
+)
+
+// drive is the client's end: it measures one cell after the other.
+func (e *endpoint) drive(ctx context.Context) (result.Document, error) {
+	l, err := e.dial(ctx)
+	if err != nil {
+		return result.Document{}, err
+	}
+	defer l.conn.Close()
+	local, ok := l.conn.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return result.Document{}, fmt.Errorf("local address %v is not TCP's", l.conn.LocalAddr())
+	}
+	iface, err := interfaceOf(local.IP)
+	if err != nil {
+		return result.Document{}, err
+	}
+	if e.Task.Interface != "" && iface.Name != e.Task.Interface {
+		return result.Document{}, fail(v1alpha1.OutcomeWrongNetwork, "messages to %s would leave by %s, not by %s: do both ends have an address in one subnet there?",
+			e.Task.ServerAddress, iface.Name, e.Task.Interface)
+	}
+	document, err := e.document(iface, local.IP.String())
+	if err != nil {
+		return result.Document{}, err
+	}
+	for _, cell := range e.Task.Cells {
+		measured, err := e.cell(ctx, l, cell)
+		if err != nil {
+			return result.Document{}, err
+		}
+		document.Cells = append(document.Cells, measured)
+		e.logf("%s: %d samples", cell.Name, measured.Histogram.Count)
+	}
+	if _, err := l.ask(request{Verb: verbDone}); err != nil {
+		return result.Document{}, lost(err)
+	}
+	document.Evidence.VoluntarySwitches, document.Evidence.InvoluntarySwitches = e.voluntary, e.involuntary
+	return document, nil
+}
+
+// dial connects to the server's agent and presents the token.
+func (e *endpoint) dial(ctx context.Context) (*link, error) {
+	limit, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	address := net.JoinHostPort(e.Task.ServerAddress, strconv.Itoa(plan.ControlPort))
+	for {
+		l, err := hello(limit, address, request{Verb: verbHello, Token: e.Task.Token, Run: e.Task.Run, Attempt: e.Task.Attempt})
+		if err == nil {
+			return l, nil
+		}
+		select {
+		case <-limit.Done():
+			return nil, fail(v1alpha1.OutcomePeerUnreachable, "the server's agent at %s does not answer within %s: %v", address, dialTimeout, err)
+		case <-time.After(dialAgain):
+		}
+	}
+}
+
+func hello(ctx context.Context, address string, r request) (*link, error) {
+	dialer := net.Dialer{KeepAlive: -1}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	l := newLink(conn)
+	if _, err := l.ask(r); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// cell measures one cell.
+func (e *endpoint) cell(ctx context.Context, l *link, cell tool.Cell) (result.Cell, error) {
+	dir, err := e.scratch(cell.Name)
+	if err != nil {
+		return result.Cell{}, err
+	}
+	defer os.RemoveAll(dir)
+	command := e.driver.Client(cell, tool.Target{Address: e.Task.ServerAddress, Port: plan.ToolPort, Scratch: dir})
+	if err := present(command.Path); err != nil {
+		return result.Cell{}, err
+	}
+
+	a, err := l.ask(request{Verb: verbPrepare, Cell: cell.Name})
+	if err != nil {
+		return result.Cell{}, lost(err)
+	}
+	if a.Error != "" {
+		return result.Cell{}, fail(a.Reason, "server: %s", a.Error)
+	}
+	started := time.Now()
+	p, failed := e.runClient(ctx, command, cell, dir)
+	finished := time.Now()
+	a, err = l.ask(request{Verb: verbEnd, Cell: cell.Name})
+	if failed != nil {
+		return result.Cell{}, withServerNote(failed, a.Note)
+	}
+	if err != nil {
+		return result.Cell{}, lost(err)
+	}
+
+	recorder := result.NewRecorder()
+	measurement, err := e.driver.Parse(cell, tool.Output{
+		Stdout: p.stdout.Bytes(), Stderr: p.stderr.Bytes(), ExitCode: p.exitCode(),
+		OpenRaw: func(name string) (io.ReadCloser, error) { return os.Open(filepath.Join(dir, name)) },
+	}, recorder.Record)
+	if err != nil {
+		return result.Cell{}, withServerNote(fail(v1alpha1.OutcomeToolFailed, "%s, %s: %v", e.Task.Tool, cell.Name, err), a.Note)
+	}
+	histogram, err := recorder.Histogram()
+	if err != nil {
+		return result.Cell{}, err
+	}
+	return result.Cell{
+		Cell: cell, Tool: string(e.Task.Tool), ToolVersion: measurement.Version, Command: append([]string{command.Path}, command.Args...),
+		StartedAt: started, FinishedAt: finished, Histogram: histogram,
+		Lost: measurement.Lost, Figures: measurement.Figures, Warnings: measurement.Warnings,
+	}, nil
+}
+
+// runClient runs the tool to its end, asleep, under a hard deadline: some tools wait for ever for a datagram
+// that was lost.
+func (e *endpoint) runClient(ctx context.Context, command tool.Command, cell tool.Cell, dir string) (*process, error) {
+	limit := e.driver.Deadline(cell)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	p, err := start(command, e.measuringCPU, dir)
+	if err != nil {
+		return nil, err
+	}
+	byItself := p.wait(ctx)
+	e.account(p)
+	if !byItself {
+		return nil, fail(v1alpha1.OutcomeToolTimeout, "%s, %s: killed after %s; a message was lost, or the server hangs: %s", e.Task.Tool, cell.Name, limit, p.lastWords())
+	}
+	return p, nil
+}
+
+// present says whether the image has a program.
+func present(program string) error {
+	if _, err := exec.LookPath(program); err != nil {
+		return fail(v1alpha1.OutcomeToolMissing, "the bench image has no %s; use an image that has it (see bench-image/), or another tool", program)
+	}
+	return nil
+}
+
+func lost(err error) error {
+	return fail(v1alpha1.OutcomePeerUnreachable, "the client lost its server: %v", err)
+}
+
+// withServerNote adds what the tool's server had to say to a failure at the client's end.
+func withServerNote(err error, note string) error {
+	f, ok := err.(*failure)
+	if !ok || note == "" {
+		return err
+	}
+	return fail(f.reason, "%s (server: %s)", f.message, note)
+}

@@ -1,0 +1,187 @@
+package agent
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// unknown is the value of a number that could not be found out.
+const unknown = -1
+
+// host reads facts of the machine as the pod sees it, below a root that tests replace. What cannot be read is
+// left unknown: a missing fact is told as such by whoever judges it, and never guessed.
+type host struct{ root string }
+
+func (h host) read(path string) string {
+	data, err := os.ReadFile(filepath.Join(h.root, path))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+func (h host) number(path string) int32 {
+	n, err := strconv.ParseInt(h.read(path), 10, 32)
+	if err != nil {
+		return unknown
+	}
+	return int32(n)
+}
+
+// field returns the value of "name: value" or "name\t: value" in a file.
+func (h host) field(path, name string) string {
+	f, err := os.Open(filepath.Join(h.root, path))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// cpusAllowed are the CPUs that the agent may use, ascending, with the kernel's own words for them.
+func (h host) cpusAllowed() ([]int, string, error) {
+	list := h.field("proc/self/status", "Cpus_allowed_list")
+	cpus, err := preflight.ParseCPUs(list)
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the allowed CPUs: %w", err)
+	}
+	return cpus, list, nil
+}
+
+// cpuNUMANode is the NUMA node of a CPU.
+func (h host) cpuNUMANode(cpu int) int32 {
+	nodes, err := filepath.Glob(filepath.Join(h.root, "sys/devices/system/node/node[0-9]*"))
+	if err != nil {
+		return unknown
+	}
+	for _, node := range nodes {
+		data, err := os.ReadFile(filepath.Join(node, "cpulist"))
+		if err != nil || len(strings.TrimSpace(string(data))) == 0 {
+			continue
+		}
+		cpus, err := preflight.ParseCPUs(string(data))
+		if err != nil {
+			continue
+		}
+		for _, c := range cpus {
+			if c == cpu {
+				n, err := strconv.ParseInt(strings.TrimPrefix(filepath.Base(node), "node"), 10, 32)
+				if err != nil {
+					return unknown
+				}
+				return int32(n)
+			}
+		}
+	}
+	return unknown
+}
+
+// device is the PCI address behind an interface and its NUMA node. An interface that is no PCI device itself
+// is taken for the one device that the pod was allocated, if it is exactly one.
+func (h host) device(iface string, allocated map[string]string) (pci string, numa int32) {
+	if target, err := os.Readlink(filepath.Join(h.root, "sys/class/net", iface, "device")); err == nil {
+		return filepath.Base(target), h.number("sys/class/net/" + iface + "/device/numa_node")
+	}
+	if len(allocated) != 1 {
+		return "", unknown
+	}
+	for _, addresses := range allocated {
+		if addresses == "" || strings.Contains(addresses, ",") {
+			return "", unknown
+		}
+		return addresses, h.number("sys/bus/pci/devices/" + addresses + "/numa_node")
+	}
+	return "", unknown
+}
+
+// allocatedDevices are the PCI addresses that device plugins told the container, by variable. Names may hold
+// hyphens, so the environment is read as a block and never through a shell.
+func allocatedDevices(environ []string) map[string]string {
+	devices := map[string]string{}
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, "PCIDEVICE_") && !strings.HasSuffix(name, "_INFO") {
+			devices[name] = value
+		}
+	}
+	return devices
+}
+
+// gather collects the evidence of an endpoint that measures over one interface.
+func (h host) gather(node string, measuringCPU, agentCPU int, iface net.Interface, address string, environ []string) (result.Evidence, error) {
+	_, allowed, err := h.cpusAllowed()
+	if err != nil {
+		return result.Evidence{}, err
+	}
+	devices := allocatedDevices(environ)
+	e := result.Evidence{
+		Node:             node,
+		Kernel:           h.read("proc/sys/kernel/osrelease"),
+		BootID:           h.read("proc/sys/kernel/random/boot_id"),
+		CPUModel:         h.field("proc/cpuinfo", "model name"),
+		CPUsAllowed:      allowed,
+		OnlineCPUs:       h.read("sys/devices/system/cpu/online"),
+		MeasuringCPU:     int32(measuringCPU),
+		AgentCPU:         int32(agentCPU),
+		CPUNUMANode:      h.cpuNUMANode(measuringCPU),
+		ThreadSiblings:   h.read(fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", measuringCPU)),
+		Clocksource:      h.read("sys/devices/system/clocksource/clocksource0/current_clocksource"),
+		Interface:        iface.Name,
+		Address:          address,
+		MTU:              int32(iface.MTU),
+		AllocatedDevices: devices,
+		AgentVersion:     version(),
+	}
+	e.PCIAddress, e.DeviceNUMANode = h.device(iface.Name, devices)
+	if addresses, err := iface.Addrs(); err == nil {
+		for _, a := range addresses {
+			e.Addresses = append(e.Addresses, a.String())
+		}
+	}
+	e.Driver, e.Firmware = driverInfo(iface.Name)
+	return e, nil
+}
+
+// driverInfo asks the kernel, as ethtool -i does; it needs no privilege.
+func driverInfo(iface string) (driver, firmware string) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return "", ""
+	}
+	defer unix.Close(fd)
+	info, err := unix.IoctlGetEthtoolDrvinfo(fd, iface)
+	if err != nil {
+		return "", ""
+	}
+	return unix.ByteSliceToString(info.Driver[:]), unix.ByteSliceToString(info.Fw_version[:])
+}
+
+// version is the agent's own, from the build.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return info.Main.Version
+}

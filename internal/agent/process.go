@@ -1,0 +1,138 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// maxOutput is how much of a tool's output is kept, in bytes; the tools print a few kilobytes.
+const maxOutput = 4 << 20
+
+// process is a running tool.
+type process struct {
+	cmd            *exec.Cmd
+	stdout, stderr capped
+	done           chan struct{}
+	err            error
+}
+
+// start starts a tool on one CPU, in a process group of its own.
+func start(c tool.Command, cpu int, dir string) (*process, error) {
+	path, err := exec.LookPath(c.Path)
+	if err != nil {
+		return nil, fail(v1alpha1.OutcomeToolMissing, "the bench image has no %s", c.Path)
+	}
+	p := &process{cmd: exec.Command(path, c.Args...), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), c.Env...)
+	p.cmd.Dir = dir
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := startOn(p.cmd, cpu); err != nil {
+		return nil, fail(v1alpha1.OutcomeToolFailed, "starting %s: %v", c.Path, err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// startOn starts a command with the affinity of one CPU from its first instruction on: a child inherits the
+// affinity of the thread that forks it.
+func startOn(cmd *exec.Cmd, cpu int) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		return fmt.Errorf("reading the affinity: %w", err)
+	}
+	one.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		return fmt.Errorf("pinning to CPU %d: %w", cpu, err)
+	}
+	err := cmd.Start()
+	if restore := unix.SchedSetaffinity(0, &before); restore != nil {
+		err = errors.Join(err, fmt.Errorf("restoring the affinity: %w", restore))
+	}
+	return err
+}
+
+// wait waits for the end of the process, and kills it when the context ends first. It says whether it ended
+// by itself.
+func (p *process) wait(ctx context.Context) bool {
+	select {
+	case <-p.done:
+		return true
+	case <-ctx.Done():
+		p.kill()
+		return false
+	}
+}
+
+// end gives the process a moment to end by itself, then kills it.
+func (p *process) end(grace time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	p.wait(ctx)
+}
+
+// kill kills the process group and waits until it is gone.
+func (p *process) kill() {
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	<-p.done
+}
+
+// ended says whether the process is gone.
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// exitCode is that of a process that ended, and -1 of one that was killed.
+func (p *process) exitCode() int { return p.cmd.ProcessState.ExitCode() }
+
+// switches are the voluntary and involuntary context switches of a process that ended.
+func (p *process) switches() (voluntary, involuntary int64) {
+	if usage, ok := p.cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		return usage.Nvcsw, usage.Nivcsw
+	}
+	return 0, 0
+}
+
+// lastWords is the last line of what a process printed, standard error first.
+func (p *process) lastWords() string {
+	for _, out := range [][]byte{p.stderr.Bytes(), p.stdout.Bytes()} {
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
+			return last
+		}
+	}
+	return ""
+}
+
+// capped keeps the first maxOutput bytes and forgets the rest.
+type capped struct{ bytes.Buffer }
+
+func (c *capped) Write(data []byte) (int, error) {
+	if room := maxOutput - c.Len(); room > 0 {
+		c.Buffer.Write(data[:min(room, len(data))])
+	}
+	return len(data), nil
+}

@@ -1,0 +1,194 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+const (
+	// endGrace is how long a tool's server may take to end by itself after its client has.
+	endGrace = 200 * time.Millisecond
+	// attachTimeout is how long the measured interface may take to have an address.
+	attachTimeout = 10 * time.Second
+)
+
+// serve is the server's end: it waits for its client and does what that asks.
+func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
+	iface, address, err := e.ownAddress(ctx)
+	if err != nil {
+		return result.Document{}, err
+	}
+	document, err := e.document(iface, address.String())
+	if err != nil {
+		return result.Document{}, err
+	}
+	// A tool that the image lacks is told before anybody waits for it.
+	target := tool.Target{Address: address.String(), Port: plan.ToolPort}
+	if err := present(e.driver.Server(e.Task.Cells[0], target).Path); err != nil {
+		return result.Document{}, err
+	}
+
+	l, err := e.awaitClient(ctx, address)
+	if err != nil {
+		return result.Document{}, err
+	}
+	defer l.conn.Close()
+	// The deadline, or the end of the pod, interrupts the wait for the next request.
+	stop := context.AfterFunc(ctx, func() { l.conn.Close() })
+	defer stop()
+
+	if err := e.answerAll(ctx, l, target); err != nil {
+		if ctx.Err() != nil {
+			return result.Document{}, fmt.Errorf("serving: %w", ctx.Err())
+		}
+		return result.Document{}, err
+	}
+	document.Evidence.VoluntarySwitches, document.Evidence.InvoluntarySwitches = e.voluntary, e.involuntary
+	return document, nil
+}
+
+// ownAddress is the interface that is measured and the address on it to listen at.
+func (e *endpoint) ownAddress(ctx context.Context) (net.Interface, net.IP, error) {
+	if e.Task.Interface == "" {
+		ip := net.ParseIP(e.PodIP)
+		if ip == nil {
+			return net.Interface{}, nil, fail(v1alpha1.OutcomeWrongNetwork, "the pod's address %q is none", e.PodIP)
+		}
+		iface, err := interfaceOf(ip)
+		return iface, ip, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	for {
+		iface, err := net.InterfaceByName(e.Task.Interface)
+		if err != nil {
+			return net.Interface{}, nil, fail(v1alpha1.OutcomeWrongNetwork, "the pod has no interface %s: the network was not attached", e.Task.Interface)
+		}
+		addresses, err := iface.Addrs()
+		if err != nil {
+			return net.Interface{}, nil, fmt.Errorf("listing the addresses of %s: %w", iface.Name, err)
+		}
+		for _, a := range addresses {
+			if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+				return *iface, n.IP, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return net.Interface{}, nil, fail(v1alpha1.OutcomeWrongNetwork, "interface %s has no address after %s", iface.Name, attachTimeout)
+		case <-time.After(listenPoll):
+		}
+	}
+}
+
+// awaitClient listens, says that it is ready, and waits for the client of this run. Anybody else who connects
+// is sent away.
+func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort(address.String(), strconv.Itoa(plan.ControlPort)))
+	if err != nil {
+		return nil, fail(v1alpha1.OutcomeAgentFailed, "the server cannot listen: %v", err)
+	}
+	defer listener.Close()
+	stop := context.AfterFunc(ctx, func() { listener.Close() })
+	defer stop()
+
+	if err := os.WriteFile(filepath.Join(e.Scratch, ReadyFile), nil, 0o600); err != nil {
+		return nil, fmt.Errorf("saying that the server is ready: %w", err)
+	}
+	e.logf("listening at %s", listener.Addr())
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, fail(v1alpha1.OutcomePeerUnreachable, "no client came before the server had to end")
+			}
+			return nil, fmt.Errorf("waiting for the client: %w", err)
+		}
+		l := newLink(conn)
+		if err := l.greet(e.PodUID, e.Task.Run, e.Task.Attempt); err != nil {
+			e.logf("sent %s away: %v", conn.RemoteAddr(), err)
+			conn.Close()
+			continue
+		}
+		return l, nil
+	}
+}
+
+// answerAll answers the client's requests until it is done.
+func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) error {
+	var running *process
+	defer func() {
+		if running != nil {
+			running.end(0)
+		}
+	}()
+	for {
+		var r request
+		if err := l.receive(&r); err != nil {
+			return fail(v1alpha1.OutcomePeerUnreachable, "the server lost its client: %v", err)
+		}
+		var a answer
+		switch r.Verb {
+		case verbPrepare:
+			p, err := e.prepare(ctx, r.Cell, target)
+			if err != nil {
+				a.Error = err.Error()
+				var f *failure
+				if errors.As(err, &f) {
+					a.Reason = f.reason
+				}
+			}
+			running = p
+		case verbEnd:
+			if running != nil {
+				running.end(endGrace)
+				e.account(running)
+				a.Note = running.lastWords()
+				running = nil
+			}
+		case verbDone:
+		default:
+			return fail(v1alpha1.OutcomeAgentFailed, "the client asked for %q: are both ends of one version?", r.Verb)
+		}
+		if err := l.send(a); err != nil {
+			return fail(v1alpha1.OutcomePeerUnreachable, "the server lost its client: %v", err)
+		}
+		if r.Verb == verbDone {
+			return nil
+		}
+	}
+}
+
+// prepare starts the tool's server for a cell and waits until it listens.
+func (e *endpoint) prepare(ctx context.Context, name string, target tool.Target) (*process, error) {
+	for _, cell := range e.Task.Cells {
+		if cell.Name != name {
+			continue
+		}
+		dir, err := e.scratch(name)
+		if err != nil {
+			return nil, err
+		}
+		p, err := start(e.driver.Server(cell, target), e.measuringCPU, dir)
+		if err != nil {
+			return nil, err
+		}
+		if err := awaitListening(ctx, p, e.driver.Listens(cell), target.Port); err != nil {
+			p.end(0)
+			return nil, err
+		}
+		return p, nil
+	}
+	return nil, fail(v1alpha1.OutcomeAgentFailed, "the client asked for cell %q, which is not in the server's task", name)
+}

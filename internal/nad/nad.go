@@ -1,0 +1,74 @@
+// Package nad has the few types of the network plumbing working group that Tailgate reads and writes. They
+// are not to be had as a Go module together with a current Kubernetes, and this is all of them we need.
+// Source: the Kubernetes Network Custom Resource Definition De-facto Standard, version 1.3.
+package nad
+
+import (
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersionKind of NetworkAttachmentDefinition. Only its metadata is read.
+var GroupVersionKind = schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: "v1", Kind: "NetworkAttachmentDefinition"}
+
+// The annotations.
+const (
+	// AnnotationResourceName on a NetworkAttachmentDefinition is the extended resource of its device.
+	AnnotationResourceName = "k8s.v1.cni.cncf.io/resourceName"
+	// AnnotationNetworks on a pod asks for attachments; see Selection.
+	AnnotationNetworks = "k8s.v1.cni.cncf.io/networks"
+	// AnnotationNetworkStatus on a pod tells what was attached; see Status.
+	AnnotationNetworkStatus = "k8s.v1.cni.cncf.io/network-status"
+)
+
+// Object returns an empty NetworkAttachmentDefinition for reading its metadata.
+func Object() *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(GroupVersionKind)
+	return o
+}
+
+// Selection is one element of AnnotationNetworks.
+type Selection struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	// Interface is the name inside the pod, at most 15 characters.
+	Interface string `json:"interface"`
+}
+
+// Annotation returns the value of AnnotationNetworks for selections.
+func Annotation(selections ...Selection) (string, error) {
+	data, err := json.Marshal(selections)
+	if err != nil {
+		return "", fmt.Errorf("encoding annotation %s: %w", AnnotationNetworks, err)
+	}
+	return string(data), nil
+}
+
+// Status is one element of AnnotationNetworkStatus.
+type Status struct {
+	// Name is namespace/name of the NetworkAttachmentDefinition, or the CNI name of the default network.
+	Name      string `json:"name"`
+	Interface string `json:"interface"`
+	// IPs are without prefix length.
+	IPs     []string `json:"ips"`
+	Default bool     `json:"default"`
+}
+
+// FindStatus returns the element of an AnnotationNetworkStatus value with this name and this interface; both
+// must match, because one definition may be attached twice, and order means nothing.
+func FindStatus(annotation, name, iface string) (Status, error) {
+	var all []Status
+	if err := json.Unmarshal([]byte(annotation), &all); err != nil {
+		return Status{}, fmt.Errorf("reading annotation %s: %w", AnnotationNetworkStatus, err)
+	}
+	for _, s := range all {
+		if s.Name == name && s.Interface == iface {
+			return s, nil
+		}
+	}
+	return Status{}, fmt.Errorf("annotation %s has no network %s at interface %s", AnnotationNetworkStatus, name, iface)
+}

@@ -1,0 +1,237 @@
+// Package pods builds the two pods of a run. It is pure; golden files in testdata show what comes out.
+//
+// The pods are guaranteed (requests equal limits) with whole CPUs, so that a kubelet with the static CPU
+// manager gives them CPUs of their own, and have nothing that a measurement does not need: no API token, no
+// host path, no capability, no probe once they are ready.
+package pods
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/nad"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+)
+
+const (
+	// Container is the name of the only container.
+	Container = "agent"
+	// Interface is the name of the measured interface on a secondary network. It is asked for by name, so
+	// that nothing depends on an order.
+	Interface = "net1"
+	// Scratch is where the tools write their raw samples.
+	Scratch = "/scratch"
+	// EnvTask holds the plan.Task, EnvNode, EnvPodIP and EnvPodUID what the pod knows of itself.
+	EnvTask   = "TAILGATE_TASK"
+	EnvNode   = "TAILGATE_NODE"
+	EnvPodIP  = "TAILGATE_POD_IP"
+	EnvPodUID = "TAILGATE_POD_UID"
+
+	agent = "/usr/local/bin/tailgate-agent"
+	// nobody runs the agent and the tools: an ID that no image of ours gives any file to.
+	nobody = 65532
+	// startAllowance is added to a pod's active deadline for pulling the image and setting up the network.
+	startAllowance = 10 * time.Minute
+)
+
+// Endpoint is one side of an attempt at a run.
+type Endpoint struct {
+	// Benchmark that owns the pod.
+	Benchmark *v1alpha1.LatencyBenchmark
+	// Image of the agent and the tools.
+	Image string
+	// PullPolicy of the image.
+	PullPolicy corev1.PullPolicy
+	// Node on which the pod has to run.
+	Node string
+	// Task of the agent; it also names the pod.
+	Task plan.Task
+}
+
+// Name of the pod of one role in an attempt at a run.
+func Name(run string, attempt int32, role string) string {
+	return fmt.Sprintf("%s-a%d-%s", run, attempt, role)
+}
+
+// Labels of everything that belongs to a benchmark.
+func Labels(benchmark string) map[string]string {
+	return map[string]string{
+		v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate,
+		v1alpha1.LabelBenchmark: benchmark,
+	}
+}
+
+// Owner is the owner reference that makes an object go with its benchmark.
+func Owner(b *v1alpha1.LatencyBenchmark) metav1.OwnerReference {
+	return *metav1.NewControllerRef(b, v1alpha1.GroupVersion.WithKind("LatencyBenchmark"))
+}
+
+// Build makes the pod of an endpoint.
+func Build(e Endpoint) (*corev1.Pod, error) {
+	task, err := e.Task.Encode()
+	if err != nil {
+		return nil, err
+	}
+	spec := e.Benchmark.Spec
+
+	labels := Labels(e.Benchmark.Name)
+	labels[v1alpha1.LabelRun] = e.Task.Run
+	labels[v1alpha1.LabelAttempt] = strconv.Itoa(int(e.Task.Attempt))
+	labels[v1alpha1.LabelRole] = e.Task.Role
+
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            Name(e.Task.Run, e.Task.Attempt, e.Task.Role),
+			Namespace:       e.Benchmark.Namespace,
+			Labels:          labels,
+			OwnerReferences: []metav1.OwnerReference{Owner(e.Benchmark)},
+		},
+		Spec: corev1.PodSpec{
+			RestartPolicy:                 corev1.RestartPolicyNever,
+			AutomountServiceAccountToken:  new(false),
+			EnableServiceLinks:            new(false),
+			TerminationGracePeriodSeconds: new(int64(2)),
+			// A last resort that holds even when no manager is left to see it.
+			ActiveDeadlineSeconds: new(int64((e.Task.Deadline + startAllowance).Seconds())),
+			Affinity:              onNode(e.Node),
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot:   new(true),
+				RunAsUser:      new(int64(nobody)),
+				RunAsGroup:     new(int64(nobody)),
+				FSGroup:        new(int64(nobody)),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{
+				Name:            Container,
+				Image:           e.Image,
+				ImagePullPolicy: e.PullPolicy,
+				Command:         []string{agent},
+				Args:            []string{e.Task.Role},
+				Env: []corev1.EnvVar{
+					{Name: EnvTask, Value: task},
+					fromField(EnvNode, "spec.nodeName"),
+					fromField(EnvPodIP, "status.podIP"),
+					fromField(EnvPodUID, "metadata.uid"),
+				},
+				Resources: resources(spec),
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: new(false),
+					ReadOnlyRootFilesystem:   new(true),
+					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
+				VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: Scratch}},
+			}},
+			Volumes: []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+		},
+	}
+	if e.Task.Role == v1alpha1.RoleServer {
+		// A startup probe and no other: after its first success the kubelet leaves the pod alone.
+		pod.Spec.Containers[0].StartupProbe = &corev1.Probe{
+			ProbeHandler:     corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{agent, "ready"}}},
+			PeriodSeconds:    1,
+			TimeoutSeconds:   5,
+			FailureThreshold: 60,
+		}
+	}
+
+	switch spec.Network.Type {
+	case v1alpha1.NetworkHost:
+		pod.Spec.HostNetwork = true
+	case v1alpha1.NetworkSecondary:
+		namespace, name := NetworkName(e.Benchmark)
+		annotation, err := nad.Annotation(nad.Selection{Name: name, Namespace: namespace, Interface: Interface})
+		if err != nil {
+			return nil, err
+		}
+		pod.Annotations = map[string]string{nad.AnnotationNetworks: annotation}
+	}
+	return pod, nil
+}
+
+// NetworkName returns namespace and name of the NetworkAttachmentDefinition of a benchmark with a secondary
+// network.
+func NetworkName(b *v1alpha1.LatencyBenchmark) (namespace, name string) {
+	ref := b.Spec.Network.NetworkRef
+	if ref.Namespace != "" {
+		return ref.Namespace, ref.Name
+	}
+	return b.Namespace, ref.Name
+}
+
+// Address returns the address of a server's pod on the measured network, or "" and what is still missing.
+func Address(b *v1alpha1.LatencyBenchmark, pod *corev1.Pod) (address, missing string) {
+	if b.Spec.Network.Type != v1alpha1.NetworkSecondary {
+		// With host network the pod's address is the node's.
+		if pod.Status.PodIP == "" {
+			return "", "the server's pod has no address"
+		}
+		return pod.Status.PodIP, ""
+	}
+	annotation, ok := pod.Annotations[nad.AnnotationNetworkStatus]
+	if !ok {
+		return "", fmt.Sprintf("the server's pod has no annotation %s; is Multus the node's CNI plugin?", nad.AnnotationNetworkStatus)
+	}
+	namespace, name := NetworkName(b)
+	status, err := nad.FindStatus(annotation, namespace+"/"+name, Interface)
+	if err != nil {
+		return "", err.Error()
+	}
+	if len(status.IPs) == 0 {
+		return "", fmt.Sprintf("network %s/%s gave the server no address; give its NetworkAttachmentDefinition an ipam section", namespace, name)
+	}
+	return status.IPs[0], ""
+}
+
+// resources asks the same of requests and limits: that makes the pod guaranteed.
+func resources(spec v1alpha1.LatencyBenchmarkSpec) corev1.ResourceRequirements {
+	list := corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewQuantity(int64(spec.Placement.CPUs), resource.DecimalSI),
+		corev1.ResourceMemory: spec.Placement.Memory,
+	}
+	if spec.Network.ResourceName != "" {
+		list[corev1.ResourceName(spec.Network.ResourceName)] = *resource.NewQuantity(1, resource.DecimalSI)
+	}
+	return corev1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}
+}
+
+// onNode binds a pod to a node by affinity rather than by spec.nodeName: the scheduler still checks that the
+// node has what is asked, and a pod that does not fit waits instead of being rejected.
+func onNode(node string) *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchFields: []corev1.NodeSelectorRequirement{{
+					Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
+				}},
+			}},
+		},
+	}}
+}
+
+// Node returns the node for which a pod was built, whether or not it is scheduled yet.
+func Node(p *corev1.Pod) string {
+	if p.Spec.NodeName != "" {
+		return p.Spec.NodeName
+	}
+	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil || p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	for _, term := range p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {
+				return field.Values[0]
+			}
+		}
+	}
+	return ""
+}
+
+func fromField(name, path string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+}
