@@ -26,6 +26,15 @@ type Document struct {
 	Cells []Cell `json:"cells,omitempty"`
 }
 
+// MeasuredTime is how long the tools ran, their own start and warm-ups included.
+func (d Document) MeasuredTime() time.Duration {
+	var sum time.Duration
+	for _, c := range d.Cells {
+		sum += c.FinishedAt.Sub(c.StartedAt)
+	}
+	return sum
+}
+
 // Cell is the measurement of one cell.
 type Cell struct {
 	tool.Cell

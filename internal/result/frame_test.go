@@ -1,0 +1,229 @@
+package result
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+func clientDocument(t testing.TB) Document {
+	t.Helper()
+	start := time.Date(2026, 11, 21, 8, 0, 0, 123, time.UTC)
+	return Document{
+		Version: Version, Run: "first-p0-r1", Attempt: 2, Role: v1alpha1.RoleClient,
+		Evidence: Evidence{Node: "node-a", Interface: "net1", MeasuringCPU: 3, AllocatedDevices: map[string]string{"PCIDEVICE_AMD_COM_SF_VF": "0000:01:10.2"}},
+		Cells: []Cell{{
+			Cell: tool.Cell{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, Duration: 3 * time.Second, Warmup: time.Second / 2},
+			Tool: "sockperf", ToolVersion: "3.7-no.git", Command: []string{"sockperf", "ping-pong"},
+			StartedAt: start, FinishedAt: start.Add(6 * time.Second),
+			Histogram: recorded(t, skewed(9, 20_000)...), Figures: []tool.Figure{{Name: "max (us)", Value: "1425.498"}}, Warnings: []string{"a warning"},
+		}},
+	}
+}
+
+func framed(t testing.TB, d Document) (log, digest string) {
+	t.Helper()
+	var b strings.Builder
+	digest, err := WriteFrame(&b, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String(), digest
+}
+
+func TestFrame(t *testing.T) {
+	want := clientDocument(t)
+	log, digest := framed(t, want)
+	earlier, _ := framed(t, Document{Version: Version, Role: "client"})
+	for _, line := range strings.SplitAfter(log, "\n") {
+		if len(line) > 4096 {
+			t.Errorf("a line of %d bytes", len(line))
+		}
+	}
+
+	cases := map[string]string{
+		"alone":                               log,
+		"without a last line's end":           strings.TrimSuffix(log, "\n"),
+		"after a line that did not end":       "measuring tcp-64" + log,
+		"among other lines":                   "one\n\n" + log + "three\n",
+		"with lines in between":               strings.ReplaceAll(log, "\n", "\nsomething on stderr\n"),
+		"with the line ends of another world": strings.ReplaceAll(log, "\n", "\r\n"),
+		"after a frame that is cut off":       earlier[:len(earlier)/2] + log,
+		"after another whole frame":           earlier + log,
+		"after a very long line":              strings.Repeat("x", 1<<20) + "\n" + log,
+		"after a long line with our mark":     markBegin + strings.Repeat("1", 1<<16) + "\n" + log,
+	}
+	for name, log := range cases {
+		t.Run(name, func(t *testing.T) {
+			// One byte at a time is the worst that a network can do to a log.
+			got, err := ReadFrame(iotest.OneByteReader(strings.NewReader(log)), digest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got.Document); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if got.Digest != digest || digestOf(got.Compressed) != digest {
+				t.Errorf("digest %s of content with %s, want %s", got.Digest, digestOf(got.Compressed), digest)
+			}
+		})
+	}
+}
+
+func TestReadFrameRefuses(t *testing.T) {
+	document := clientDocument(t)
+	log, digest := framed(t, document)
+	lines := strings.SplitAfter(strings.TrimPrefix(log, "\n"), "\n")
+	data := 1
+	swapped := []byte(log)
+	at := bytes.LastIndex(swapped, []byte(markData)) + len(markData)
+	swapped[at], swapped[at+1] = swapped[at+1], swapped[at]
+	otherVersion := document
+	otherVersion.Version = Version + 1
+	otherLog, otherDigest := framed(t, otherVersion)
+
+	cases := map[string]struct {
+		log, digest string
+		want        error
+	}{
+		"an empty log":                     {"", digest, ErrMissing},
+		"other lines only":                 {"hello\nworld", digest, ErrMissing},
+		"an end alone":                     {markEnd + digest, digest, ErrMissing},
+		"data alone":                       {strings.Join(lines[1:], ""), digest, ErrMissing},
+		"a log that was cut off":           {log[:len(log)*2/3], digest, ErrCorrupt},
+		"a begin alone":                    {lines[0], digest, ErrCorrupt},
+		"a line less":                      {strings.Join(append(lines[:data:data], lines[data+1:]...), ""), digest, ErrCorrupt},
+		"a line twice":                     {strings.Join(append(lines[:data+1:data+1], lines[data:]...), ""), digest, ErrCorrupt},
+		"lines in another order":           {strings.Join(append([]string{lines[0], lines[2], lines[1]}, lines[3:]...), ""), digest, ErrCorrupt},
+		"a changed byte":                   {string(swapped), digest, ErrCorrupt},
+		"another digest than announced":    {log, strings.Repeat("0", 64), ErrCorrupt},
+		"no digest announced":              {log, "", ErrCorrupt},
+		"another digest in the frame":      {strings.ReplaceAll(log, digest, otherDigest), digest, ErrCorrupt},
+		"a document of another version":    {otherLog, otherDigest, ErrCorrupt},
+		"a frame of another version":       {strings.Replace(log, "begin 1", "begin 2", 1), digest, ErrCorrupt},
+		"a size that is too large":         {fmt.Sprintf("%s%d %d\n%s%s", markBegin, Version, maxDocument+1, markEnd, digest), digest, ErrCorrupt},
+		"a negative size":                  {fmt.Sprintf("%s%d -1\n%s%s", markBegin, Version, markEnd, digest), digest, ErrCorrupt},
+		"more than the size":               {strings.Replace(log, fmt.Sprintf("begin 1 %d", sizeOf(t, log)), "begin 1 10", 1), digest, ErrCorrupt},
+		"a document that is not JSON":      frameOf(gzipped("{")),
+		"a document with more behind it":   frameOf(gzipped(`{"version":1} {}`)),
+		"a document that is not gzip":      frameOf([]byte("{}")),
+		"an empty document":                frameOf(nil),
+		"a small one that expands to much": frameOf(gzipped(strings.Repeat(" ", maxDocument+1))),
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if _, err := ReadFrame(strings.NewReader(c.log), c.digest); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func sizeOf(t *testing.T, log string) (size int) {
+	t.Helper()
+	if _, err := fmt.Sscanf(log, "\n"+markBegin+"1 %d", &size); err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
+
+func gzipped(s string) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	io.WriteString(z, s)
+	z.Close()
+	return b.Bytes()
+}
+
+// frameOf is a well-made frame with any content, which is therefore refused for its content.
+func frameOf(content []byte) (c struct {
+	log, digest string
+	want        error
+}) {
+	c.digest, c.want = digestOf(content), ErrCorrupt
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s%d %d\n", markBegin, Version, len(content))
+	for len(content) > 0 {
+		n := min(len(content), bytesPerLine)
+		fmt.Fprintf(&b, "%s%s\n", markData, base64.StdEncoding.EncodeToString(content[:n]))
+		content = content[n:]
+	}
+	fmt.Fprintf(&b, "%s%s\n", markEnd, c.digest)
+	c.log = b.String()
+	return c
+}
+
+func TestUnknownFieldsAreIgnored(t *testing.T) {
+	c := frameOf(gzipped(`{"version":1,"run":"r","role":"client","mood":"good","evidence":{"colour":"red"}}`))
+	got, err := ReadFrame(strings.NewReader(c.log), c.digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Document.Run != "r" {
+		t.Errorf("run %q", got.Document.Run)
+	}
+}
+
+func TestReadFrameTellsItsReadersErrors(t *testing.T) {
+	log, digest := framed(t, clientDocument(t))
+	broken := errors.New("connection reset")
+	_, err := ReadFrame(io.MultiReader(strings.NewReader(log[:100]), iotest.ErrReader(broken)), digest)
+	if !errors.Is(err, broken) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrMissing) {
+		t.Errorf("got %v: the log may be whole, only the way to it is broken", err)
+	}
+}
+
+func TestWriteFrameTellsItsWritersErrors(t *testing.T) {
+	r, w := io.Pipe()
+	broken := errors.New("disk full")
+	r.CloseWithError(broken)
+	if _, err := WriteFrame(w, clientDocument(t)); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMeasuredTime(t *testing.T) {
+	d := clientDocument(t)
+	d.Cells = append(d.Cells, d.Cells[0])
+	if got := d.MeasuredTime(); got != 12*time.Second {
+		t.Errorf("got %s", got)
+	}
+}
+
+func FuzzReadFrame(f *testing.F) {
+	log, digest := framed(f, clientDocument(f))
+	f.Add([]byte(log), digest)
+	f.Add([]byte("x\n"+strings.ReplaceAll(log, "\n", "\ny\n")), digest)
+	f.Add([]byte(log[:len(log)/2]), digest)
+	for _, c := range []string{`{"version":1}`, `{"version":2}`, `{"version":1,"cells":[{"histogram":{"encoded":"HISTFAAA"}}]}`} {
+		made := frameOf(gzipped(c))
+		f.Add([]byte(made.log), made.digest)
+	}
+	f.Fuzz(func(t *testing.T, log []byte, digest string) {
+		got, err := ReadFrame(bytes.NewReader(log), digest)
+		if err != nil {
+			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrMissing) {
+				t.Errorf("an error without a kind: %v", err)
+			}
+			return
+		}
+		if digestOf(got.Compressed) != digest || got.Document.Version != Version {
+			t.Errorf("version %d with digest %s, want %s", got.Document.Version, digestOf(got.Compressed), digest)
+		}
+		for _, c := range got.Document.Cells {
+			Merge(c.Histogram)
+		}
+	})
+}

@@ -1,0 +1,197 @@
+package result
+
+import (
+	"fmt"
+	"math"
+
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// The range and the resolution of every histogram: a bucket is at most 0.1 % wide, and 1 ns below 2.048 µs.
+const (
+	lowest  = 1
+	highest = 60_000_000_000
+	digits  = 3
+)
+
+// Histogram is a distribution of latencies as it travels and is stored. It is complete with what the encoded
+// buckets cannot tell exactly: the true extremes (a bucket knows only its edges) and the sums.
+type Histogram struct {
+	// Encoded is an HdrHistogram V2, compressed and in base64: 1 ns to 60 s, three significant digits.
+	Encoded string `json:"encoded"`
+	// Count is the number of samples in the buckets, OverRange of those that were out of the range and are
+	// in no bucket.
+	Count     int64 `json:"count"`
+	OverRange int64 `json:"overRange"`
+	// MinNs and MaxNs are the exact extremes of all samples, those out of range included; 0 without samples.
+	MinNs int64 `json:"minNs"`
+	MaxNs int64 `json:"maxNs"`
+	// SumNs and SumOfSquaresNs2 are those of the samples in the buckets, exact but for the rounding of floats.
+	SumNs           int64   `json:"sumNs"`
+	SumOfSquaresNs2 float64 `json:"sumOfSquaresNs2"`
+}
+
+// Recorder collects samples. It does not allocate after it was made.
+type Recorder struct {
+	buckets   *hdr.Histogram
+	overRange int64
+	min, max  int64
+	sum       int64
+	squares   float64
+}
+
+// NewRecorder makes an empty recorder.
+func NewRecorder() *Recorder {
+	return &Recorder{buckets: hdr.New(lowest, highest, digits), min: math.MaxInt64, max: math.MinInt64}
+}
+
+// Record adds a sample in nanoseconds. One that is not between 1 ns and 60 s is counted as out of range.
+func (r *Recorder) Record(ns int64) {
+	r.min, r.max = min(r.min, ns), max(r.max, ns)
+	if ns < lowest || ns > highest || r.buckets.RecordValue(ns) != nil {
+		r.overRange++
+		return
+	}
+	r.sum += ns
+	r.squares += float64(ns) * float64(ns)
+}
+
+// Histogram is what was recorded so far.
+func (r *Recorder) Histogram() (Histogram, error) {
+	encoded, err := r.buckets.Encode(hdr.V2CompressedEncodingCookieBase)
+	if err != nil {
+		return Histogram{}, fmt.Errorf("encoding a histogram: %w", err)
+	}
+	h := Histogram{Encoded: string(encoded), Count: r.buckets.TotalCount(), OverRange: r.overRange, SumNs: r.sum, SumOfSquaresNs2: r.squares}
+	if h.Count+h.OverRange > 0 {
+		h.MinNs, h.MaxNs = r.min, r.max
+	}
+	return h, nil
+}
+
+// Distribution is one or more histograms together.
+type Distribution struct {
+	// Buckets hold the samples in range, in ascending order, none of them empty. The edges of the first and
+	// of the last are drawn in to the exact extremes.
+	Buckets []stats.Bucket
+	// Count is the number of samples in the buckets, OverRange of those in none of them.
+	Count, OverRange int64
+	// Min and Max are the exact extremes of all samples in nanoseconds, those out of range included.
+	Min, Max int64
+	// Sum and SumOfSquares are those of the samples in the buckets, in ns and ns².
+	Sum          int64
+	SumOfSquares float64
+}
+
+// Mean of the samples in the buckets, in nanoseconds.
+func (d Distribution) Mean() int64 { return stats.Mean(d.Sum, d.Count) }
+
+// StdDev is the standard deviation of the samples in the buckets, in nanoseconds.
+func (d Distribution) StdDev() int64 { return stats.StdDev(d.Sum, d.SumOfSquares, d.Count) }
+
+// Merge decodes histograms and puts them together. It returns an error wrapping ErrCorrupt for a histogram
+// whose buckets are not what it says of them.
+func Merge(hs ...Histogram) (Distribution, error) {
+	all := hdr.New(lowest, highest, digits)
+	d := Distribution{Min: math.MaxInt64, Max: math.MinInt64}
+	for i, h := range hs {
+		buckets, err := h.decode()
+		if err != nil {
+			return Distribution{}, fmt.Errorf("%w: histogram %d of %d: %w", ErrCorrupt, i+1, len(hs), err)
+		}
+		if h.Count+h.OverRange == 0 {
+			continue
+		}
+		if all.Merge(buckets) > 0 || d.OverRange > math.MaxInt64-h.OverRange || d.Sum > math.MaxInt64-h.SumNs {
+			return Distribution{}, fmt.Errorf("%w: %d histograms together have more samples than can be counted", ErrCorrupt, len(hs))
+		}
+		d.OverRange += h.OverRange
+		d.Sum += h.SumNs
+		d.SumOfSquares += h.SumOfSquaresNs2
+		d.Min, d.Max = min(d.Min, h.MinNs), max(d.Max, h.MaxNs)
+	}
+	d.Count = all.TotalCount()
+	if d.Count+d.OverRange == 0 {
+		d.Min, d.Max = 0, 0
+	}
+	d.Buckets = bucketsOf(all)
+	if n := len(d.Buckets); n > 0 {
+		d.Buckets[0].Low = max(d.Buckets[0].Low, d.Min)
+		d.Buckets[n-1].High = min(d.Buckets[n-1].High, d.Max)
+	}
+	return d, nil
+}
+
+// bucketsOf lists the buckets that hold samples.
+func bucketsOf(h *hdr.Histogram) []stats.Bucket {
+	var out []stats.Bucket
+	for _, bar := range h.Distribution() {
+		if bar.Count > 0 {
+			out = append(out, stats.Bucket{Low: bar.From, High: bar.To, Count: bar.Count})
+		}
+	}
+	return out
+}
+
+// decode reads the buckets and holds them against the numbers beside them.
+func (h Histogram) decode() (*hdr.Histogram, error) {
+	decoded, err := hdr.Decode([]byte(h.Encoded))
+	if err != nil {
+		return nil, err
+	}
+	if decoded.LowestTrackableValue() != lowest || decoded.HighestTrackableValue() != highest || decoded.SignificantFigures() != digits {
+		return nil, fmt.Errorf("it is of %d to %d with %d digits, not of %d to %d with %d",
+			decoded.LowestTrackableValue(), decoded.HighestTrackableValue(), decoded.SignificantFigures(), lowest, int64(highest), digits)
+	}
+	if decoded.TotalCount() != h.Count {
+		return nil, fmt.Errorf("the buckets hold %d samples, not %d", decoded.TotalCount(), h.Count)
+	}
+	if h.OverRange < 0 || h.OverRange > math.MaxInt64-h.Count {
+		return nil, fmt.Errorf("%d samples out of range", h.OverRange)
+	}
+	if err := h.checkExtremes(bucketsOf(decoded)); err != nil {
+		return nil, err
+	}
+	return decoded, nil
+}
+
+// checkExtremes says whether extremes and sums are possible for samples in these buckets.
+func (h Histogram) checkExtremes(buckets []stats.Bucket) error {
+	outside := h.MinNs < lowest || h.MaxNs > highest
+	switch {
+	case h.Count+h.OverRange == 0:
+		if h.MinNs != 0 || h.MaxNs != 0 || h.SumNs != 0 || h.SumOfSquaresNs2 != 0 {
+			return fmt.Errorf("it has no samples, but %d to %d ns", h.MinNs, h.MaxNs)
+		}
+		return nil
+	case h.MinNs > h.MaxNs:
+		return fmt.Errorf("the smallest sample is %d ns and the largest %d ns", h.MinNs, h.MaxNs)
+	case outside != (h.OverRange > 0):
+		return fmt.Errorf("%d samples are out of range, with %d to %d ns", h.OverRange, h.MinNs, h.MaxNs)
+	case h.Count == 0:
+		return nil
+	}
+	first, last := buckets[0], buckets[len(buckets)-1]
+	if !(h.MinNs < lowest) && (h.MinNs < first.Low || h.MinNs > first.High) {
+		return fmt.Errorf("the smallest sample is %d ns, but the first bucket %d to %d ns", h.MinNs, first.Low, first.High)
+	}
+	if !(h.MaxNs > highest) && (h.MaxNs < last.Low || h.MaxNs > last.High) {
+		return fmt.Errorf("the largest sample is %d ns, but the last bucket %d to %d ns", h.MaxNs, last.Low, last.High)
+	}
+	var least, most float64
+	for _, b := range buckets {
+		least += float64(b.Low) * float64(b.Count)
+		most += float64(b.High) * float64(b.Count)
+	}
+	// Floats add up with an error far below this part of the sum.
+	slack := most * 1e-9
+	if sum := float64(h.SumNs); h.SumNs < 0 || sum < least-slack || sum > most+slack {
+		return fmt.Errorf("the sum is %d ns, but the buckets add up to %.0f to %.0f ns", h.SumNs, least, most)
+	}
+	if s := h.SumOfSquaresNs2; math.IsNaN(s) || math.IsInf(s, 0) || s < 0 {
+		return fmt.Errorf("the sum of squares is %g", s)
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package result
+
+import (
+	"crypto/rand"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+func ends(t *testing.T) (client, server Framed) {
+	t.Helper()
+	c := clientDocument(t)
+	s := Document{Version: Version, Run: c.Run, Attempt: c.Attempt, Role: v1alpha1.RoleServer, Evidence: Evidence{Node: "node-b"}}
+	client, err := compress(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err = compress(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, server
+}
+
+var owner = metav1.OwnerReference{APIVersion: "tailgate.dev/v1alpha1", Kind: "LatencyBenchmark", Name: "first", UID: "u"}
+
+func storedMap(t *testing.T) *corev1.ConfigMap {
+	t.Helper()
+	s, err := NewStored(ends(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cm, err := s.ConfigMap("first-p0-r1", "default", map[string]string{v1alpha1.LabelRun: "first-p0-r1"}, owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cm
+}
+
+func TestConfigMap(t *testing.T) {
+	client, server := ends(t)
+	want := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "first-p0-r1", Namespace: "default", Labels: map[string]string{v1alpha1.LabelRun: "first-p0-r1"}, OwnerReferences: []metav1.OwnerReference{owner},
+			Annotations: map[string]string{"tailgate.dev/client-sha256": client.Digest, "tailgate.dev/server-sha256": server.Digest, "tailgate.dev/result-format": "1"},
+		},
+		Immutable:  new(true),
+		BinaryData: map[string][]byte{"client.json.gz": client.Compressed, "server.json.gz": server.Compressed},
+	}
+	if diff := cmp.Diff(want, storedMap(t)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestFromConfigMap(t *testing.T) {
+	client, server := ends(t)
+	got, err := FromConfigMap(storedMap(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Stored{Client: client.Document, Server: server.Document, ClientDigest: client.Digest, ServerDigest: server.Digest}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Stored{})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	again, err := got.ConfigMap("first-p0-r1", "default", map[string]string{v1alpha1.LabelRun: "first-p0-r1"}, owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(storedMap(t), again); diff != "" {
+		t.Errorf("stored again, -want +got:\n%s", diff)
+	}
+}
+
+func TestFromConfigMapRefuses(t *testing.T) {
+	cases := map[string]struct {
+		spoil func(*corev1.ConfigMap)
+		want  error
+	}{
+		"no client":       {func(cm *corev1.ConfigMap) { delete(cm.BinaryData, KeyClient) }, ErrMissing},
+		"no server":       {func(cm *corev1.ConfigMap) { delete(cm.BinaryData, KeyServer) }, ErrMissing},
+		"no data":         {func(cm *corev1.ConfigMap) { cm.BinaryData = nil }, ErrMissing},
+		"no digests":      {func(cm *corev1.ConfigMap) { cm.Annotations = nil }, ErrCorrupt},
+		"changed content": {func(cm *corev1.ConfigMap) { cm.BinaryData[KeyClient][20] ^= 1 }, ErrCorrupt},
+		"content that was cut off": {func(cm *corev1.ConfigMap) {
+			cm.BinaryData[KeyServer] = cm.BinaryData[KeyServer][:10]
+		}, ErrCorrupt},
+		"ends that were swapped": {func(cm *corev1.ConfigMap) {
+			d, a := cm.BinaryData, cm.Annotations
+			d[KeyClient], d[KeyServer] = d[KeyServer], d[KeyClient]
+			a[AnnotationClientDigest], a[AnnotationServerDigest] = a[AnnotationServerDigest], a[AnnotationClientDigest]
+		}, ErrCorrupt},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			cm := storedMap(t)
+			c.spoil(cm)
+			if _, err := FromConfigMap(cm); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func TestNewStoredRefusesEndsOfDifferentAttempts(t *testing.T) {
+	client, server := ends(t)
+	for name, spoil := range map[string]func(*Document){
+		"another run":     func(d *Document) { d.Run = "other" },
+		"another attempt": func(d *Document) { d.Attempt++ },
+		"another role":    func(d *Document) { d.Role = v1alpha1.RoleClient },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := server
+			spoil(&s.Document)
+			if _, err := NewStored(client, s); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestConfigMapRefusesWhatDoesNotFit(t *testing.T) {
+	client, server := ends(t)
+	client.Compressed = make([]byte, maxStored-len(server.Compressed)+1)
+	rand.Read(client.Compressed)
+	s, err := NewStored(client, server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ConfigMap("n", "ns", nil, owner); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("got %v", err)
+	}
+}

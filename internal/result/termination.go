@@ -1,0 +1,81 @@
+package result
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"unicode/utf8"
+)
+
+// maxTermination is how much of a termination message the kubelet keeps, in bytes.
+const maxTermination = 4096
+
+// Termination is an agent's last word. It becomes the termination message of its container.
+type Termination struct {
+	// Digest of the result in the log, in hex; empty when there is none.
+	Digest string `json:"digest,omitempty"`
+	// Reason is why there is none: one of the API's reasons of an attempt's outcome.
+	Reason string `json:"reason,omitempty"`
+	// Message says more.
+	Message string `json:"message,omitempty"`
+}
+
+// Encode writes it as JSON of at most 4096 bytes. A message that is too long ends in "…".
+func (t Termination) Encode() ([]byte, error) {
+	b, err := json.Marshal(t)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a termination message: %w", err)
+	}
+	if len(b) <= maxTermination {
+		return b, nil
+	}
+	const mark = "…"
+	// JSON makes some characters longer, so the length that fits is searched for: low fits, high does not.
+	message := t.Message
+	low, high := -1, len(message)
+	for high-low > 1 {
+		middle := (low + high) / 2
+		for middle > 0 && middle < len(message) && !utf8.RuneStart(message[middle]) {
+			middle--
+		}
+		if middle <= low {
+			break
+		}
+		t.Message = message[:middle] + mark
+		shorter, err := json.Marshal(t)
+		if err != nil {
+			return nil, fmt.Errorf("encoding a termination message: %w", err)
+		}
+		if len(shorter) <= maxTermination {
+			low, b = middle, shorter
+		} else {
+			high = middle
+		}
+	}
+	if low < 0 {
+		return nil, fmt.Errorf("encoding a termination message: digest and reason alone take more than %d bytes", maxTermination)
+	}
+	return b, nil
+}
+
+// WriteFile writes it where the kubelet looks for the container's termination message.
+func (t Termination) WriteFile(path string) error {
+	b, err := t.Encode()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		return fmt.Errorf("writing the termination message: %w", err)
+	}
+	return nil
+}
+
+// ParseTermination reads a container's termination message. It is an error if an agent did not write it: the
+// runtime leaves messages of its own there, and a process that was killed leaves none.
+func ParseTermination(message string) (Termination, error) {
+	var t Termination
+	if err := json.Unmarshal([]byte(message), &t); err != nil {
+		return Termination{}, fmt.Errorf("reading a termination message: %w", err)
+	}
+	return t, nil
+}
