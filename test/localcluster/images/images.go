@@ -1,0 +1,254 @@
+// Package images puts container images together without a container engine and without a registry, for the local
+// cluster. Their content is that of the Dockerfiles. The same input gives the same digest.
+package images
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// References under which the images are imported into the nodes.
+const (
+	ManagerRef = "localhost/tailgate:dev"
+	BenchRef   = "localhost/tailgate-bench:dev"
+	PauseRef   = "localhost/pause:1"
+)
+
+// user is the user and group of the programs in the images.
+const user = "65532:65532"
+
+// Options say where things are.
+type Options struct {
+	// Root is the root of this repository.
+	Root string
+	// OutDir gets the images as tar archives, in the format of docker save.
+	OutDir string
+	// CacheDir keeps the bench image's root file system.
+	CacheDir string
+	// SFNetTestDir is a folder with a ready-made sfnt-pingpong, and perhaps sfnt-stream, for the bench image.
+	// Empty: the image does without.
+	SFNetTestDir string
+	// Log is told what takes long.
+	Log io.Writer
+}
+
+// DefaultOptions are those for the repository at root: the cache is the user's ($XDG_CACHE_HOME or $HOME/.cache),
+// the sfnt tools come from the folder in $SFNETTEST_BIN. The error is that there is no home.
+func DefaultOptions(root string, log io.Writer) (Options, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return Options{}, fmt.Errorf("looking for the cache folder: %w", err)
+	}
+	dir := filepath.Join(cache, "tailgate", "images")
+	return Options{Root: root, OutDir: dir, CacheDir: dir, SFNetTestDir: os.Getenv("SFNETTEST_BIN"), Log: log}, nil
+}
+
+// Image is an image that was written.
+type Image struct {
+	// Ref is the reference it is imported under.
+	Ref string
+	// Path is that of its archive.
+	Path string
+	// Digest is that of its manifest.
+	Digest v1.Hash
+}
+
+// recipe makes one image.
+type recipe struct {
+	name, ref string
+	config    v1.Config
+	layers    func(context.Context, Options) ([]v1.Layer, error)
+}
+
+func recipes() []recipe {
+	return []recipe{
+		{"manager", ManagerRef, v1.Config{User: user, Entrypoint: []string{"/manager"}}, managerLayers},
+		{"bench", BenchRef, v1.Config{
+			User:       user,
+			Entrypoint: []string{"/usr/local/bin/tailgate-agent"},
+			Env: []string{
+				"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+				"SFNT_AVOID_FORK=1",
+			},
+		}, benchLayers},
+		{"pause", PauseRef, v1.Config{User: user, Entrypoint: []string{"/pause"}}, pauseLayers},
+	}
+}
+
+// Names are the images that Build can make.
+func Names() []string {
+	var names []string
+	for _, r := range recipes() {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+// Build makes the named images, in that order. Only bench needs more than the Go toolchain.
+func Build(ctx context.Context, o Options, names ...string) ([]Image, error) {
+	byName := map[string]recipe{}
+	for _, r := range recipes() {
+		byName[r.name] = r
+	}
+	for _, n := range names {
+		if _, ok := byName[n]; !ok {
+			return nil, fmt.Errorf("no image is called %q, only %q", n, Names())
+		}
+	}
+	var built []Image
+	for _, n := range names {
+		r := byName[n]
+		layers, err := r.layers(ctx, o)
+		if err != nil {
+			return nil, fmt.Errorf("making image %s: %w", n, err)
+		}
+		image, err := write(r, layers, filepath.Join(o.OutDir, n+".tar"))
+		if err != nil {
+			return nil, fmt.Errorf("making image %s: %w", n, err)
+		}
+		built = append(built, image)
+	}
+	return built, nil
+}
+
+// write puts layers and configuration together into an archive.
+func write(r recipe, layers []v1.Layer, path string) (Image, error) {
+	image, err := mutate.AppendLayers(empty.Image, layers...)
+	if err != nil {
+		return Image{}, fmt.Errorf("adding the layers: %w", err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return Image{}, fmt.Errorf("reading the configuration: %w", err)
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", runtime.GOARCH
+	config.Created = v1.Time{Time: epoch}
+	config.Config = r.config
+	if image, err = mutate.ConfigFile(image, config); err != nil {
+		return Image{}, fmt.Errorf("setting the configuration: %w", err)
+	}
+	ref, err := name.NewTag(r.ref)
+	if err != nil {
+		return Image{}, fmt.Errorf("naming the image: %w", err)
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		return Image{}, fmt.Errorf("computing the digest: %w", err)
+	}
+	var archive bytes.Buffer
+	if err := tarball.Write(ref, image, &archive); err != nil {
+		return Image{}, fmt.Errorf("writing the archive: %w", err)
+	}
+	if err := writeAtomically(path, archive.Bytes()); err != nil {
+		return Image{}, err
+	}
+	return Image{Ref: r.ref, Path: path, Digest: digest}, nil
+}
+
+func managerLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
+	manager, err := goProgram(ctx, o, "./cmd/manager")
+	if err != nil {
+		return nil, err
+	}
+	layer, err := fileLayer(append(userFiles(), file{path: "/manager", mode: 0o755, data: manager})...)
+	return []v1.Layer{layer}, err
+}
+
+func pauseLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
+	pause, err := goProgram(ctx, o, "./test/localcluster/cmd/pause")
+	if err != nil {
+		return nil, err
+	}
+	layer, err := fileLayer(append(userFiles(), file{path: "/pause", mode: 0o755, data: pause})...)
+	return []v1.Layer{layer}, err
+}
+
+// benchLayers are, from the one that changes least: the packages, the sfnt tools if there are any, the agent.
+func benchLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
+	packages, err := loadPackages(filepath.Join(o.Root, "bench-image", "packages.txt"))
+	if err != nil {
+		return nil, err
+	}
+	sfnt, err := sfntTools(o.SFNetTestDir)
+	if err != nil {
+		return nil, err
+	}
+	agent, err := goProgram(ctx, o, "./cmd/agent")
+	if err != nil {
+		return nil, err
+	}
+	archive, err := rootfs(ctx, o, packages)
+	if err != nil {
+		return nil, err
+	}
+	base, err := tarLayer(archive)
+	if err != nil {
+		return nil, err
+	}
+	layers := []v1.Layer{base}
+	for _, files := range [][]file{sfnt, {{path: "/usr/local/bin/tailgate-agent", mode: 0o755, data: agent}}} {
+		if len(files) == 0 {
+			continue
+		}
+		layer, err := fileLayer(files...)
+		if err != nil {
+			return nil, err
+		}
+		layers = append(layers, layer)
+	}
+	return layers, nil
+}
+
+// sfntTools reads the ready-made sfnt tools in dir. No dir, no tools; a dir without sfnt-pingpong is an error.
+func sfntTools(dir string) ([]file, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	var files []file
+	for _, tool := range []string{"sfnt-pingpong", "sfnt-stream"} {
+		data, err := os.ReadFile(filepath.Join(dir, tool))
+		if errors.Is(err, fs.ErrNotExist) && tool != "sfnt-pingpong" {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the sfnt tools that SFNETTEST_BIN promises: %w", err)
+		}
+		files = append(files, file{path: "/usr/local/bin/" + tool, mode: 0o755, data: data})
+	}
+	return files, nil
+}
+
+// goProgram builds a static program of this repository and returns its content.
+func goProgram(ctx context.Context, o Options, pkg string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "tailgate-build-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder to build in: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "program")
+	// Without -buildvcs=false every commit would change the image.
+	err = runCommand(ctx, o.Root, []string{"CGO_ENABLED=0"},
+		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, pkg)
+	if err != nil {
+		return nil, fmt.Errorf("building %s: %w", pkg, err)
+	}
+	data, err := os.ReadFile(program)
+	if err != nil {
+		return nil, fmt.Errorf("reading what was built of %s: %w", pkg, err)
+	}
+	return data, nil
+}

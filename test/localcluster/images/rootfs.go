@@ -1,0 +1,122 @@
+package images
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+const (
+	// suite is the Debian release of the bench image, the same as in its Dockerfile.
+	suite = "bookworm"
+	// components are the archive's areas that the packages come from, the same as in the Dockerfile.
+	components = "main non-free"
+	// rootfsVersion is part of the cache's key. Raise it with every change of what is made from the packages.
+	rootfsVersion = "1"
+)
+
+// rootfs returns the archive of the bench image's root file system: the packages and what they need, unpacked and
+// not set up, which is enough for programs and their libraries. It is made once and cached.
+func rootfs(ctx context.Context, o Options, packages []string) ([]byte, error) {
+	key := sha256.Sum256(fmt.Appendf(nil, "%q", []any{rootfsVersion, suite, components, runtime.GOARCH, packages, unwanted}))
+	cached := filepath.Join(o.CacheDir, fmt.Sprintf("rootfs-%s-%x.tar", suite, key[:6]))
+	archive, err := os.ReadFile(cached)
+	if err == nil {
+		return archive, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the cached root file system: %w", err)
+	}
+	if err := needMmdebstrap(ctx, o); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(o.Log, "unpacking Debian packages: %s\n", strings.Join(packages, " "))
+	dir, err := os.MkdirTemp("", "tailgate-rootfs-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for the root file system: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	target := filepath.Join(dir, "rootfs.tar")
+	// Without a mirror given, mmdebstrap takes Debian's own with its security updates.
+	err = runCommand(ctx, "", nil, "mmdebstrap", "--variant=extract", "--components="+components,
+		"--include="+strings.Join(packages, ","), "--format=tar", suite, target)
+	if err != nil {
+		return nil, fmt.Errorf("unpacking the bench image's packages: %w", err)
+	}
+	in, err := os.Open(target)
+	if err != nil {
+		return nil, fmt.Errorf("opening the root file system: %w", err)
+	}
+	defer in.Close()
+	var out bytes.Buffer
+	if err := filterRootfs(in, &out); err != nil {
+		return nil, err
+	}
+	if err := writeAtomically(cached, out.Bytes()); err != nil {
+		return nil, fmt.Errorf("caching the root file system: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// needMmdebstrap installs mmdebstrap where that can be done without asking.
+func needMmdebstrap(ctx context.Context, o Options) error {
+	if _, err := exec.LookPath("mmdebstrap"); err == nil {
+		return nil
+	}
+	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
+		return errors.New("the bench image is put together with mmdebstrap, please install the packages mmdebstrap " +
+			"and debian-archive-keyring")
+	}
+	fmt.Fprintln(o.Log, "installing mmdebstrap")
+	env := []string{"DEBIAN_FRONTEND=noninteractive"}
+	if err := runCommand(ctx, "", env, "apt-get", "--quiet", "update"); err != nil {
+		return fmt.Errorf("installing mmdebstrap: %w", err)
+	}
+	err := runCommand(ctx, "", env, "apt-get", "--quiet", "install", "--yes", "--no-install-recommends",
+		"mmdebstrap", "debian-archive-keyring")
+	if err != nil {
+		return fmt.Errorf("installing mmdebstrap: %w", err)
+	}
+	return nil
+}
+
+// runCommand runs a program and puts the last lines of its output into the error.
+func runCommand(ctx context.Context, dir string, env []string, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(string(output)), "\n")
+		return fmt.Errorf("%s: %w: %s", name, err, strings.Join(lines[max(0, len(lines)-10):], "\n"))
+	}
+	return nil
+}
+
+// writeAtomically writes a file that others may be reading or writing too.
+func writeAtomically(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("making the folder of %s: %w", path, err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.new")
+	if err != nil {
+		return fmt.Errorf("creating %s: %w", path, err)
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return fmt.Errorf("putting %s in its place: %w", path, err)
+	}
+	return nil
+}
