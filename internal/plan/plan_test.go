@@ -1,0 +1,148 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// benchmark has the protocols and sizes in this order, with a cell of 3.5 s.
+func benchmark(rounds int32, protocols []v1alpha1.Protocol, sizes ...int32) *v1alpha1.LatencyBenchmark {
+	return &v1alpha1.LatencyBenchmark{
+		ObjectMeta: metav1.ObjectMeta{Name: "x2522", Namespace: "perf"},
+		Spec: v1alpha1.LatencyBenchmarkSpec{
+			Tool:   v1alpha1.ToolSockperf,
+			Rounds: rounds,
+			Workload: v1alpha1.Workload{
+				Protocols:    protocols,
+				MessageSizes: sizes,
+				Duration:     metav1.Duration{Duration: 3 * time.Second},
+				Warmup:       metav1.Duration{Duration: 500 * time.Millisecond},
+			},
+		},
+	}
+}
+
+func cellNames(cells []tool.Cell) string {
+	names := make([]string, 0, len(cells))
+	for _, c := range cells {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestRuns(t *testing.T) {
+	both := []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}
+	cases := map[string]struct {
+		benchmark *v1alpha1.LatencyBenchmark
+		// want is a line for each run: its name and its cells.
+		want []string
+	}{
+		"one round of one cell": {
+			benchmark: benchmark(1, both[:1], 64),
+			want:      []string{"x2522-r1: tcp-64"},
+		},
+		"the order of the cells rotates, and comes round again": {
+			benchmark: benchmark(4, both[:1], 64, 1, 1024),
+			want: []string{
+				"x2522-r1: tcp-64 tcp-1 tcp-1024",
+				"x2522-r2: tcp-1 tcp-1024 tcp-64",
+				"x2522-r3: tcp-1024 tcp-64 tcp-1",
+				"x2522-r4: tcp-64 tcp-1 tcp-1024",
+			},
+		},
+		"protocols are outermost, as the user wrote them": {
+			benchmark: benchmark(2, []v1alpha1.Protocol{v1alpha1.ProtocolUDP, v1alpha1.ProtocolTCP}, 14, 64),
+			want: []string{
+				"x2522-r1: udp-14 udp-64 tcp-14 tcp-64",
+				"x2522-r2: udp-64 tcp-14 tcp-64 udp-14",
+			},
+		},
+		"without cells there are runs of nothing": {
+			benchmark: benchmark(2, both),
+			want:      []string{"x2522-r1: ", "x2522-r2: "},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			runs := Runs(c.benchmark)
+			var got []string
+			for i, run := range runs {
+				got = append(got, run.Name+": "+cellNames(run.Cells))
+				if run.Round != int32(i+1) {
+					t.Errorf("run %s is of round %d, want %d", run.Name, run.Round, i+1)
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("runs (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(runs, Runs(c.benchmark.DeepCopy())); diff != "" {
+				t.Errorf("the same benchmark gave other runs (-first +second):\n%s", diff)
+			}
+		})
+	}
+}
+
+// With as many rounds as cells, each cell is measured first, second and so on equally often.
+func TestEveryCellHasEveryPlaceOnce(t *testing.T) {
+	b := benchmark(6, []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}, 64, 256, 1024)
+	type place struct {
+		cell string
+		at   int
+	}
+	times := map[place]int{}
+	for _, run := range Runs(b) {
+		for at, cell := range run.Cells {
+			times[place{cell.Name, at}]++
+		}
+	}
+	if len(times) != 36 {
+		t.Fatalf("got %d pairs of cell and place, want 36", len(times))
+	}
+	for at, n := range times {
+		if n != 1 {
+			t.Errorf("%s was measured %d times at place %d, want once", at.cell, n, at.at)
+		}
+	}
+}
+
+// A run must not share its cells with another: whoever changes one must not change all.
+func TestRunsShareNothing(t *testing.T) {
+	runs := Runs(benchmark(2, []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, 64))
+	runs[0].Cells[0].Name = "changed"
+	if got := runs[1].Cells[0].Name; got != "tcp-64" {
+		t.Errorf("the second run's cell is now %q, want tcp-64", got)
+	}
+}
+
+func TestCellsCarryTheWorkload(t *testing.T) {
+	got := Cells(benchmark(1, []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, 256).Spec)
+	want := []tool.Cell{{Name: "udp-256", Protocol: v1alpha1.ProtocolUDP, MessageSize: 256, Duration: 3 * time.Second, Warmup: 500 * time.Millisecond}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("cells (-want +got):\n%s", diff)
+	}
+}
+
+// deadlines is a driver of which only the deadline matters: twice the measuring time.
+type deadlines struct{ tool.Driver }
+
+func (deadlines) Deadline(c tool.Cell) time.Duration { return 2 * (c.Warmup + c.Duration) }
+
+func TestTimes(t *testing.T) {
+	cells := Cells(benchmark(1, []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}, 64, 256).Spec)
+	if got, want := MeasuringTime(cells), 14*time.Second; got != want {
+		t.Errorf("measuring time of four cells: got %s, want %s", got, want)
+	}
+	if got, want := Deadline(deadlines{}, cells), 4*(7*time.Second+prepareAllowance); got != want {
+		t.Errorf("deadline of four cells: got %s, want %s", got, want)
+	}
+	if got := MeasuringTime(nil) + Deadline(deadlines{}, nil); got != 0 {
+		t.Errorf("no cells take %s, want no time", got)
+	}
+}
