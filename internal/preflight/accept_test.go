@@ -1,0 +1,315 @@
+package preflight
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// only64 is a driver that measures messages of 64 bytes and no others.
+type only64 struct{ tool.Driver }
+
+func (only64) Validate(c tool.Cell) error {
+	if c.MessageSize != 64 {
+		return tool.Failf("size %d: only 64 bytes", c.MessageSize)
+	}
+	return nil
+}
+
+// node is ready, with four CPUs, 8Gi and its name as a label.
+func node(name string, change ...func(*corev1.Node)) corev1.Node {
+	n := corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name, "rack": "1"}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
+				{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+			},
+			Allocatable: corev1.ResourceList{
+				corev1.ResourceCPU:    resource.MustParse("4"),
+				corev1.ResourceMemory: resource.MustParse("8Gi"),
+			},
+		},
+	}
+	for _, c := range change {
+		c(&n)
+	}
+	return n
+}
+
+func allocatable(name corev1.ResourceName, quantity string) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Status.Allocatable[name] = resource.MustParse(quantity) }
+}
+
+func cordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
+
+func notReady(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionUnknown }
+
+func silent(n *corev1.Node) { n.Status.Conditions = nil }
+
+func tainted(effect corev1.TaintEffect) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "example.com/busy", Effect: effect}} }
+}
+
+const vf = "amd.com/sf_vf"
+
+func TestAccept(t *testing.T) {
+	selecting := func(client, server map[string]string) func(*Observed) {
+		return func(o *Observed) {
+			o.Benchmark.Spec.Placement.Client.NodeSelector = client
+			o.Benchmark.Spec.Placement.Server.NodeSelector = server
+		}
+	}
+	nodes := func(nodes ...corev1.Node) func(*Observed) { return func(o *Observed) { o.Nodes = nodes } }
+	cpus := func(n int32) func(*Observed) { return func(o *Observed) { o.Benchmark.Spec.Placement.CPUs = n } }
+	memory := func(q string) func(*Observed) {
+		return func(o *Observed) { o.Benchmark.Spec.Placement.Memory = resource.MustParse(q) }
+	}
+	// secondary asks for a network with a resource, and finds a definition.
+	secondary := func(resourceName string, found NetworkDefinition) func(*Observed) {
+		return func(o *Observed) {
+			o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: resourceName}
+			found.Name = "perf/sf-vf"
+			o.Network = &found
+		}
+	}
+	chosen := func(client, server string) func(*Observed) {
+		return func(o *Observed) { o.Benchmark.Status.Pair = &v1alpha1.Pair{ClientNode: client, ServerNode: server} }
+	}
+
+	cases := map[string]struct {
+		change []func(*Observed)
+		// want is the pair, as client and server, or the reason.
+		want       string
+		wantReason string
+		// wantMessage are parts of the message, the field's path first.
+		wantMessage []string
+	}{
+		"of several nodes, the first two by name": {
+			change: []func(*Observed){nodes(node("c"), node("a"), node("b"))},
+			want:   "a b",
+		},
+		"selectors choose": {
+			change: []func(*Observed){selecting(map[string]string{"name": "b"}, map[string]string{"name": "a"})},
+			want:   "b a",
+		},
+		"a free endpoint leaves a bound one its node, the server": {
+			change: []func(*Observed){selecting(nil, map[string]string{"name": "a"})},
+			want:   "b a",
+		},
+		"a free endpoint leaves a bound one its node, the client": {
+			change: []func(*Observed){selecting(map[string]string{"name": "a"}, nil)},
+			want:   "a b",
+		},
+		"all labels of a selector must match": {
+			change:      []func(*Observed){selecting(map[string]string{"name": "a", "rack": "2"}, nil)},
+			wantReason:  v1alpha1.ReasonNoMatchingNode,
+			wantMessage: []string{"spec.placement.client.nodeSelector", "name=a,rack=2", "kubectl get nodes"},
+		},
+		"nodes that cannot be used are passed over": {
+			change: []func(*Observed){nodes(node("a", cordoned), node("b", notReady), node("c", tainted(corev1.TaintEffectNoSchedule)), node("d", silent), node("e"), node("f"))},
+			want:   "e f",
+		},
+		"a taint that only prefers not to schedule does not matter": {
+			change: []func(*Observed){nodes(node("a", tainted(corev1.TaintEffectPreferNoSchedule)), node("b"))},
+			want:   "a b",
+		},
+		"nodes that are too small are passed over": {
+			change: []func(*Observed){nodes(node("a", allocatable(corev1.ResourceCPU, "500m")), node("b", allocatable(corev1.ResourceMemory, "100Mi")), node("c"), node("d"))},
+			want:   "c d",
+		},
+		"a tool that does not measure a cell": {
+			change:      []func(*Observed){func(o *Observed) { o.Benchmark.Spec.Workload.MessageSizes = []int32{64, 9000} }},
+			wantReason:  v1alpha1.ReasonCellUnsupported,
+			wantMessage: []string{"spec.workload", "9000"},
+		},
+		"host network, not allowed": {
+			change:      []func(*Observed){func(o *Observed) { o.Benchmark.Spec.Network.Type = v1alpha1.NetworkHost }},
+			wantReason:  v1alpha1.ReasonHostNetworkForbidden,
+			wantMessage: []string{"spec.network.type", "--allow-host-network", "Secondary"},
+		},
+		"host network, allowed": {
+			change: []func(*Observed){func(o *Observed) {
+				o.Benchmark.Spec.Network.Type = v1alpha1.NetworkHost
+				o.AllowHostNetwork = true
+			}},
+			want: "a b",
+		},
+		"a cluster without Multus": {
+			change:      []func(*Observed){secondary("", NetworkDefinition{KindMissing: true})},
+			wantReason:  v1alpha1.ReasonNetworkNotFound,
+			wantMessage: []string{"spec.network.networkRef", "install Multus"},
+		},
+		"a network that does not exist": {
+			change:      []func(*Observed){secondary("", NetworkDefinition{})},
+			wantReason:  v1alpha1.ReasonNetworkNotFound,
+			wantMessage: []string{"spec.network.networkRef", "perf/sf-vf", "create it"},
+		},
+		"a network that takes another device": {
+			change:      []func(*Observed){secondary(vf, NetworkDefinition{Found: true, ResourceName: "amd.com/other"})},
+			wantReason:  v1alpha1.ReasonNetworkMismatch,
+			wantMessage: []string{"spec.network.resourceName", vf, "amd.com/other", "set resourceName"},
+		},
+		"a network that takes a device which the spec does not ask for": {
+			change:      []func(*Observed){secondary("", NetworkDefinition{Found: true, ResourceName: vf})},
+			wantReason:  v1alpha1.ReasonNetworkMismatch,
+			wantMessage: []string{"spec.network.resourceName", vf, "set resourceName"},
+		},
+		"a network that takes no device": {
+			change:      []func(*Observed){secondary(vf, NetworkDefinition{Found: true})},
+			wantReason:  v1alpha1.ReasonNetworkMismatch,
+			wantMessage: []string{"spec.network.resourceName", "remove resourceName"},
+		},
+		"a network without a device": {
+			change: []func(*Observed){secondary("", NetworkDefinition{Found: true})},
+			want:   "a b",
+		},
+		"a network with a device on the nodes that have it": {
+			change: []func(*Observed){
+				secondary(vf, NetworkDefinition{Found: true, ResourceName: vf}),
+				nodes(node("a"), node("b", allocatable(vf, "2")), node("c", allocatable(vf, "0")), node("d", allocatable(vf, "1"))),
+			},
+			want: "b d",
+		},
+		"a device that nobody advertises": {
+			change:      []func(*Observed){secondary(vf, NetworkDefinition{Found: true, ResourceName: vf})},
+			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
+			wantMessage: []string{"spec.network.resourceName", "spec.placement.client", vf, "device plugin"},
+		},
+		"a device that has run out on the server's side": {
+			change: []func(*Observed){
+				secondary(vf, NetworkDefinition{Found: true, ResourceName: vf}),
+				selecting(map[string]string{"name": "a"}, map[string]string{"name": "b"}),
+				nodes(node("a", allocatable(vf, "1")), node("b", allocatable(vf, "0"))),
+			},
+			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
+			wantMessage: []string{"spec.network.resourceName", "spec.placement.server", vf},
+		},
+		"a server that matches nothing": {
+			change:      []func(*Observed){selecting(nil, map[string]string{"rack": "9"})},
+			wantReason:  v1alpha1.ReasonNoMatchingNode,
+			wantMessage: []string{"spec.placement.server.nodeSelector", "rack=9"},
+		},
+		"only nodes that cannot be used": {
+			change:      []func(*Observed){nodes(node("g", silent), node("f", silent), node("e", silent), node("d", tainted(corev1.TaintEffectNoExecute)), node("c", tainted(corev1.TaintEffectNoSchedule)), node("b", notReady), node("a", cordoned))},
+			wantReason:  v1alpha1.ReasonNodeNotReady,
+			wantMessage: []string{"spec.placement.client", "a, b, c, d, e and 2 more", "ready, uncordoned and untainted"},
+		},
+		"more CPUs than any node has": {
+			change:      []func(*Observed){cpus(5), nodes(node("a"), node("b", allocatable(corev1.ResourceCPU, "4900m")))},
+			wantReason:  v1alpha1.ReasonInsufficientCPU,
+			wantMessage: []string{"spec.placement.cpus", "5", "more than 4 whole CPUs", "fewer"},
+		},
+		"more memory than any node has": {
+			change:      []func(*Observed){memory("9Gi")},
+			wantReason:  v1alpha1.ReasonInsufficientMemory,
+			wantMessage: []string{"spec.placement.memory", "9Gi", "more than 8Gi", "less"},
+		},
+		"one and the same node for both": {
+			change:      []func(*Observed){selecting(map[string]string{"name": "b"}, map[string]string{"name": "b"})},
+			wantReason:  v1alpha1.ReasonSameNode,
+			wantMessage: []string{"spec.placement", "node b", "nodeSelector"},
+		},
+		"a cluster of one node": {
+			change:      []func(*Observed){nodes(node("a"))},
+			wantReason:  v1alpha1.ReasonSameNode,
+			wantMessage: []string{"spec.placement", "node a"},
+		},
+		"what the tool cannot is told before what the cluster cannot": {
+			change: []func(*Observed){
+				func(o *Observed) { o.Benchmark.Spec.Workload.MessageSizes = []int32{1} },
+				secondary("", NetworkDefinition{}), cpus(64),
+			},
+			wantReason: v1alpha1.ReasonCellUnsupported,
+		},
+		"a chosen pair is kept, though others come first by name": {
+			change: []func(*Observed){chosen("c", "b"), nodes(node("a"), node("b"), node("c"))},
+			want:   "c b",
+		},
+		"a chosen pair is kept when a label goes": {
+			change: []func(*Observed){chosen("b", "a"), selecting(map[string]string{"was": "there"}, nil)},
+			want:   "b a",
+		},
+		"a chosen node that is cordoned is not replaced by another": {
+			change:      []func(*Observed){chosen("a", "b"), nodes(node("a", cordoned), node("b"), node("c"))},
+			wantReason:  v1alpha1.ReasonNodeNotReady,
+			wantMessage: []string{"spec.placement.client", "(a)"},
+		},
+		"a chosen node that is gone is named": {
+			change:      []func(*Observed){chosen("a", "b"), nodes(node("a"), node("c"))},
+			wantReason:  v1alpha1.ReasonNodeNotReady,
+			wantMessage: []string{"spec.placement.server", "node b", "apply it anew"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := Observed{
+				Benchmark: &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{
+					Rounds: 1,
+					Workload: v1alpha1.Workload{
+						Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64},
+						Duration: metav1.Duration{Duration: time.Second},
+					},
+					Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi")},
+					Network:   v1alpha1.Network{Type: v1alpha1.NetworkPod},
+				}},
+				Driver: only64{},
+				Nodes:  []corev1.Node{node("a"), node("b")},
+			}
+			for _, change := range c.change {
+				change(&o)
+			}
+			pair, rejection := Accept(o)
+			if rejection == nil {
+				if got := pair.ClientNode + " " + pair.ServerNode; got != c.want {
+					t.Errorf("got client and server on %q, want %q, and reason %q", got, c.want, c.wantReason)
+				}
+				return
+			}
+			if rejection.Reason != c.wantReason {
+				t.Errorf("got %s (%s), want reason %q and pair %q", rejection.Reason, rejection.Message, c.wantReason, c.want)
+			}
+			for _, part := range c.wantMessage {
+				if !strings.Contains(rejection.Message, part) {
+					t.Errorf("message %q does not say %q", rejection.Message, part)
+				}
+			}
+			if diff := cmp.Diff(v1alpha1.Pair{}, pair); diff != "" {
+				t.Errorf("a rejection came with a pair (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Swapping the endpoints' selectors swaps the nodes.
+func TestEndpointsSwap(t *testing.T) {
+	o := Observed{
+		Benchmark: &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{Placement: v1alpha1.Placement{
+			Client: v1alpha1.NodeSelection{NodeSelector: map[string]string{"name": "c"}},
+		}}},
+		Driver: only64{},
+		Nodes:  []corev1.Node{node("a"), node("b"), node("c")},
+	}
+	there, r := Accept(o)
+	if r != nil {
+		t.Fatal(r.Message)
+	}
+	placement := &o.Benchmark.Spec.Placement
+	placement.Client, placement.Server = placement.Server, placement.Client
+	back, r := Accept(o)
+	if r != nil {
+		t.Fatal(r.Message)
+	}
+	want := v1alpha1.Pair{ClientNode: there.ServerNode, ServerNode: there.ClientNode}
+	if diff := cmp.Diff(want, back); diff != "" {
+		t.Errorf("swapped (-want +got):\n%s", diff)
+	}
+}
