@@ -62,6 +62,8 @@ func controllerManager(p paths, binaries string) process {
 		"--service-account-private-key-file=" + p.pki("sa.key"),
 		"--root-ca-file=" + p.pki("ca.crt"),
 		"--use-service-account-credentials",
+		// It creates the folder, which is not to be on the host.
+		"--flex-volume-plugin-dir=" + p.join("volume-plugins"),
 		"--leader-elect=false",
 	}}
 }

@@ -8,6 +8,9 @@ import (
 	"strings"
 )
 
+// maxCPUs is more than Linux can have.
+const maxCPUs = 1 << 16
+
 // onlineCPUs reads which CPUs the machine has.
 func onlineCPUs() ([]int, error) {
 	content, err := os.ReadFile("/sys/devices/system/cpu/online")
@@ -40,6 +43,9 @@ func parseCPUList(list string) ([]int, error) {
 			if last, err = strconv.Atoi(to); err != nil {
 				return nil, fmt.Errorf("parsing the CPU list %q: %w", list, err)
 			}
+		}
+		if last < first || last >= maxCPUs {
+			return nil, fmt.Errorf("parsing the CPU list %q: %s is not a range of CPUs", list, part)
 		}
 		for cpu := first; cpu <= last; cpu++ {
 			cpus = append(cpus, cpu)

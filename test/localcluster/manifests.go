@@ -111,7 +111,7 @@ func (c *cluster) apply(ctx context.Context) error {
 	var output []byte
 	err = poll(ctx, func() (bool, error) {
 		cmd := exec.CommandContext(ctx, filepath.Join(c.binaries, "kubectl"), "--kubeconfig="+c.kubeconfig("admin"),
-			"apply", "--server-side", "--force-conflicts", "--filename=-")
+			"--cache-dir="+c.join("kubectl-cache"), "apply", "--server-side", "--force-conflicts", "--filename=-")
 		cmd.Stdin = strings.NewReader(documents)
 		var err error
 		output, err = cmd.CombinedOutput()

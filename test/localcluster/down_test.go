@@ -1,0 +1,302 @@
+//go:build e2e
+
+package localcluster
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// machine is what a cluster could leave behind, as sorted lines of text.
+type machine struct {
+	Mounts, Netns, Links, Addresses, Routes, Cgroups, Rules, Files, Sysctls []string
+}
+
+func observeMachine(t *testing.T) machine {
+	t.Helper()
+	var m machine
+	content, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mount := range parseMountInfo(string(content)) {
+		m.Mounts = append(m.Mounts, fmt.Sprint(mount))
+	}
+	m.Netns = names(t, netnsDir)
+	links, err := netlink.LinkList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		m.Links = append(m.Links, link.Attrs().Name)
+	}
+	addresses, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range addresses {
+		m.Addresses = append(m.Addresses, address.IPNet.String())
+	}
+	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, route := range routes {
+		m.Routes = append(m.Routes, route.String())
+	}
+	found, err := hierarchies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range found {
+		err := filepath.WalkDir(h.Dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				m.Cgroups = append(m.Cgroups, path)
+			}
+			return nil // Others' cgroups come and go.
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.V2 {
+			enabled, err := os.ReadFile(filepath.Join(h.Dir, "cgroup.subtree_control"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Cgroups = append(m.Cgroups, h.Dir+" enables "+string(enabled))
+		}
+	}
+	for _, args := range [][]string{{"iptables-save"}, {"ip6tables-save"}, {"nft", "list", "ruleset"}} {
+		output, err := exec.Command(args[0], args[1:]...).Output()
+		if err != nil {
+			t.Logf("no rules of %s, since it does not run here: %v", args[0], err)
+			continue
+		}
+		for line := range strings.Lines(string(output)) {
+			if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, ":") { // Dates and counters.
+				m.Rules = append(m.Rules, line)
+			}
+		}
+	}
+	for _, dir := range []string{
+		"/etc", "/opt", "/run", "/usr/libexec", "/usr/libexec/kubernetes", "/var/lib", "/var/log", "/var/lib/cni", "/run/containerd",
+	} {
+		for _, name := range names(t, dir) {
+			m.Files = append(m.Files, filepath.Join(dir, name))
+		}
+	}
+	for _, name := range []string{
+		"net/ipv4/ip_forward", "net/ipv4/conf/all/rp_filter", "net/ipv4/conf/all/forwarding", "vm/overcommit_memory",
+		"vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+		"net/netfilter/nf_conntrack_max",
+	} {
+		value, err := os.ReadFile("/proc/sys/" + name)
+		if err == nil {
+			m.Sysctls = append(m.Sysctls, name+" = "+string(value))
+		}
+	}
+	for _, lines := range []*[]string{
+		&m.Mounts, &m.Netns, &m.Links, &m.Addresses, &m.Routes, &m.Cgroups, &m.Rules, &m.Files, &m.Sysctls,
+	} {
+		slices.Sort(*lines)
+	}
+	return m
+}
+
+// names lists a folder, which may be missing.
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, entry := range entries {
+		list = append(list, entry.Name())
+	}
+	return list
+}
+
+// processesOfCluster finds by other means than Down does: all that runs one of our commands or holds our namespaces.
+func processesOfCluster(t *testing.T) []string {
+	t.Helper()
+	processes, err := findProcesses(func(f found) bool {
+		switch f.Exe {
+		case "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "containerd",
+			"containerd-shim-runc-v2", "runc", "pause", "deviceplugin", "multinet":
+			return true
+		}
+		return f.State != "" || strings.Contains(f.Cgroup, cgroupPrefix)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, f := range processes {
+		list = append(list, f.Exe)
+	}
+	return list
+}
+
+// startPod starts a pod that holds a VF and a CPU, and waits until it runs.
+func startPod(ctx context.Context, t *testing.T, o Options) {
+	t.Helper()
+	c, err := existing(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := c.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "holder", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "sf-vf"},
+		},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{"kubernetes.io/hostname": "node-a"},
+			Containers: []corev1.Container{{
+				Name: "pause", Image: pauseImage,
+				Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{
+					"cpu": resource.MustParse("1"), "memory": resource.MustParse("32Mi"), ResourceVF: resource.MustParse("1"),
+				}},
+			}},
+		},
+	}
+	if _, err := client.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err = poll(ctx, func() (bool, error) {
+		pod, err := client.CoreV1().Pods("default").Get(ctx, "holder", metav1.GetOptions{})
+		return err == nil && pod.Status.Phase == corev1.PodRunning, nil
+	})
+	if err != nil {
+		t.Fatalf("the pod does not run: %v", err)
+	}
+}
+
+func TestDownLeavesNothing(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // Of which most is for building on an empty cache.
+	defer cancel()
+	o := Options{Log: t.Output()}
+	if err := Down(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := Down(context.Background(), o); err != nil {
+			t.Error(err)
+		}
+	})
+	before, processesBefore := observeMachine(t), processesOfCluster(t)
+
+	if err := Up(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	startPod(ctx, t, o)
+	for _, name := range []string{"kubelet-node-a", "containerd-node-a", "deviceplugin-node-b", APIServer} {
+		if err := KillProcess(ctx, o, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shim := func(f found) bool { return f.Exe == "containerd-shim-runc-v2" }
+	if err := killAll(ctx, shim); err != nil {
+		t.Fatal(err)
+	}
+	if err := Down(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	// Namespaces, and the links in them, end a moment after the last process in them.
+	var after machine
+	wait, stop := context.WithTimeout(ctx, 10*time.Second)
+	defer stop()
+	err := poll(wait, func() (bool, error) {
+		after = observeMachine(t)
+		return cmp.Equal(before, after), nil
+	})
+	if err != nil {
+		t.Errorf("the machine is not as it was (- before, + after):\n%s", cmp.Diff(before, after))
+	}
+	if diff := cmp.Diff(processesBefore, processesOfCluster(t)); diff != "" {
+		t.Errorf("processes (- before, + after):\n%s", diff)
+	}
+	if err := Down(ctx, o); err != nil {
+		t.Errorf("a second Down: %v", err)
+	}
+}
+
+// TestUpRepairs kills parts of a running cluster, and wants the same cluster back.
+func TestUpRepairs(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	o := Options{Log: t.Output()}
+	if err := Up(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := Down(context.Background(), o); err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := existing(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pr := range c.processes() {
+		t.Run(pr.Name, func(t *testing.T) {
+			if err := KillProcess(ctx, o, pr.Name); err != nil {
+				t.Fatal(err)
+			}
+			if err := Up(ctx, o); err != nil {
+				t.Fatal(err)
+			}
+			if err := Status(ctx, o, t.Output()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("a VF", func(t *testing.T) {
+		nw, err := openNetwork(c.nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nw.close()
+		vf, err := nw.nodes["node-b"].LinkByName("ens1f0v2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := nw.nodes["node-b"].LinkDel(vf); err != nil {
+			t.Fatal(err)
+		}
+		if err := Up(ctx, o); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := nw.nodes["node-b"].LinkByName("ens1f0v2"); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a network namespace", func(t *testing.T) {
+		if err := exec.Command("umount", netnsDir+"tailgate-b").Run(); err != nil {
+			t.Fatal(err)
+		}
+		if err := Up(ctx, o); err != nil {
+			t.Fatal(err)
+		}
+		if err := Status(ctx, o, t.Output()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,281 @@
+package localcluster
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestSplitCPUs(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		online  string
+		want    [2][]int
+		wantErr string
+	}{
+		{"two cores", "0-1", [2][]int{{0}, {1}}, ""},
+		{"an odd number", "0-2", [2][]int{{0}, {1, 2}}, ""},
+		{"holes", "0,2-4", [2][]int{{0, 2}, {3, 4}}, ""},
+		{"one core", "0", [2][]int{}, "two CPU cores are needed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			online, err := parseCPUList(tt.online)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := splitCPUs(online)
+			if tt.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+					t.Fatalf("got error %v, want %q", err, tt.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestParseCPUListRefuses(t *testing.T) {
+	for _, list := range []string{"", "x", "1-", "-1", "1-x", "0,,1", "3-1", "0-9999999999"} {
+		if cpus, err := parseCPUList(list); err == nil {
+			t.Errorf("%q gave %v", list, cpus)
+		}
+	}
+}
+
+func FuzzParseCPUList(f *testing.F) {
+	for _, seed := range []string{"0-3,8", "0", "", "5-2", "0-1023", "0-9999999999"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, list string) {
+		cpus, err := parseCPUList(list)
+		if err != nil || len(cpus) == 0 {
+			return
+		}
+		again, err := parseCPUList(cpuList(cpus))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(cpus, again); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestCPUMap(t *testing.T) {
+	for _, tt := range []struct {
+		cpus []int
+		want string
+	}{
+		{[]int{0}, "00000001"},
+		{[]int{1, 3}, "0000000a"},
+		{[]int{0, 33}, "00000002,00000001"},
+	} {
+		if got := cpuMap(tt.cpus); got != tt.want {
+			t.Errorf("cpuMap(%v) = %s, want %s", tt.cpus, got, tt.want)
+		}
+	}
+}
+
+// TestNodesShareNoCPU checks, for machines of several sizes, what the measurements rest on.
+func TestNodesShareNoCPU(t *testing.T) {
+	for _, online := range []string{"0-1", "0-2", "0-7", "0,4-9"} {
+		cpus, err := parseCPUList(online)
+		if err != nil {
+			t.Fatal(err)
+		}
+		numa, err := splitCPUs(cpus)
+		if err != nil {
+			t.Fatal(err)
+		}
+		owner := map[int]string{}
+		for _, n := range nodes(numa) {
+			for _, cpu := range n.Exclusive {
+				if owner[cpu] != "" {
+					t.Errorf("on CPUs %s, both %s and %s give CPU %d to pods", online, owner[cpu], n.Name, cpu)
+				}
+				owner[cpu] = n.Name
+			}
+			if diff := cmp.Diff(numa[n.NearNUMA], n.Exclusive); diff != "" {
+				t.Errorf("on CPUs %s, the exclusive CPUs of %s are not on the NUMA node of its VFs: %s", online, n.Name, diff)
+			}
+			if len(n.Reserved)+len(n.Exclusive) != len(cpus) {
+				t.Errorf("on CPUs %s, %s has %v and %v", online, n.Name, n.Reserved, n.Exclusive)
+			}
+		}
+	}
+}
+
+// TestGeneratedFiles compares what a node of a four-core machine is given with testdata.
+func TestGeneratedFiles(t *testing.T) {
+	p := paths{"/state"}
+	numa := [2][]int{{0, 1}, {2, 3}}
+	n := nodes(numa)[1]
+	show := func(t tree) func() ([]byte, error) {
+		return func() ([]byte, error) { return json.MarshalIndent(t, "", "  ") }
+	}
+	for name, generate := range map[string]func() ([]byte, error){
+		"kubelet.yaml":      func() ([]byte, error) { return kubeletConfig(p, n) },
+		"containerd.toml":   func() ([]byte, error) { return containerdConfig(p, n, "/binaries", "overlayfs") },
+		"base-spec.json":    func() ([]byte, error) { return baseSpec(p, n, []byte(`{"mounts": [{"destination": "/sys"}]}`)) },
+		"cni.conf":          func() ([]byte, error) { return cniConfig(p, n, "/binaries") },
+		"deviceplugin.json": func() ([]byte, error) { return devicePluginConfig(n) },
+		"numa-tree.json":    show(numaTree(numa, 4096)),
+		"pci-tree.json":     show(pciTree(n.nics(), numa)),
+		"manifests.yaml": func() ([]byte, error) {
+			documents, err := manifests(p)
+			return []byte(documents), err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := generate()
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", name)
+			if *update {
+				if err := os.WriteFile(golden, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("(- testdata, + got), to accept it run go test -update:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTreeWrite(t *testing.T) {
+	dir := t.TempDir()
+	err := tree{"a/file": "1", "a/empty/": "", "b/link": linkTo + "../a/file"}.write(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(dir, "b", "link"))
+	if err != nil || string(content) != "1\n" {
+		t.Errorf("through the link: %q, %v", content, err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "a", "empty")); err != nil || !info.IsDir() {
+		t.Errorf("the empty folder: %v, %v", info, err)
+	}
+}
+
+func TestFindHierarchies(t *testing.T) {
+	for _, tt := range []struct {
+		name, mountinfo string
+		want            []hierarchy
+	}{
+		{
+			"version 2", "29 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n",
+			[]hierarchy{{Dir: "/sys/fs/cgroup", V2: true}},
+		},
+		{
+			"version 1 with joint controllers, and another view of them",
+			"30 24 0:26 / /sys/fs/cgroup ro - tmpfs tmpfs ro\n" +
+				"31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n" +
+				"32 30 0:28 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n" +
+				"33 30 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n" +
+				"90 80 0:28 / /chroot/sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n",
+			[]hierarchy{
+				{Dir: "/sys/fs/cgroup/cpu,cpuacct"},
+				{Dir: "/sys/fs/cgroup/cpuset", CPUSet: true},
+				{Dir: "/sys/fs/cgroup/unified", V2: true},
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, findHierarchies(parseMountInfo(tt.mountinfo))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func FuzzParseMountInfo(f *testing.F) {
+	f.Add("29 24 0:26 / /a\\040b rw shared:4 - ext4 /dev/vda rw\n")
+	f.Add(" - \n - a\n1 2 3 4 5 6 - 7 8 9")
+	f.Fuzz(func(t *testing.T, content string) {
+		for _, m := range parseMountInfo(content) {
+			if m.Point == "" || m.FSType == "" {
+				t.Errorf("an empty mount from %q", content)
+			}
+		}
+	})
+}
+
+func TestMissingControllers(t *testing.T) {
+	got := missingControllers("cpuset cpu io memory pids rdma\n", "memory pids\n")
+	if diff := cmp.Diff([]string{"cpuset", "cpu", "io"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestInNodeCgroup(t *testing.T) {
+	for content, want := range map[string]bool{
+		"0::/tailgate-node-a/kubepods/pod1\n":           true,
+		"3:cpuset:/tailgate-node-b/x\n0::/user.slice\n": true,
+		"0::/user.slice/tailgate-node-a\n":              false,
+		"":                                              false,
+	} {
+		if got := inNodeCgroup(content); got != want {
+			t.Errorf("%q: %v", content, got)
+		}
+	}
+}
+
+func TestOnceIsWholeOrAbsent(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "built")
+	fill := func(fails bool) func(string) error {
+		return func(tmp string) error {
+			if err := os.WriteFile(filepath.Join(tmp, "part"), nil, 0o644); err != nil {
+				return err
+			}
+			if fails {
+				return os.ErrInvalid
+			}
+			return nil
+		}
+	}
+	if err := once(t.Context(), dir, fill(true)); err == nil {
+		t.Fatal("a failed build succeeded")
+	}
+	if fileExists(dir) {
+		t.Fatal("a failed build left a folder")
+	}
+	if err := os.Mkdir(dir+".tmp", 0o755); err != nil { // Of a builder that was killed.
+		t.Fatal(err)
+	}
+	if err := once(t.Context(), dir, fill(false)); err != nil {
+		t.Fatal(err)
+	}
+	if !fileExists(filepath.Join(dir, "part")) {
+		t.Fatal("nothing was built")
+	}
+	if err := once(t.Context(), dir, fill(true)); err != nil {
+		t.Errorf("what is there was built again: %v", err)
+	}
+}
+
+func TestExplanationOfUnknownProcess(t *testing.T) {
+	c := &cluster{nodes: nodes([2][]int{{0}, {1}})}
+	_, err := c.process("kubelet")
+	if err == nil || !strings.Contains(err.Error(), "kubelet-node-a") {
+		t.Errorf("got %v, want an error that lists the names", err)
+	}
+}
