@@ -110,14 +110,19 @@ func networkMatches(o Observed) *Rejection {
 		o.Benchmark.Spec.Network.ResourceName, o.Network.Name, o.Network.ResourceName)
 }
 
-// choosePair filters the nodes of each role and takes the first two, by name, that differ.
+// choosePair filters the nodes of each role and takes the first two, by name, that differ. A pair that was
+// chosen before is kept, and only checked again: rounds between other nodes would not be comparable.
 func choosePair(o Observed) (v1alpha1.Pair, *Rejection) {
 	placement := o.Benchmark.Spec.Placement
-	clients, r := candidates(o, "spec.placement.client", placement.Client)
+	var kept v1alpha1.Pair
+	if o.Benchmark.Status.Pair != nil {
+		kept = *o.Benchmark.Status.Pair
+	}
+	clients, r := candidates(o, "spec.placement.client", placement.Client, kept.ClientNode)
 	if r != nil {
 		return v1alpha1.Pair{}, r
 	}
-	servers, r := candidates(o, "spec.placement.server", placement.Server)
+	servers, r := candidates(o, "spec.placement.server", placement.Server, kept.ServerNode)
 	if r != nil {
 		return v1alpha1.Pair{}, r
 	}
@@ -132,18 +137,27 @@ func choosePair(o Observed) (v1alpha1.Pair, *Rejection) {
 		"spec.placement: client and server can only be node %s both; a latency between nodes needs two: change a nodeSelector", clients[0])
 }
 
-// candidates returns the names, sorted, of the nodes that can be one endpoint. Each filter rejects when it
-// leaves none, so the message names what was missing last.
-func candidates(o Observed, path string, selection v1alpha1.NodeSelection) ([]string, *Rejection) {
+// candidates returns the names, sorted, of the nodes that can be one endpoint; of a kept node, that one. Each
+// filter rejects when it leaves none, so the message names what was missing last.
+func candidates(o Observed, path string, selection v1alpha1.NodeSelection, kept string) ([]string, *Rejection) {
 	spec := o.Benchmark.Spec
 	nodes := o.Nodes
 
-	nodes = filter(nodes, func(n corev1.Node) bool {
-		return labels.SelectorFromSet(selection.NodeSelector).Matches(labels.Set(n.Labels))
-	})
-	if len(nodes) == 0 {
-		return nil, rejectf(v1alpha1.ReasonNoMatchingNode,
-			"%s.nodeSelector: no node has %s; see `kubectl get nodes --show-labels`", path, labels.FormatLabels(selection.NodeSelector))
+	if kept != "" {
+		// Its labels were looked at when it was chosen.
+		nodes = filter(nodes, func(n corev1.Node) bool { return n.Name == kept })
+		if len(nodes) == 0 {
+			return nil, rejectf(v1alpha1.ReasonNodeNotReady,
+				"%s: node %s, on which this benchmark measures, is gone; bring it back, or delete the benchmark and apply it anew", path, kept)
+		}
+	} else {
+		nodes = filter(nodes, func(n corev1.Node) bool {
+			return labels.SelectorFromSet(selection.NodeSelector).Matches(labels.Set(n.Labels))
+		})
+		if len(nodes) == 0 {
+			return nil, rejectf(v1alpha1.ReasonNoMatchingNode,
+				"%s.nodeSelector: no node has %s; see `kubectl get nodes --show-labels`", path, labels.FormatLabels(selection.NodeSelector))
+		}
 	}
 
 	matching := nodes
