@@ -28,7 +28,27 @@ func New() *Plugin { return &Plugin{newKube: newKube, links: readLink} }
 
 // Funcs are the commands in the form of the CNI library.
 func (p *Plugin) Funcs() skel.CNIFuncs {
-	return skel.CNIFuncs{Add: p.add, Del: p.del, Check: p.check, GC: p.gc, Status: p.status}
+	return skel.CNIFuncs{
+		Add: wholeError(p.add), Del: wholeError(p.del), Check: wholeError(p.check), GC: wholeError(p.gc),
+		Status: wholeError(p.status),
+	}
+}
+
+// wholeError keeps the text of an error that wraps a delegate's. The CNI library would unwrap it and report the
+// delegate's own words alone, without the pod and the network.
+func wholeError(command func(*skel.CmdArgs) error) func(*skel.CmdArgs) error {
+	return func(args *skel.CmdArgs) error {
+		err := command(args)
+		if err == nil {
+			return nil
+		}
+		code := types.ErrInternal
+		var delegate *types.Error
+		if errors.As(err, &delegate) {
+			code = delegate.Code
+		}
+		return types.NewError(code, err.Error(), "")
+	}
 }
 
 // k8sArgs are the runtime's arguments that name the pod.

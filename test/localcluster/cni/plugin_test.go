@@ -3,6 +3,7 @@ package cni
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -286,6 +288,20 @@ func TestPartialFailureIsUndone(t *testing.T) {
 	w.wantLog("ADD fake-default eth0 ns=yes", "ADD fake-device net1 ns=yes", "ADD fake-device net2 ns=yes",
 		"DEL fake-device net2 ns=yes", "DEL fake-device net1 ns=yes", "DEL fake-default eth0 ns=yes")
 	w.wantNoState()
+}
+
+func TestErrorsNamePodAndNetwork(t *testing.T) {
+	w := newWorld(t, "vf")
+	w.fail("ADD-net1")
+	err := w.plugin.Funcs().Add(w.args("/proc/self/ns/net"))
+	var cniErr *types.Error
+	if !errors.As(err, &cniErr) {
+		t.Fatalf("error %v is not one of CNI", err)
+	}
+	const want = `[home/p/u1]: home/vf: error adding container to network "vf": `
+	if cniErr.Code != 100 || !strings.HasPrefix(cniErr.Msg, want) || !strings.Contains(cniErr.Msg, "told to fail") {
+		t.Errorf("error %d %q, want 100 and %q", cniErr.Code, cniErr.Msg, want)
+	}
 }
 
 func TestMissingNetwork(t *testing.T) {
