@@ -1,0 +1,132 @@
+package nad
+
+import (
+	_ "embed"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// networkStatus is the annotation of a pod with a default network, one definition attached twice, and one
+// without addresses, in the form in which Multus writes it.
+//
+//go:embed testdata/network-status.json
+var networkStatus string
+
+func TestAnnotation(t *testing.T) {
+	cases := map[string]struct {
+		selections []Selection
+		want       string
+	}{
+		"one network": {
+			selections: []Selection{{Name: "sf-vf", Namespace: "perf", Interface: "net1"}},
+			want:       `[{"name":"sf-vf","namespace":"perf","interface":"net1"}]`,
+		},
+		"one network twice": {
+			selections: []Selection{{Name: "sf-vf", Namespace: "perf", Interface: "net1"}, {Name: "sf-vf", Namespace: "perf", Interface: "net2"}},
+			want:       `[{"name":"sf-vf","namespace":"perf","interface":"net1"},{"name":"sf-vf","namespace":"perf","interface":"net2"}]`,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := Annotation(c.selections...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestFindStatus(t *testing.T) {
+	cases := map[string]struct {
+		annotation, name, iface string
+		want                    Status
+		// wantErr are parts of the error.
+		wantErr []string
+	}{
+		"the first of two attachments of one definition": {
+			annotation: networkStatus, name: "perf/sf-vf", iface: "net1",
+			want: Status{Name: "perf/sf-vf", Interface: "net1", IPs: []string{"192.168.100.12", "fd00:100::12"}},
+		},
+		"the second": {
+			annotation: networkStatus, name: "perf/sf-vf", iface: "net2",
+			want: Status{Name: "perf/sf-vf", Interface: "net2", IPs: []string{"192.168.100.13"}},
+		},
+		"a network without addresses": {
+			annotation: networkStatus, name: "perf/no-ipam", iface: "net3",
+			want: Status{Name: "perf/no-ipam", Interface: "net3"},
+		},
+		"the default network, which names no interface": {
+			annotation: networkStatus, name: "k8s-pod-network",
+			want: Status{Name: "k8s-pod-network", IPs: []string{"10.244.1.17"}, Default: true},
+		},
+		"an interface of another network": {
+			annotation: networkStatus, name: "perf/no-ipam", iface: "net1",
+			wantErr: []string{"perf/no-ipam", "net1"},
+		},
+		"a network of another namespace": {
+			annotation: networkStatus, name: "other/sf-vf", iface: "net1",
+			wantErr: []string{"other/sf-vf"},
+		},
+		"no network at all": {
+			annotation: "[]", name: "perf/sf-vf", iface: "net1", wantErr: []string{AnnotationNetworkStatus},
+		},
+		"no list": {
+			annotation: "{}", name: "perf/sf-vf", iface: "net1", wantErr: []string{AnnotationNetworkStatus},
+		},
+		"nothing": {
+			annotation: "", name: "perf/sf-vf", iface: "net1", wantErr: []string{AnnotationNetworkStatus},
+		},
+		"an annotation that was cut off": {
+			annotation: networkStatus[:len(networkStatus)/2], name: "perf/sf-vf", iface: "net1", wantErr: []string{AnnotationNetworkStatus},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := FindStatus(c.annotation, c.name, c.iface)
+			if (err != nil) != (c.wantErr != nil) {
+				t.Fatalf("got error %v, want one: %t", err, c.wantErr != nil)
+			}
+			for _, part := range c.wantErr {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not say %q", err, part)
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestObjectIsOfTheKind(t *testing.T) {
+	if got := Object().GroupVersionKind(); got != GroupVersionKind {
+		t.Errorf("got %s, want %s", got, GroupVersionKind)
+	}
+}
+
+// Whatever is found is of that name and interface, and stands in the annotation.
+func FuzzFindStatus(f *testing.F) {
+	f.Add(networkStatus, "perf/sf-vf", "net2")
+	f.Add("[]", "", "")
+	f.Add(`[{"name":"a/b","interface":"net1","ips":null}]`, "a/b", "net1")
+	f.Add(`[null]`, "", "")
+	f.Add(`[{"ips":["1",2]}]`, "", "")
+	f.Fuzz(func(t *testing.T, annotation, name, iface string) {
+		status, err := FindStatus(annotation, name, iface)
+		if err != nil {
+			return
+		}
+		if status.Name != name || status.Interface != iface {
+			t.Errorf("asked for %q at %q, got %+v", name, iface, status)
+		}
+		if !json.Valid([]byte(annotation)) {
+			t.Errorf("found %+v in what is no JSON: %q", status, annotation)
+		}
+	})
+}
