@@ -8,14 +8,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
@@ -31,7 +28,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	root, err := repositoryRoot()
+	root, err := images.RepositoryRoot()
 	if err != nil {
 		return err
 	}
@@ -58,28 +55,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("looking at the archive: %w", err)
 		}
-		fmt.Fprintf(stderr, "%s %s, %.1f MB\n", image.Ref, image.Digest, float64(info.Size())/1e6)
+		fmt.Fprintf(stderr, "%s %s, %.1f MB\n", image.Ref, image.ID, float64(info.Size())/1e6)
 		fmt.Fprintln(stdout, image.Path)
 	}
 	return nil
-}
-
-// repositoryRoot is the nearest folder upwards with a go.mod.
-func repositoryRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("looking for the repository: %w", err)
-	}
-	for {
-		_, err := os.Stat(filepath.Join(dir, "go.mod"))
-		switch {
-		case err == nil:
-			return dir, nil
-		case !errors.Is(err, fs.ErrNotExist):
-			return "", fmt.Errorf("looking for the repository: %w", err)
-		case dir == filepath.Dir(dir):
-			return "", errors.New("there is no go.mod in this folder or above it; run this inside the repository")
-		}
-		dir = filepath.Dir(dir)
-	}
 }

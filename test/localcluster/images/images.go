@@ -1,5 +1,5 @@
 // Package images puts container images together without a container engine and without a registry, for the local
-// cluster. Their content is that of the Dockerfiles. The same input gives the same digest.
+// cluster. Their content is that of the Dockerfiles. The same input gives the same archive, byte for byte.
 package images
 
 import (
@@ -62,8 +62,8 @@ type Image struct {
 	Ref string
 	// Path is that of its archive.
 	Path string
-	// Digest is that of its manifest.
-	Digest v1.Hash
+	// ID is the digest of its configuration, by which container runtimes know an image that came from no registry.
+	ID v1.Hash
 }
 
 // recipe makes one image.
@@ -145,9 +145,9 @@ func write(r recipe, layers []v1.Layer, path string) (Image, error) {
 	if err != nil {
 		return Image{}, fmt.Errorf("naming the image: %w", err)
 	}
-	digest, err := image.Digest()
+	id, err := image.ConfigName()
 	if err != nil {
-		return Image{}, fmt.Errorf("computing the digest: %w", err)
+		return Image{}, fmt.Errorf("computing the image's id: %w", err)
 	}
 	var archive bytes.Buffer
 	if err := tarball.Write(ref, image, &archive); err != nil {
@@ -156,7 +156,7 @@ func write(r recipe, layers []v1.Layer, path string) (Image, error) {
 	if err := writeAtomically(path, archive.Bytes()); err != nil {
 		return Image{}, err
 	}
-	return Image{Ref: r.ref, Path: path, Digest: digest}, nil
+	return Image{Ref: r.ref, Path: path, ID: id}, nil
 }
 
 func managerLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
