@@ -21,6 +21,7 @@ import (
 // returns when to look again.
 func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration, error) {
 	b := w.benchmark
+	w.adopt()
 	switch s.kind {
 	case stepReject:
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, s.reason, s.message))
@@ -83,6 +84,20 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 	}
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, status, s.reason, s.message))
 	return s.again, nil
+}
+
+// adopt notes the pods of the attempt that a manager created without living, or being let, to say so.
+func (w *world) adopt() {
+	active := w.benchmark.Status.Active
+	if active == nil || active.Outcome != nil {
+		return
+	}
+	if active.ServerPodUID == "" && w.ours(w.server) {
+		active.ServerPodUID = string(w.server.UID)
+	}
+	if active.ClientPodUID == "" && w.ours(w.client) {
+		active.ClientPodUID = string(w.client.UID)
+	}
 }
 
 // setOutcome notes how the active attempt ended.

@@ -76,7 +76,7 @@ func decide(w *world) step {
 		return decideIdle(w)
 	case b.Status.Active.Outcome == nil:
 		return decideActive(w)
-	case w.server != nil || w.client != nil:
+	case w.ours(w.server) || w.ours(w.client):
 		return step{kind: stepRemove, reason: v1alpha1.ReasonEnding, message: "removing the pods of " + b.Status.Active.Run, again: lookAgain}
 	default:
 		return step{kind: stepRelease, reason: v1alpha1.ReasonQueued, message: "about to start the next run"}
@@ -163,7 +163,7 @@ func decideActive(w *world) step {
 		return conclude(v1alpha1.OutcomeAgentFailed, fmt.Sprintf("this operator does not know %s; upgrade it", b.Spec.Tool))
 	}
 	for _, p := range []*corev1.Pod{w.server, w.client} {
-		if p != nil && !metav1.IsControlledBy(p, b) {
+		if p != nil && !w.ours(p) {
 			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists and is not this benchmark's; delete it, or give the benchmark another name", p.Name))
 		}
 	}
@@ -316,6 +316,9 @@ func endTime(p *corev1.Pod) time.Time {
 	}
 	return p.CreationTimestamp.Time
 }
+
+// ours says whether a pod exists and is this benchmark's, not somebody else's of that name.
+func (w *world) ours(p *corev1.Pod) bool { return p != nil && metav1.IsControlledBy(p, w.benchmark) }
 
 // runCells are the cells of the active run.
 func (w *world) runCells() []tool.Cell { return w.activeRun().Cells }
