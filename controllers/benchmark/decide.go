@@ -77,10 +77,23 @@ func decide(w *world) step {
 	case b.Status.Active.Outcome == nil:
 		return decideActive(w)
 	case w.ours(w.server) || w.ours(w.client):
-		return step{kind: stepRemove, reason: v1alpha1.ReasonEnding, message: "removing the pods of " + b.Status.Active.Run, again: lookAgain}
+		return step{kind: stepRemove, reason: v1alpha1.ReasonEnding, message: removing(w), again: lookAgain}
 	default:
 		return step{kind: stepRelease, reason: v1alpha1.ReasonQueued, message: "about to start the next run"}
 	}
+}
+
+// removing says what is being removed, and what to do about a pod that cannot go because its kubelet is gone.
+func removing(w *world) string {
+	for _, p := range []*corev1.Pod{w.client, w.server} {
+		if !w.ours(p) {
+			continue
+		}
+		if _, lost := w.lostSince[pods.Node(p)]; lost {
+			return fmt.Sprintf("pod %s cannot be removed while node %s is not ready: bring the node back, or delete its Node object", p.Name, pods.Node(p))
+		}
+	}
+	return "removing the pods of " + w.benchmark.Status.Active.Run
 }
 
 // decideIdle is for a benchmark that holds no nodes.
@@ -267,7 +280,8 @@ func unreachable(w *world) (step, bool) {
 		if p == nil {
 			continue
 		}
-		if node := pods.Node(p); w.lostNodes[node] && w.now.Sub(active.ClaimedAt.Time) > nodeGrace {
+		node := pods.Node(p)
+		if since, lost := w.lostSince[node]; lost && w.now.Sub(since) > nodeGrace {
 			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s is gone or not ready", node)), true
 		}
 	}

@@ -46,8 +46,9 @@ type world struct {
 	// events are the warnings about a pod that does not start, by pod UID, newest last; filled only for pods
 	// that have been pending for a while.
 	events map[types.UID][]corev1.Event
-	// lostNodes are the nodes of the active pair that do not exist or are not ready.
-	lostNodes map[string]bool
+	// lostSince tells of the nodes of the active pair that do not exist or are not ready since when, as far as
+	// this attempt is concerned.
+	lostSince map[string]time.Time
 }
 
 // observe reads the world live.
@@ -159,13 +160,29 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 		}
 		w.events[p.UID] = list.Items
 	}
-	w.lostNodes = map[string]bool{active.Pair.ClientNode: true, active.Pair.ServerNode: true}
+	w.lostSince = lostSince(active, nodes)
+	return nil
+}
+
+// lostSince finds the nodes of an attempt that do not exist, which nobody dates, or are not ready.
+func lostSince(active *v1alpha1.ActiveAttempt, nodes []corev1.Node) map[string]time.Time {
+	claimed := active.ClaimedAt.Time
+	lost := map[string]time.Time{active.Pair.ClientNode: claimed, active.Pair.ServerNode: claimed}
 	for _, n := range nodes {
+		if _, ok := lost[n.Name]; !ok {
+			continue
+		}
 		if preflight.NodeReady(n) {
-			delete(w.lostNodes, n.Name)
+			delete(lost, n.Name)
+			continue
+		}
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.LastTransitionTime.After(claimed) {
+				lost[n.Name] = c.LastTransitionTime.Time
+			}
 		}
 	}
-	return nil
+	return lost
 }
 
 // pod gets a pod of the attempt; nil when there is none. One of that name that is not this benchmark's is
