@@ -161,44 +161,47 @@ func (r *Reconciler) deletePod(ctx context.Context, b *v1alpha1.LatencyBenchmark
 // collect takes the results of both ends from the logs, verifies and stores them. What can be wrong with a
 // result is an outcome, not an error; an error is what another reconcile may not meet again.
 func (r *Reconciler) collect(ctx context.Context, w *world) error {
-	client, clientErr := r.takeResult(ctx, w, w.client)
-	server, serverErr := r.takeResult(ctx, w, w.server)
-	if err := errors.Join(clientErr, serverErr); err != nil {
-		return r.unusable(w, err)
-	}
-
 	b, active := w.benchmark, w.benchmark.Status.Active
-	stored, err := result.NewStored(client, server)
+	if cm := w.stored; cm != nil && !metav1.IsControlledBy(cm, b) {
+		w.setOutcome(v1alpha1.OutcomeNameTaken, fmt.Sprintf("ConfigMap %s exists and is not this benchmark's; delete it, or give the benchmark another name", cm.Name))
+		return nil
+	}
+	stored, err := r.storedResult(ctx, w)
 	if err != nil {
 		return r.unusable(w, err)
 	}
+	active.MeasuredMilliseconds = stored.Client.MeasuredTime().Milliseconds()
+	b.Status.Stored = append(b.Status.Stored, v1alpha1.StoredResult{ConfigMap: active.Run, Run: active.Run, SHA256: stored.ClientDigest})
+	w.setOutcome(v1alpha1.OutcomeMeasured, "")
+	return nil
+}
+
+// storedResult returns the stored result of the active run, after storing it unless it is stored already. A
+// ConfigMap that appears in between is an error: another reconcile takes it.
+func (r *Reconciler) storedResult(ctx context.Context, w *world) (result.Stored, error) {
+	if w.stored != nil {
+		return result.FromConfigMap(w.stored)
+	}
+	client, clientErr := r.takeResult(ctx, w, w.client)
+	server, serverErr := r.takeResult(ctx, w, w.server)
+	if err := errors.Join(clientErr, serverErr); err != nil {
+		return result.Stored{}, err
+	}
+	stored, err := result.NewStored(client, server)
+	if err != nil {
+		return result.Stored{}, err
+	}
+	b, active := w.benchmark, w.benchmark.Status.Active
 	labels := pods.Labels(b.Name)
 	labels[v1alpha1.LabelRun] = active.Run
 	cm, err := stored.ConfigMap(active.Run, b.Namespace, labels, pods.Owner(b))
 	if err != nil {
-		return r.unusable(w, err)
+		return result.Stored{}, err
 	}
 	if err := r.Client.Create(ctx, cm); err != nil {
-		if !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("storing the result of %s: %w", active.Run, err)
-		}
-		// Stored by a manager that died before it could say so; what is stored counts, whoever wrote it, as
-		// long as it is this benchmark's.
-		if err := r.Live.Get(ctx, clientKey(cm), cm); err != nil {
-			return fmt.Errorf("getting ConfigMap %s: %w", cm.Name, err)
-		}
-		if !metav1.IsControlledBy(cm, b) {
-			w.setOutcome(v1alpha1.OutcomeNameTaken, fmt.Sprintf("ConfigMap %s exists and is not this benchmark's; delete it, or give the benchmark another name", cm.Name))
-			return nil
-		}
-		if stored, err = result.FromConfigMap(cm); err != nil {
-			return r.unusable(w, err)
-		}
+		return result.Stored{}, fmt.Errorf("storing the result of %s: %w", active.Run, err)
 	}
-	active.MeasuredMilliseconds = stored.Client.MeasuredTime().Milliseconds()
-	b.Status.Stored = append(b.Status.Stored, v1alpha1.StoredResult{ConfigMap: cm.Name, Run: active.Run, SHA256: stored.ClientDigest})
-	w.setOutcome(v1alpha1.OutcomeMeasured, "")
-	return nil
+	return stored, nil
 }
 
 // unusable turns what is wrong with a result into an outcome, and passes everything else on.

@@ -180,6 +180,10 @@ func decideActive(w *world) step {
 			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists and is not this benchmark's; delete it, or give the benchmark another name", p.Name))
 		}
 	}
+	if w.stored != nil && metav1.IsControlledBy(w.stored, b) {
+		// By a manager that died before it could say so. It counts even if the pods are gone since.
+		return step{kind: stepCollect, reason: v1alpha1.ReasonRunning, message: "taking the stored result"}
+	}
 	if w.server == nil && active.ServerPodUID == "" && w.client == nil {
 		return startServer(w)
 	}

@@ -43,6 +43,8 @@ type world struct {
 
 	// server and client are the pods of the active attempt; nil when they do not exist.
 	server, client *corev1.Pod
+	// stored is the ConfigMap of the active run, whoever owns it; nil when there is none.
+	stored *corev1.ConfigMap
 	// events are the warnings about a pod that does not start, by pod UID, newest last; filled only for pods
 	// that have been pending for a while.
 	events map[types.UID][]corev1.Event
@@ -150,6 +152,9 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 	if w.client, err = r.pod(ctx, b, active, v1alpha1.RoleClient); err != nil {
 		return err
 	}
+	if w.stored, err = r.configMap(ctx, b.Namespace, active.Run); err != nil {
+		return err
+	}
 	for _, p := range []*corev1.Pod{w.server, w.client} {
 		if p == nil || p.Status.Phase != corev1.PodPending || w.now.Sub(p.CreationTimestamp.Time) < quietStart {
 			continue
@@ -197,6 +202,18 @@ func (r *Reconciler) pod(ctx context.Context, b *v1alpha1.LatencyBenchmark, acti
 		return nil, fmt.Errorf("getting pod %s: %w", key.Name, err)
 	}
 	return p, nil
+}
+
+// configMap gets a ConfigMap; nil when there is none.
+func (r *Reconciler) configMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	cm := &corev1.ConfigMap{}
+	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, cm); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("getting ConfigMap %s: %w", name, err)
+	}
+	return cm, nil
 }
 
 // nodeFacts condenses what Accept reads of a node.
