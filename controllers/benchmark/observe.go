@@ -35,10 +35,11 @@ type world struct {
 
 	// accepted is the preflight's input, filled while no attempt is active.
 	accepted preflight.Observed
-	// others are all accepted, unfinished benchmarks but this one.
+	// others are all accepted, unfinished benchmarks but this one; see competes.
 	others []queue.Entry
-	// foreign are the benchmark pods that still exist, or are still ending, on the pair's nodes and do not
-	// belong to the active attempt, as "namespace/name on node", filled while no attempt is active.
+	// foreign are the benchmark pods that still exist, or are still ending, on the pair's nodes, or of an
+	// earlier benchmark of this name, whose pods have our pods' names, as "namespace/name on node"; filled
+	// while no attempt is active.
 	foreign []string
 
 	// server and client are the pods of the active attempt; nil when they do not exist.
@@ -79,11 +80,20 @@ func (r *Reconciler) observeOthers(ctx context.Context, w *world) error {
 	}
 	for i := range list.Items {
 		o := &list.Items[i]
-		if o.UID != w.benchmark.UID && o.DeletionTimestamp.IsZero() && !o.Finished() && o.Status.Pair != nil {
+		if o.UID != w.benchmark.UID && competes(o) {
 			w.others = append(w.others, entry(o))
 		}
 	}
 	return nil
+}
+
+// competes says whether a benchmark holds its nodes or waits for them. One that was accepted once and is
+// rejected now waits for something else, maybe for ever, and holds up nobody.
+func competes(b *v1alpha1.LatencyBenchmark) bool {
+	if !b.DeletionTimestamp.IsZero() || b.Finished() || b.Status.Pair == nil {
+		return false
+	}
+	return b.Status.Active != nil || !meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionAccepted)
 }
 
 // entry is a benchmark as the queue sees it.
@@ -117,7 +127,9 @@ func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.N
 		return fmt.Errorf("listing benchmark pods: %w", err)
 	}
 	for _, p := range list.Items {
-		if node := pods.Node(&p); node == b.Status.Pair.ClientNode || node == b.Status.Pair.ServerNode {
+		node := pods.Node(&p)
+		namesake := p.Namespace == b.Namespace && p.Labels[v1alpha1.LabelBenchmark] == b.Name
+		if namesake || node == b.Status.Pair.ClientNode || node == b.Status.Pair.ServerNode {
 			w.foreign = append(w.foreign, fmt.Sprintf("%s/%s on %s", p.Namespace, p.Name, node))
 		}
 	}
