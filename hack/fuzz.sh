@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Fuzzes every fuzz test of the module for the given time each.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+time=${1:-30s}
+grep -rlE '^func Fuzz' --include='*_test.go' . | while read -r file; do
+  dir=$(dirname "$file")
+  grep -oE '^func Fuzz[A-Za-z0-9_]*' "$file" | sed 's/^func //' | while read -r name; do
+    echo "== $dir $name"
+    go test "$dir" -run '^$' -fuzz "^$name\$" -fuzztime "$time"
+  done
+done

@@ -1,0 +1,172 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+)
+
+// hostname selects a node by its name.
+func hostname(node string) v1alpha1.NodeSelection {
+	return v1alpha1.NodeSelection{NodeSelector: map[string]string{corev1.LabelHostname: node}}
+}
+
+// benchmark is a small one between the two nodes over the pod network; specs change what they are about.
+func benchmark(name string, change ...func(*v1alpha1.LatencyBenchmarkSpec)) *v1alpha1.LatencyBenchmark {
+	b := &v1alpha1.LatencyBenchmark{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: v1alpha1.LatencyBenchmarkSpec{
+			Tool: v1alpha1.ToolSockperf,
+			Workload: v1alpha1.Workload{
+				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64},
+				Duration: metav1.Duration{Duration: time.Second}, Warmup: metav1.Duration{Duration: 100 * time.Millisecond},
+			},
+			Rounds:    2,
+			Placement: v1alpha1.Placement{Client: hostname("node-a"), Server: hostname("node-b"), CPUs: 1},
+		},
+	}
+	b.Spec.Placement.Memory.Set(256 << 20)
+	for _, f := range change {
+		f(&b.Spec)
+	}
+	return b
+}
+
+// overVFs changes a benchmark to the VFs of the local cluster.
+func overVFs(s *v1alpha1.LatencyBenchmarkSpec) {
+	s.Network = v1alpha1.Network{
+		Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "tailgate.test/sf_vf",
+	}
+}
+
+// create creates a benchmark.
+func create(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
+	GinkgoHelper()
+	Expect(kube.Create(ctx, b)).To(Succeed())
+}
+
+// get reads a benchmark again.
+func get(ctx context.Context, b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBenchmark {
+	GinkgoHelper()
+	fresh := &v1alpha1.LatencyBenchmark{}
+	Expect(kube.Get(ctx, client.ObjectKeyFromObject(b), fresh)).To(Succeed())
+	return fresh
+}
+
+// condition of a benchmark; the zero value when it has none of that type.
+func condition(b *v1alpha1.LatencyBenchmark, conditionType string) metav1.Condition {
+	if c := meta.FindStatusCondition(b.Status.Conditions, conditionType); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// eventuallyCompletes waits for a benchmark's success and returns it. A failure ends the wait.
+func eventuallyCompletes(ctx context.Context, b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBenchmark {
+	GinkgoHelper()
+	var fresh *v1alpha1.LatencyBenchmark
+	Eventually(func() string {
+		fresh = get(ctx, b)
+		c := condition(fresh, v1alpha1.ConditionSucceeded)
+		if c.Status == metav1.ConditionFalse {
+			StopTrying("the benchmark failed: " + c.Message).Now()
+		}
+		return c.Reason
+	}).WithTimeout(measured).WithPolling(200 * time.Millisecond).Should(Equal(v1alpha1.ReasonComplete))
+	return fresh
+}
+
+// eventuallyMeasures waits until both pods of a benchmark's active attempt run.
+func eventuallyMeasures(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
+	GinkgoHelper()
+	Eventually(func() string {
+		return condition(get(ctx, b), v1alpha1.ConditionSucceeded).Reason
+	}).WithTimeout(measured).WithPolling(50 * time.Millisecond).Should(Equal(v1alpha1.ReasonRunning))
+}
+
+// measuredOnce checks that every run was measured by exactly one attempt, and that no other pod ever was.
+func measuredOnce(b *v1alpha1.LatencyBenchmark, w *podWatch) {
+	GinkgoHelper()
+	Expect(b.Status.Attempts).To(HaveLen(int(b.Spec.Rounds)))
+	for _, a := range b.Status.Attempts {
+		Expect(a.Outcome.Reason).To(Equal(v1alpha1.OutcomeMeasured), "%s, attempt %d: %s", a.Run, a.Attempt, a.Outcome.Message)
+		Expect(a.Attempt).To(Equal(int32(1)), "attempt of %s", a.Run)
+	}
+	Expect(w.created(b.Name)).To(HaveLen(2*int(b.Spec.Rounds)), "pods ever made for %s", b.Name)
+}
+
+// podWatch follows all benchmark pods from the moment it is made.
+type podWatch struct {
+	stop func()
+	done chan struct{}
+	// all pods ever seen, by UID, as they were last seen.
+	all map[string]*corev1.Pod
+	// live pods by node: UID to benchmark.
+	live map[string]map[string]string
+	// overlaps are the moments at which two benchmarks had pods on one node.
+	overlaps []string
+}
+
+// watchPods starts to follow all benchmark pods until the spec ends or end is called.
+func watchPods(ctx context.Context) *podWatch {
+	GinkgoHelper()
+	stream, err := kube.Watch(ctx, &corev1.PodList{}, managed)
+	Expect(err).NotTo(HaveOccurred())
+	w := &podWatch{stop: stream.Stop, done: make(chan struct{}), all: map[string]*corev1.Pod{}, live: map[string]map[string]string{}}
+	go func() {
+		defer close(w.done)
+		for e := range stream.ResultChan() {
+			if p, ok := e.Object.(*corev1.Pod); ok {
+				w.see(p, e.Type == "DELETED")
+			}
+		}
+	}()
+	DeferCleanup(stream.Stop)
+	return w
+}
+
+func (w *podWatch) see(p *corev1.Pod, deleted bool) {
+	uid, node, owner := string(p.UID), pods.Node(p), p.Labels[v1alpha1.LabelBenchmark]
+	w.all[uid] = p
+	if deleted {
+		delete(w.live[node], uid)
+		return
+	}
+	if w.live[node] == nil {
+		w.live[node] = map[string]string{}
+	}
+	w.live[node][uid] = owner
+	for _, other := range w.live[node] {
+		if other != owner {
+			w.overlaps = append(w.overlaps, owner+" and "+other+" on "+node)
+		}
+	}
+}
+
+// end ends the watch; only then may what it saw be read.
+func (w *podWatch) end() {
+	w.stop()
+	<-w.done
+}
+
+// created are the names of all pods ever made for a benchmark.
+func (w *podWatch) created(benchmark string) []string {
+	var names []string
+	for _, p := range w.all {
+		if p.Labels[v1alpha1.LabelBenchmark] == benchmark {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}

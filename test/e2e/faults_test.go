@@ -1,0 +1,144 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/test/localcluster"
+)
+
+var _ = Describe("Whatever dies", Label("faults"), func() {
+	It("a manager killed in the middle of a run and another between runs measure every run once", func(ctx context.Context) {
+		w := watchPods(ctx)
+		b := benchmark("killed", func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Rounds = 3
+			s.Workload.Duration.Duration = 3 * time.Second
+		})
+		create(ctx, b)
+		By("killing the process in the middle of a run")
+		eventuallyMeasures(ctx, b)
+		killManager()
+		By("deleting the pod, without grace, as soon as the next run is claimed or the pods are being removed")
+		Eventually(func() bool {
+			fresh := get(ctx, b)
+			return len(fresh.Status.Attempts) == 1 && (fresh.Status.Active == nil || fresh.Status.Active.ServerPodUID == "") ||
+				len(fresh.Status.Attempts) == 0 && fresh.Status.Active != nil && fresh.Status.Active.Outcome != nil
+		}).WithTimeout(measured).WithPolling(5 * time.Millisecond).Should(BeTrue())
+		deleteManagerPod(ctx)
+		b = eventuallyCompletes(ctx, b)
+		w.end()
+		measuredOnce(b, w)
+		Eventually(benchmarkPods).WithArguments(ctx).Should(BeEmpty())
+	})
+
+	It("a benchmark deleted in the middle of a run leaves nothing within ten seconds", func(ctx context.Context) {
+		b := benchmark("deleted", func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.Duration.Duration = 5 * time.Second })
+		create(ctx, b)
+		By("waiting for the second run, so that there is a stored result as well")
+		Eventually(func() int { return len(get(ctx, b).Status.Attempts) }).WithTimeout(measured).Should(Equal(1))
+		eventuallyMeasures(ctx, b)
+		Expect(storedResults(ctx)).To(HaveLen(1))
+		Expect(kube.Delete(ctx, b)).To(Succeed())
+		Eventually(func() []string { return append(benchmarkPods(ctx), storedResults(ctx)...) }).
+			WithTimeout(10 * time.Second).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+	})
+
+	It("a client's pod that somebody deletes is tried again, and shown", func(ctx context.Context) {
+		b := benchmark("robbed", func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Rounds = 1
+			s.Workload.Duration.Duration = 4 * time.Second
+		})
+		create(ctx, b)
+		eventuallyMeasures(ctx, b)
+		p := &corev1.Pod{}
+		p.Namespace, p.Name = namespace, pods.Name("robbed-r1", 1, v1alpha1.RoleClient)
+		Expect(kube.Delete(ctx, p)).To(Succeed())
+		b = eventuallyCompletes(ctx, b)
+		Expect(b.Status.Attempts).To(HaveLen(2))
+		Expect(b.Status.Attempts[0].Outcome.Reason).To(BeElementOf(v1alpha1.OutcomePodLost, v1alpha1.OutcomeAgentFailed, v1alpha1.OutcomePeerUnreachable))
+		Expect(b.Status.Attempts[1].Outcome.Reason).To(Equal(v1alpha1.OutcomeMeasured))
+	})
+
+	It("a tool that is killed fails its attempt, and the next one counts", func(ctx context.Context) {
+		b := benchmark("shot", func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Rounds = 1
+			s.Workload.Duration.Duration = 4 * time.Second
+		})
+		create(ctx, b)
+		eventuallyMeasures(ctx, b)
+		Eventually(func() int { return signalInNode("sockperf", syscall.SIGKILL) }).WithTimeout(soon).Should(BeNumerically(">=", 1))
+		b = eventuallyCompletes(ctx, b)
+		Expect(b.Status.Attempts).To(HaveLen(2))
+		Expect(b.Status.Attempts[0].Outcome.Reason).To(BeElementOf(v1alpha1.OutcomeToolFailed, v1alpha1.OutcomeToolTimeout))
+		Expect(b.Status.Attempts[0].Outcome.Message).NotTo(BeEmpty())
+	})
+
+	It("a kubelet and an API server that are killed in the middle of a run cost nothing", func(ctx context.Context) {
+		w := watchPods(ctx)
+		b := benchmark("shaken", func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Rounds = 1
+			s.Workload.Duration.Duration = 8 * time.Second
+		})
+		create(ctx, b)
+		eventuallyMeasures(ctx, b)
+		Expect(localcluster.KillKubelet(ctx, options, "node-a")).To(Succeed())
+		Expect(localcluster.KillProcess(ctx, options, localcluster.APIServer)).To(Succeed())
+		Expect(localcluster.StartProcess(ctx, options, localcluster.APIServer)).To(Succeed())
+		Expect(localcluster.StartKubelet(ctx, options, "node-a")).To(Succeed())
+		Expect(localcluster.Up(ctx, options)).To(Succeed())
+		b = eventuallyCompletes(ctx, b)
+		w.end()
+		Expect(b.Status.Attempts).To(HaveLen(1))
+		Expect(b.Status.Attempts[0].Outcome.Reason).To(Equal(v1alpha1.OutcomeMeasured))
+	})
+})
+
+// killManager kills the manager's process with SIGKILL.
+func killManager() {
+	GinkgoHelper()
+	Eventually(func() int { return signalInNode("manager", syscall.SIGKILL) }).WithTimeout(soon).Should(Equal(1))
+}
+
+// deleteManagerPod deletes the manager's pod without grace.
+func deleteManagerPod(ctx context.Context) {
+	GinkgoHelper()
+	Expect(kube.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(managerNamespace), client.GracePeriodSeconds(0))).To(Succeed())
+}
+
+// signalInNode signals all processes of a program in the containers of the local cluster, and says how many.
+func signalInNode(program string, signal syscall.Signal) int {
+	GinkgoHelper()
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	Expect(err).NotTo(HaveOccurred())
+	signalled := 0
+	for _, dir := range processes {
+		// A process may end at any moment; what cannot be read is not there any more.
+		exe, _ := os.Readlink(dir + "/exe")
+		cgroup, _ := os.ReadFile(dir + "/cgroup")
+		if filepath.Base(exe) != program || !strings.Contains(string(cgroup), "tailgate-node-") {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		Expect(err).NotTo(HaveOccurred())
+		if syscall.Kill(pid, signal) == nil {
+			fmt.Fprintf(GinkgoWriter, "sent %s to %s (%d)\n", signal, program, pid)
+			signalled++
+		}
+	}
+	return signalled
+}

@@ -1,0 +1,141 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"os"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/test/localcluster/install"
+)
+
+var _ = Describe("A measurement", Label("measurement"), func() {
+	It("answers the samples of the documentation", func(ctx context.Context) {
+		Expect(install.Kubectl(ctx, options, GinkgoWriter, "apply", "-n", namespace, "-k", "../../config/samples")).To(Succeed())
+		list := &v1alpha1.LatencyBenchmarkList{}
+		Expect(kube.List(ctx, list)).To(Succeed())
+		Expect(list.Items).NotTo(BeEmpty())
+		for i := range list.Items {
+			b := eventuallyCompletes(ctx, &list.Items[i])
+			Expect(report.Table(GinkgoWriter, b)).To(Succeed())
+			By("numbers that hold together: " + b.Name)
+			Expect(b.Status.Results).To(HaveLen(len(b.Spec.Workload.Protocols) * len(b.Spec.Workload.MessageSizes)))
+			for _, r := range b.Status.Results {
+				Expect(r.Samples).To(BeNumerically(">=", 100_000), r.Name)
+				Expect(r.Rounds).To(Equal(b.Spec.Rounds))
+				Expect(r.Lost).To(BeZero())
+				ladder := []int64{r.MinNanoseconds, *r.P50Nanoseconds, *r.P90Nanoseconds, *r.P99Nanoseconds, *r.P999Nanoseconds, r.MaxNanoseconds}
+				Expect(slices.IsSorted(ladder)).To(BeTrue(), "%s: %v", r.Name, ladder)
+				Expect(r.MinNanoseconds).To(BeNumerically(">", 500), "no message crosses a kernel in less")
+			}
+			By("the endpoints' own CPUs: " + b.Name)
+			Expect(b.Status.Endpoints).To(HaveLen(2))
+			client, server := b.Status.Endpoints[0], b.Status.Endpoints[1]
+			for _, e := range []v1alpha1.Endpoint{client, server} {
+				Expect(preflight.CountCPUs(e.CPUs)).To(Equal(1), "%s may use %s", e.Role, e.CPUs)
+			}
+			Expect(client.CPUs).NotTo(Equal(server.CPUs))
+			Expect(client.Node).NotTo(Equal(server.Node))
+			By("what limits the numbers: " + b.Name)
+			Expect(b.Status.Warnings).To(HaveLen(1))
+			Expect(b.Status.Warnings[0].Reason).To(Equal(v1alpha1.WarningSimulatedNIC))
+			if b.Spec.Network.Type == v1alpha1.NetworkSecondary {
+				By("the interface and the device that were asked for: " + b.Name)
+				for _, e := range []v1alpha1.Endpoint{client, server} {
+					Expect(e.Interface).To(Equal("net1"))
+					Expect(e.PCIAddress).To(HavePrefix("0000:3b:02."))
+					Expect(e.DeviceNUMANode).To(Equal(e.CPUNUMANode))
+				}
+			}
+			By("the stored histograms: " + b.Name)
+			Expect(b.Status.Stored).To(HaveLen(int(b.Spec.Rounds)))
+			var runs []result.Stored
+			for _, s := range b.Status.Stored {
+				cm := &corev1.ConfigMap{}
+				Expect(kube.Get(ctx, types.NamespacedName{Namespace: b.Namespace, Name: s.ConfigMap}, cm)).To(Succeed())
+				Expect(cm.Immutable).To(HaveValue(BeTrue()))
+				stored, err := result.FromConfigMap(cm)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(stored.ClientDigest).To(Equal(s.SHA256))
+				runs = append(runs, stored)
+			}
+			again, err := report.Summarize(b.Spec, runs)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(again.Results).To(Equal(b.Status.Results))
+		}
+		Expect(benchmarkPods(ctx)).To(BeEmpty())
+	})
+
+	It("uses sfnt-pingpong where the image has it, and says so by name where it has not", func(ctx context.Context) {
+		b := benchmark("sfnt", overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Tool = v1alpha1.ToolSfntPingpong
+			s.Workload.Protocols = []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}
+			s.Workload.MessageSizes = []int32{1, 64}
+		})
+		create(ctx, b)
+		if os.Getenv("SFNETTEST_BIN") == "" {
+			Eventually(func() metav1.Condition {
+				return condition(get(ctx, b), v1alpha1.ConditionSucceeded)
+			}).WithTimeout(soon).Should(And(
+				HaveField("Reason", v1alpha1.ReasonFailed),
+				HaveField("Message", And(ContainSubstring(v1alpha1.OutcomeToolMissing), ContainSubstring("the bench image has no sfnt-pingpong"))),
+			))
+			Expect(get(ctx, b).Status.Attempts).To(HaveLen(1), "a missing tool does not come by trying again")
+			return
+		}
+		b = eventuallyCompletes(ctx, b)
+		Expect(report.Table(GinkgoWriter, b)).To(Succeed())
+		Expect(b.Status.Results).To(HaveLen(4))
+		for _, r := range b.Status.Results {
+			Expect(r.Samples).To(BeNumerically(">=", 20_000), r.Name)
+		}
+	})
+
+	It("never lets two benchmarks have pods on one node at the same time", func(ctx context.Context) {
+		w := watchPods(ctx)
+		one, two := benchmark("one"), benchmark("two", overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
+			// The other way round: the conflict is about nodes, not about roles.
+			s.Placement.Client, s.Placement.Server = s.Placement.Server, s.Placement.Client
+		})
+		create(ctx, one)
+		create(ctx, two)
+		By("telling the second whom it waits for")
+		Eventually(func() string { return condition(get(ctx, two), v1alpha1.ConditionSucceeded).Message }).
+			WithTimeout(soon).Should(ContainSubstring("default/one"))
+		one, two = eventuallyCompletes(ctx, one), eventuallyCompletes(ctx, two)
+		w.end()
+		Expect(w.overlaps).To(BeEmpty())
+		measuredOnce(one, w)
+		measuredOnce(two, w)
+		By("comparing what the pods' own timestamps say")
+		for _, a := range w.all {
+			for _, b := range w.all {
+				if a.Labels[v1alpha1.LabelBenchmark] != b.Labels[v1alpha1.LabelBenchmark] && a.Spec.NodeName == b.Spec.NodeName {
+					fromA, toA := span(a)
+					fromB, toB := span(b)
+					Expect(toA.After(fromB) && toB.After(fromA)).To(BeFalse(), "%s and %s on %s", a.Name, b.Name, a.Spec.NodeName)
+				}
+			}
+		}
+	})
+})
+
+// span is the time from a pod's creation to the end of its container, by its own timestamps.
+func span(p *corev1.Pod) (from, to time.Time) {
+	GinkgoHelper()
+	Expect(p.Status.ContainerStatuses).To(HaveLen(1), p.Name)
+	Expect(p.Status.ContainerStatuses[0].State.Terminated).NotTo(BeNil(), p.Name)
+	return p.CreationTimestamp.Time, p.Status.ContainerStatuses[0].State.Terminated.FinishedAt.Time
+}

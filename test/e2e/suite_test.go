@@ -1,0 +1,108 @@
+//go:build e2e
+
+// Package e2e tests Tailgate as its users have it: installed from its images in a cluster of real kubelets,
+// driven through the API. By default the suite starts the local cluster and removes it at its end, even when
+// specs failed; with E2E_KUBECONFIG it uses another cluster, on which Tailgate is installed already, and leaves
+// that as it is.
+package e2e
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/test/localcluster"
+	"github.com/tailgate-dev/tailgate/test/localcluster/install"
+)
+
+const (
+	namespace        = "default"
+	managerNamespace = "tailgate-system"
+	// soon is for what takes the controller a step or two.
+	soon = 30 * time.Second
+	// measured is for a whole benchmark of a few short runs.
+	measured = 4 * time.Minute
+)
+
+var (
+	// kube reads and writes the cluster's API, live.
+	kube client.WithWatch
+	// options of the local cluster.
+	options = localcluster.Options{Log: GinkgoWriter}
+)
+
+func TestE2E(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "e2e")
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	kubeconfig := os.Getenv("E2E_KUBECONFIG")
+	if kubeconfig == "" {
+		kubeconfig = localcluster.Kubeconfig(options)
+		options.Log = os.Stderr
+		DeferCleanup(func(ctx context.Context) {
+			Expect(localcluster.Down(ctx, options)).To(Succeed())
+		})
+		Expect(install.Install(ctx, options)).To(Succeed())
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	Expect(err).NotTo(HaveOccurred())
+	scheme := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	kube, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyBenchmark{}, client.InNamespace(namespace))).To(Succeed())
+	eventuallyNothingLeft(ctx)
+})
+
+var _ = AfterEach(func(ctx context.Context) {
+	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyBenchmark{}, client.InNamespace(namespace))).To(Succeed())
+	eventuallyNothingLeft(ctx)
+})
+
+// eventuallyNothingLeft waits until no benchmark has left a pod or a ConfigMap.
+func eventuallyNothingLeft(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(benchmarkPods(ctx)).To(BeEmpty())
+		g.Expect(storedResults(ctx)).To(BeEmpty())
+	}).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
+}
+
+var managed = client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}
+
+// benchmarkPods are the names of all benchmark pods in the cluster.
+func benchmarkPods(ctx context.Context) []string {
+	GinkgoHelper()
+	list := &corev1.PodList{}
+	Expect(kube.List(ctx, list, managed)).To(Succeed())
+	var names []string
+	for _, p := range list.Items {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// storedResults are the names of all stored results in the cluster.
+func storedResults(ctx context.Context) []string {
+	GinkgoHelper()
+	list := &corev1.ConfigMapList{}
+	Expect(kube.List(ctx, list, managed)).To(Succeed())
+	var names []string
+	for _, c := range list.Items {
+		names = append(names, c.Name)
+	}
+	return names
+}

@@ -1,0 +1,73 @@
+// Package install puts Tailgate on the local cluster as a user would on theirs: images, CRDs, RBAC and the manager
+// as a Deployment.
+package install
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/tailgate-dev/tailgate/test/localcluster"
+	"github.com/tailgate-dev/tailgate/test/localcluster/images"
+)
+
+// Overlay is the kustomization for the local cluster, from the root of the repository.
+const Overlay = "test/localcluster/overlay"
+
+// Install starts the cluster if it does not run, and installs Tailgate as the work tree has it. It returns when the
+// manager is ready, and can run again after any failure. The working directory must be in the repository.
+func Install(ctx context.Context, o localcluster.Options) error {
+	log := o.Log
+	if log == nil {
+		log = os.Stderr
+	}
+	root, err := images.RepositoryRoot()
+	if err != nil {
+		return err
+	}
+	imageOptions, err := images.DefaultOptions(root, log)
+	if err != nil {
+		return err
+	}
+	built, err := images.Build(ctx, imageOptions, "manager", "bench")
+	if err != nil {
+		return err
+	}
+	if err := localcluster.Up(ctx, o); err != nil {
+		return fmt.Errorf("starting the local cluster: %w", err)
+	}
+	var tars []string
+	for _, image := range built {
+		tars = append(tars, image.Path)
+	}
+	if err := localcluster.Load(ctx, o, tars...); err != nil {
+		return fmt.Errorf("loading the images: %w", err)
+	}
+	if err := Kubectl(ctx, o, io.Discard, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(root, Overlay)); err != nil {
+		return err
+	}
+	// The tag never changes, so the digest makes the Deployment roll when the image did.
+	digest := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"tailgate.dev/image-digest":%q}}}}}`, built[0].ID)
+	if err := Kubectl(ctx, o, io.Discard, "-n", "tailgate-system", "patch", "deployment", "manager", "--type=merge", "-p", digest); err != nil {
+		return err
+	}
+	return Kubectl(ctx, o, io.Discard, "-n", "tailgate-system", "rollout", "status", "deployment/manager", "--timeout=120s")
+}
+
+// Kubectl runs kubectl as the cluster's administrator and copies what it prints.
+func Kubectl(ctx context.Context, o localcluster.Options, out io.Writer, args ...string) error {
+	dir, err := localcluster.Assets(ctx, io.Discard)
+	if err != nil {
+		return err
+	}
+	c := exec.CommandContext(ctx, filepath.Join(dir, "kubectl"), args...)
+	c.Env = append(os.Environ(), "KUBECONFIG="+localcluster.Kubeconfig(o))
+	c.Stdout, c.Stderr = out, os.Stderr
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("kubectl %v: %w", args, err)
+	}
+	return nil
+}
