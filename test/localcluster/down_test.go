@@ -92,6 +92,12 @@ func observeMachine(t *testing.T) machine {
 			}
 		}
 	}
+	for _, name := range []string{"ip_tables_names", "ip6_tables_names"} {
+		tables, err := os.ReadFile("/proc/net/" + name)
+		if err == nil { // Else the kernel has none.
+			m.Rules = append(m.Rules, name+" "+string(tables))
+		}
+	}
 	for _, dir := range []string{
 		"/etc", "/opt", "/run", "/usr/libexec", "/usr/libexec/kubernetes", "/var/lib", "/var/log", "/var/lib/cni", "/run/containerd",
 	} {

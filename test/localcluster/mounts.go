@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -41,16 +40,17 @@ func createMountNamespace(p paths, n node, keep []string) error {
 	ready, pinned := make(chan int), make(chan struct{})
 	result := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // Never unlocked: the thread, and its namespaces with it, end here.
-		err := enterNetns(n.netns())
-		if err == nil {
-			err = populateMountNamespace(p, n, keep)
-		}
-		if err == nil {
+		result <- inThread(func() error {
+			if err := enterNetns(n.netns()); err != nil {
+				return err
+			}
+			if err := populateMountNamespace(p, n, keep); err != nil {
+				return err
+			}
 			ready <- unix.Gettid()
 			<-pinned
-		}
-		result <- err
+			return nil
+		})
 	}()
 	select {
 	case err := <-result:

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -36,7 +35,6 @@ func isMountOf(path string, magic int64) bool {
 
 // createNetns makes a named network namespace with its loopback up.
 func createNetns(name string) error {
-	// A namespace belongs to a thread. Never unlocked, the thread ends with its goroutine.
 	return inThread(func() error {
 		// What was left of a namespace that is gone (a plain file) would be in the way.
 		if err := os.Remove(netnsDir + name); err != nil && !os.IsNotExist(err) {
@@ -56,16 +54,6 @@ func createNetns(name string) error {
 		}
 		return nil
 	})
-}
-
-// inThread calls f on a thread of its own, whose namespaces f may change for itself and for what it starts.
-func inThread(f func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		result <- f()
-	}()
-	return <-result
 }
 
 // network has a netlink handle in each network namespace of the cluster, and one on the host.
