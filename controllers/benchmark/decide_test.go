@@ -1,0 +1,423 @@
+package benchmark
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+)
+
+type decision struct {
+	changes []func(*world)
+	// kind and reason of the step.
+	kind, reason string
+	// message has parts of the step's message.
+	message []string
+	// again is compared when it is not zero; none says that it must be zero.
+	again time.Duration
+	none  bool
+	// run, attempt and address are compared when they are set.
+	run     string
+	attempt int32
+	address string
+}
+
+func on(changes ...func(*world)) []func(*world) { return changes }
+
+func checkDecisions(t *testing.T, cases map[string]decision) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := makeWorld(c.changes...)
+			before := w.benchmark.DeepCopy()
+			got := decide(w)
+			if got.kind != c.kind || got.reason != c.reason {
+				t.Fatalf("got %q, %s (%s); want %q, %s", got.kind, got.reason, got.message, c.kind, c.reason)
+			}
+			for _, part := range c.message {
+				if !strings.Contains(got.message, part) {
+					t.Errorf("message %q does not say %q", got.message, part)
+				}
+			}
+			if got.message == "" {
+				t.Error("no message")
+			}
+			if c.again != 0 && got.again != c.again || c.none && got.again != 0 {
+				t.Errorf("looks again after %s, want %s", got.again, c.again)
+			}
+			if c.run != "" && got.run.Name != c.run || c.attempt != 0 && got.attempt != c.attempt || c.address != "" && got.address != c.address {
+				t.Errorf("got run %q, attempt %d, address %q; want %q, %d, %q", got.run.Name, got.attempt, got.address, c.run, c.attempt, c.address)
+			}
+			if diff := cmp.Diff(before, w.benchmark); diff != "" {
+				t.Errorf("deciding changed the benchmark:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecideWithoutAnAttempt(t *testing.T) {
+	cordoned := readyNode("a")
+	cordoned.Spec.Unschedulable = true
+	checkDecisions(t, map[string]decision{
+		"a new benchmark is accepted": {
+			changes: on(notAccepted),
+			kind:    stepAccept, reason: v1alpha1.ReasonQueued,
+		},
+		"what the cluster cannot give is rejected, and looked at again": {
+			changes: on(notAccepted, withNodes(readyNode("a"))),
+			kind:    stepReject, reason: v1alpha1.ReasonSameNode, again: waitAgain,
+		},
+		"an accepted one is rejected when its node goes away": {
+			changes: on(withNodes(cordoned, readyNode("b"), readyNode("c"))),
+			kind:    stepReject, reason: v1alpha1.ReasonNodeNotReady, message: []string{"(a)"}, again: waitAgain,
+		},
+		"a tool that this operator does not know": {
+			changes: on(func(w *world) { w.driver = nil }),
+			kind:    stepReject, reason: v1alpha1.ReasonCellUnsupported, message: []string{"spec.tool", "sockperf", "upgrade"},
+		},
+		"the first run is claimed": {
+			kind: stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 1,
+		},
+		"one that measures on a node is waited for": {
+			changes: on(withOther(time.Minute, true)),
+			kind:    stepWait, reason: v1alpha1.ReasonQueued, message: []string{"waiting", "perf/other", "measuring"}, again: waitAgain,
+		},
+		"one that came first is waited for": {
+			changes: on(withOther(2*time.Hour, false)),
+			kind:    stepWait, reason: v1alpha1.ReasonQueued, message: []string{"perf/other", "came first"},
+		},
+		"one that came later is not": {
+			changes: on(withOther(time.Minute, false)),
+			kind:    stepClaim, reason: v1alpha1.ReasonStarting,
+		},
+		"a pod that is not gone is waited for": {
+			changes: on(withForeign("perf/y-r1-a1-server on b")),
+			kind:    stepWait, reason: v1alpha1.ReasonQueued, message: []string{"perf/y-r1-a1-server on b"}, again: lookAgain,
+		},
+		"after the first run comes the second": {
+			changes: on(withStored("x-r1"), withAttempt("x-r1", 1, v1alpha1.OutcomeMeasured, time.Second)),
+			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r2", attempt: 1,
+		},
+		"a run that was skipped comes before the next": {
+			changes: on(withStored("x-r2")),
+			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 1,
+		},
+		"after the last run it is complete": {
+			changes: on(withStored("x-r1"), withStored("x-r2")),
+			kind:    stepComplete, reason: v1alpha1.ReasonComplete, message: []string{"2 of 2"}, none: true,
+		},
+		"complete needs no node": {
+			changes: on(withStored("x-r1"), withStored("x-r2"), withNodes()),
+			kind:    stepComplete, reason: v1alpha1.ReasonComplete,
+		},
+		"a failed run rests": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, 2*time.Second)),
+			kind:    stepWait, reason: v1alpha1.ReasonRetrying, message: []string{"x-r1", "ToolFailed", "attempt 1 of 3", "it went wrong"}, again: 3 * time.Second,
+		},
+		"after the second failure it rests longer": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, time.Minute), withAttempt("x-r1", 2, v1alpha1.OutcomeToolFailed, 6*time.Second)),
+			kind:    stepWait, reason: v1alpha1.ReasonRetrying, again: 4 * time.Second,
+		},
+		"a rested run is tried again": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, 6*time.Second)),
+			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 2,
+		},
+		"while it rests, nobody asks whether it could start": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeNodeLost, time.Second), withNodes()),
+			kind:    stepWait, reason: v1alpha1.ReasonRetrying,
+		},
+		"after the last attempt it has failed": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, 3*time.Minute), withAttempt("x-r1", 2, v1alpha1.OutcomeToolFailed, 2*time.Minute), withAttempt("x-r1", 3, v1alpha1.OutcomePodLost, time.Minute)),
+			kind:    stepFail, reason: v1alpha1.ReasonFailed, message: []string{"x-r1", "PodLost", "attempt 3", "it went wrong"}, none: true,
+		},
+		"each run has its own attempts": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, time.Hour), withAttempt("x-r1", 2, v1alpha1.OutcomeToolFailed, time.Hour), withAttempt("x-r1", 3, v1alpha1.OutcomeMeasured, time.Hour), withStored("x-r1")),
+			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r2", attempt: 1,
+		},
+		"what no other attempt can cure fails at once": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolMissing, time.Hour)),
+			kind:    stepFail, reason: v1alpha1.ReasonFailed, message: []string{"ToolMissing", "attempt 1"},
+		},
+		"a withdrawn attempt does not count, nor rest": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeWithdrawn, 0)),
+			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 1,
+		},
+		"an attempt withdrawn after a failure keeps the failure's number": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, time.Hour), withAttempt("x-r1", 2, v1alpha1.OutcomeWithdrawn, 0)),
+			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 2,
+		},
+	})
+}
+
+func TestDecideWhilePodsStart(t *testing.T) {
+	secondary := func(w *world) {
+		w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}
+	}
+	warned := func(reason, message string) func(*world) {
+		return func(w *world) { w.events["uid-server"] = []corev1.Event{{Reason: reason, Message: message}} }
+	}
+	checkDecisions(t, map[string]decision{
+		"a claim is followed by the server": {
+			changes: on(active(0)),
+			kind:    stepCreateServer, reason: v1alpha1.ReasonStarting, message: []string{"x-r1, attempt 1"},
+		},
+		"of two claims on one node, one gives way": {
+			changes: on(active(0), withOther(2*time.Hour, true)),
+			kind:    stepWithdraw, reason: v1alpha1.ReasonQueued, message: []string{"gave way", "perf/other"},
+		},
+		"one that only waits is no reason to give way": {
+			changes: on(active(0), withOther(2*time.Hour, false)),
+			kind:    stepCreateServer, reason: v1alpha1.ReasonStarting,
+		},
+		"once there is a server nobody gives way": {
+			changes: on(active(0), withServer(), withOther(2*time.Hour, true)),
+			kind:    stepWatch, reason: v1alpha1.ReasonStarting,
+		},
+		"a tool that an older operator does not know": {
+			changes: on(active(0), func(w *world) { w.driver = nil }),
+			kind:    stepConclude, reason: v1alpha1.OutcomeAgentFailed, message: []string{"sockperf", "upgrade"},
+		},
+		"a server's name that is taken": {
+			changes: on(active(0), withServer(foreign)),
+			kind:    stepConclude, reason: v1alpha1.OutcomeNameTaken, message: []string{"x-r1-a1-server", "delete it"},
+		},
+		"a client's name that is taken": {
+			changes: on(active(0), withServer(listening), withClient(foreign)),
+			kind:    stepConclude, reason: v1alpha1.OutcomeNameTaken, message: []string{"x-r1-a1-client"},
+		},
+		"a server that starts is watched": {
+			changes: on(active(0), withServer()),
+			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"x-r1, attempt 1: server"}, again: lookAgain,
+		},
+		"a server that runs and does not listen yet is watched": {
+			changes: on(active(0), withServer(running)),
+			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"server"},
+		},
+		"a server whose image cannot be pulled is told": {
+			changes: on(active(0), withServer(waiting("ImagePullBackOff", ""))),
+			kind:    stepWatch, reason: v1alpha1.OutcomeImagePullFailed, message: []string{"server's pod does not start", "bench:v0"},
+		},
+		"a server that cannot be scheduled is told": {
+			changes: on(active(0), withServer(unscheduled("0/2 nodes are available: 1 Insufficient cpu."))),
+			kind:    stepWatch, reason: v1alpha1.OutcomeUnschedulable, message: []string{"on b", "Insufficient cpu"},
+		},
+		"a sandbox that fails is told": {
+			changes: on(active(0), withServer(), warned("FailedCreatePodSandBox", "plugin type=\"sriov\" failed: VF pci addr is required")),
+			kind:    stepWatch, reason: v1alpha1.OutcomeNetworkFailed, message: []string{"VF pci addr"},
+		},
+		"trouble that lasts ends the attempt with its reason": {
+			changes: on(active(3*time.Minute), withServer(created(121*time.Second), waiting("ErrImagePull", ""))),
+			kind:    stepConclude, reason: v1alpha1.OutcomeImagePullFailed, message: []string{"server", "2m0s", "bench:v0"}, none: true,
+		},
+		"so does silence": {
+			changes: on(active(3*time.Minute), withServer(created(121*time.Second))),
+			kind:    stepConclude, reason: v1alpha1.OutcomeStartTimeout, message: []string{"server", "2m0s"},
+		},
+		"and a server that never listens": {
+			changes: on(active(3*time.Minute), withServer(created(121*time.Second), running)),
+			kind:    stepConclude, reason: v1alpha1.OutcomeStartTimeout, message: []string{"server"},
+		},
+		"a server that listens is followed by the client": {
+			changes: on(active(0), withServer(listening)),
+			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting, address: "10.244.1.17",
+		},
+		"on a secondary network, with its address there": {
+			changes: on(secondary, active(0), withServer(listening, annotated(`[{"name":"perf/sf-vf","interface":"net1","ips":["192.168.100.12"]}]`))),
+			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting, address: "192.168.100.12",
+		},
+		"without an address the client waits": {
+			changes: on(secondary, active(0), withServer(listening)),
+			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"Multus"}, again: lookAgain,
+		},
+		"not for ever": {
+			changes: on(secondary, active(3*time.Minute), withServer(created(121*time.Second), listening)),
+			kind:    stepConclude, reason: v1alpha1.OutcomeNetworkFailed, message: []string{"Multus"},
+		},
+		"a client that starts is watched": {
+			changes: on(active(0), withServer(listening), withClient()),
+			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"client"},
+		},
+		"a client that does not start ends the attempt": {
+			changes: on(active(4*time.Minute), withServer(created(4*time.Minute), listening), withClient(created(121*time.Second), unscheduled("0/2 nodes"))),
+			kind:    stepConclude, reason: v1alpha1.OutcomeUnschedulable, message: []string{"client", "on a"},
+		},
+		"both running are measuring": {
+			changes: on(active(0), withServer(listening), withClient(listening)),
+			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"round 1 of 2"}, again: waitAgain,
+		},
+		"measuring goes on beyond the time to start": {
+			changes: on(active(5*time.Minute), withServer(created(5*time.Minute), listening), withClient(created(5*time.Minute), listening)),
+			kind:    stepWatch, reason: v1alpha1.ReasonRunning,
+		},
+	})
+}
+
+func TestDecideWhenPodsEnd(t *testing.T) {
+	storedBy := func(uid types.UID) func(*world) {
+		return func(w *world) {
+			owner := w.benchmark.DeepCopy()
+			owner.UID = uid
+			w.stored = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x-r1", OwnerReferences: []metav1.OwnerReference{pods.Owner(owner)}}}
+		}
+	}
+	noted := func(server, client string) func(*world) {
+		return func(w *world) {
+			w.benchmark.Status.Active.ServerPodUID, w.benchmark.Status.Active.ClientPodUID = server, client
+		}
+	}
+	lost := func(node string, since time.Duration) func(*world) {
+		return func(w *world) { w.lostSince = map[string]time.Time{node: ago(since)} }
+	}
+	const peer = `{"reason":"PeerUnreachable","message":"the server lost its client"}`
+	const toolTimeout = `{"reason":"ToolTimeout","message":"sockperf, tcp-64: killed after 20s"}`
+	checkDecisions(t, map[string]decision{
+		"both well: the result is collected": {
+			changes: on(active(0), withServer(succeeded(1)), withClient(succeeded(1))),
+			kind:    stepCollect, reason: v1alpha1.ReasonRunning, none: true,
+		},
+		"the client first: the server is waited for": {
+			changes: on(active(0), withServer(listening), withClient(succeeded(time.Second))),
+			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"both ends"}, again: lookAgain,
+		},
+		"the server first: the client is waited for": {
+			changes: on(active(0), withServer(succeeded(time.Second)), withClient(listening)),
+			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"both ends"}, again: lookAgain,
+		},
+		"a server that does not follow its client": {
+			changes: on(active(0), withServer(listening), withClient(succeeded(16*time.Second))),
+			kind:    stepConclude, reason: v1alpha1.OutcomeAgentFailed, message: []string{"server has not"},
+		},
+		"a client that does not follow its server": {
+			changes: on(active(0), withServer(succeeded(16*time.Second)), withClient(listening)),
+			kind:    stepConclude, reason: v1alpha1.OutcomeAgentFailed, message: []string{"client has not"},
+		},
+		"a server that ends before there is a client": {
+			changes: on(active(0), withServer(succeeded(time.Second))),
+			kind:    stepConclude, reason: v1alpha1.OutcomeAgentFailed, message: []string{"before there was a client"},
+		},
+		"a client that failed speaks for both": {
+			changes: on(active(0), withServer(failed(time.Second, peer)), withClient(failed(time.Second, toolTimeout))),
+			kind:    stepConclude, reason: v1alpha1.OutcomeToolTimeout, message: []string{"client on a", "killed after 20s"},
+		},
+		"a client that failed is not left waiting for its server": {
+			changes: on(active(0), withServer(listening), withClient(failed(time.Second, toolTimeout))),
+			kind:    stepConclude, reason: v1alpha1.OutcomeToolTimeout,
+		},
+		"a server that failed waits for its client's words": {
+			changes: on(active(0), withServer(failed(time.Second, peer)), withClient(listening)),
+			kind:    stepWatch, reason: v1alpha1.ReasonRunning,
+		},
+		"not for ever": {
+			changes: on(active(0), withServer(failed(16*time.Second, peer)), withClient(listening)),
+			kind:    stepConclude, reason: v1alpha1.OutcomePeerUnreachable, message: []string{"server on b"},
+		},
+		"a server that failed though its client is content": {
+			changes: on(active(0), withServer(failed(time.Second, peer)), withClient(succeeded(time.Second))),
+			kind:    stepConclude, reason: v1alpha1.OutcomePeerUnreachable,
+		},
+		"a server that failed alone": {
+			changes: on(active(0), withServer(failed(0, `{"reason":"ToolMissing","message":"the bench image has no sockperf"}`))),
+			kind:    stepConclude, reason: v1alpha1.OutcomeToolMissing, message: []string{"no sockperf"},
+		},
+		"a server that the kubelet refused": {
+			changes: on(active(0), withServer(refused("TopologyAffinityError", "Resources cannot be allocated with Topology locality"))),
+			kind:    stepConclude, reason: v1alpha1.OutcomeTopologyAffinity, message: []string{"b", "NUMA"},
+		},
+		"a server that somebody deleted": {
+			changes: on(active(0), noted("uid-server", "")),
+			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"server"},
+		},
+		"a server that somebody deleted and made again": {
+			changes: on(active(0), withServer(listening), noted("uid-before", "")),
+			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"server"},
+		},
+		"a client that somebody deleted": {
+			changes: on(active(0), withServer(listening), noted("uid-server", "uid-client")),
+			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"client"},
+		},
+		"a client that somebody deleted and made again": {
+			changes: on(active(0), withServer(listening), withClient(listening), noted("uid-server", "uid-before")),
+			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"client"},
+		},
+		"a server deleted under a client that was not noted": {
+			changes: on(active(0), withClient(listening), noted("", "")),
+			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"server"},
+		},
+		"pods that nobody noted are taken as they are": {
+			changes: on(active(0), withServer(listening), withClient(listening), noted("", "")),
+			kind:    stepWatch, reason: v1alpha1.ReasonRunning,
+		},
+		"a result that is stored is taken, whatever became of the pods": {
+			changes: on(active(0), noted("uid-server", "uid-client"), storedBy("uid-x")),
+			kind:    stepCollect, reason: v1alpha1.ReasonRunning, message: []string{"stored"},
+		},
+		"a result that somebody else stored does not matter yet": {
+			changes: on(active(0), withServer(listening), storedBy("uid-somebody")),
+			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting,
+		},
+		"a node that is unready for a moment": {
+			changes: on(active(2*time.Minute), withServer(listening), lost("b", 59*time.Second)),
+			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting,
+		},
+		"a node that is lost": {
+			changes: on(active(2*time.Minute), withServer(listening), withClient(listening), lost("a", 61*time.Second)),
+			kind:    stepConclude, reason: v1alpha1.OutcomeNodeLost, message: []string{"node a"},
+		},
+		"a run that takes longer than it possibly should": {
+			// One cell: a minute, 15 s to prepare it, two times 2 min to start, 30 s of patience.
+			changes: on(active(5*time.Minute+46*time.Second), withServer(listening), withClient(listening)),
+			kind:    stepConclude, reason: v1alpha1.OutcomeDeadlineExceeded, message: []string{"round 1 of 2", "5m45s"},
+		},
+		"and one that just does not": {
+			changes: on(active(5*time.Minute+44*time.Second), withServer(listening), withClient(listening)),
+			kind:    stepWatch, reason: v1alpha1.ReasonRunning,
+		},
+		"a known outcome: the pods are removed": {
+			changes: on(active(0), withServer(listening), withClient(listening), withOutcome(v1alpha1.OutcomePodLost)),
+			kind:    stepRemove, reason: v1alpha1.ReasonEnding, message: []string{"x-r1"}, again: lookAgain,
+		},
+		"one pod is left": {
+			changes: on(active(0), withServer(succeeded(0)), withOutcome(v1alpha1.OutcomeMeasured)),
+			kind:    stepRemove, reason: v1alpha1.ReasonEnding,
+		},
+		"a pod that cannot go is named, with its node": {
+			changes: on(active(0), withServer(listening), withOutcome(v1alpha1.OutcomeNodeLost), lost("b", time.Hour)),
+			kind:    stepRemove, reason: v1alpha1.ReasonEnding, message: []string{"x-r1-a1-server", "node b", "delete its Node"},
+		},
+		"a pod that is not ours stays": {
+			changes: on(active(0), withServer(foreign), withOutcome(v1alpha1.OutcomeNameTaken)),
+			kind:    stepRelease, reason: v1alpha1.ReasonQueued,
+		},
+		"no pod is left: the nodes are given back": {
+			changes: on(active(0), withOutcome(v1alpha1.OutcomeMeasured)),
+			kind:    stepRelease, reason: v1alpha1.ReasonQueued,
+		},
+	})
+}
+
+// Whether an outcome can be cured is said once, for every outcome that an attempt may have.
+func TestCurable(t *testing.T) {
+	cases := map[string]bool{
+		v1alpha1.OutcomeUnschedulable: true, v1alpha1.OutcomeTopologyAffinity: true, v1alpha1.OutcomeAdmissionRejected: true,
+		v1alpha1.OutcomeNetworkFailed: true, v1alpha1.OutcomeStartTimeout: true, v1alpha1.OutcomeToolFailed: true,
+		v1alpha1.OutcomeToolTimeout: true, v1alpha1.OutcomePeerUnreachable: true, v1alpha1.OutcomeAgentFailed: true,
+		v1alpha1.OutcomeEvicted: true, v1alpha1.OutcomeNodeLost: true, v1alpha1.OutcomePodLost: true,
+		v1alpha1.OutcomeDeadlineExceeded: true, v1alpha1.OutcomeResultMissing: true, v1alpha1.OutcomeResultCorrupt: true,
+
+		v1alpha1.OutcomeImagePullFailed: false, v1alpha1.OutcomeContainerConfig: false, v1alpha1.OutcomeToolMissing: false,
+		v1alpha1.OutcomeWrongNetwork: false, v1alpha1.OutcomeOOMKilled: false, v1alpha1.OutcomeResultTooLarge: false,
+		v1alpha1.OutcomeNameTaken: false,
+	}
+	for outcome, want := range cases {
+		if got := curable(outcome); got != want {
+			t.Errorf("%s: got %t, want %t", outcome, got, want)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package benchmark
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+func TestLostSince(t *testing.T) {
+	unready := func(name string, since time.Duration) corev1.Node {
+		n := readyNode(name)
+		n.Status.Conditions[0].Status = corev1.ConditionUnknown
+		n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(ago(since))
+		return n
+	}
+	cases := map[string]struct {
+		nodes []corev1.Node
+		want  map[string]time.Time
+	}{
+		"both are ready": {nodes: []corev1.Node{readyNode("a"), readyNode("b"), unready("c", time.Hour)}, want: map[string]time.Time{}},
+		"one is unready since a time after the claim": {
+			nodes: []corev1.Node{unready("a", time.Minute), readyNode("b")}, want: map[string]time.Time{"a": ago(time.Minute)},
+		},
+		"one was unready before the claim: it counts from the claim": {
+			nodes: []corev1.Node{readyNode("a"), unready("b", time.Hour)}, want: map[string]time.Time{"b": ago(5 * time.Minute)},
+		},
+		"one is gone, nobody knows when: it counts from the claim": {
+			nodes: []corev1.Node{readyNode("a")}, want: map[string]time.Time{"b": ago(5 * time.Minute)},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := lostSince(makeWorld(active(5*time.Minute)).benchmark.Status.Active, c.nodes)
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("lost (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCompetes(t *testing.T) {
+	condition := func(conditionType string, status metav1.ConditionStatus) func(*world) {
+		return func(w *world) { w.benchmark.SetCondition(v1alpha1.Condition(conditionType, status, "Reason", "")) }
+	}
+	cases := map[string]struct {
+		changes []func(*world)
+		want    bool
+	}{
+		"accepted":                        {changes: on(condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue)), want: true},
+		"accepted, not said so yet":       {want: true},
+		"not accepted yet":                {changes: on(notAccepted)},
+		"rejected after it was accepted":  {changes: on(condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse))},
+		"rejected while it holds a claim": {changes: on(active(0), condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse)), want: true},
+		"still running":                   {changes: on(condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown)), want: true},
+		"complete":                        {changes: on(condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue))},
+		"failed":                          {changes: on(condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse))},
+		"being deleted":                   {changes: on(active(0), func(w *world) { w.benchmark.DeletionTimestamp = &metav1.Time{Time: noon} })},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := competes(makeWorld(c.changes...).benchmark); got != c.want {
+				t.Errorf("got %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+// A node's heartbeat must not wake anybody, what the preflight reads of it must.
+func TestNodeChanges(t *testing.T) {
+	cases := map[string]struct {
+		change func(*corev1.Node)
+		want   bool
+	}{
+		"a heartbeat": {change: func(n *corev1.Node) {
+			n.ResourceVersion = "2"
+			n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(noon)
+		}},
+		"an image more":          {change: func(n *corev1.Node) { n.Status.Images = []corev1.ContainerImage{{SizeBytes: 1}} }},
+		"a label":                {change: func(n *corev1.Node) { n.Labels = map[string]string{"rack": "1"} }, want: true},
+		"cordoned":               {change: func(n *corev1.Node) { n.Spec.Unschedulable = true }, want: true},
+		"tainted":                {change: func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "busy", Effect: "NoSchedule"}} }, want: true},
+		"not ready":              {change: func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, want: true},
+		"a device is advertised": {change: func(n *corev1.Node) { n.Status.Allocatable["amd.com/sf_vf"] = resource.MustParse("4") }, want: true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			before, after := readyNode("a"), readyNode("a")
+			c.change(&after)
+			if got := nodeChanges.Update(event.UpdateEvent{ObjectOld: &before, ObjectNew: &after}); got != c.want {
+				t.Errorf("got %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+func TestReleases(t *testing.T) {
+	complete := func(w *world) {
+		w.benchmark.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, ""))
+	}
+	cases := map[string]struct {
+		before, after []func(*world)
+		want          bool
+	}{
+		"a claim that is given up":      {before: on(active(0)), want: true},
+		"a claim that is taken":         {after: on(active(0))},
+		"a claim that is kept":          {before: on(active(0)), after: on(active(0))},
+		"the last run":                  {after: on(complete), want: true},
+		"a change of one that is ended": {before: on(complete), after: on(complete)},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			e := event.UpdateEvent{ObjectOld: makeWorld(c.before...).benchmark, ObjectNew: makeWorld(c.after...).benchmark}
+			if got := releases.Update(e); got != c.want {
+				t.Errorf("got %t, want %t", got, c.want)
+			}
+		})
+	}
+	if !releases.Delete(event.DeleteEvent{}) {
+		t.Error("a benchmark that goes wakes nobody")
+	}
+}

@@ -1,0 +1,217 @@
+package benchmark
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/nad"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/queue"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// The worlds of the tests are made from one that stands still at noon: benchmark perf/x, of two rounds of one
+// cell, accepted for the nodes a (client) and b (server), and nothing begun.
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// ago is a time before noon.
+func ago(d time.Duration) time.Time { return noon.Add(-d) }
+
+// fakeDriver measures everything, in at most a minute a cell.
+type fakeDriver struct{ tool.Driver }
+
+func (fakeDriver) Name() v1alpha1.Tool              { return v1alpha1.ToolSockperf }
+func (fakeDriver) Validate(tool.Cell) error         { return nil }
+func (fakeDriver) Deadline(tool.Cell) time.Duration { return time.Minute }
+
+func makeWorld(changes ...func(*world)) *world {
+	b := &v1alpha1.LatencyBenchmark{
+		ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "perf", UID: "uid-x", CreationTimestamp: metav1.NewTime(ago(time.Hour))},
+		Spec: v1alpha1.LatencyBenchmarkSpec{
+			Tool: v1alpha1.ToolSockperf, Rounds: 2,
+			Workload: v1alpha1.Workload{
+				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64},
+				Duration: metav1.Duration{Duration: 3 * time.Second},
+			},
+			Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi")},
+			Network:   v1alpha1.Network{Type: v1alpha1.NetworkPod},
+		},
+		Status: v1alpha1.LatencyBenchmarkStatus{Pair: &v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}},
+	}
+	w := &world{
+		now: noon, settings: Settings{StartTimeout: 2 * time.Minute, MaxAttempts: 3},
+		benchmark: b, driver: fakeDriver{}, runs: plan.Runs(b), events: map[types.UID][]corev1.Event{},
+	}
+	w.accepted = preflight.Observed{Benchmark: b, Driver: w.driver, Nodes: []corev1.Node{readyNode("a"), readyNode("b")}}
+	for _, change := range changes {
+		change(w)
+	}
+	return w
+}
+
+func readyNode(name string) corev1.Node {
+	return corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.NodeStatus{
+			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")},
+		},
+	}
+}
+
+func notAccepted(w *world) { w.benchmark.Status.Pair = nil }
+
+func withNodes(nodes ...corev1.Node) func(*world) {
+	return func(w *world) { w.accepted.Nodes = nodes }
+}
+
+// withOther adds another benchmark on the same nodes, created that long before noon.
+func withOther(age time.Duration, active bool) func(*world) {
+	return func(w *world) {
+		w.others = append(w.others, queue.Entry{
+			Name: "perf/other", UID: "uid-other", Created: ago(age), Pair: *w.benchmark.Status.Pair, Active: active,
+		})
+	}
+}
+
+func withForeign(description string) func(*world) {
+	return func(w *world) { w.foreign = append(w.foreign, description) }
+}
+
+// withAttempt adds a finished attempt.
+func withAttempt(run string, attempt int32, outcome string, ended time.Duration) func(*world) {
+	return func(w *world) {
+		w.benchmark.Status.Attempts = append(w.benchmark.Status.Attempts, v1alpha1.Attempt{
+			Run: run, Attempt: attempt,
+			Outcome: v1alpha1.Outcome{Reason: outcome, Message: "it went wrong", FinishedAt: metav1.NewMicroTime(ago(ended))},
+		})
+	}
+}
+
+func withStored(run string) func(*world) {
+	return func(w *world) {
+		w.benchmark.Status.Stored = append(w.benchmark.Status.Stored, v1alpha1.StoredResult{ConfigMap: run, Run: run})
+	}
+}
+
+// active makes x-r1, attempt 1, the active attempt, claimed that long before noon.
+func active(claimed time.Duration) func(*world) {
+	return func(w *world) {
+		w.benchmark.Status.Active = &v1alpha1.ActiveAttempt{
+			Run: "x-r1", Round: 1, Attempt: 1, Pair: *w.benchmark.Status.Pair, ClaimedAt: metav1.NewMicroTime(ago(claimed)),
+		}
+	}
+}
+
+func withOutcome(reason string) func(*world) {
+	return func(w *world) { w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{Reason: reason} }
+}
+
+// withServer adds the server's pod, created 10 s before noon and noted in the status.
+func withServer(changes ...func(*corev1.Pod)) func(*world) {
+	return func(w *world) {
+		w.server = makePod(w.benchmark, v1alpha1.RoleServer, changes...)
+		w.benchmark.Status.Active.ServerPodUID = "uid-server"
+	}
+}
+
+// withClient is the same for the client's.
+func withClient(changes ...func(*corev1.Pod)) func(*world) {
+	return func(w *world) {
+		w.client = makePod(w.benchmark, v1alpha1.RoleClient, changes...)
+		w.benchmark.Status.Active.ClientPodUID = "uid-client"
+	}
+}
+
+func makePod(b *v1alpha1.LatencyBenchmark, role string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	node := "a"
+	if role == v1alpha1.RoleServer {
+		node = "b"
+	}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: pods.Name("x-r1", 1, role), Namespace: b.Namespace, UID: types.UID("uid-" + role),
+			Labels:            map[string]string{v1alpha1.LabelRole: role},
+			OwnerReferences:   []metav1.OwnerReference{pods.Owner(b)},
+			CreationTimestamp: metav1.NewTime(ago(10 * time.Second)),
+		},
+		Spec:   corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	for _, change := range changes {
+		change(p)
+	}
+	return p
+}
+
+// The states of a pod.
+
+func created(age time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(ago(age)) }
+}
+
+func foreign(p *corev1.Pod) { p.OwnerReferences[0].UID = "uid-somebody" }
+
+func container(p *corev1.Pod, started bool, state corev1.ContainerState) {
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pods.Container, Image: "bench:v0", Started: &started, State: state}}
+}
+
+func waiting(reason, message string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		container(p, false, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}})
+	}
+}
+
+// running is a pod whose container runs, and that has an address; a server does not listen yet.
+func running(p *corev1.Pod) {
+	p.Status.Phase, p.Status.PodIP = corev1.PodRunning, "10.244.1.17"
+	container(p, false, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+}
+
+// listening is a pod that runs and whose startup probe, if it has one, has passed.
+func listening(p *corev1.Pod) {
+	running(p)
+	container(p, true, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+}
+
+func succeeded(when time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.Phase = corev1.PodSucceeded
+		container(p, false, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(ago(when))}})
+	}
+}
+
+// failed is a pod whose agent left a termination message.
+func failed(when time.Duration, message string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.Phase = corev1.PodFailed
+		container(p, false, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: 1, Reason: "Error", Message: message, FinishedAt: metav1.NewTime(ago(when)),
+		}})
+	}
+}
+
+// refused is a pod that the kubelet did not start or removed.
+func refused(reason, message string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason, Message: message}
+	}
+}
+
+func annotated(networkStatus string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations = map[string]string{nad.AnnotationNetworkStatus: networkStatus} }
+}
+
+func unscheduled(message string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: message}}
+	}
+}
