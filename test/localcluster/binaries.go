@@ -177,7 +177,7 @@ func (c component) key(source, goVersion string) (string, error) {
 		return "", fmt.Errorf("encoding the build settings of %s: %w", c.Name, err)
 	}
 	sum.Write(settings)
-	io.WriteString(sum, goVersion)
+	sum.Write([]byte(goVersion))
 	return shortHash(sum.Sum(nil)), nil
 }
 

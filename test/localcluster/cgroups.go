@@ -158,13 +158,19 @@ func removeCgroups(p paths) error {
 			errs = append(errs, removeCgroup(top))
 		}
 	}
+	return errors.Join(append(errs, restoreControllers(p))...)
+}
+
+// restoreControllers disables what enableControllers enabled in the root of a hierarchy.
+func restoreControllers(p paths) error {
 	notes, err := os.ReadFile(controllerNotes(p))
-	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("reading which controllers were enabled: %w", err))
-		}
-		return errors.Join(errs...)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
+	if err != nil {
+		return fmt.Errorf("reading which controllers were enabled: %w", err)
+	}
+	var errs []error
 	for line := range strings.Lines(string(notes)) {
 		control, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 		// Somebody else may have begun to use it, and then it stays.

@@ -163,7 +163,7 @@ func (c *cluster) buildOwn(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("creating a folder to build in: %w", err)
 	}
-	defer os.RemoveAll(tmp)
+	defer func() { _ = os.RemoveAll(tmp) }()
 	commands := []string{"pause", "multinet", "deviceplugin"}
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", tmp + "/"}
 	for _, name := range commands {

@@ -25,8 +25,12 @@ const (
 	cgroupPrefix      = "tailgate-node-"
 )
 
-// mtu of every link, bytes.
-const mtu = 1500
+// Sizes of packets in bytes. The nodes' and pods' interfaces have the first; the fabric carries more, as a cable between
+// two cards does, for those that a network attachment gives another.
+const (
+	mtu       = 1500
+	fabricMTU = 9000
+)
 
 // node is one of the two Kubernetes nodes.
 type node struct {

@@ -226,6 +226,34 @@ func TestMissingControllers(t *testing.T) {
 	}
 }
 
+// TestControllersAreGivenBack plays a version 2 hierarchy with plain files.
+func TestControllersAreGivenBack(t *testing.T) {
+	root, p := t.TempDir(), paths{t.TempDir()}
+	control := filepath.Join(root, "cgroup.subtree_control")
+	for path, content := range map[string]string{
+		filepath.Join(root, "cgroup.controllers"): "cpu memory pids\n", control: "cpu memory\n",
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := enableControllers(p, root); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(control); err != nil || string(got) != "+pids" {
+		t.Errorf("wrote %q, %v, want only the missing controller", got, err)
+	}
+	if err := restoreControllers(p); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(control); err != nil || string(got) != "-pids" {
+		t.Errorf("wrote %q, %v, want only what had been enabled to be disabled", got, err)
+	}
+	if err := restoreControllers(paths{t.TempDir()}); err != nil {
+		t.Errorf("with nothing noted: %v", err)
+	}
+}
+
 func TestInNodeCgroup(t *testing.T) {
 	for content, want := range map[string]bool{
 		"0::/tailgate-node-a/kubepods/pod1\n":           true,

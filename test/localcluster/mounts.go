@@ -81,13 +81,13 @@ func populateMountNamespace(p paths, n node, keep []string) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(cgroups)
+	defer closeFD(cgroups)
 	kept := map[string]int{}
 	for _, dir := range keep {
 		if kept[dir], err = openTree(dir); err != nil {
 			return err
 		}
-		defer unix.Close(kept[dir])
+		defer closeFD(kept[dir])
 	}
 	own := map[string]int{}
 	for target, dir := range map[string]string{
@@ -100,7 +100,7 @@ func populateMountNamespace(p paths, n node, keep []string) error {
 		if own[target], err = openTree(dir); err != nil {
 			return err
 		}
-		defer unix.Close(own[target])
+		defer closeFD(own[target])
 	}
 	// A sysfs shows the network devices of the namespace in which it was mounted.
 	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
@@ -145,6 +145,9 @@ func openTree(dir string) (int, error) {
 	return fd, nil
 }
 
+// closeFD closes what was only opened to be looked at or attached, where closing cannot lose anything.
+func closeFD(fd int) { _ = unix.Close(fd) }
+
 func attach(tree int, target string) error {
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("mounting on %s: %w", target, err)
@@ -173,7 +176,7 @@ func enter(path string, kind int) error {
 	if err != nil {
 		return fmt.Errorf("opening namespace %s: %w", path, err)
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	if err := unix.Setns(fd, kind); err != nil {
 		return fmt.Errorf("entering namespace %s: %w", path, err)
 	}
@@ -193,7 +196,7 @@ func overlayWorks(dir string) bool {
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(try)
+		defer func() { _ = os.RemoveAll(try) }()
 		var options []string
 		for _, part := range []string{"lower", "upper", "work"} {
 			path := filepath.Join(try, part)

@@ -30,7 +30,7 @@ func netnsExists(name string) bool {
 // isMountOf tells whether path is in a file system of the given kind.
 func isMountOf(path string, magic int64) bool {
 	var fs unix.Statfs_t
-	return unix.Statfs(path, &fs) == nil && int64(fs.Type) == magic
+	return unix.Statfs(path, &fs) == nil && fs.Type == magic
 }
 
 // createNetns makes a named network namespace with its loopback up.
@@ -44,7 +44,7 @@ func createNetns(name string) error {
 		if err != nil {
 			return fmt.Errorf("creating network namespace %s: %w", name, err)
 		}
-		defer handle.Close()
+		defer closeFD(int(handle))
 		lo, err := netlink.LinkByName("lo")
 		if err != nil {
 			return fmt.Errorf("looking for the loopback of %s: %w", name, err)
@@ -79,7 +79,7 @@ func openNetns(name string) (netnsHandle, error) {
 		return h, fmt.Errorf("opening network namespace %q: %w", name, err)
 	}
 	if h.Handle, err = netlink.NewHandleAt(h.ns); err != nil {
-		h.ns.Close()
+		closeFD(int(h.ns))
 		return h, fmt.Errorf("talking to network namespace %q: %w", name, err)
 	}
 	return h, nil
@@ -87,8 +87,8 @@ func openNetns(name string) (netnsHandle, error) {
 
 func (h netnsHandle) close() {
 	if h.Handle != nil {
-		h.Handle.Close()
-		h.ns.Close()
+		h.Close()
+		closeFD(int(h.ns))
 	}
 }
 
@@ -133,7 +133,7 @@ func ensureNetwork(nodes []node) error {
 	}
 	defer nw.close()
 
-	bridge, err := ensureBridge(nw.controlPlane, "cp0")
+	bridge, err := ensureBridge(nw.controlPlane, "cp0", mtu)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func ensureNetwork(nodes []node) error {
 	if err := ensureEndpoint(nw.host, hostLink, hostIP); err != nil {
 		return err
 	}
-	fabric, err := ensureBridge(nw.fabric, "fabric")
+	fabric, err := ensureBridge(nw.fabric, "fabric", fabricMTU)
 	if err != nil {
 		return err
 	}
@@ -191,11 +191,11 @@ func ensureNetwork(nodes []node) error {
 	return nil
 }
 
-func ensureBridge(h netnsHandle, name string) (netlink.Link, error) {
+func ensureBridge(h netnsHandle, name string, bytes int) (netlink.Link, error) {
 	link, err := h.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.MTU = name, mtu
+		attrs.Name, attrs.MTU = name, bytes
 		if err = h.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err == nil {
 			link, err = h.LinkByName(name)
 		}
@@ -215,8 +215,10 @@ func ensureVeth(h netnsHandle, bridge netlink.Link, port string, peer netnsHandl
 	link, err := h.LinkByName(port)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.MTU = port, mtu
-		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: peerName, PeerNamespace: netlink.NsFd(int(peer.ns))}
+		attrs.Name, attrs.MTU = port, bridge.Attrs().MTU
+		veth := &netlink.Veth{
+			LinkAttrs: attrs, PeerName: peerName, PeerMTU: mtu, PeerNamespace: netlink.NsFd(int(peer.ns)),
+		}
 		if err = h.LinkAdd(veth); err == nil {
 			link, err = h.LinkByName(port)
 		}
@@ -278,7 +280,7 @@ func enableForwarding(n node) error {
 		if err != nil {
 			return fmt.Errorf("opening network namespace %s: %w", n.netns(), err)
 		}
-		defer handle.Close()
+		defer closeFD(int(handle))
 		if err := netns.Set(handle); err != nil {
 			return fmt.Errorf("entering network namespace %s: %w", n.netns(), err)
 		}

@@ -66,7 +66,8 @@ func (c *cluster) start(pr process) error {
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", pr.Name, err)
 	}
-	go cmd.Wait() // So that it does not stay a zombie while we run. How it ends is in its log.
+	// So that it does not stay a zombie while we run. How it ends is in its log.
+	go func() { _ = cmd.Wait() }()
 	return nil
 }
 

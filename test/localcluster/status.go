@@ -15,7 +15,6 @@ func Status(ctx context.Context, o Options, out io.Writer) error {
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	defer w.Flush()
 	missing := 0
 	for _, pr := range c.processes() {
 		running, err := findProcesses(c.runs(pr.Name, pr.Args[0]))
@@ -45,6 +44,9 @@ func Status(ctx context.Context, o Options, out io.Writer) error {
 		default:
 			fmt.Fprintf(w, "%s\tready\tpods get CPUs %s\n", n.Name, cpuList(n.Exclusive))
 		}
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("printing the status: %w", err)
 	}
 	if missing > 0 {
 		return fmt.Errorf("%d parts of the cluster are not well", missing)

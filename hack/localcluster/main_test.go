@@ -1,0 +1,40 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/tailgate-dev/tailgate/test/localcluster"
+)
+
+func TestRunRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "a verb is needed"},
+		{[]string{"start"}, `no verb "start"`},
+		{[]string{"load"}, "load needs the tarballs"},
+		{[]string{"up", "now"}, `up takes no arguments, got ["now"]`},
+	} {
+		var stdout, stderr bytes.Buffer
+		err := run(t.Context(), tt.args, &stdout, &stderr)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q: got error %v, want %q", tt.args, err, tt.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: the error has more than one line: %v", tt.args, err)
+		}
+	}
+}
+
+func TestRunKubeconfig(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if err := run(t.Context(), []string{"kubeconfig"}, &stdout, &stderr); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := stdout.String(), localcluster.DefaultStateDir+"/admin.kubeconfig\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
