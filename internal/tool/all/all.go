@@ -1,0 +1,13 @@
+// Package all knows every tool.
+package all
+
+import (
+	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/internal/tool/sfntpingpong"
+	"github.com/tailgate-dev/tailgate/internal/tool/sockperf"
+)
+
+// Registry has a driver for each tool of the API.
+func Registry() tool.Registry {
+	return tool.NewRegistry(sfntpingpong.New(), sockperf.New())
+}

@@ -1,0 +1,274 @@
+package sfntpingpong
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// Parse reads the raw samples. They have no times, but are in the order of measurement and fill the time but for
+// a few per cent, so the warm-up ends at the sample at which they add up to it.
+func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt int64)) (tool.Measurement, error) {
+	if out.ExitCode != 0 {
+		return tool.Measurement{}, explain(c, out)
+	}
+	table, err := ParseTable(out.Stdout)
+	if err != nil {
+		return tool.Measurement{}, tool.Failf("sfnt-pingpong's table cannot be read: %v", err)
+	}
+	row, err := rowOf(c, table)
+	if err != nil {
+		return tool.Measurement{}, err
+	}
+	fullRTT, err := table.FullRTT()
+	if err != nil {
+		return tool.Measurement{}, tool.Failf("sfnt-pingpong's table cannot be read: %v", err)
+	}
+	name := fmt.Sprintf("%s-%d.dat", rawPrefix, c.MessageSize)
+	raw, err := out.OpenRaw(name)
+	if err != nil {
+		return tool.Measurement{}, tool.Failf("sfnt-pingpong left no samples: %v", err)
+	}
+	defer raw.Close()
+	w := window{cell: c, fullRTT: fullRTT, record: record, min: math.MaxInt64, max: math.MinInt64}
+	if err := readRaw(raw, w.add); err != nil {
+		return tool.Measurement{}, tool.Failf("sfnt-pingpong's samples in %s cannot be read: %v", name, err)
+	}
+	if err := w.check(row); err != nil {
+		return tool.Measurement{}, err
+	}
+	return tool.Measurement{
+		Version: version(table), Figures: figures(table, row, fullRTT), Warnings: warnings(table),
+		// The tool ends at the first message that is not answered.
+		Lost: 0,
+	}, nil
+}
+
+// rowOf is the one row of the cell's size.
+func rowOf(c tool.Cell, t Table) (Row, error) {
+	if len(t.Rows) != 1 || t.Rows[0].Size != int64(c.MessageSize) {
+		return Row{}, tool.Failf("sfnt-pingpong ended without an error, but printed %d rows and not the one of %d bytes", len(t.Rows), c.MessageSize)
+	}
+	r := t.Rows[0]
+	if r.Min <= 0 || r.Mean <= 0 || r.Max <= 0 || r.StdDev < 0 {
+		return Row{}, tool.Failf("sfnt-pingpong printed impossible latencies (mean %d, min %d, max %d ns): a stall overflowed its counters, as 1.5.0's do after 2 s; use 1.6 or later", r.Mean, r.Min, r.Max)
+	}
+	return r, nil
+}
+
+// window passes the samples of the measuring time on and adds up what is needed to check them all.
+type window struct {
+	cell    tool.Cell
+	fullRTT bool
+	record  func(rtt int64)
+
+	// count, min and max are of all samples as they are in the file.
+	count, min, max int64
+	// elapsed is the sum of all round trips in nanoseconds, recorded the number of those that were passed on.
+	elapsed, recorded int64
+}
+
+func (w *window) add(sample int64) error {
+	// A bound far above what can be right keeps the sum from overflowing.
+	if sample <= 0 || sample > int64(time.Hour) {
+		return fmt.Errorf("sample %d is %d ns: a stall overflowed the tool's counters, as 1.5.0's do after 2 s; use 1.6 or later", w.count+1, sample)
+	}
+	w.count++
+	w.min, w.max = min(w.min, sample), max(w.max, sample)
+	if !w.fullRTT {
+		sample *= 2
+	}
+	if from := int64(w.cell.Warmup); w.elapsed >= from && w.elapsed < from+int64(w.cell.Duration) {
+		w.record(sample)
+		w.recorded++
+	}
+	if w.elapsed > math.MaxInt64-sample {
+		return errors.New("the samples add up to centuries")
+	}
+	w.elapsed += sample
+	return nil
+}
+
+// check holds the samples against the row that the tool computed of them. It catches files that were cut off:
+// the tool does not notice when the disk is full.
+func (w *window) check(row Row) error {
+	if w.count != row.Iterations {
+		return tool.Failf("sfnt-pingpong measured %d messages, but left %d samples: is its scratch volume full?", row.Iterations, w.count)
+	}
+	if w.min != row.Min || w.max != row.Max {
+		return tool.Failf("sfnt-pingpong's samples are of %d to %d ns, but its table says %d to %d", w.min, w.max, row.Min, row.Max)
+	}
+	// Measured: round trips make up 95 to 101 % of the time. What lacks more was a stall that overflowed to a
+	// small number (4.3 s and more in 1.5.0), or one between two batches, where nothing is timed.
+	total := w.cell.Warmup + w.cell.Duration
+	if missing := int64(total) - w.elapsed; missing > int64(total/10+500*time.Millisecond) {
+		return tool.Failf("sfnt-pingpong ran for %s, but its samples account for %s: a stall is not among them", total, time.Duration(w.elapsed).Round(time.Millisecond))
+	}
+	if w.recorded == 0 {
+		return tool.Failf("sfnt-pingpong measured no message after the warm-up of %s", w.cell.Warmup)
+	}
+	return nil
+}
+
+// readRaw reads a number a line, the last one's end included: without it the file was cut off.
+func readRaw(r io.Reader, add func(sample int64) error) error {
+	lines := bufio.NewReaderSize(r, 64<<10)
+	for number := 1; ; number++ {
+		line, err := lines.ReadSlice('\n')
+		if err == io.EOF && len(line) == 0 {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+		sample, ok := parseInt(line[:len(line)-1])
+		if !ok {
+			return fmt.Errorf("line %d: %.40q is not a number", number, line)
+		}
+		if err := add(sample); err != nil {
+			return err
+		}
+	}
+}
+
+// parseInt reads a decimal number of at most 18 digits. It is strconv.ParseInt without a string, of which there
+// would be millions.
+func parseInt(b []byte) (n int64, ok bool) {
+	negative := len(b) > 0 && b[0] == '-'
+	if negative {
+		b = b[1:]
+	}
+	if len(b) == 0 || len(b) > 18 {
+		return 0, false
+	}
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	if negative {
+		n = -n
+	}
+	return n, true
+}
+
+// version is the version with the checksum of the source, because builds from a checkout have no version.
+func version(t Table) string {
+	v, src := t.Value("version"), t.Value("src")
+	if src == "" {
+		return v
+	}
+	return strings.TrimSpace(v + " (src " + src + ")")
+}
+
+// figures are the row as printed, and what the header says of acceleration.
+func figures(t Table, r Row, fullRTT bool) []tool.Figure {
+	unit := " (ns, half RTT)"
+	if fullRTT {
+		unit = " (ns, RTT)"
+	}
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	out := []tool.Figure{
+		{Name: "mean" + unit, Value: number(r.Mean)},
+		{Name: "min" + unit, Value: number(r.Min)},
+		{Name: "median" + unit, Value: number(r.Median)},
+		{Name: "max" + unit, Value: number(r.Max)},
+		{Name: "percentile " + t.Value("percentile") + unit, Value: number(r.Percentile)},
+		{Name: "stddev" + unit, Value: number(r.StdDev)},
+		{Name: "iterations", Value: number(r.Iterations)},
+	}
+	for _, e := range t.Header {
+		switch {
+		case e.Key == "tsc_hz", e.Key == "onload_version", e.Key == "LD_PRELOAD", e.Key == "server LD_PRELOAD", strings.HasPrefix(e.Key, "EF_"):
+			out = append(out, tool.Figure{Name: e.Key, Value: e.Value})
+		}
+	}
+	return out
+}
+
+func warnings(t Table) []string {
+	var out []string
+	for _, e := range t.Header {
+		if e.Key == "WARNING" {
+			out = append(out, "sfnt-pingpong: "+e.Value)
+		}
+	}
+	if strings.Contains(t.Value("LD_PRELOAD"), "onload") && t.OnloadVersion() == "" {
+		out = append(out, "LD_PRELOAD names Onload's library, but sfnt-pingpong did not load it: not accelerated")
+	}
+	return out
+}
+
+// explain turns exit code and ERROR lines into a failure.
+func explain(c tool.Cell, out tool.Output) error {
+	said := errorLines(out.Stderr)
+	has := func(parts ...string) bool {
+		for _, p := range parts {
+			if strings.Contains(said, p) {
+				return true
+			}
+		}
+		return false
+	}
+	why := "the test failed"
+	switch {
+	case out.ExitCode == 1:
+		why = "this build does not take the options it was given; use 1.5.0 or later"
+	case has("Version mismatch", "Source Checksum mismatch"):
+		why = "client and server are different builds; use one bench image on both nodes"
+	case has("Failed to set CPU affinity"):
+		why = "it may not run on the CPU it was told to use"
+	case has("results != NULL"):
+		why = "not enough memory for the samples; raise spec.placement.memory or measure for a shorter time"
+	case has("Could not open output file"):
+		why = "it cannot write its samples to the scratch volume"
+	case has("errno=(111 "):
+		why = "no server listened for 10s"
+	case has("errno=(113 ", "errno=(101 "):
+		why = "there is no way to the server"
+	case has("errno=(11 "):
+		why = fmt.Sprintf("no answer within %s: the path stalled, or the server hangs", replyTimeout)
+		if c.Protocol == "UDP" {
+			why = fmt.Sprintf("no answer within %s: a datagram was lost, after which sfnt-pingpong cannot go on", replyTimeout)
+		}
+	case has("errno=(104 ", "errno=(32 ", "errno=(0 "):
+		why = "the server ended before the test did"
+	case has("errno=(90 "):
+		why = fmt.Sprintf("messages of %d bytes are too long for the path", c.MessageSize)
+	case out.ExitCode == 2:
+		why = "it could not set the test up"
+	case out.ExitCode != 3:
+		why = "it ended in an unexpected way"
+	}
+	message := fmt.Sprintf("sfnt-pingpong failed (exit code %d): %s", out.ExitCode, why)
+	if said != "" {
+		message += ": " + said
+	}
+	return tool.Failf("%s", message)
+}
+
+// errorLines are the ERROR lines as one, without the places in the source.
+func errorLines(stderr []byte) string {
+	var said []string
+	for line := range strings.Lines(string(stderr)) {
+		text, ok := strings.CutPrefix(strings.TrimSpace(line), "ERROR: ")
+		if !ok || strings.HasPrefix(text, "at ") || text == "Test failed." || text == "Test setup failed." {
+			continue
+		}
+		said = append(said, strings.ToValidUTF8(text, "?"))
+	}
+	const most = 400
+	joined := strings.Join(strings.Fields(strings.Join(said, "; ")), " ")
+	if len(joined) > most {
+		joined = strings.ToValidUTF8(joined[:most], "") + "…"
+	}
+	return joined
+}

@@ -1,0 +1,345 @@
+package sfntpingpong
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// session is what a client left behind, for tests to spoil.
+type session struct {
+	header  string
+	raw     []int64
+	row     Row
+	tail    string // behind the last sample
+	noRaw   bool
+	exit    int
+	stderr  string
+	rawName string
+}
+
+// tcp64Session is a measurement of tcp64 with samples of 10 µs.
+func tcp64Session() *session {
+	s := &session{header: "# cmdline: sfnt-pingpong --rtt tcp h\n# version: 1.6.0\n# src: abc\n# tsc_hz: 2499984086\n# percentile=99\n# reporting: RTT\n", rawName: "raw-64.dat"}
+	for range 350_000 {
+		s.raw = append(s.raw, 10_000)
+	}
+	return s.summed()
+}
+
+// summed makes the row fit the samples.
+func (s *session) summed() *session {
+	s.row = Row{Size: 64, Mean: 10_000, Median: 10_000, Percentile: 10_000, Iterations: int64(len(s.raw)), Min: s.raw[0], Max: s.raw[0]}
+	for _, v := range s.raw {
+		s.row.Min, s.row.Max = min(s.row.Min, v), max(s.row.Max, v)
+	}
+	return s
+}
+
+func (s *session) output() tool.Output {
+	var raw bytes.Buffer
+	for _, v := range s.raw {
+		fmt.Fprintln(&raw, v)
+	}
+	raw.WriteString(s.tail)
+	r := s.row
+	return tool.Output{
+		Stdout: fmt.Appendf(nil, "%s#\n#\tsize\tmean\tmin\tmedian\tmax\t%%ile\tstddev\titer\n\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n",
+			s.header, r.Size, r.Mean, r.Min, r.Median, r.Max, r.Percentile, r.StdDev, r.Iterations),
+		Stderr: []byte(s.stderr), ExitCode: s.exit,
+		OpenRaw: func(name string) (io.ReadCloser, error) {
+			if s.noRaw || name != s.rawName {
+				return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+			}
+			return io.NopCloser(&raw), nil
+		},
+	}
+}
+
+func parse(c tool.Cell, out tool.Output) ([]int64, tool.Measurement, error) {
+	var samples []int64
+	m, err := New().Parse(c, out, func(rtt int64) { samples = append(samples, rtt) })
+	return samples, m, err
+}
+
+func TestParse(t *testing.T) {
+	s := tcp64Session()
+	s.raw[49_999], s.raw[50_000], s.raw[349_999] = 10_001, 10_002, 10_003
+	samples, m, err := parse(tcp64, s.summed().output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 500 ms of 3.5 s are warm-up: the first 50,000 of 350,000 samples. The sums are a nanosecond off there.
+	if len(samples) != 300_000 || samples[0] != 10_002 || samples[len(samples)-1] != 10_003 {
+		t.Errorf("%d samples from %d to %d", len(samples), samples[0], samples[len(samples)-1])
+	}
+	want := tool.Measurement{Version: "1.6.0 (src abc)", Figures: []tool.Figure{
+		{Name: "mean (ns, RTT)", Value: "10000"}, {Name: "min (ns, RTT)", Value: "10000"}, {Name: "median (ns, RTT)", Value: "10000"}, {Name: "max (ns, RTT)", Value: "10003"},
+		{Name: "percentile 99 (ns, RTT)", Value: "10000"}, {Name: "stddev (ns, RTT)", Value: "0"}, {Name: "iterations", Value: "350000"}, {Name: "tsc_hz", Value: "2499984086"},
+	}}
+	if diff := cmp.Diff(want, m); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestParseCaptured(t *testing.T) {
+	// Of a build that knew --rtt and was not given it: raw samples are half round trips.
+	stdout, stderr := captured(t, "raw.txt")
+	lines := bytes.SplitAfter(stdout, []byte("\n"))
+	kept := bytes.Join(lines[:len(lines)-2], nil) // the second row is of another size
+	raw, err := os.ReadFile("testdata/raw-1.dat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cell := tool.Cell{Protocol: "TCP", MessageSize: 1, Duration: 20 * time.Millisecond, Warmup: 10 * time.Millisecond}
+	out := tool.Output{Stdout: bytes.Replace(kept, []byte("2889\t3567\t1601462\t8146\t8373\t38000"), []byte("2926\t3567\t29553\t8146\t8373\t4000"), 1), Stderr: stderr,
+		OpenRaw: func(string) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }}
+	samples, m, err := parse(cell, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []int64
+	if err := readRaw(bytes.NewReader(raw), func(v int64) error { all = append(all, v); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	var elapsed int64
+	var want []int64
+	for _, v := range all {
+		if elapsed >= int64(10*time.Millisecond) && elapsed < int64(30*time.Millisecond) {
+			want = append(want, 2*v)
+		}
+		elapsed += 2 * v
+	}
+	if diff := cmp.Diff(want, samples); diff != "" || len(samples) < 1000 {
+		t.Errorf("%d samples, -want +got:\n%s", len(samples), diff)
+	}
+	if m.Version != "bd7b04c-modified (src 799b5332e00ece1103853ac32418f51d)" || m.Figures[0] != (tool.Figure{Name: "mean (ns, half RTT)", Value: "3975"}) {
+		t.Errorf("version %q, figures %v", m.Version, m.Figures)
+	}
+}
+
+func TestParseDoublesHalves(t *testing.T) {
+	s := tcp64Session()
+	s.header = "# cmdline: sfnt-pingpong tcp h\n# version: 1.5.0\n"
+	for i := range s.raw {
+		s.raw[i] = 5_000
+	}
+	samples, _, err := parse(tcp64, s.summed().output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(samples) != 300_000 || samples[0] != 10_000 {
+		t.Errorf("%d samples of %d", len(samples), samples[0])
+	}
+}
+
+func TestParseWarns(t *testing.T) {
+	s := tcp64Session()
+	s.header += "# WARNING: tsc_hz changed to 2600000000 on recheck\n# LD_PRELOAD=libonload.so\n"
+	_, m, err := parse(tcp64, s.output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Warnings) != 2 || !strings.Contains(m.Warnings[0], "tsc_hz changed") || !strings.Contains(m.Warnings[1], "not accelerated") {
+		t.Errorf("warnings %q", m.Warnings)
+	}
+}
+
+func TestParseFails(t *testing.T) {
+	cases := map[string]struct {
+		spoil func(*session)
+		says  string
+	}{
+		"no row":                               {func(s *session) { s.row.Size = 1 }, "not the one of 64 bytes"},
+		"no samples":                           {func(s *session) { s.noRaw = true }, "left no samples"},
+		"fewer samples than measured":          {func(s *session) { s.raw = s.raw[1:] }, "scratch volume full"},
+		"a sample without its line's end":      {func(s *session) { s.tail = "10000" }, "cannot be read"},
+		"a sample that is not a number":        {func(s *session) { s.tail = "1e4\n" }, "not a number"},
+		"an empty line":                        {func(s *session) { s.tail = "\n" }, "not a number"},
+		"a sample of many digits":              {func(s *session) { s.tail = "1000000000000000000000\n" }, "not a number"},
+		"a line without end":                   {func(s *session) { s.tail = strings.Repeat("1", 1<<20) }, "cannot be read"},
+		"samples of another minimum":           {func(s *session) { s.raw[9] = 9_999 }, "its table says"},
+		"samples of another maximum":           {func(s *session) { s.raw[9] = 10_001 }, "its table says"},
+		"a negative minimum, as of 1.5.0":      {func(s *session) { s.row.Min = -896451469 }, "overflowed"},
+		"a negative sample, as of 1.5.0":       {func(s *session) { s.raw[9] = -896451469 }, "overflowed"},
+		"a sample of no time":                  {func(s *session) { s.raw[9] = 0 }, "overflowed"},
+		"a sample of centuries":                {func(s *session) { s.raw[9] = 1e17 }, "overflowed"},
+		"a stall that became a small number":   {func(s *session) { s.raw = s.raw[:200_000]; s.raw[9] = 353_000_000; s.summed() }, "a stall is not among them"},
+		"neither RTT nor half of it":           {func(s *session) { s.header = "# reporting: one-way\n" }, "neither RTT"},
+		"nothing tells whether it is the half": {func(s *session) { s.header = "" }, "nothing tells"},
+		"other columns":                        {func(s *session) { s.header = "# size time\n" }, "columns"},
+		"stopped right after the warm-up": {func(s *session) {
+			s.raw = s.raw[:1]
+			s.raw[0] = int64(4 * time.Second)
+			s.raw = append(s.raw, 1)
+			s.summed()
+		}, "no message after the warm-up"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := tcp64Session()
+			c.spoil(s)
+			_, _, err := parse(tcp64, s.output())
+			if f := asFailure(t, err); !strings.Contains(f.Message, c.says) || strings.Contains(f.Message, "\n") {
+				t.Errorf("says %q, not %q", f.Message, c.says)
+			}
+		})
+	}
+}
+
+// TestCapturedFailures reads failures as they were captured, one after another in a file.
+func TestCapturedFailures(t *testing.T) {
+	b, err := os.ReadFile("testdata/failures.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]string{}
+	for _, section := range strings.Split(string(b), "### ")[1:] {
+		number, rest, _ := strings.Cut(section, ". ")
+		said[number], _, _ = strings.Cut(rest, "-- server:")
+	}
+	udp := tcp64
+	udp.Protocol = "UDP"
+	cases := map[string]struct {
+		section string
+		cell    tool.Cell
+		exit    int
+		says    []string
+	}{
+		"nobody listens":           {"1", tcp64, 3, []string{"no server listened for 10s", "111 Connection refused"}},
+		"no way":                   {"1b", tcp64, 3, []string{"no way to the server", "113 No route to host"}},
+		"no such name":             {"1c", tcp64, 3, []string{"Temporary failure in name resolution"}},
+		"server killed, TCP":       {"2a", tcp64, 3, []string{"server ended before the test", "104 Connection reset by peer"}},
+		"server killed, UDP":       {"2d", udp, 3, []string{"no answer within 2s", "datagram was lost", "errno=(11 "}},
+		"no answer, TCP":           {"2d", tcp64, 3, []string{"no answer within 2s", "stalled"}},
+		"a CPU it may not run on":  {"5b", tcp64, 2, []string{"may not run on the CPU", "core 7"}},
+		"the server's CPU":         {"5", tcp64, 3, []string{"server ended before the test"}},
+		"different builds":         {"6", tcp64, 2, []string{"different builds; use one bench image", "client=bd7b04c-modified server=no-version"}},
+		"an option it has not":     {"7", tcp64, 1, []string{"does not take the options", "--nosuch"}},
+		"a datagram that was lost": {"9b", udp, 3, []string{"a datagram was lost"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if said[c.section] == "" {
+				t.Fatalf("no section %s", c.section)
+			}
+			_, _, err := parse(c.cell, tool.Output{ExitCode: c.exit, Stderr: []byte(said[c.section])})
+			f := asFailure(t, err)
+			for _, says := range append(c.says, fmt.Sprintf("exit code %d", c.exit)) {
+				if !strings.Contains(f.Message, says) {
+					t.Errorf("%q does not say %q", f.Message, says)
+				}
+			}
+			for _, not := range []string{"\n", "sfnt-pingpong.c:", "Test failed"} {
+				if strings.Contains(f.Message, not) {
+					t.Errorf("%q says %q", f.Message, not)
+				}
+			}
+		})
+	}
+}
+
+func TestOtherFailures(t *testing.T) {
+	cases := map[string]struct {
+		exit         int
+		stderr, says string
+	}{
+		"killed":            {-1, "", "unexpected way"},
+		"no memory":         {3, "ERROR: at sfnt-pingpong.c:1409\nERROR: (results != NULL) failed\n", "placement.memory"},
+		"a full disk":       {3, "ERROR: Could not open output file '/scratch/raw-1.dat'\n", "cannot write its samples"},
+		"too long a packet": {3, "ERROR: rc=-1 sz=65000 errno=(90 Message too long)\n", "64 bytes are too long"},
+		"set up":            {2, "ERROR: Could not bind to 'x'\n", "could not set the test up"},
+		"nothing said":      {3, "", "the test failed"},
+		"very much said":    {3, "ERROR: " + strings.Repeat("µ", 5_000), "…"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := parse(tcp64, tool.Output{ExitCode: c.exit, Stderr: []byte(c.stderr)})
+			if f := asFailure(t, err); !strings.Contains(f.Message, c.says) || len(f.Message) > 600 {
+				t.Errorf("says %q, not %q", f.Message, c.says)
+			}
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	raw, err := os.ReadFile("testdata/raw-1.dat")
+	if err != nil {
+		f.Fatal(err)
+	}
+	raw = raw[:len("3800\n3559\n3565\n")]
+	for _, name := range []string{"tcp.txt", "udp.txt", "rtt.txt", "raw.txt", "avoidfork.txt", "1.5.0-tcp.txt",
+		"seed-bare-metal-e5-2620v4-full-feature.txt", "seed-vm-pf-passthrough-e5-2620v4.txt"} {
+		stdout, stderr := captured(f, name)
+		f.Add(stdout, stderr, raw, 0, int32(64))
+	}
+	f.Add([]byte("# reporting: RTT\n\t1\t3641\t3559\t3565\t3800\t3800\t112\t3\n"), []byte{}, raw, 0, int32(1))
+	failures, err := os.ReadFile("testdata/failures.txt")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte{}, failures, []byte{}, 3, int32(1))
+	f.Fuzz(func(t *testing.T, stdout, stderr, raw []byte, exit int, size int32) {
+		cell := tool.Cell{Protocol: "UDP", MessageSize: size, Duration: 5 * time.Microsecond, Warmup: time.Microsecond}
+		out := tool.Output{Stdout: stdout, Stderr: stderr, ExitCode: exit, OpenRaw: func(string) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }}
+		samples, m, err := parse(cell, out)
+		if err != nil {
+			var failure *tool.Failure
+			if !errors.As(err, &failure) || strings.Contains(failure.Message, "\n") || failure.Message == "" {
+				t.Errorf("got %v", err)
+			}
+			return
+		}
+		if len(samples) == 0 || exit != 0 {
+			t.Errorf("%d samples of exit code %d: %+v", len(samples), exit, m)
+		}
+		for _, s := range samples {
+			if s <= 0 {
+				t.Errorf("a sample of %d ns", s)
+			}
+		}
+	})
+}
+
+// BenchmarkParse is a million samples from the file into a histogram.
+func BenchmarkParse(b *testing.B) {
+	random := rand.New(rand.NewPCG(1, 2))
+	s := tcp64Session()
+	s.raw = nil
+	for range 1_000_000 {
+		s.raw = append(s.raw, 3_000+random.Int64N(1_000)+random.Int64N(2)*random.Int64N(30_000))
+	}
+	s.summed()
+	cell := tcp64
+	cell.Duration = time.Minute
+	cell.Warmup = 0
+	var file bytes.Buffer
+	for _, v := range s.raw {
+		fmt.Fprintln(&file, v)
+	}
+	s.raw = s.raw[:1]
+	out := s.output()
+	out.OpenRaw = func(string) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(file.Bytes())), nil }
+	cell.Duration = 10 * time.Second
+	for b.Loop() {
+		r := result.NewRecorder()
+		if _, err := New().Parse(cell, out, r.Record); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := r.Histogram(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

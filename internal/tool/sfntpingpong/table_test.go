@@ -1,0 +1,215 @@
+package sfntpingpong
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// captured reads a captured session and returns what the client printed; published tables are only that.
+func captured(t testing.TB, name string) (stdout, stderr []byte) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := bytes.Cut(b, []byte("--- client stdout\n"))
+	if !found {
+		return b, nil
+	}
+	stdout, rest, _ = bytes.Cut(rest, []byte("--- client stderr\n"))
+	stderr, _, _ = bytes.Cut(rest, []byte("--- client rc"))
+	return stdout, stderr
+}
+
+func TestPublishedTables(t *testing.T) {
+	type facts struct {
+		Header      int
+		Rows        int
+		First, Last Row
+		Version     string
+		Onload      string
+		Profile     string
+		CPU         string
+	}
+	const src = "8dc3b027d85b28bedf9fd731362e4968"
+	cases := map[string]facts{
+		// Of this one only the table was published.
+		"seed-bare-metal-e5-2620v4-full-feature.txt": {Header: 0, Rows: 17,
+			First: Row{1, 2248, 2022, 2071, 4200847, 3239, 6349, 663000}, Last: Row{65536, 30909, 27770, 29450, 4078629, 66407, 22086, 49000}},
+		"seed-bare-metal-e5-2620v4-ultra-low-latency.txt": {Header: 31, Rows: 17,
+			First: Row{1, 1768, 1676, 1719, 50581, 2166, 158, 842000}, Last: Row{65536, 29156, 27571, 29151, 54446, 31152, 647, 52000},
+			Version: "1.5.0 (src " + src + ")", Onload: "201811-u1", Profile: "100000", CPU: "model name : Intel(R) Xeon(R) CPU E5-2620 v4 @ 2.10GHz"},
+		"seed-bare-metal-gold-6246-sfc9220.txt": {Header: 47, Rows: 17,
+			First: Row{1, 1426, 1398, 1421, 39777, 1582, 67, 1000000}, Last: Row{65536, 58556, 58389, 58540, 60230, 58895, 93, 26000},
+			Version: "1.5.0 (src " + src + ")", Onload: "201811-u1", Profile: "100000", CPU: "model name : Intel(R) Xeon(R) Gold 6246 CPU @ 3.30GHz"},
+		"seed-bare-metal-gold-6246-sfc9250.txt": {Header: 47, Rows: 17,
+			First: Row{1, 1384, 1314, 1376, 30745, 1551, 68, 1000000}, Last: Row{65536, 58915, 58605, 58891, 71188, 59351, 160, 26000},
+			Version: "1.5.0 (src " + src + ")", Onload: "201811-u1", Profile: "100000", CPU: "model name : Intel(R) Xeon(R) Gold 6246 CPU @ 3.30GHz"},
+		"seed-vm-pf-passthrough-e5-2620v4.txt": {Header: 23, Rows: 17,
+			First: Row{1, 1942, 1725, 1833, 273704, 4923, 802, 766000}, Last: Row{65536, 29551, 26566, 28286, 352787, 40923, 3319, 51000},
+			Version: "1.5.0 (src " + src + ")", Onload: "201811-u1", Profile: "100000", CPU: "model name : Intel Core Processor =191aa(Broadwell)"},
+		"seed-vm-pf-passthrough-gold-6246.txt": {Header: 23, Rows: 17,
+			First: Row{1, 1572, 1444, 1503, 291943, 2593, 388, 947000}, Last: Row{65536, 58755, 58383, 58683, 296877, 60411, 1645, 26000},
+			Version: "1.5.0 (src " + src + ")", Onload: "201811-u1", Profile: "100000", CPU: "model name : Intel Xeon Processor (Skylake, IBRS)"},
+	}
+	for name, want := range cases {
+		t.Run(name, func(t *testing.T) {
+			stdout, _ := captured(t, name)
+			table, err := ParseTable(stdout)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := facts{Header: len(table.Header), Rows: len(table.Rows), First: table.Rows[0], Last: table.Rows[len(table.Rows)-1],
+				Version: version(table), Onload: table.OnloadVersion(), Profile: table.Value("EF_POLL_USEC"),
+				// The copies have spaces that do not break where the tool had several.
+				CPU: strings.Join(strings.Fields(table.Value("cpu")), " ")}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			full, err := table.FullRTT()
+			if table.Header != nil && (err != nil || full) {
+				t.Errorf("the published tables are half RTT, got %v, %v", full, err)
+			}
+		})
+	}
+}
+
+func TestCapturedTables(t *testing.T) {
+	type facts struct {
+		Sizes   []int64
+		FullRTT bool
+		Version string
+		Date    string
+		Driver  string
+	}
+	tcp := []int64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536}
+	const head = "bd7b04c-modified (src 799b5332e00ece1103853ac32418f51d)"
+	cases := map[string]facts{
+		"tcp.txt": {tcp, false, head, "Sat Nov 21 04:57:55 UTC 2026", "driver: veth"},
+		"udp.txt": {[]int64{0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1472, 1473, 2048, 4096, 8192, 16384, 32768}, false, head, "Sat Nov 21 04:58:11 UTC 2026", "driver: veth"},
+		"rtt.txt": {[]int64{1, 64, 1024}, true, head, "Sat Nov 21 04:58:22 UTC 2026", "driver: veth"},
+		"raw.txt": {[]int64{1, 64}, false, head, "Sat Nov 21 04:58:45 UTC 2026", "driver: veth"},
+		// No child processes, so none of what they tell.
+		"avoidfork.txt": {[]int64{1}, false, head, "", ""},
+		// Does not say what it reports.
+		"1.5.0-tcp.txt": {tcp[:11], false, "no-version (src 8dc3b027d85b28bedf9fd731362e4968)", "Sat Nov 21 05:49:48 UTC 2026", "driver: veth"},
+	}
+	for name, want := range cases {
+		t.Run(name, func(t *testing.T) {
+			stdout, _ := captured(t, name)
+			table, err := ParseTable(stdout)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := facts{Version: version(table), Date: table.Value("date"), Driver: table.Value("rmv0")}
+			for _, r := range table.Rows {
+				got.Sizes = append(got.Sizes, r.Size)
+			}
+			if got.FullRTT, err = table.FullRTT(); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestHeaderOrderDoesNotMatter(t *testing.T) {
+	stdout, _ := captured(t, "rtt.txt")
+	lines := strings.SplitAfter(string(stdout), "\n")
+	var header, rest []string
+	for _, l := range lines {
+		if strings.HasPrefix(l, "# ") {
+			header = append([]string{l}, header...)
+		} else {
+			rest = append(rest, l)
+		}
+	}
+	a, err := ParseTable(stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := ParseTable([]byte(strings.Join(append(header, rest...), "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(a.Rows, b.Rows); diff != "" || version(a) != version(b) {
+		t.Errorf("rows differ: %s", diff)
+	}
+}
+
+func TestFullRTT(t *testing.T) {
+	cases := map[string]struct {
+		header string
+		want   bool
+		ok     bool
+	}{
+		"a build that says RTT":            {"# cmdline: sfnt-pingpong tcp h\n# reporting: RTT\n", true, true},
+		"a build that says half":           {"# cmdline: sfnt-pingpong --rtt tcp h\n# reporting: 1/2 RTT\n", false, true},
+		"a build that says something else": {"# cmdline: sfnt-pingpong --rtt tcp h\n# reporting: one-way\n", false, false},
+		"an older build with --rtt":        {"# cmdline: ./sfnt-pingpong --sizes 1 --rtt tcp h\n", true, true},
+		"an older build without":           {"# cmdline: ./sfnt-pingpong --raw /x--rtt tcp h\n", false, true},
+		"neither":                          {"# version: 1.5.0\n", false, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			table, err := ParseTable([]byte(c.header))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := table.FullRTT()
+			if got != c.want || (err == nil) != c.ok {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestOnloadIsNotWhatLDPreloadSays(t *testing.T) {
+	cases := map[string]struct {
+		header, version string
+		warnings        int
+	}{
+		"loaded":                       {"# LD_PRELOAD=libonload.so\n# onload_version=201811-u1\n# EF_POLL_USEC=100000\n", "201811-u1", 0},
+		"preloaded but not loaded":     {"# LD_PRELOAD=/opt/onload/usr/lib64/libonload.so\n# EF_POLL_USEC=100000\n", "", 1},
+		"a banner alone":               {"oo:sfnt-pingpong[1]: Using OpenOnload 201811-u1 [0]\n", "", 0},
+		"on the server alone":          {"# server LD_PRELOAD=libonload.so\n", "", 0},
+		"something else was preloaded": {"# LD_PRELOAD=libvma.so\n", "", 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			table, err := ParseTable([]byte(c.header))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := table.OnloadVersion(); got != c.version {
+				t.Errorf("version %q, want %q", got, c.version)
+			}
+			if got := warnings(table); len(got) != c.warnings {
+				t.Errorf("warnings %q", got)
+			}
+		})
+	}
+}
+
+func TestParseTableRefuses(t *testing.T) {
+	for name, output := range map[string]string{
+		"other columns":           "#\tsize\tmean\tmin\tmedian\tp50\tmax\t%ile\tstddev\titer\n",
+		"columns in other order":  "#\tsize\tmin\tmean\tmedian\tmax\t%ile\tstddev\titer\n",
+		"a row that was cut off":  "\t1\t10938\t8337\t10",
+		"a row with a fraction":   "\t1\t10938.5\t8337\t10686\t432611\t15712\t3879\t14000\n",
+		"a number beyond 64 bits": "\t1\t10938\t8337\t10686\t99999999999999999999\t15712\t3879\t14000\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := ParseTable([]byte(output)); err == nil {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
