@@ -27,7 +27,8 @@ const (
 	ReasonNodeNotReady = "NodeNotReady"
 	// ReasonInsufficientCPU surfaces when no selected node has as many allocatable CPUs as are asked.
 	ReasonInsufficientCPU = "InsufficientCPU"
-	// ReasonInsufficientMemory surfaces when no selected node has as much allocatable memory as is asked.
+	// ReasonInsufficientMemory surfaces when the tool may need more memory than is asked, or no selected node has
+	// as much allocatable as is asked.
 	ReasonInsufficientMemory = "InsufficientMemory"
 	// ReasonResourceNotAdvertised surfaces when no selected node advertises network.resourceName.
 	ReasonResourceNotAdvertised = "ResourceNotAdvertised"

@@ -154,7 +154,7 @@ type Placement struct {
 	CPUs int32 `json:"cpus,omitempty"`
 
 	// memory is what each endpoint gets, 128Mi to 64Gi; default 512Mi. The tools keep every sample in memory
-	// while they measure: allow 64Mi for each million samples of a cell.
+	// while they measure; 512Mi is enough for 10s of any tool, and a spec that may need more is told how much.
 	// +optional
 	// +kubebuilder:default="512Mi"
 	// +kubebuilder:validation:XIntOrString

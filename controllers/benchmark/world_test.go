@@ -30,6 +30,7 @@ type fakeDriver struct{ tool.Driver }
 
 func (fakeDriver) Name() v1alpha1.Tool              { return v1alpha1.ToolSockperf }
 func (fakeDriver) Validate(tool.Cell) error         { return nil }
+func (fakeDriver) Memory(tool.Cell) int64           { return 0 }
 func (fakeDriver) Deadline(tool.Cell) time.Duration { return time.Minute }
 
 func makeWorld(changes ...func(*world)) *world {

@@ -55,7 +55,7 @@ func rejectf(reason, format string, args ...any) *Rejection {
 
 // Accept runs the checks in order and returns the pair of nodes, or the first rejection.
 func Accept(o Observed) (v1alpha1.Pair, *Rejection) {
-	for _, check := range []func(Observed) *Rejection{cells, hostNetwork, networkExists, networkMatches} {
+	for _, check := range []func(Observed) *Rejection{cells, toolMemory, hostNetwork, networkExists, networkMatches} {
 		if r := check(o); r != nil {
 			return v1alpha1.Pair{}, r
 		}
@@ -68,6 +68,23 @@ func cells(o Observed) *Rejection {
 	for _, c := range plan.Cells(o.Benchmark.Spec) {
 		if err := o.Driver.Validate(c); err != nil {
 			return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload: %v", err)
+		}
+	}
+	return nil
+}
+
+// agentMemory is what an endpoint needs beside the tool, in bytes.
+const agentMemory = 64 << 20
+
+// toolMemory compares what the tool may come to use with what the endpoints get: a client that is killed for
+// its memory at the end of an hour has measured nothing.
+func toolMemory(o Observed) *Rejection {
+	memory := o.Benchmark.Spec.Placement.Memory
+	for _, c := range plan.Cells(o.Benchmark.Spec) {
+		if need := o.Driver.Memory(c) + agentMemory; memory.CmpInt64(need) < 0 {
+			return rejectf(v1alpha1.ReasonInsufficientMemory,
+				"spec.placement.memory: %s keeps every sample and may need %dMi for %s, but each endpoint gets %s; ask for that much, or measure more rounds of a shorter duration",
+				o.Benchmark.Spec.Tool, (need+1<<20-1)>>20, c.Duration, memory.String())
 		}
 	}
 	return nil

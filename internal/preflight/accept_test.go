@@ -17,6 +17,9 @@ import (
 // only64 is a driver that measures messages of 64 bytes and no others.
 type only64 struct{ tool.Driver }
 
+// Memory is a mebibyte for each second.
+func (only64) Memory(c tool.Cell) int64 { return int64(c.Duration/time.Second) << 20 }
+
 func (only64) Validate(c tool.Cell) error {
 	if c.MessageSize != 64 {
 		return tool.Failf("size %d: only 64 bytes", c.MessageSize)
@@ -85,6 +88,10 @@ func TestAccept(t *testing.T) {
 		return func(o *Observed) { o.Benchmark.Status.Pair = &v1alpha1.Pair{ClientNode: client, ServerNode: server} }
 	}
 
+	duration := func(d time.Duration) func(*Observed) {
+		return func(o *Observed) { o.Benchmark.Spec.Workload.Duration.Duration = d }
+	}
+
 	cases := map[string]struct {
 		change []func(*Observed)
 		// want is the pair, as client and server, or the reason.
@@ -93,6 +100,10 @@ func TestAccept(t *testing.T) {
 		// wantMessage are parts of the message, the field's path first.
 		wantMessage []string
 	}{
+		"a duration for which the tool may need more memory than is asked": {
+			change:     []func(*Observed){memory("512Mi"), duration(449 * time.Second)},
+			wantReason: v1alpha1.ReasonInsufficientMemory, wantMessage: []string{"spec.placement.memory", "513Mi", "512Mi"},
+		},
 		"of several nodes, the first two by name": {
 			change: []func(*Observed){nodes(node("c"), node("a"), node("b"))},
 			want:   "a b",

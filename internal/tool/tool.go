@@ -93,6 +93,8 @@ type Driver interface {
 	Client(c Cell, t Target) Command
 	// Deadline is the longest that a client may take for a cell before it is killed.
 	Deadline(c Cell) time.Duration
+	// Memory is the most that a client may come to use for a cell, in bytes: the tools keep every sample.
+	Memory(c Cell) int64
 	// Parse reads a finished client's output and calls record with the round-trip time in nanoseconds of
 	// every sample that counts, in the order of measurement. It returns a *Failure when the tool says, or the
 	// output shows, that the measurement did not hold; samples recorded before are then to be dropped.

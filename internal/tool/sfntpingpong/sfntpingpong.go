@@ -128,3 +128,8 @@ func (driver) Deadline(c tool.Cell) time.Duration {
 	total := c.Warmup + c.Duration
 	return total + total/4 + 30*time.Second
 }
+
+// Memory is 16 bytes for each sample there is room for: the samples, and as much again to sort them.
+func (driver) Memory(c tool.Cell) int64 {
+	return 16 * min(int64((c.Warmup+c.Duration)/fastest)+batch, mostSamples)
+}

@@ -100,3 +100,15 @@ func runTime(c tool.Cell) time.Duration {
 // time in which it was taken. A run whose answers stay away ends by its own timer; only a connection that
 // nobody refuses or answers has to be cut off here.
 func (driver) Deadline(c tool.Cell) time.Duration { return 2*runTime(c) + 15*time.Second }
+
+// Memory is what the tool reserves and touches for each second, one more than it runs, and what it keeps of each
+// message that is answered, at the highest rate for which it reserves.
+func (driver) Memory(c tool.Cell) int64 {
+	const (
+		rate     = 600_000
+		reserved = 16
+		answered = 24
+	)
+	seconds := int64(runTime(c) / time.Second)
+	return rate * (reserved*(seconds+1) + answered*seconds)
+}
