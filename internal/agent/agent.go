@@ -96,7 +96,7 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(256 << 20)
 
-	cpus, _, err := host{a.Root}.cpusAllowed()
+	cpus, allowed, err := host{a.Root}.cpusAllowed()
 	if err != nil {
 		return result.Document{}, err
 	}
@@ -104,7 +104,7 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	if err := pinSelf(own); err != nil {
 		return result.Document{}, err
 	}
-	e := endpoint{Agent: a, driver: driver, measuringCPU: measuring, agentCPU: own}
+	e := endpoint{Agent: a, driver: driver, cpusAllowed: allowed, measuringCPU: measuring, agentCPU: own}
 	if a.Task.Role == v1alpha1.RoleServer {
 		return e.serve(ctx)
 	}
@@ -114,7 +114,9 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 // endpoint is an agent at work.
 type endpoint struct {
 	*Agent
-	driver                 tool.Driver
+	driver tool.Driver
+	// cpusAllowed is what the agent might use before it pinned itself.
+	cpusAllowed            string
 	measuringCPU, agentCPU int
 	// voluntary and involuntary count the context switches of the tool's processes that ended.
 	voluntary, involuntary int64
@@ -125,14 +127,13 @@ func (e *endpoint) logf(format string, args ...any) {
 }
 
 // document is the agent's result so far: who measured, and where.
-func (e *endpoint) document(iface net.Interface, address string) (result.Document, error) {
-	evidence, err := host{e.Root}.gather(e.Node, e.measuringCPU, e.agentCPU, iface, address, os.Environ())
-	if err != nil {
-		return result.Document{}, err
-	}
+func (e *endpoint) document(iface net.Interface, address string) result.Document {
+	evidence := host{e.Root}.gather(e.measuringCPU, iface, os.Environ())
+	evidence.Node, evidence.Address = e.Node, address
+	evidence.CPUsAllowed, evidence.AgentCPU = e.cpusAllowed, int32(e.agentCPU)
 	return result.Document{
 		Version: result.Version, Run: e.Task.Run, Attempt: e.Task.Attempt, Role: e.Task.Role, Evidence: evidence,
-	}, nil
+	}
 }
 
 // scratch makes an empty folder for a tool.

@@ -95,8 +95,12 @@ func (h host) cpuNUMANode(cpu int) int32 {
 // device is the PCI address behind an interface and its NUMA node. An interface that is no PCI device itself
 // is taken for the one device that the pod was allocated, if it is exactly one.
 func (h host) device(iface string, allocated map[string]string) (pci string, numa int32) {
-	if target, err := os.Readlink(filepath.Join(h.root, "sys/class/net", iface, "device")); err == nil {
-		return filepath.Base(target), h.number("sys/class/net/" + iface + "/device/numa_node")
+	if path, err := filepath.EvalSymlinks(filepath.Join(h.root, "sys/class/net", iface, "device")); err == nil {
+		// A virtio device is not on the PCI bus itself, but a child of one that is.
+		if strings.HasPrefix(filepath.Base(path), "virtio") {
+			path = filepath.Dir(path)
+		}
+		return filepath.Base(path), host{path}.number("numa_node")
 	}
 	if len(allocated) != 1 {
 		return "", unknown
@@ -123,27 +127,20 @@ func allocatedDevices(environ []string) map[string]string {
 	return devices
 }
 
-// gather collects the evidence of an endpoint that measures over one interface.
-func (h host) gather(node string, measuringCPU, agentCPU int, iface net.Interface, address string, environ []string) (result.Evidence, error) {
-	_, allowed, err := h.cpusAllowed()
-	if err != nil {
-		return result.Evidence{}, err
-	}
+// gather collects the evidence of an endpoint that measures on one CPU over one interface. Which CPUs were
+// allowed is not among it: by now the agent has pinned itself, and the kernel would tell of that.
+func (h host) gather(measuringCPU int, iface net.Interface, environ []string) result.Evidence {
 	devices := allocatedDevices(environ)
 	e := result.Evidence{
-		Node:             node,
 		Kernel:           h.read("proc/sys/kernel/osrelease"),
 		BootID:           h.read("proc/sys/kernel/random/boot_id"),
 		CPUModel:         h.field("proc/cpuinfo", "model name"),
-		CPUsAllowed:      allowed,
 		OnlineCPUs:       h.read("sys/devices/system/cpu/online"),
 		MeasuringCPU:     int32(measuringCPU),
-		AgentCPU:         int32(agentCPU),
 		CPUNUMANode:      h.cpuNUMANode(measuringCPU),
 		ThreadSiblings:   h.read(fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", measuringCPU)),
 		Clocksource:      h.read("sys/devices/system/clocksource/clocksource0/current_clocksource"),
 		Interface:        iface.Name,
-		Address:          address,
 		MTU:              int32(iface.MTU),
 		AllocatedDevices: devices,
 		AgentVersion:     version(),
@@ -155,7 +152,7 @@ func (h host) gather(node string, measuringCPU, agentCPU int, iface net.Interfac
 		}
 	}
 	e.Driver, e.Firmware = driverInfo(iface.Name)
-	return e, nil
+	return e
 }
 
 // driverInfo asks the kernel, as ethtool -i does; it needs no privilege.

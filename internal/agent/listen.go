@@ -37,6 +37,7 @@ func awaitListening(ctx context.Context, p *process, protocol v1alpha1.Protocol,
 		case <-p.done:
 			return fail(v1alpha1.OutcomeToolFailed, "the tool's server ended with exit code %d before it listened: %s", p.exitCode(), p.lastWords())
 		case <-ctx.Done():
+			p.kill() // only then its words are all there
 			return fail(v1alpha1.OutcomeToolFailed, "the tool's server does not listen on %s port %d after %s: %s", protocol, port, listenTimeout, p.lastWords())
 		case <-tick.C:
 		}

@@ -21,6 +21,9 @@ import (
 // maxOutput is how much of a tool's output is kept, in bytes; the tools print a few kilobytes.
 const maxOutput = 4 << 20
 
+// outputGrace is how long the output of a tool that ended may stay open.
+const outputGrace = time.Second
+
 // process is a running tool.
 type process struct {
 	cmd            *exec.Cmd
@@ -39,6 +42,8 @@ func start(c tool.Command, cpu int, dir string) (*process, error) {
 	p.cmd.Env = append(os.Environ(), c.Env...)
 	p.cmd.Dir = dir
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	// A child that left the group and kept the tool's output open must not keep us.
+	p.cmd.WaitDelay = outputGrace
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := startOn(p.cmd, cpu); err != nil {
 		return nil, fail(v1alpha1.OutcomeToolFailed, "starting %s: %v", c.Path, err)

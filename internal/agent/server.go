@@ -29,10 +29,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 	if err != nil {
 		return result.Document{}, err
 	}
-	document, err := e.document(iface, address.String())
-	if err != nil {
-		return result.Document{}, err
-	}
+	document := e.document(iface, address.String())
 	// A tool that the image lacks is told before anybody waits for it.
 	target := tool.Target{Address: address.String(), Port: plan.ToolPort}
 	if err := present(e.driver.Server(e.Task.Cells[0], target).Path); err != nil {
@@ -141,6 +138,9 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 		var a answer
 		switch r.Verb {
 		case verbPrepare:
+			if running != nil {
+				running.end(0) // of a cell that was not ended
+			}
 			p, err := e.prepare(ctx, r.Cell, target)
 			if err != nil {
 				a.Error = err.Error()
@@ -179,6 +179,12 @@ func (e *endpoint) prepare(ctx context.Context, name string, target tool.Target)
 		dir, err := e.scratch(name)
 		if err != nil {
 			return nil, err
+		}
+		// On a host's network somebody else may have the port, and would be taken for the tool.
+		if taken, err := isListening(e.driver.Listens(cell), target.Port); err != nil {
+			return nil, err
+		} else if taken {
+			return nil, fail(v1alpha1.OutcomeToolFailed, "somebody else listens on %s port %d", cell.Protocol, target.Port)
 		}
 		p, err := start(e.driver.Server(cell, target), e.measuringCPU, dir)
 		if err != nil {
