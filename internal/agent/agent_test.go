@@ -1,0 +1,341 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// fakeTool drives helpers of this test binary. Without commands of its own it pings an echo server 1000 times.
+type fakeTool struct {
+	tool.Driver    // for what the agent does not ask
+	server, client tool.Command
+	deadline       time.Duration
+}
+
+const samples = 1000
+
+func (fakeTool) Name() v1alpha1.Tool                 { return v1alpha1.ToolSockperf }
+func (fakeTool) Validate(tool.Cell) error            { return nil }
+func (fakeTool) Listens(tool.Cell) v1alpha1.Protocol { return v1alpha1.ProtocolTCP }
+
+func (f fakeTool) Server(_ tool.Cell, t tool.Target) tool.Command {
+	if f.server.Path != "" {
+		return f.server
+	}
+	return asTool("echo", fmt.Sprintf("%s:%d", t.Address, t.Port))
+}
+
+func (f fakeTool) Client(_ tool.Cell, t tool.Target) tool.Command {
+	if f.client.Path != "" {
+		return f.client
+	}
+	return asTool("ping", fmt.Sprintf("%s:%d", t.Address, t.Port), strconv.Itoa(samples), filepath.Join(t.Scratch, "raw"))
+}
+
+func (fakeTool) Memory(tool.Cell) int64 { return 0 }
+
+func (f fakeTool) Deadline(tool.Cell) time.Duration {
+	if f.deadline != 0 {
+		return f.deadline
+	}
+	return time.Minute
+}
+
+func (fakeTool) Parse(_ tool.Cell, out tool.Output, record func(int64)) (tool.Measurement, error) {
+	if out.ExitCode != 0 {
+		return tool.Measurement{}, tool.Failf("exit code %d", out.ExitCode)
+	}
+	raw, err := out.OpenRaw("raw")
+	if err != nil {
+		return tool.Measurement{}, err
+	}
+	defer raw.Close()
+	data, err := io.ReadAll(raw)
+	if err != nil {
+		return tool.Measurement{}, err
+	}
+	for line := range strings.Lines(string(data)) {
+		rtt, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+		if err != nil {
+			return tool.Measurement{}, err
+		}
+		record(rtt)
+	}
+	return tool.Measurement{Version: "ping 1", Warnings: []string{strings.TrimSpace(string(out.Stdout))}}, nil
+}
+
+// restore puts back what an agent changes in its process, which it has for itself.
+func restore(t *testing.T) {
+	t.Helper()
+	var before unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		t.Fatal(err)
+	}
+	procs, percent, limit := runtime.GOMAXPROCS(0), debug.SetGCPercent(100), debug.SetMemoryLimit(-1)
+	t.Cleanup(func() {
+		runtime.GOMAXPROCS(procs)
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+		threads, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, thread := range threads {
+			if id, err := strconv.Atoi(thread.Name()); err == nil {
+				_ = unix.SchedSetaffinity(id, &before)
+			}
+		}
+	})
+}
+
+// ending is what an agent leaves behind.
+type ending struct {
+	log         string
+	err         error
+	termination result.Termination
+}
+
+// run lets the agent of a role carry out its part of x-r1 over loopback.
+func run(ctx context.Context, t *testing.T, role string, driver tool.Driver, changes ...func(*Agent)) ending {
+	t.Helper()
+	var log bytes.Buffer
+	a := &Agent{
+		Task: plan.Task{
+			Run: "x-r1", Attempt: 2, Role: role, Tool: v1alpha1.ToolSockperf,
+			Cells:    []tool.Cell{{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}, {Name: "tcp-1", Protocol: v1alpha1.ProtocolTCP, MessageSize: 1}},
+			Deadline: time.Minute,
+		},
+		Node: "node-" + role, PodIP: "127.0.0.1", PodUID: "uid-" + role,
+		Tools: tool.NewRegistry(driver), Scratch: t.TempDir(), Log: &log,
+		TerminationLog: filepath.Join(t.TempDir(), "termination-log"), Root: "/",
+	}
+	if role == v1alpha1.RoleClient {
+		a.Task.ServerAddress, a.Task.Token = "127.0.0.1", "uid-server"
+	}
+	for _, change := range changes {
+		change(a)
+	}
+	e := ending{err: a.Run(ctx)}
+	e.log = log.String()
+	data, err := os.ReadFile(a.TerminationLog)
+	if err != nil {
+		t.Errorf("the %s left no termination message: %v", role, err)
+	} else if e.termination, err = result.ParseTermination(string(data)); err != nil {
+		t.Errorf("the %s's termination message %q: %v", role, data, err)
+	}
+	return e
+}
+
+// exchange runs both ends to their ends.
+func exchange(t *testing.T, serverDriver, clientDriver tool.Driver) (server, client ending) {
+	t.Helper()
+	restore(t)
+	done := make(chan ending, 1)
+	go func() { done <- run(t.Context(), t, v1alpha1.RoleServer, serverDriver) }()
+	client = run(t.Context(), t, v1alpha1.RoleClient, clientDriver)
+	return <-done, client
+}
+
+func document(t *testing.T, e ending) result.Document {
+	t.Helper()
+	if e.err != nil {
+		t.Fatalf("%v (%+v)", e.err, e.termination)
+	}
+	framed, err := result.ReadFrame(strings.NewReader(e.log), e.termination.Digest)
+	if err != nil {
+		t.Fatalf("the log holds no result: %v\n%s", err, e.log)
+	}
+	return framed.Document
+}
+
+func TestWholeExchange(t *testing.T) {
+	_, allowed, err := host{"/"}.cpusAllowed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, c := exchange(t, fakeTool{}, fakeTool{})
+	server, client := document(t, s), document(t, c)
+
+	for role, d := range map[string]result.Document{v1alpha1.RoleServer: server, v1alpha1.RoleClient: client} {
+		if d.Run != "x-r1" || d.Attempt != 2 || d.Role != role {
+			t.Errorf("the %s's result is of %s of %s, attempt %d", role, d.Role, d.Run, d.Attempt)
+		}
+		e := d.Evidence
+		if e.Node != "node-"+role || e.Interface != "lo" || e.Address != "127.0.0.1" || e.Kernel == "" || e.BootID == "" {
+			t.Errorf("the %s's evidence: %+v", role, e)
+		}
+		if e.VoluntarySwitches == 0 {
+			t.Errorf("the %s's tools never switched context, though they wait for each other", role)
+		}
+	}
+	// The first agent of this process is the only one that sees the CPUs as they were: each pins itself. In a
+	// pod each has a process of its own.
+	if got := []string{server.Evidence.CPUsAllowed, client.Evidence.CPUsAllowed}; got[0] != allowed && got[1] != allowed {
+		t.Errorf("CPUs allowed: %q, want %q, as before the agent pinned itself", got, allowed)
+	}
+	if len(server.Cells) != 0 {
+		t.Errorf("the server measured %d cells", len(server.Cells))
+	}
+	var names []string
+	for _, cell := range client.Cells {
+		names = append(names, cell.Name)
+		if cell.Histogram.Count != samples {
+			t.Errorf("%s: %d samples, want %d", cell.Name, cell.Histogram.Count, samples)
+		}
+		if cell.Tool != "sockperf" || cell.ToolVersion != "ping 1" || len(cell.Command) != 4 || !cell.FinishedAt.After(cell.StartedAt) {
+			t.Errorf("%s: %+v", cell.Name, cell)
+		}
+	}
+	if diff := cmp.Diff([]string{"tcp-64", "tcp-1"}, names); diff != "" {
+		t.Errorf("cells (-want +got):\n%s", diff)
+	}
+}
+
+func TestExchangesThatFail(t *testing.T) {
+	missing := tool.Command{Path: "no-such-tool"}
+	cases := map[string]struct {
+		server, client fakeTool
+		// reasons of the two ends, and words of the client's.
+		serverReason, clientReason string
+		words                      []string
+	}{
+		"a client whose tool fails": {
+			client:       fakeTool{client: asTool("fail", "it went wrong")},
+			clientReason: v1alpha1.OutcomeToolFailed, serverReason: v1alpha1.OutcomePeerUnreachable,
+			words: []string{"tcp-64", "exit code 3", "(server: # echo: ready)"},
+		},
+		"a client whose tool hangs": {
+			client:       fakeTool{client: asTool("sleep"), deadline: 50 * time.Millisecond},
+			clientReason: v1alpha1.OutcomeToolTimeout, serverReason: v1alpha1.OutcomePeerUnreachable,
+			words: []string{"tcp-64", "killed after 50ms"},
+		},
+		"a client whose image lacks the tool": {
+			client:       fakeTool{client: missing},
+			clientReason: v1alpha1.OutcomeToolMissing, serverReason: v1alpha1.OutcomePeerUnreachable,
+			words: []string{"no-such-tool", "bench-image"},
+		},
+		"a server whose tool fails": {
+			server:       fakeTool{server: asTool("fail", "address already in use")},
+			clientReason: v1alpha1.OutcomeToolFailed, serverReason: v1alpha1.OutcomePeerUnreachable,
+			words: []string{"server:", "exit code 3", "address already in use"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			server, client := exchange(t, c.server, c.client)
+			for role, end := range map[string]struct {
+				ending
+				want string
+			}{v1alpha1.RoleServer: {server, c.serverReason}, v1alpha1.RoleClient: {client, c.clientReason}} {
+				if end.err == nil || end.termination.Reason != end.want || end.termination.Digest != "" {
+					t.Errorf("the %s ended with %v, %+v; want %s", role, end.err, end.termination, end.want)
+				}
+				if strings.Contains(end.log, "tailgate-result") {
+					t.Errorf("the %s left a result all the same", role)
+				}
+			}
+			for _, w := range c.words {
+				if !strings.Contains(client.termination.Message, w) {
+					t.Errorf("the client's message %q does not say %q", client.termination.Message, w)
+				}
+			}
+		})
+	}
+}
+
+func TestEndsWithoutAPeer(t *testing.T) {
+	cases := map[string]struct {
+		role   string
+		driver fakeTool
+		change func(*Agent)
+		ended  bool
+		want   string
+		words  []string
+	}{
+		"a tool that this image does not drive": {
+			role: v1alpha1.RoleClient, change: func(a *Agent) { a.Task.Tool = "netperf" },
+			want: v1alpha1.OutcomeToolMissing, words: []string{"netperf"},
+		},
+		"a server whose image lacks the tool": {
+			role: v1alpha1.RoleServer, driver: fakeTool{server: tool.Command{Path: "no-such-tool"}},
+			want: v1alpha1.OutcomeToolMissing, words: []string{"no-such-tool"},
+		},
+		"a server whose address is none": {
+			role: v1alpha1.RoleServer, change: func(a *Agent) { a.PodIP = "" }, want: v1alpha1.OutcomeWrongNetwork,
+		},
+		"a server whose address no interface has": {
+			role: v1alpha1.RoleServer, change: func(a *Agent) { a.PodIP = "192.0.2.1" },
+			want: v1alpha1.OutcomeWrongNetwork, words: []string{"192.0.2.1"},
+		},
+		"a server whose network was not attached": {
+			role: v1alpha1.RoleServer, change: func(a *Agent) { a.Task.Interface = "net-missing" },
+			want: v1alpha1.OutcomeWrongNetwork, words: []string{"net-missing"},
+		},
+		"a server that has to end before its client comes": {
+			role: v1alpha1.RoleServer, ended: true, want: v1alpha1.OutcomePeerUnreachable,
+		},
+		"a client whose time is over before its server answers": {
+			role: v1alpha1.RoleClient, change: func(a *Agent) { a.Task.Deadline = 50 * time.Millisecond },
+			want: v1alpha1.OutcomePeerUnreachable, words: []string{"127.0.0.1"},
+		},
+		"an agent that cannot tell its CPUs": {
+			role: v1alpha1.RoleServer, change: func(a *Agent) { a.Root = t.TempDir() },
+			want: v1alpha1.OutcomeAgentFailed, words: []string{"CPU"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			restore(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if c.ended {
+				cancel()
+			}
+			var changes []func(*Agent)
+			if c.change != nil {
+				changes = append(changes, c.change)
+			}
+			e := run(ctx, t, c.role, c.driver, changes...)
+			if e.err == nil || e.termination.Reason != c.want {
+				t.Errorf("ended with %v, %+v; want %s", e.err, e.termination, c.want)
+			}
+			for _, w := range c.words {
+				if !strings.Contains(e.termination.Message, w) {
+					t.Errorf("message %q does not say %q", e.termination.Message, w)
+				}
+			}
+		})
+	}
+}
+
+// A client must not measure over another interface than was asked.
+func TestWrongInterface(t *testing.T) {
+	restore(t)
+	done := make(chan ending, 1)
+	go func() { done <- run(t.Context(), t, v1alpha1.RoleServer, fakeTool{}) }()
+	client := run(t.Context(), t, v1alpha1.RoleClient, fakeTool{}, func(a *Agent) { a.Task.Interface = "net1" })
+	if client.termination.Reason != v1alpha1.OutcomeWrongNetwork || !strings.Contains(client.termination.Message, "leave by lo") {
+		t.Errorf("the client ended with %+v, want %s", client.termination, v1alpha1.OutcomeWrongNetwork)
+	}
+	if server := <-done; server.termination.Reason != v1alpha1.OutcomePeerUnreachable {
+		t.Errorf("the server ended with %+v", server.termination)
+	}
+}

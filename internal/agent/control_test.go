@@ -1,0 +1,279 @@
+package agent
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// pair is the two ends of a TCP connection over loopback.
+func pair(t *testing.T) (here, there net.Conn) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if here, err = net.Dial("tcp", listener.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if there, err = listener.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { here.Close(); there.Close() })
+	return here, there
+}
+
+const hello1 = `{"verb":"hello","token":"secret","run":"x-r1","attempt":1}`
+
+// strangers are the first lines of those who are not the client of x-r1, attempt 1.
+var strangers = map[string]string{
+	"nobody":                                   "",
+	"one who speaks HTTP":                      "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+	"one with the wrong token":                 `{"verb":"hello","token":"guess","run":"x-r1","attempt":1}` + "\n",
+	"one without a token":                      `{"verb":"hello","run":"x-r1","attempt":1}` + "\n",
+	"the client of another run":                `{"verb":"hello","token":"secret","run":"x-r2","attempt":1}` + "\n",
+	"the client of an attempt before this one": `{"verb":"hello","token":"secret","run":"x-r1","attempt":0}` + "\n",
+	"one who does not greet":                   `{"verb":"prepare","token":"secret","run":"x-r1","attempt":1}` + "\n",
+	"one who never ends a line":                `{"verb":"hello","token":"` + strings.Repeat("x", maxLine) + "\n",
+	"one who leaves in the middle of a word":   `{"verb":"hel`,
+	"one who sends a list":                     "[]\n",
+}
+
+func TestGreet(t *testing.T) {
+	for name, line := range strangers {
+		t.Run(name, func(t *testing.T) {
+			here, there := pair(t)
+			if _, err := here.Write([]byte(line)); err != nil {
+				t.Fatal(err)
+			}
+			// Half a close: what was said ends here.
+			if err := here.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			if err := newLink(there).greet("secret", "x-r1", 1); err == nil {
+				t.Error("was welcome")
+			}
+		})
+	}
+	t.Run("the client", func(t *testing.T) {
+		here, there := pair(t)
+		if _, err := here.Write([]byte(hello1 + "\n")); err != nil {
+			t.Fatal(err)
+		}
+		if err := newLink(there).greet("secret", "x-r1", 1); err != nil {
+			t.Fatal(err)
+		}
+		if line := readLine(t, here); line != "{}" {
+			t.Errorf("was answered %q", line)
+		}
+	})
+}
+
+// readLine reads up to the end of a line, and fails when there is none.
+func readLine(t *testing.T, r io.Reader) string {
+	t.Helper()
+	var line []byte
+	for b := make([]byte, 1); ; {
+		if _, err := io.ReadFull(r, b); err != nil {
+			t.Fatalf("after %q: %v", line, err)
+		}
+		if b[0] == '\n' {
+			return string(line)
+		}
+		line = append(line, b[0])
+	}
+}
+
+// server is an endpoint that serves run x-r1 with a helper as its tool's server.
+func server(t *testing.T, command string, args ...string) *endpoint {
+	t.Helper()
+	return &endpoint{
+		Agent: &Agent{
+			Task:   plan.Task{Run: "x-r1", Attempt: 1, Role: v1alpha1.RoleServer, Cells: []tool.Cell{{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP}}},
+			PodUID: "secret", Scratch: t.TempDir(), Log: io.Discard,
+		},
+		driver:       fakeTool{server: asTool(command, args...)},
+		measuringCPU: aCPU(t),
+	}
+}
+
+// toolAddress is where the tools' servers of these tests listen.
+var toolAddress = net.JoinHostPort("127.0.0.1", strconv.Itoa(plan.ToolPort))
+
+func TestStrangersAreSentAwayUntilTheClientComes(t *testing.T) {
+	e := server(t, "sleep")
+	// Not 127.0.0.1, where another test listens.
+	address := net.IPv4(127, 0, 0, 22)
+	type welcome struct {
+		link *link
+		err  error
+	}
+	done := make(chan welcome, 1)
+	go func() {
+		l, err := e.awaitClient(t.Context(), address)
+		done <- welcome{l, err}
+	}()
+	ready := filepath.Join(e.Scratch, ReadyFile)
+	for i := 0; ; i++ {
+		if _, err := os.Stat(ready); err == nil {
+			break
+		}
+		if i == 500 {
+			t.Fatal("it never says that it is ready")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", net.JoinHostPort(address.String(), strconv.Itoa(plan.ControlPort)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	for name, line := range strangers {
+		conn := dial()
+		if _, err := conn.Write([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+		// It may have been sent away already.
+		_ = conn.(*net.TCPConn).CloseWrite()
+		// A reset is as good as an end: what matters is that nothing is said.
+		if said, _ := io.ReadAll(conn); len(said) > 0 {
+			t.Errorf("%s was told %q", name, said)
+		}
+	}
+	conn := dial()
+	if _, err := conn.Write([]byte(hello1 + "\n")); err != nil {
+		t.Fatal(err)
+	}
+	if line := readLine(t, conn); line != "{}" {
+		t.Errorf("the client was answered %q", line)
+	}
+	if w := <-done; w.err != nil {
+		t.Error(w.err)
+	} else {
+		w.link.conn.Close()
+	}
+	if _, err := net.Dial("tcp", net.JoinHostPort(address.String(), strconv.Itoa(plan.ControlPort))); err == nil {
+		t.Error("somebody else can still connect")
+	}
+}
+
+func TestNobodyComes(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := server(t, "sleep").awaitClient(ctx, net.IPv4(127, 0, 0, 23))
+	wantOutcome(t, err, v1alpha1.OutcomePeerUnreachable, "no client")
+}
+
+func TestServerAnswers(t *testing.T) {
+	cases := map[string]struct {
+		endpoint *endpoint
+		// says are the client's lines, and answers the parts of the server's to each.
+		says, answers []string
+		// reason of the server's own end; empty: it ends well.
+		reason string
+	}{
+		"done without a cell": {
+			endpoint: server(t, "sleep"), says: []string{`{"verb":"done"}`}, answers: []string{"{}"},
+		},
+		"a cell from beginning to end": {
+			endpoint: server(t, "echo", toolAddress),
+			says:     []string{`{"verb":"prepare","cell":"tcp-64"}`, `{"verb":"end","cell":"tcp-64"}`, `{"verb":"done"}`},
+			answers:  []string{"{}", `{"note":"# echo: ready"}`, "{}"},
+		},
+		"a cell that is prepared twice": {
+			endpoint: server(t, "echo", toolAddress),
+			says:     []string{`{"verb":"prepare","cell":"tcp-64"}`, `{"verb":"prepare","cell":"tcp-64"}`, `{"verb":"end"}`, `{"verb":"done"}`},
+			answers:  []string{"{}", "{}", "echo: ready", "{}"},
+		},
+		"an end without a beginning": {
+			endpoint: server(t, "sleep"), says: []string{`{"verb":"end"}`, `{"verb":"done"}`}, answers: []string{"{}", "{}"},
+		},
+		"a cell that is in nobody's task": {
+			endpoint: server(t, "sleep"), says: []string{`{"verb":"prepare","cell":"udp-1"}`, `{"verb":"done"}`},
+			answers: []string{`"reason":"AgentFailed"`, "{}"},
+		},
+		"a tool that fails": {
+			endpoint: server(t, "fail", "bind: address already in use"), says: []string{`{"verb":"prepare","cell":"tcp-64"}`, `{"verb":"done"}`},
+			answers: []string{"address already in use", "{}"},
+		},
+		"a client of another version": {
+			endpoint: server(t, "sleep"), says: []string{`{"verb":"dance"}`}, reason: v1alpha1.OutcomeAgentFailed,
+		},
+		"a client that sends no JSON": {
+			endpoint: server(t, "sleep"), says: []string{"prepare"}, reason: v1alpha1.OutcomePeerUnreachable,
+		},
+		"a line without end": {
+			endpoint: server(t, "sleep"), says: []string{strings.Repeat("x", maxLine+1)}, reason: v1alpha1.OutcomePeerUnreachable,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			here, there := pair(t)
+			done := make(chan error, 1)
+			go func() { done <- c.endpoint.answerAll(t.Context(), newLink(there), tool.Target{Port: plan.ToolPort}) }()
+			for i, line := range c.says {
+				if _, err := here.Write([]byte(line + "\n")); err != nil {
+					t.Fatal(err)
+				}
+				if i < len(c.answers) {
+					if got := readLine(t, here); !strings.Contains(got, c.answers[i]) {
+						t.Errorf("%s was answered %s, want %s", line, got, c.answers[i])
+					}
+				}
+			}
+			err := <-done
+			if c.reason != "" {
+				wantOutcome(t, err, c.reason)
+			} else if err != nil {
+				t.Error(err)
+			}
+			if listening, err := isListening(v1alpha1.ProtocolTCP, plan.ToolPort); listening || err != nil {
+				t.Errorf("the tool's server still listens: %t, %v", listening, err)
+			}
+		})
+	}
+}
+
+// Who has the port already is not to be taken for the tool's server.
+func TestPortIsTaken(t *testing.T) {
+	listener, err := net.Listen("tcp", toolAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, err = server(t, "sleep").prepare(t.Context(), "tcp-64", tool.Target{Port: plan.ToolPort})
+	wantOutcome(t, err, v1alpha1.OutcomeToolFailed, "somebody else listens")
+}
+
+// A client that dies while a cell is measured takes the tool's server along.
+func TestClientDiesWhileMeasuring(t *testing.T) {
+	e := server(t, "echo", toolAddress)
+	here, there := pair(t)
+	done := make(chan error, 1)
+	go func() { done <- e.answerAll(t.Context(), newLink(there), tool.Target{Port: plan.ToolPort}) }()
+	if _, err := here.Write([]byte(`{"verb":"prepare","cell":"tcp-64"}` + "\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := readLine(t, here); got != "{}" {
+		t.Fatalf("was answered %s", got)
+	}
+	here.Close()
+	wantOutcome(t, <-done, v1alpha1.OutcomePeerUnreachable, "lost its client")
+	if listening, err := isListening(v1alpha1.ProtocolTCP, plan.ToolPort); listening || err != nil {
+		t.Errorf("the tool's server still listens: %t, %v", listening, err)
+	}
+}

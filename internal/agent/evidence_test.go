@@ -1,0 +1,175 @@
+package agent
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// server2 is a machine with two NUMA nodes and a NIC on the second; eth0 is a virtual interface, as are those
+// of virtual machines (virtio) with their odd device. A content that begins with -> is a link.
+//
+// It is written out for each test: colons and links are not to be had in the files of a Go module.
+var server2 = map[string]string{
+	"proc/self/status":                                                 "Name:\ttailgate-agent\nCpus_allowed:\t0c\nCpus_allowed_list:\t2-3\nMems_allowed_list:\t0-1\n",
+	"proc/sys/kernel/osrelease":                                        "6.1.0-37-amd64\n",
+	"proc/sys/kernel/random/boot_id":                                   "0f5ad5a8-8c0b-4e27-a0e5-0a1a2a3a4a5a\n",
+	"proc/cpuinfo":                                                     "processor\t: 0\nmodel name\t: AMD EPYC 9374F 32-Core Processor\nflags\t\t: fpu vme\n\nprocessor\t: 1\nmodel name\t: another\n",
+	"sys/devices/system/cpu/online":                                    "0-7\n",
+	"sys/devices/system/node/has_cpu":                                  "0-1\n",
+	"sys/devices/system/node/node0/cpulist":                            "0-1,4-5\n",
+	"sys/devices/system/node/node1/cpulist":                            "2-3,6-7\n",
+	"sys/devices/system/node/node2/cpulist":                            "\n", // memory without CPUs
+	"sys/devices/system/cpu/cpu2/topology/thread_siblings_list":        "2,6\n",
+	"sys/devices/system/clocksource/clocksource0/current_clocksource":  "tsc\n",
+	"sys/devices/pci0000:60/0000:60:01.0/0000:65:02.3/numa_node":       "1\n",
+	"sys/devices/pci0000:00/0000:00:03.0/virtio0/net/eth1/address":     "52:54:00:00:00:01\n",
+	"sys/devices/pci0000:00/0000:00:03.0/numa_node":                    "0\n",
+	"sys/devices/pci0000:60/0000:60:01.0/0000:65:02.3/net/net1/device": "->../../../0000:65:02.3",
+	"sys/class/net/net1":                                               "->../../devices/pci0000:60/0000:60:01.0/0000:65:02.3/net/net1",
+	"sys/devices/pci0000:00/0000:00:03.0/virtio0/net/eth1/device":      "->../../../virtio0",
+	"sys/class/net/eth1":                                               "->../../devices/pci0000:00/0000:00:03.0/virtio0/net/eth1",
+	"sys/class/net/eth0/mtu":                                           "1500\n",
+	"sys/bus/pci/devices/0000:65:02.4":                                 "->../../../devices/pci0000:60/0000:60:01.0/0000:65:02.4",
+	"sys/devices/pci0000:60/0000:60:01.0/0000:65:02.4/numa_node":       "1\n",
+	"sys/bus/pci/devices/0000:65:02.5":                                 "->../../../devices/pci0000:60/0000:60:01.0/0000:65:02.5",
+	"sys/devices/pci0000:60/0000:60:01.0/0000:65:02.5/numa_node":       "-1\n",
+}
+
+func fakeRoot(t *testing.T, files map[string]string) host {
+	t.Helper()
+	root := t.TempDir()
+	for path, content := range files {
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if target, ok := strings.CutPrefix(content, "->"); ok {
+			err = os.Symlink(target, path)
+		} else {
+			err = os.WriteFile(path, []byte(content), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return host{root}
+}
+
+func TestDevice(t *testing.T) {
+	const variable = "PCIDEVICE_AMD_COM_SF-VF"
+	cases := map[string]struct {
+		iface    string
+		environ  []string
+		wantPCI  string
+		wantNUMA int32
+	}{
+		"an interface that is a PCI device": {iface: "net1", wantPCI: "0000:65:02.3", wantNUMA: 1},
+		"its own device comes before an allocated one": {
+			iface: "net1", environ: []string{variable + "=0000:65:02.4"}, wantPCI: "0000:65:02.3", wantNUMA: 1,
+		},
+		"a virtual interface over an allocated device": {
+			iface: "eth0", environ: []string{variable + "=0000:65:02.4", variable + "_INFO={}", "PATH=/bin"}, wantPCI: "0000:65:02.4", wantNUMA: 1,
+		},
+		"a device whose NUMA node nobody knows": {
+			iface: "eth0", environ: []string{variable + "=0000:65:02.5"}, wantPCI: "0000:65:02.5", wantNUMA: -1,
+		},
+		"a device that is not there": {
+			iface: "eth0", environ: []string{variable + "=0000:99:00.0"}, wantPCI: "0000:99:00.0", wantNUMA: -1,
+		},
+		"two devices of one resource: nobody knows which": {
+			iface: "eth0", environ: []string{variable + "=0000:65:02.3,0000:65:02.4"}, wantNUMA: -1,
+		},
+		"devices of two resources: nobody knows which": {
+			iface: "eth0", environ: []string{variable + "=0000:65:02.3", "PCIDEVICE_OTHER=0000:65:02.4"}, wantNUMA: -1,
+		},
+		"an empty allocation":                 {iface: "eth0", environ: []string{variable + "="}, wantNUMA: -1},
+		"a virtual interface":                 {iface: "eth0", wantNUMA: -1},
+		"an interface that is not there":      {iface: "eth9", wantNUMA: -1},
+		"a virtio device is behind a PCI one": {iface: "eth1", wantPCI: "0000:00:03.0", wantNUMA: 0},
+		"variables that only look like one":   {iface: "eth0", environ: []string{"PCIDEVICE=0000:65:02.4", "XPCIDEVICE_A=1"}, wantNUMA: -1},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			pci, numa := fakeRoot(t, server2).device(c.iface, allocatedDevices(c.environ))
+			if pci != c.wantPCI || numa != c.wantNUMA {
+				t.Errorf("got %q on NUMA node %d, want %q on %d", pci, numa, c.wantPCI, c.wantNUMA)
+			}
+		})
+	}
+}
+
+func TestCPUNUMANode(t *testing.T) {
+	cases := map[string]struct {
+		files map[string]string
+		cpu   int
+		want  int32
+	}{
+		"of the first node":          {files: server2, cpu: 5, want: 0},
+		"of the second":              {files: server2, cpu: 2, want: 1},
+		"a CPU that is nowhere":      {files: server2, cpu: 8, want: -1},
+		"a machine that tells none":  {cpu: 0, want: -1},
+		"a list that is none":        {files: map[string]string{"sys/devices/system/node/node0/cpulist": "all\n"}, cpu: 0, want: -1},
+		"a node with a large number": {files: map[string]string{"sys/devices/system/node/node12/cpulist": "0\n"}, cpu: 0, want: 12},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := fakeRoot(t, c.files).cpuNUMANode(c.cpu); got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+func TestCPUsAllowed(t *testing.T) {
+	cpus, list, err := fakeRoot(t, server2).cpusAllowed()
+	if err != nil || list != "2-3" || !cmp.Equal(cpus, []int{2, 3}) {
+		t.Errorf("got %v, %q, %v", cpus, list, err)
+	}
+	for name, files := range map[string]map[string]string{
+		"no status": nil, "a status without CPUs": {"proc/self/status": "Name:\tagent\n"}, "no CPUs": {"proc/self/status": "Cpus_allowed_list:\t\n"},
+	} {
+		if cpus, _, err := fakeRoot(t, files).cpusAllowed(); err == nil {
+			t.Errorf("%s: got %v, want an error", name, cpus)
+		}
+	}
+}
+
+func TestGather(t *testing.T) {
+	nowhere := net.Interface{Name: "net1", MTU: 9000}
+	cases := map[string]struct {
+		files   map[string]string
+		environ []string
+		want    result.Evidence
+	}{
+		"a server": {
+			files: server2, environ: []string{"PCIDEVICE_AMD_COM_SF_VF=0000:65:02.3", "PCIDEVICE_AMD_COM_SF_VF_INFO={}"},
+			want: result.Evidence{
+				Kernel: "6.1.0-37-amd64", BootID: "0f5ad5a8-8c0b-4e27-a0e5-0a1a2a3a4a5a", CPUModel: "AMD EPYC 9374F 32-Core Processor",
+				OnlineCPUs: "0-7", MeasuringCPU: 2, CPUNUMANode: 1, DeviceNUMANode: 1, ThreadSiblings: "2,6", Clocksource: "tsc",
+				Interface: "net1", MTU: 9000, PCIAddress: "0000:65:02.3",
+				AllocatedDevices: map[string]string{"PCIDEVICE_AMD_COM_SF_VF": "0000:65:02.3"},
+			},
+		},
+		"a machine that tells nothing": {
+			want: result.Evidence{MeasuringCPU: 2, CPUNUMANode: -1, DeviceNUMANode: -1, Interface: "net1", MTU: 9000, AllocatedDevices: map[string]string{}},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := fakeRoot(t, c.files).gather(2, nowhere, c.environ)
+			// The version is the build's.
+			got.AgentVersion = ""
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("evidence (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

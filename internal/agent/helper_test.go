@@ -1,0 +1,125 @@
+package agent
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// helperVariable makes the test binary act as a tool instead of testing, so that the tests need no other
+// program: its value is the tool's name, and the arguments are the tool's.
+const helperVariable = "TAILGATE_TEST_HELPER"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(helperVariable); name != "" {
+		os.Exit(helper(name, os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+func helper(name string, args []string) int {
+	var err error
+	switch name {
+	case "echo": // address: answers one client after the other
+		err = echo(args[0])
+	case "ping": // address, count, file: writes a round-trip time for each of count messages
+		err = ping(args[0], args[1], args[2])
+	case "sleep":
+		time.Sleep(time.Minute)
+	case "fail": // words: the last thing said
+		fmt.Println("# some tool, version 1")
+		fmt.Fprintln(os.Stderr, args[0])
+		return 3
+	case "family", "daemon":
+		err = offspring(name == "daemon")
+	default:
+		err = fmt.Errorf("no helper %q", name)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func echo(address string) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	fmt.Println("# echo: ready")
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return err
+		}
+		buffer := make([]byte, 1)
+		for {
+			if _, err := conn.Read(buffer); err != nil {
+				break
+			}
+			if _, err := conn.Write(buffer); err != nil {
+				break
+			}
+		}
+		conn.Close()
+	}
+}
+
+func ping(address, count, file string) error {
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		return err
+	}
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var samples strings.Builder
+	buffer := []byte{1}
+	for range n {
+		sent := time.Now()
+		if _, err := conn.Write(buffer); err != nil {
+			return err
+		}
+		if _, err := conn.Read(buffer); err != nil {
+			return err
+		}
+		fmt.Fprintln(&samples, time.Since(sent).Nanoseconds())
+	}
+	fmt.Println("# ping: done")
+	return os.WriteFile(file, []byte(samples.String()), 0o600)
+}
+
+// childFile is where offspring notes the number of its child.
+const childFile = "child"
+
+// offspring starts a child that holds on to the output, notes its number, and sleeps too; a daemon instead
+// puts its child into a session of its own, and ends.
+func offspring(daemon bool) error {
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), helperVariable+"=sleep")
+	child.Stdout = os.Stdout
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: daemon}
+	if err := child.Start(); err != nil {
+		return err
+	}
+	if err := os.WriteFile("child.new", []byte(strconv.Itoa(child.Process.Pid)), 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename("child.new", childFile); err != nil {
+		return err
+	}
+	if daemon {
+		return nil
+	}
+	time.Sleep(time.Minute)
+	return nil
+}

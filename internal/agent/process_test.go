@@ -1,0 +1,192 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// asTool is the command that runs a helper of this test binary.
+func asTool(name string, args ...string) tool.Command {
+	return tool.Command{Path: os.Args[0], Args: args, Env: []string{helperVariable + "=" + name}}
+}
+
+// aCPU is one of those that the tests may use.
+func aCPU(t *testing.T) int {
+	t.Helper()
+	cpus, _, err := host{"/"}.cpusAllowed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cpus[len(cpus)-1]
+}
+
+func startTool(t *testing.T, c tool.Command) *process {
+	t.Helper()
+	p, err := start(c, aCPU(t), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	return p
+}
+
+// wantOutcome checks that an error is a failure with a reason and words.
+func wantOutcome(t *testing.T, err error, reason string, words ...string) {
+	t.Helper()
+	var f *failure
+	if !errors.As(err, &f) || f.reason != reason {
+		t.Fatalf("got %#v (%v), want a failure with reason %s", err, err, reason)
+	}
+	for _, w := range words {
+		if !strings.Contains(f.message, w) {
+			t.Errorf("message %q does not say %q", f.message, w)
+		}
+	}
+}
+
+func TestToolIsPinnedFromItsStart(t *testing.T) {
+	cpus, _, err := host{"/"}.cpusAllowed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cpu := range cpus {
+		t.Run(fmt.Sprintf("to CPU %d", cpu), func(t *testing.T) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			var before, after unix.CPUSet
+			if err := unix.SchedGetaffinity(0, &before); err != nil {
+				t.Fatal(err)
+			}
+			p, err := start(tool.Command{Path: "grep", Args: []string{"Cpus_allowed_list", "/proc/self/status"}}, cpu, t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !p.wait(context.Background()) || p.exitCode() != 0 {
+				t.Fatalf("grep failed: %s", p.lastWords())
+			}
+			if got, want := p.stdout.String(), fmt.Sprintf("Cpus_allowed_list:\t%d\n", cpu); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			if err := unix.SchedGetaffinity(0, &after); err != nil {
+				t.Fatal(err)
+			}
+			if before != after {
+				t.Errorf("the agent's own affinity changed from %v to %v", before, after)
+			}
+		})
+	}
+}
+
+func TestStartFailures(t *testing.T) {
+	_, err := start(tool.Command{Path: "no-such-tool"}, aCPU(t), t.TempDir())
+	wantOutcome(t, err, v1alpha1.OutcomeToolMissing, "no-such-tool")
+
+	_, err = start(asTool("sleep"), 1000, t.TempDir())
+	wantOutcome(t, err, v1alpha1.OutcomeToolFailed, "CPU 1000")
+}
+
+func TestEndOfAProcess(t *testing.T) {
+	p := startTool(t, asTool("fail", "it went wrong"))
+	if !p.wait(context.Background()) {
+		t.Error("it did not end by itself")
+	}
+	if got := p.exitCode(); got != 3 {
+		t.Errorf("exit code %d, want 3", got)
+	}
+	if got := p.lastWords(); got != "it went wrong" {
+		t.Errorf("last words %q: standard error comes first", got)
+	}
+	if !p.ended() {
+		t.Error("it has not ended")
+	}
+}
+
+func TestDeadlineKillsTheWholeGroup(t *testing.T) {
+	p := startTool(t, asTool("family"))
+	child := childOf(t, p)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if p.wait(ctx) {
+		t.Fatal("it ended by itself")
+	}
+	if got := p.exitCode(); got != -1 {
+		t.Errorf("exit code %d, want -1 of one that was killed", got)
+	}
+	for range 200 {
+		if gone(child) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("the tool's child %d still lives", child)
+}
+
+// A tool that leaves a daemon behind, with the tool's output in its hands, has ended all the same.
+func TestDaemonDoesNotHoldUpTheEnd(t *testing.T) {
+	p := startTool(t, asTool("daemon"))
+	child := childOf(t, p)
+	t.Cleanup(func() { _ = syscall.Kill(child, syscall.SIGKILL) })
+	select {
+	case <-p.done:
+	case <-time.After(20 * time.Second):
+		t.Error("still waiting for the output to be closed")
+	}
+}
+
+// childOf waits for the number of a tool's child.
+func childOf(t *testing.T, p *process) int {
+	t.Helper()
+	for range 500 {
+		if data, err := os.ReadFile(filepath.Join(p.cmd.Dir, childFile)); err == nil {
+			n, err := strconv.Atoi(string(data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("it has no child")
+	return 0
+}
+
+// gone says whether a process has ended, though nobody may have reaped it.
+func gone(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(state, "Z")
+}
+
+func TestCappedKeepsTheBeginning(t *testing.T) {
+	var c capped
+	for range 3 {
+		n, err := c.Write(bytes.Repeat([]byte("x"), maxOutput/2))
+		if n != maxOutput/2 || err != nil {
+			t.Fatalf("wrote %d, %v: a tool must not notice", n, err)
+		}
+	}
+	if _, err := c.Write([]byte("end")); err != nil {
+		t.Fatal(err)
+	}
+	if c.Len() != maxOutput {
+		t.Errorf("kept %d bytes, want %d", c.Len(), maxOutput)
+	}
+}
