@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -52,7 +53,8 @@ type options struct {
 func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("manager", flag.ContinueOnError)
-	fs.SetOutput(stderr)
+	// Of a mistake one line is said, by main; all flags are for who asks for help.
+	fs.SetOutput(io.Discard)
 	fs.StringVar(&o.settings.BenchImage, "bench-image", "", "image of the benchmark pods (required)")
 	fs.StringVar(&o.pullPolicy, "bench-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never")
 	fs.BoolVar(&o.settings.AllowHostNetwork, "allow-host-network", false, "let benchmarks use the nodes' own network (network type Host)")
@@ -63,6 +65,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.BoolVar(&o.leaderElection, "leader-elect", true, "elect one leader of several managers")
 	o.zap.BindFlags(fs)
 	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fs.SetOutput(stderr)
+			fs.Usage()
+		}
 		return o, err
 	}
 	o.settings.PullPolicy = corev1.PullPolicy(o.pullPolicy)
@@ -87,6 +93,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 
 func run(ctx context.Context, args []string, stderr io.Writer) error {
 	o, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
