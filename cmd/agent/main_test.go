@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tailgate-dev/tailgate/internal/pods"
+)
+
+func TestRunRefuses(t *testing.T) {
+	const server = `{"run":"x-r1","attempt":1,"role":"server","tool":"sockperf","cells":[{"name":"tcp-64"}],"deadline":1}`
+	cases := map[string]struct {
+		args []string
+		task string
+		// want is what the error names.
+		want string
+	}{
+		"no verb":                         {want: "usage"},
+		"two verbs":                       {args: []string{"client", "server"}, want: "usage"},
+		"a verb that does not exist":      {args: []string{"judge"}, want: `"judge"`},
+		"an empty verb":                   {args: []string{""}, want: "usage"},
+		"a flag":                          {args: []string{"--help"}, want: "usage"},
+		"no task":                         {args: []string{"server"}, want: "reading the task"},
+		"a task that is none":             {args: []string{"server"}, task: "?", want: "reading the task"},
+		"a task that is incomplete":       {args: []string{"server"}, task: `{"run":"x-r1","attempt":1,"role":"server"}`, want: "cells"},
+		"the server's task at the client": {args: []string{"client"}, task: server, want: "a server's"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			getenv := func(name string) string {
+				if name == pods.EnvTask {
+					return c.task
+				}
+				return ""
+			}
+			err := run(context.Background(), c.args, getenv, io.Discard)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error that names %q", err, c.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %q", err)
+			}
+		})
+	}
+}
+
+func TestReady(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ready")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := ready(path); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/controllers/benchmark"
+)
+
+func TestParse(t *testing.T) {
+	cases := map[string]struct {
+		args []string
+		// want is compared but for zap's options.
+		want options
+	}{
+		"the image alone": {
+			args: []string{"--bench-image=bench:v0"},
+			want: options{
+				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullIfNotPresent, StartTimeout: 2 * time.Minute, MaxAttempts: 3},
+				pullPolicy:     "IfNotPresent",
+				metricsAddress: ":8443", healthAddress: ":8081", leaderElection: true,
+			},
+		},
+		"everything": {
+			args: []string{
+				"--bench-image=bench:v0", "--bench-image-pull-policy=Never", "--allow-host-network", "--pod-start-timeout=1s", "--max-attempts=1",
+				"--metrics-bind-address=0", "--health-probe-bind-address=:1", "--leader-elect=false", "--zap-log-level=debug",
+			},
+			want: options{
+				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, AllowHostNetwork: true, StartTimeout: time.Second, MaxAttempts: 1},
+				pullPolicy:     "Never",
+				metricsAddress: "0", healthAddress: ":1",
+			},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			got, err := parse(c.args, &stderr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.zap = c.want.zap
+			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(options{})); diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+			if stderr.Len() > 0 {
+				t.Errorf("it said %q", &stderr)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	const image = "--bench-image=bench:v0"
+	cases := map[string]struct {
+		args []string
+		// want is what the error names.
+		want string
+	}{
+		"no image":                        {nil, "--bench-image is required"},
+		"an empty image":                  {[]string{"--bench-image="}, "--bench-image is required"},
+		"an argument":                     {[]string{image, "now"}, `"now"`},
+		"a flag that does not exist":      {[]string{image, "--fast"}, "fast"},
+		"a time to start that is none":    {[]string{image, "--pod-start-timeout=soon"}, "pod-start-timeout"},
+		"a time to start that is short":   {[]string{image, "--pod-start-timeout=999ms"}, "--pod-start-timeout"},
+		"a time to start before now":      {[]string{image, "--pod-start-timeout=-1m"}, "--pod-start-timeout"},
+		"no attempt":                      {[]string{image, "--max-attempts=0"}, "--max-attempts"},
+		"too many attempts":               {[]string{image, "--max-attempts=4"}, "--max-attempts"},
+		"attempts that are no number":     {[]string{image, "--max-attempts=many"}, "max-attempts"},
+		"a pull policy that is none":      {[]string{image, "--bench-image-pull-policy=Sometimes"}, `"Sometimes"`},
+		"an empty pull policy":            {[]string{image, "--bench-image-pull-policy="}, "--bench-image-pull-policy"},
+		"a yes that is neither nor":       {[]string{image, "--leader-elect=perhaps"}, "leader-elect"},
+		"a log level that does not exist": {[]string{image, "--zap-log-level=loud"}, "zap-log-level"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			err := run(context.Background(), c.args, &stderr)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error that names %q", err, c.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %q", err)
+			}
+			// main prints the error; whoever mistyped a flag need not read all of them.
+			if stderr.Len() > 0 {
+				t.Errorf("it also said %q", &stderr)
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var stderr bytes.Buffer
+	if err := run(context.Background(), []string{"--help"}, &stderr); err != nil {
+		t.Error(err)
+	}
+	for _, flag := range []string{"-bench-image ", "-pod-start-timeout", "-zap-log-level"} {
+		if !strings.Contains(stderr.String(), flag) {
+			t.Errorf("the help does not name %s", flag)
+		}
+	}
+}
