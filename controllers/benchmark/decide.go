@@ -315,11 +315,11 @@ func terminal(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// started says whether a pod's container runs and, for a server, listens.
+// started says whether a pod's container runs and, for a server, listens; or did so until it ended a moment ago.
 func started(p *corev1.Pod) bool {
 	for _, c := range p.Status.ContainerStatuses {
 		if c.Name == pods.Container {
-			return c.State.Running != nil && c.Started != nil && *c.Started
+			return c.State.Terminated != nil || c.State.Running != nil && c.Started != nil && *c.Started
 		}
 	}
 	return false
