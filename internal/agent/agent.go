@@ -75,6 +75,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		t = result.Termination{Reason: v1alpha1.OutcomeAgentFailed, Message: err.Error()}
 		var f *failure
 		switch {
+		case errors.Is(ctx.Err(), context.Canceled):
+			// What failed meanwhile failed because of that.
+			t = result.Termination{Reason: v1alpha1.OutcomePodLost, Message: "the pod was told to end before the run was over"}
 		case errors.As(err, &f):
 			t.Reason = f.reason
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):

@@ -36,7 +36,7 @@ func benchmark(name string, change ...func(*v1alpha1.LatencyBenchmarkSpec)) *v1a
 			Placement: v1alpha1.Placement{Client: hostname("node-a"), Server: hostname("node-b"), CPUs: 1},
 		},
 	}
-	b.Spec.Placement.Memory.Set(256 << 20)
+	b.Spec.Placement.Memory.Set(512 << 20)
 	for _, f := range change {
 		f(&b.Spec)
 	}
