@@ -1,0 +1,101 @@
+package integration
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// nodeLabel selects the nodes of a spec: its value is the name of a node.
+const nodeLabel = "test.tailgate.dev/node"
+
+// BenchmarkBuilder makes a LatencyBenchmark.
+type BenchmarkBuilder struct{ v1alpha1.LatencyBenchmark }
+
+// MakeBenchmark begins with one round of one cell of sockperf.
+func MakeBenchmark(namespace, name string) *BenchmarkBuilder {
+	return &BenchmarkBuilder{v1alpha1.LatencyBenchmark{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1alpha1.LatencyBenchmarkSpec{
+			Tool: v1alpha1.ToolSockperf,
+			Workload: v1alpha1.Workload{
+				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64},
+				Duration: metav1.Duration{Duration: time.Second},
+			},
+			Rounds:    1,
+			Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi")},
+		},
+	}}
+}
+
+// Rounds sets the number of rounds.
+func (b *BenchmarkBuilder) Rounds(n int32) *BenchmarkBuilder {
+	b.Spec.Rounds = n
+	return b
+}
+
+// On sets the nodes of client and server.
+func (b *BenchmarkBuilder) On(client, server string) *BenchmarkBuilder {
+	b.Spec.Placement.Client.NodeSelector = map[string]string{nodeLabel: client}
+	b.Spec.Placement.Server.NodeSelector = map[string]string{nodeLabel: server}
+	return b
+}
+
+// CPUs sets the number of CPUs of each endpoint.
+func (b *BenchmarkBuilder) CPUs(n int32) *BenchmarkBuilder {
+	b.Spec.Placement.CPUs = n
+	return b
+}
+
+// Memory sets the memory of each endpoint.
+func (b *BenchmarkBuilder) Memory(quantity string) *BenchmarkBuilder {
+	b.Spec.Placement.Memory = resource.MustParse(quantity)
+	return b
+}
+
+// Sizes sets the message sizes.
+func (b *BenchmarkBuilder) Sizes(sizes ...int32) *BenchmarkBuilder {
+	b.Spec.Workload.MessageSizes = sizes
+	return b
+}
+
+// Host sets the nodes' own network.
+func (b *BenchmarkBuilder) Host() *BenchmarkBuilder {
+	b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost}
+	return b
+}
+
+// Secondary sets a secondary network, with a resource or, if that is empty, without.
+func (b *BenchmarkBuilder) Secondary(network, resourceName string) *BenchmarkBuilder {
+	b.Spec.Network = v1alpha1.Network{
+		Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: network}, ResourceName: resourceName,
+	}
+	return b
+}
+
+// Obj returns the benchmark.
+func (b *BenchmarkBuilder) Obj() *v1alpha1.LatencyBenchmark { return b.DeepCopy() }
+
+// NodeBuilder makes a Node.
+type NodeBuilder struct{ corev1.Node }
+
+// MakeNode begins with a ready node of 4 CPUs and 8Gi that is labelled with its name.
+func MakeNode(name string) *NodeBuilder {
+	return &NodeBuilder{corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{nodeLabel: name}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
+				LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
+			}},
+			Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")},
+		},
+	}}
+}
+
+// Obj returns the node.
+func (n *NodeBuilder) Obj() *corev1.Node { return n.DeepCopy() }

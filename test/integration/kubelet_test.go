@@ -1,0 +1,362 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/nad"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// samplesPerRun is the number of samples that each cell of a run has.
+const samplesPerRun = 2000
+
+// Kubelet plays scheduler, kubelets and agents of a namespace: pods do what it is told, or, while Auto runs,
+// what agents do. It keeps their logs, and notes every pod that was ever created.
+type Kubelet struct {
+	namespace string
+
+	mu      sync.Mutex
+	logs    map[types.NamespacedName]string
+	history []PodEvent
+}
+
+// PodEvent is the creation of a pod, or its end.
+type PodEvent struct {
+	Pod, Benchmark string
+	Gone           bool
+}
+
+// NewKubelet watches the pods of a namespace until the spec ends.
+func NewKubelet(ctx SpecContext, namespace string) *Kubelet {
+	GinkgoHelper()
+	k := &Kubelet{namespace: namespace, logs: map[types.NamespacedName]string{}}
+	// The context is that of the node of the spec's tree in which we are, and ends with it.
+	watcher, err := k8s.Watch(context.WithoutCancel(ctx), &corev1.PodList{}, client.InNamespace(namespace))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(watcher.Stop)
+	go func() {
+		for event := range watcher.ResultChan() {
+			pod, ok := event.Object.(*corev1.Pod)
+			if ok && (event.Type == watch.Added || event.Type == watch.Deleted) {
+				k.mu.Lock()
+				k.history = append(k.history, PodEvent{pod.Name, pod.Labels[v1alpha1.LabelBenchmark], event.Type == watch.Deleted})
+				k.mu.Unlock()
+			}
+		}
+	}()
+	return k
+}
+
+// History is what happened to pods, in order.
+func (k *Kubelet) History() []PodEvent {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.history)
+}
+
+// Created are the names of all pods that ever were, each as often as it was created.
+func (k *Kubelet) Created() []string {
+	var names []string
+	for _, e := range k.History() {
+		if !e.Gone {
+			names = append(names, e.Pod)
+		}
+	}
+	return names
+}
+
+// Logs is a LogReader of what agents wrote.
+func (k *Kubelet) Logs(_ context.Context, pod types.NamespacedName) (io.ReadCloser, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	log, ok := k.logs[pod]
+	if !ok {
+		return nil, fmt.Errorf("no log of %s", pod)
+	}
+	return io.NopCloser(strings.NewReader(log)), nil
+}
+
+// SetLog replaces the log of a pod.
+func (k *Kubelet) SetLog(pod *corev1.Pod, log string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.logs[client.ObjectKeyFromObject(pod)] = log
+}
+
+// Pod waits for a pod of an attempt and binds it to its node, as the scheduler does.
+func (k *Kubelet) Pod(ctx context.Context, run string, attempt int32, role string) *corev1.Pod {
+	GinkgoHelper()
+	pod := &corev1.Pod{}
+	key := types.NamespacedName{Namespace: k.namespace, Name: pods.Name(run, attempt, role)}
+	Eventually(func() error { return k8s.Get(ctx, key, pod) }).Should(Succeed())
+	Expect(k.bind(ctx, pod)).To(Succeed())
+	return pod
+}
+
+// NoPod says that there is no pod of that name, now and for a moment.
+func (k *Kubelet) NoPod(ctx context.Context, run string, attempt int32, role string) {
+	GinkgoHelper()
+	Consistently(func() bool {
+		return apierrors.IsNotFound(k8s.Get(ctx, types.NamespacedName{Namespace: k.namespace, Name: pods.Name(run, attempt, role)}, &corev1.Pod{}))
+	}).Should(BeTrue())
+}
+
+func (k *Kubelet) bind(ctx context.Context, pod *corev1.Pod) error {
+	if pod.Spec.NodeName != "" {
+		return nil
+	}
+	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: pods.Node(pod)}}
+	if err := k8s.SubResource("binding").Create(ctx, pod, binding); err != nil {
+		return err
+	}
+	return k8s.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+}
+
+// Pending reports why a pod's container does not start.
+func (k *Kubelet) Pending(ctx context.Context, pod *corev1.Pod, reason, message string) {
+	GinkgoHelper()
+	pod.Status.Phase = corev1.PodPending
+	k.setContainer(pod, false, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}})
+	Expect(k8s.Status().Update(ctx, pod)).To(Succeed())
+}
+
+// Warn emits an event about a pod.
+func (k *Kubelet) Warn(ctx context.Context, pod *corev1.Pod, reason, message string) {
+	GinkgoHelper()
+	Expect(k8s.Create(ctx, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: k.namespace, GenerateName: pod.Name + "."},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Type:           corev1.EventTypeWarning, Reason: reason, Message: message,
+		FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(),
+	})).To(Succeed())
+}
+
+// NetworkStatus annotates a pod as Multus does, with the default network first.
+func (k *Kubelet) NetworkStatus(ctx context.Context, pod *corev1.Pod, network, address string) {
+	GinkgoHelper()
+	pod.Annotations[nad.AnnotationNetworkStatus] = fmt.Sprintf(
+		`[{"name":"cbr0","interface":"eth0","ips":["10.244.0.99"],"default":true},{"name":%q,"interface":"net1","ips":[%q]}]`, network, address)
+	Expect(k8s.Update(ctx, pod)).To(Succeed())
+}
+
+// Run starts a pod: its container runs, and listens if it is a server's.
+func (k *Kubelet) Run(ctx context.Context, pod *corev1.Pod) {
+	GinkgoHelper()
+	Expect(k.run(ctx, pod)).To(Succeed())
+}
+
+func (k *Kubelet) run(ctx context.Context, pod *corev1.Pod) error {
+	pod.Status.Phase, pod.Status.PodIP = corev1.PodRunning, "10.244.0.2"
+	pod.Status.PodIPs = []corev1.PodIP{{IP: "10.244.0.2"}}
+	k.setContainer(pod, true, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}})
+	return k8s.Status().Update(ctx, pod)
+}
+
+// Succeed ends a pod well: its result is in its log, and the digest in its termination message.
+func (k *Kubelet) Succeed(ctx context.Context, pod *corev1.Pod) {
+	GinkgoHelper()
+	Expect(k.succeed(ctx, pod)).To(Succeed())
+}
+
+func (k *Kubelet) succeed(ctx context.Context, pod *corev1.Pod) error {
+	var log bytes.Buffer
+	fmt.Fprintln(&log, "listening at [10.244.0.2]:22047")
+	document, err := documentOf(pod)
+	if err != nil {
+		return err
+	}
+	digest, err := result.WriteFrame(&log, document)
+	if err != nil {
+		return err
+	}
+	k.SetLog(pod, log.String())
+	return k.end(ctx, pod, corev1.PodSucceeded, result.Termination{Digest: digest})
+}
+
+// Fail ends a pod with the last words of its agent.
+func (k *Kubelet) Fail(ctx context.Context, pod *corev1.Pod, reason, message string) {
+	GinkgoHelper()
+	Expect(k.end(ctx, pod, corev1.PodFailed, result.Termination{Reason: reason, Message: message})).To(Succeed())
+}
+
+func (k *Kubelet) end(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase, t result.Termination) error {
+	message, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	terminated := &corev1.ContainerStateTerminated{Reason: "Completed", Message: string(message), FinishedAt: metav1.Now()}
+	if phase == corev1.PodFailed {
+		terminated.Reason, terminated.ExitCode = "Error", 1
+	}
+	pod.Status.Phase = phase
+	k.setContainer(pod, false, corev1.ContainerState{Terminated: terminated})
+	return k8s.Status().Update(ctx, pod)
+}
+
+func (k *Kubelet) setContainer(pod *corev1.Pod, started bool, state corev1.ContainerState) {
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: pods.Container, Image: pod.Spec.Containers[0].Image, Started: &started, Ready: started, State: state,
+	}}
+}
+
+// Measure plays one attempt to its end.
+func (k *Kubelet) Measure(ctx context.Context, run string, attempt int32) {
+	GinkgoHelper()
+	server := k.Pod(ctx, run, attempt, v1alpha1.RoleServer)
+	k.Run(ctx, server)
+	client := k.Pod(ctx, run, attempt, v1alpha1.RoleClient)
+	k.Run(ctx, client)
+	k.Succeed(ctx, server)
+	k.Succeed(ctx, client)
+	k.Gone(ctx, server, client)
+}
+
+// Gone waits until pods are deleted; those that were not ended are let go, as by their kubelet.
+func (k *Kubelet) Gone(ctx context.Context, all ...*corev1.Pod) {
+	GinkgoHelper()
+	for _, pod := range all {
+		Eventually(func() (bool, error) { return k.letGo(ctx, pod) }).Should(BeTrue())
+	}
+}
+
+// letGo says whether a pod is gone, and ends the wait of one that is being deleted.
+func (k *Kubelet) letGo(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	current := &corev1.Pod{}
+	err := k8s.Get(ctx, client.ObjectKeyFromObject(pod), current)
+	if apierrors.IsNotFound(err) || err == nil && current.UID != pod.UID {
+		return true, nil
+	}
+	if err == nil && !current.DeletionTimestamp.IsZero() {
+		err = client.IgnoreNotFound(k8s.Delete(ctx, current, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
+	}
+	return false, err
+}
+
+// Auto lets all pods of the namespace start, measure, succeed and go by themselves, until the spec ends. Both
+// ends of an attempt end together, once both run.
+func (k *Kubelet) Auto(ctx SpecContext) {
+	ctxAuto, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	DeferCleanup(func() { cancel(); <-done })
+	go func() {
+		defer close(done)
+		for ctxAuto.Err() == nil {
+			// Conflicts and pods that went meanwhile are met again, or not, on the next turn.
+			if err := k.turn(ctxAuto); err != nil {
+				fmt.Fprintln(GinkgoWriter, "kubelet:", err)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+}
+
+func (k *Kubelet) turn(ctx context.Context) error {
+	list := &corev1.PodList{}
+	if err := k8s.List(ctx, list, client.InNamespace(k.namespace)); err != nil {
+		return err
+	}
+	running := map[string][]*corev1.Pod{}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		var err error
+		switch {
+		case !pod.DeletionTimestamp.IsZero():
+			_, err = k.letGo(ctx, pod)
+		case pod.Status.Phase == corev1.PodPending:
+			if err = k.bind(ctx, pod); err == nil {
+				err = k.run(ctx, pod)
+			}
+		case pod.Status.Phase == corev1.PodRunning:
+			attempt := pod.Labels[v1alpha1.LabelRun] + "/" + pod.Labels[v1alpha1.LabelAttempt]
+			running[attempt] = append(running[attempt], pod)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, both := range running {
+		// One may have ended on a turn that was cut short.
+		if len(both) == 2 || k.peerEnded(list, both[0]) {
+			for _, pod := range both {
+				if err := k.succeed(ctx, pod); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (k *Kubelet) peerEnded(list *corev1.PodList, pod *corev1.Pod) bool {
+	for _, other := range list.Items {
+		if other.UID != pod.UID && other.Status.Phase == corev1.PodSucceeded &&
+			other.Labels[v1alpha1.LabelRun] == pod.Labels[v1alpha1.LabelRun] && other.Labels[v1alpha1.LabelAttempt] == pod.Labels[v1alpha1.LabelAttempt] {
+			return true
+		}
+	}
+	return false
+}
+
+// taskOf reads the task from a pod's environment.
+func taskOf(pod *corev1.Pod) (plan.Task, error) {
+	for _, v := range pod.Spec.Containers[0].Env {
+		if v.Name == pods.EnvTask {
+			return plan.DecodeTask(v.Value)
+		}
+	}
+	return plan.Task{}, fmt.Errorf("pod %s has no task", pod.Name)
+}
+
+// documentOf is the result that a pod's agent would have.
+func documentOf(pod *corev1.Pod) (result.Document, error) {
+	task, err := taskOf(pod)
+	if err != nil {
+		return result.Document{}, err
+	}
+	d := result.Document{
+		Version: result.Version, Run: task.Run, Attempt: task.Attempt, Role: task.Role,
+		Evidence: result.Evidence{
+			Node: pod.Spec.NodeName, Kernel: "6.1.0-37-amd64", BootID: "boot-" + pod.Spec.NodeName, CPUsAllowed: "1",
+			MeasuringCPU: 1, DeviceNUMANode: -1, Interface: "eth0", Address: "10.244.0.2", MTU: 1500,
+		},
+	}
+	if task.Role == v1alpha1.RoleServer {
+		return d, nil
+	}
+	started := time.Now().Add(-time.Second)
+	for _, cell := range task.Cells {
+		recorder := result.NewRecorder()
+		for i := range samplesPerRun {
+			recorder.Record(int64(10_000 + i))
+		}
+		histogram, err := recorder.Histogram()
+		if err != nil {
+			return result.Document{}, err
+		}
+		d.Cells = append(d.Cells, result.Cell{
+			Cell: cell, Tool: string(task.Tool), ToolVersion: "sockperf, version 3.10", Command: []string{"sockperf"},
+			StartedAt: started, FinishedAt: started.Add(time.Second), Histogram: histogram,
+		})
+	}
+	return d, nil
+}

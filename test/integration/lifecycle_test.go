@@ -1,0 +1,209 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+var _ = Describe("A benchmark", func() {
+	var w *World
+	BeforeEach(func(ctx SpecContext) { w = NewWorld(ctx) })
+
+	It("is measured round by round and completes", func(ctx SpecContext) {
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).Sizes(64, 256).On(w.A, w.B))
+
+		By("accepting it for the nodes that its selectors name")
+		ExpectAccepted(ctx, b, "^True Accepted: client on "+w.A+", server on "+w.B)
+
+		By("starting the server first")
+		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
+		Expect(server.Spec.NodeName).To(Equal(w.B))
+		w.Kubelet.NoPod(ctx, "x-r1", 1, v1alpha1.RoleClient)
+		ExpectSucceeded(ctx, b, "^Unknown Starting: .*x-r1.*server")
+		Expect(Get(ctx, b).Status.Active.Pair).To(Equal(v1alpha1.Pair{ClientNode: w.A, ServerNode: w.B}))
+		w.Kubelet.Run(ctx, server)
+
+		By("starting the client with the server's address and token")
+		peer := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)
+		Expect(peer.Spec.NodeName).To(Equal(w.A))
+		task, err := taskOf(peer)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(task.ServerAddress).To(Equal("10.244.0.2"))
+		Expect(task.Token).To(BeEquivalentTo(server.UID))
+		w.Kubelet.Run(ctx, peer)
+		ExpectSucceeded(ctx, b, "^Unknown Running: measuring round 1 of 2")
+
+		By("storing the result and removing the pods")
+		w.Kubelet.Succeed(ctx, peer)
+		w.Kubelet.Succeed(ctx, server)
+		w.Kubelet.Gone(ctx, server, peer)
+		Eventually(func() string { return Get(ctx, b).Status.Progress.Runs }).Should(Equal("1/2"))
+
+		By("measuring the second round with the cells in another order")
+		w.Kubelet.Measure(ctx, "x-r2", 1)
+		ExpectSucceeded(ctx, b, "^True Complete: 2 of 2")
+
+		status := Get(ctx, b).Status
+		Expect(status.Active).To(BeNil())
+		Expect(status.StartTime).NotTo(BeNil())
+		Expect(status.CompletionTime).NotTo(BeNil())
+		Expect(status.ObservedGeneration).To(BeEquivalentTo(1))
+		Expect(*status.Progress).To(Equal(v1alpha1.Progress{Runs: "2/2", Done: 2, Total: 2}))
+		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Measured"}))
+		Expect(status.Attempts[0].MeasuredMilliseconds).To(BeNumerically("==", 2000))
+		Expect(status.Results).To(HaveLen(2))
+		for _, r := range status.Results {
+			Expect(r.Rounds).To(BeEquivalentTo(2))
+			Expect(r.Samples).To(BeEquivalentTo(2 * samplesPerRun))
+			Expect(r.MinNanoseconds).To(BeEquivalentTo(5000), "half of the smallest round trip")
+			Expect(r.P99Nanoseconds).NotTo(BeNil())
+			Expect(r.P9999Nanoseconds).To(BeNil(), "too few samples")
+		}
+		Expect(status.Summary.Cell).To(Equal("tcp-64"))
+		Expect(status.Summary.P50).To(HaveSuffix("µs"))
+		Expect(status.Endpoints).To(HaveLen(2))
+		Expect(status.Endpoints[0].Role).To(Equal(v1alpha1.RoleClient))
+		Expect(status.Endpoints[0].Node).To(Equal(w.A))
+
+		By("leaving nothing but the stored results, which go with the benchmark")
+		Expect(podsLeft(ctx, b)).To(BeEmpty())
+		Expect(w.Kubelet.Created()).To(ConsistOf("x-r1-a1-server", "x-r1-a1-client", "x-r2-a1-server", "x-r2-a1-client"))
+		stored := configMaps(ctx, b)
+		Expect(stored).To(HaveLen(2))
+		for i := range stored {
+			Expect(metav1.IsControlledBy(&stored[i], b)).To(BeTrue())
+			Expect(stored[i].Immutable).To(HaveValue(BeTrue()))
+			_, err := result.FromConfigMap(&stored[i])
+			Expect(err).NotTo(HaveOccurred())
+		}
+
+		By("telling of it in events")
+		Eventually(func() ([]string, error) {
+			list := &eventsv1.EventList{}
+			err := k8s.List(ctx, list, client.InNamespace(w.Namespace))
+			var told []string
+			for _, e := range list.Items {
+				told = append(told, fmt.Sprintf("%s %s %s", e.Type, e.Reason, e.Note))
+			}
+			return told, err
+		}).Should(ConsistOf(
+			ContainSubstring("Normal Accepted client on"),
+			"Normal Measured measured x-r1 at attempt 1", "Normal Measured measured x-r2 at attempt 1",
+			ContainSubstring("Normal Complete 2 of 2"),
+		))
+	})
+
+	It("leaves only what goes with it when it is deleted in the middle", func(ctx SpecContext) {
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B))
+		w.Kubelet.Measure(ctx, "x-r1", 1)
+		server := w.Kubelet.Pod(ctx, "x-r2", 1, v1alpha1.RoleServer)
+		w.Kubelet.Run(ctx, server)
+		w.Kubelet.Pod(ctx, "x-r2", 1, v1alpha1.RoleClient)
+		Expect(k8s.Delete(ctx, b)).To(Succeed())
+
+		left := []client.Object{}
+		for _, pod := range podsLeft(ctx, b) {
+			left = append(left, &pod)
+		}
+		for _, cm := range configMaps(ctx, b) {
+			left = append(left, &cm)
+		}
+		Expect(left).To(HaveLen(3))
+		for _, object := range left {
+			owner := metav1.GetControllerOf(object)
+			Expect(owner).NotTo(BeNil())
+			Expect(owner.UID).To(Equal(b.UID))
+			Expect(owner.BlockOwnerDeletion).To(HaveValue(BeTrue()))
+			Expect(object.GetFinalizers()).To(BeEmpty())
+		}
+		Consistently(func() int { return len(w.Kubelet.Created()) }).Should(Equal(4), "nothing is made for a benchmark that is gone")
+	})
+
+	It("of a name that was there before waits until its pods are gone", func(ctx SpecContext) {
+		w.Start()
+		before := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
+		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
+		// There is no garbage collector; the pod stays until the test deletes it. The new one goes the other way.
+		Expect(k8s.Delete(ctx, before)).To(Succeed())
+		c := MakeNode(w.Namespace + "-c")
+		d := MakeNode(w.Namespace + "-d")
+		w.AddNode(ctx, c)
+		w.AddNode(ctx, d)
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(c.Name, d.Name))
+		ExpectSucceeded(ctx, b, "^Unknown Queued: waiting: pod .*x-r1-a1-server.* is not gone yet")
+		Expect(k8s.Delete(ctx, server, client.GracePeriodSeconds(0))).To(Succeed())
+		w.Kubelet.Gone(ctx, server)
+		w.Kubelet.Measure(ctx, "x-r1", 1)
+		ExpectSucceeded(ctx, b, "^True Complete")
+		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
+	})
+})
+
+var _ = Describe("Two benchmarks on the same nodes", func() {
+	It("never overlap, and the second says for whom it waits", func(ctx SpecContext) {
+		w := NewWorld(ctx)
+		w.Start()
+		first := w.Create(ctx, MakeBenchmark(w.Namespace, "first").Rounds(2).On(w.A, w.B))
+		server := w.Kubelet.Pod(ctx, "first-r1", 1, v1alpha1.RoleServer)
+		second := w.Create(ctx, MakeBenchmark(w.Namespace, "second").Rounds(2).On(w.B, w.A))
+		ExpectSucceeded(ctx, second, fmt.Sprintf("^Unknown Queued: waiting: %s/first is measuring on node %s", w.Namespace, w.A))
+		w.Kubelet.NoPod(ctx, "second-r1", 1, v1alpha1.RoleServer)
+
+		// From here on, pods come and go by themselves.
+		Expect(server.Name).To(Equal("first-r1-a1-server"))
+		w.Kubelet.Auto(ctx)
+		ExpectSucceeded(ctx, first, "^True Complete")
+		ExpectSucceeded(ctx, second, "^True Complete")
+
+		present, order := map[string]string{}, []string{}
+		for _, e := range w.Kubelet.History() {
+			if e.Gone {
+				delete(present, e.Pod)
+				continue
+			}
+			present[e.Pod] = e.Benchmark
+			for pod, benchmark := range present {
+				Expect(benchmark).To(Equal(e.Benchmark), "%s and %s were there at once", pod, e.Pod)
+			}
+			order = append(order, e.Benchmark)
+		}
+		// Two rounds of two pods each; rounds of two benchmarks never interleave.
+		Expect(order).To(Equal(append(slices.Repeat([]string{"first"}, 4), slices.Repeat([]string{"second"}, 4)...)))
+	})
+
+	It("do not hold each other up when the older cannot run", func(ctx SpecContext) {
+		w := NewWorld(ctx)
+		w.Start()
+		older := w.Create(ctx, MakeBenchmark(w.Namespace, "older").Memory("2Gi").On(w.A, w.B))
+		ExpectAccepted(ctx, older, "^True")
+		server := w.Kubelet.Pod(ctx, "older-r1", 1, v1alpha1.RoleServer)
+		w.Kubelet.Fail(ctx, server, v1alpha1.OutcomeToolFailed, "once")
+		w.Kubelet.Gone(ctx, server)
+		ExpectSucceeded(ctx, older, "^Unknown Retrying")
+
+		// Its node has not enough for it any more, but for another.
+		node := &corev1.Node{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: w.A}, node)).To(Succeed())
+		node.Status.Allocatable[corev1.ResourceMemory] = *MakeBenchmark("", "").Memory("1Gi").Spec.Placement.Memory.ToDec()
+		Expect(k8s.Status().Update(ctx, node)).To(Succeed())
+		w.Advance(ctx, 6*time.Second, older)
+		ExpectAccepted(ctx, older, "^False InsufficientMemory")
+
+		younger := w.Create(ctx, MakeBenchmark(w.Namespace, "younger").On(w.A, w.B))
+		w.Kubelet.Measure(ctx, "younger-r1", 1)
+		ExpectSucceeded(ctx, younger, "^True Complete")
+	})
+})

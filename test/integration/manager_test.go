@@ -1,0 +1,192 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers/benchmark"
+	"github.com/tailgate-dev/tailgate/internal/tool/all"
+)
+
+// clock is the real one, put forward by what a spec does not want to wait for.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) Now() time.Time                  { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// death says whether the manager dies instead of carrying out a write: "create", "delete" or "status".
+type death func(verb string, object client.Object) bool
+
+// mortal is a client whose writes fail from the moment of its death on.
+type mortal struct {
+	client.Client
+	dies death
+	dead atomic.Bool
+}
+
+var errDead = errors.New("this manager is dead")
+
+func (m *mortal) alive(verb string, object client.Object) error {
+	if m.dead.Load() || m.dies != nil && m.dies(verb, object) {
+		m.dead.Store(true)
+		return errDead
+	}
+	return nil
+}
+
+func (m *mortal) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+	if err := m.alive("create", object); err != nil {
+		return err
+	}
+	return m.Client.Create(ctx, object, options...)
+}
+
+func (m *mortal) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	if err := m.alive("delete", object); err != nil {
+		return err
+	}
+	return m.Client.Delete(ctx, object, options...)
+}
+
+func (m *mortal) Status() client.SubResourceWriter { return &mortalStatus{m.Client.Status(), m} }
+
+type mortalStatus struct {
+	client.SubResourceWriter
+	m *mortal
+}
+
+func (s *mortalStatus) Update(ctx context.Context, object client.Object, options ...client.SubResourceUpdateOption) error {
+	if err := s.m.alive("status", object); err != nil {
+		return err
+	}
+	return s.SubResourceWriter.Update(ctx, object, options...)
+}
+
+// World is what each spec of the controller has of its own.
+type World struct {
+	Namespace string
+	// A and B are the names of two nodes.
+	A, B     string
+	Kubelet  *Kubelet
+	Clock    *clock
+	Settings benchmark.Settings
+}
+
+// NewWorld makes a namespace with two nodes.
+func NewWorld(ctx SpecContext) *World {
+	GinkgoHelper()
+	namespace := newNamespace(ctx)
+	w := &World{
+		Namespace: namespace, A: namespace + "-a", B: namespace + "-b",
+		Kubelet: NewKubelet(ctx, namespace), Clock: &clock{},
+		Settings: benchmark.Settings{BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3},
+	}
+	w.AddNode(ctx, MakeNode(w.A))
+	w.AddNode(ctx, MakeNode(w.B))
+	return w
+}
+
+// AddNode creates a node, ready as it was built.
+func (w *World) AddNode(ctx SpecContext, n *NodeBuilder) *corev1.Node {
+	GinkgoHelper()
+	node, status := n.Obj(), n.Status
+	Expect(k8s.Create(ctx, node)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, node))).To(Succeed()) })
+	// Admission taints every new node; the node controller, which there is not, would take that away.
+	node.Spec.Taints = n.Spec.Taints
+	Expect(k8s.Update(ctx, node)).To(Succeed())
+	node.Status = status
+	Expect(k8s.Status().Update(ctx, node)).To(Succeed())
+	return node
+}
+
+// Manager is a running manager.
+type Manager struct {
+	stop   context.CancelFunc
+	done   chan struct{}
+	client *mortal
+}
+
+// Start starts a manager, as cmd/manager does. It stops at the end of the spec, if not before.
+func (w *World) Start(dies ...death) *Manager {
+	GinkgoHelper()
+	skip := true
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                 scheme,
+		Metrics:                metricsserver.Options{BindAddress: "0"},
+		HealthProbeBindAddress: "0",
+		// Managers follow each other in one process, with one name.
+		Controller: ctrlconfig.Controller{SkipNameValidation: &skip},
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}: {Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate})},
+		}},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	m := &Manager{done: make(chan struct{}), client: &mortal{Client: mgr.GetClient()}}
+	if len(dies) > 0 {
+		m.client.dies = dies[0]
+	}
+	Expect((&benchmark.Reconciler{
+		Client: m.client, Live: mgr.GetAPIReader(), Logs: w.Kubelet.Logs, Recorder: mgr.GetEventRecorder("tailgate"),
+		Clock: w.Clock, Tools: all.Registry(), Settings: w.Settings,
+	}).SetupWithManager(mgr)).To(Succeed())
+	var ctx context.Context
+	ctx, m.stop = context.WithCancel(context.Background())
+	go func() {
+		defer GinkgoRecover()
+		defer close(m.done)
+		Expect(mgr.Start(ctx)).To(Succeed())
+	}()
+	DeferCleanup(m.Stop)
+	return m
+}
+
+// Stop stops the manager and waits until it has.
+func (m *Manager) Stop() {
+	m.stop()
+	<-m.done
+}
+
+// Create creates a benchmark.
+func (w *World) Create(ctx SpecContext, b *BenchmarkBuilder) *v1alpha1.LatencyBenchmark {
+	GinkgoHelper()
+	created := b.Obj()
+	Expect(k8s.Create(ctx, created)).To(Succeed())
+	return created
+}
+
+// Get reads a benchmark.
+func Get(ctx context.Context, b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBenchmark {
+	GinkgoHelper()
+	current := &v1alpha1.LatencyBenchmark{}
+	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(b), current)).To(Succeed())
+	return current
+}
+
+// Advance puts the clock forward and wakes the controller, whose own timers do not know of it.
+func (w *World) Advance(ctx context.Context, by time.Duration, b *v1alpha1.LatencyBenchmark) {
+	GinkgoHelper()
+	w.Clock.ahead.Add(int64(by))
+	Wake(ctx, b)
+}
+
+// Wake changes an annotation, which does not matter to anybody but the watch.
+func Wake(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
+	GinkgoHelper()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"test.tailgate.dev/woken":"`+time.Now().Format(time.RFC3339Nano)+`"}}}`))
+	Expect(k8s.Patch(ctx, b.DeepCopy(), patch)).To(Succeed())
+}

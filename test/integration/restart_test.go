@@ -1,0 +1,112 @@
+package integration
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// The situations in which a manager dies are the writes that it does not live to carry out.
+
+// creates is the creation of the pod of a role.
+func creates(role string) death {
+	return func(verb string, object client.Object) bool {
+		pod, ok := object.(*corev1.Pod)
+		return ok && verb == "create" && pod.Labels[v1alpha1.LabelRole] == role
+	}
+}
+
+func stores(verb string, object client.Object) bool {
+	_, ok := object.(*corev1.ConfigMap)
+	return ok && verb == "create"
+}
+
+func removes(verb string, object client.Object) bool {
+	_, ok := object.(*corev1.Pod)
+	return ok && verb == "delete"
+}
+
+// notes is a status write after which something holds.
+func notes(what func(v1alpha1.LatencyBenchmarkStatus) bool) death {
+	return func(verb string, object client.Object) bool {
+		b, ok := object.(*v1alpha1.LatencyBenchmark)
+		return ok && verb == "status" && what(b.Status)
+	}
+}
+
+var _ = Describe("A manager that dies", func() {
+	DescribeTable("is followed by one that measures nothing twice,",
+		func(ctx SpecContext, dies death) {
+			w := NewWorld(ctx)
+			w.Kubelet.Auto(ctx)
+			first := w.Start(dies)
+			b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B))
+			Eventually(first.client.dead.Load).Should(BeTrue())
+			first.Stop()
+
+			w.Start()
+			ExpectSucceeded(ctx, b, "^True Complete: 2 of 2")
+			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Measured"}))
+			Expect(w.Kubelet.Created()).To(ConsistOf("x-r1-a1-server", "x-r1-a1-client", "x-r2-a1-server", "x-r2-a1-client"))
+			Expect(podsLeft(ctx, b)).To(BeEmpty())
+			Expect(configMaps(ctx, b)).To(HaveLen(2))
+		},
+		Entry("before it accepts", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Pair != nil })),
+		Entry("before it claims", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Active != nil })),
+		Entry("having claimed, before there is a pod", creates(v1alpha1.RoleServer)),
+		Entry("having created the server, without saying so", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Active != nil && s.Active.ServerPodUID != "" })),
+		Entry("before it creates the client", creates(v1alpha1.RoleClient)),
+		Entry("having created the client, without saying so", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Active != nil && s.Active.ClientPodUID != "" })),
+		Entry("when both pods have ended", death(stores)),
+		Entry("having stored the result, without saying so", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return len(s.Stored) == 1 })),
+		Entry("knowing the outcome, before the pods are removed", death(removes)),
+		Entry("having removed the pods, before it gives the nodes back", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return len(s.Attempts) == 1 })),
+		Entry("between two runs", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Active != nil && s.Active.Round == 2 })),
+		Entry("before it says that all is done", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.CompletionTime != nil })),
+	)
+
+	It("having stored the result is followed by one that takes it, though the pods are gone", func(ctx SpecContext) {
+		w := NewWorld(ctx)
+		first := w.Start(notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return len(s.Stored) == 1 }))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
+		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
+		w.Kubelet.Run(ctx, server)
+		peer := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)
+		w.Kubelet.Run(ctx, peer)
+		w.Kubelet.Succeed(ctx, server)
+		w.Kubelet.Succeed(ctx, peer)
+		Eventually(first.client.dead.Load).Should(BeTrue())
+		first.Stop()
+		for _, pod := range []*corev1.Pod{server, peer} {
+			Expect(k8s.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
+		}
+
+		w.Start()
+		ExpectSucceeded(ctx, b, "^True Complete")
+		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
+		Expect(w.Kubelet.Created()).To(HaveLen(2))
+	})
+
+	It("while it measures is followed by one that waits for the end", func(ctx SpecContext) {
+		w := NewWorld(ctx)
+		first := w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
+		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
+		w.Kubelet.Run(ctx, server)
+		peer := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)
+		w.Kubelet.Run(ctx, peer)
+		ExpectSucceeded(ctx, b, "^Unknown Running")
+		first.Stop()
+
+		w.Start()
+		Consistently(func() int { return len(podsLeft(ctx, b)) }).Should(Equal(2))
+		w.Kubelet.Succeed(ctx, server)
+		w.Kubelet.Succeed(ctx, peer)
+		w.Kubelet.Gone(ctx, server, peer)
+		ExpectSucceeded(ctx, b, "^True Complete")
+		Expect(w.Kubelet.Created()).To(HaveLen(2))
+	})
+})

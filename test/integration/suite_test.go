@@ -1,0 +1,87 @@
+// Package integration tests the API and the benchmark controller against a real API server (envtest): no
+// kubelet, no scheduler, no garbage collector. The tests play those, step by step; see kubelet_test.go.
+//
+// Each spec has a namespace, a manager and two nodes of its own, so that none depends on another.
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+var (
+	environment *envtest.Environment
+	config      *rest.Config
+	scheme      = runtime.NewScheme()
+	// k8s reads and writes past every cache.
+	k8s client.WithWatch
+)
+
+func TestIntegration(t *testing.T) {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		t.Fatal("KUBEBUILDER_ASSETS is not set: run `make integration`, or set it to what `go run ./hack/localcluster assets` prints")
+	}
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyPollingInterval(25 * time.Millisecond)
+	SetDefaultConsistentlyDuration(300 * time.Millisecond)
+	SetDefaultConsistentlyPollingInterval(25 * time.Millisecond)
+	RunSpecs(t, "Integration")
+}
+
+var _ = BeforeSuite(func() {
+	log.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(apiextensionsv1.AddToScheme(scheme)).To(Succeed())
+	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+
+	environment = &envtest.Environment{
+		CRDInstallOptions: envtest.CRDInstallOptions{
+			Paths:              []string{filepath.Join("..", "..", "config", "crd", "tailgate.dev_latencybenchmarks.yaml")},
+			ErrorIfPathMissing: true,
+		},
+	}
+	var err error
+	config, err = environment.Start()
+	Expect(err).NotTo(HaveOccurred())
+	// The tests poll more often than a client usually may.
+	config.QPS, config.Burst = 1000, 1000
+	k8s, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+})
+
+var _ = AfterSuite(func() {
+	if environment != nil {
+		Expect(environment.Stop()).To(Succeed())
+	}
+})
+
+// newNamespace makes a namespace of a spec's own. When the spec ends, it is empty, so that no other spec meets
+// its benchmarks.
+func newNamespace(ctx SpecContext) string {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}
+	Expect(k8s.Create(ctx, namespace)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(k8s.DeleteAllOf(ctx, &v1alpha1.LatencyBenchmark{}, client.InNamespace(namespace.Name))).To(Succeed())
+		Expect(k8s.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace.Name), client.GracePeriodSeconds(0))).To(Succeed())
+	})
+	return namespace.Name
+}
