@@ -8,7 +8,7 @@ SHELL := /bin/bash
 TOOL := go tool -modfile=hack/tools/go.mod
 # Everything but the suite that needs an API server; e2e hides behind its build tag.
 UNIT_PACKAGES = $(shell go list ./... | grep -v /test/integration)
-# Ginkgo labels of the e2e specs to run: measurement, placement, gate, faults; empty: all.
+# Ginkgo label filter of the e2e specs to run: measurement, placement, faults; empty: all.
 LABELS ?=
 
 .PHONY: help
@@ -36,8 +36,11 @@ integration: ## API and controller tests against a real API server (envtest); no
 	KUBEBUILDER_ASSETS="$$assets" go test -count=1 ./test/integration/...
 
 .PHONY: e2e
-e2e: ## As root: tests on the local cluster; LABELS=measurement,placement,... picks specs.
-	go test -count=1 -timeout 30m -tags e2e ./test/e2e/... -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+e2e: ## As root: tests on the local cluster; LABELS=measurement (or placement, faults, a || b) picks specs.
+	go test -v -count=1 -timeout 30m -tags e2e ./test/e2e -ginkgo.v -ginkgo.no-color -ginkgo.label-filter='$(LABELS)'
+ifeq ($(LABELS),)
+	go test -v -count=1 -timeout 10m -tags e2e ./test/localcluster
+endif
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser, FUZZTIME (default 30s) each.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -173,8 +174,8 @@ func lost(err error) error {
 
 // withServerNote adds what the tool's server had to say to a failure at the client's end.
 func withServerNote(err error, note string) error {
-	f, ok := err.(*failure)
-	if !ok || note == "" {
+	var f *failure
+	if !errors.As(err, &f) || note == "" {
 		return err
 	}
 	return fail(f.reason, "%s (server: %s)", f.message, note)

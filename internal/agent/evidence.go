@@ -161,7 +161,7 @@ func driverInfo(iface string) (driver, firmware string) {
 	if err != nil {
 		return "", ""
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	info, err := unix.IoctlGetEthtoolDrvinfo(fd, iface)
 	if err != nil {
 		return "", ""

@@ -87,7 +87,7 @@ func ReadFrame(r io.Reader, wantDigest string) (Framed, error) {
 	)
 	for {
 		line, err := readLine(lines)
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return Framed{}, fmt.Errorf("reading a log: %w", err)
 		}
 		switch rest := ""; {
@@ -103,7 +103,7 @@ func ReadFrame(r io.Reader, wantDigest string) (Framed, error) {
 			}
 			current, problem = nil, wrong
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 	}
@@ -224,7 +224,7 @@ func readLine(r *bufio.Reader) (string, error) {
 		if room := maxLine - len(line); room > 0 {
 			line = append(line, part[:min(len(part), room)]...)
 		}
-		if err != bufio.ErrBufferFull {
+		if !errors.Is(err, bufio.ErrBufferFull) {
 			return strings.TrimRight(string(line), "\r\n"), err
 		}
 	}

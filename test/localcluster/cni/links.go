@@ -24,7 +24,7 @@ func readLink(netnsPath, name string) (linkInfo, error) {
 	if err != nil {
 		return linkInfo{}, fmt.Errorf("opening network namespace %s: %w", netnsPath, err)
 	}
-	defer handle.Close()
+	defer handle.Close() //nolint:errcheck // nothing was written through it
 	nl, err := netlink.NewHandleAt(handle)
 	if err != nil {
 		return linkInfo{}, fmt.Errorf("entering network namespace %s: %w", netnsPath, err)

@@ -54,9 +54,9 @@ func wholeError(command func(*skel.CmdArgs) error) func(*skel.CmdArgs) error {
 // k8sArgs are the runtime's arguments that name the pod.
 type k8sArgs struct {
 	types.CommonArgs
-	K8S_POD_NAME      types.UnmarshallableString //revive:disable-line:var-naming the argument's name
-	K8S_POD_NAMESPACE types.UnmarshallableString //revive:disable-line:var-naming the argument's name
-	K8S_POD_UID       types.UnmarshallableString //revive:disable-line:var-naming the argument's name
+	K8S_POD_NAME      types.UnmarshallableString //nolint:staticcheck // the name of the argument
+	K8S_POD_NAMESPACE types.UnmarshallableString //nolint:staticcheck // the name of the argument
+	K8S_POD_UID       types.UnmarshallableString //nolint:staticcheck // the name of the argument
 }
 
 // parseArgs reads CNI_ARGS: the pod, and the pairs to hand on to the delegates.
