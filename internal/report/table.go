@@ -14,7 +14,7 @@ import (
 func Table(w io.Writer, b *v1alpha1.LatencyBenchmark) error {
 	fmt.Fprintf(w, "%s/%s: %s, network %s, %s\n", b.Namespace, b.Name, b.Spec.Tool, network(b.Spec.Network), b.Spec.LatencyType)
 	for _, e := range b.Status.Endpoints {
-		fmt.Fprintf(w, "  %s on %s: CPU %d of %s (NUMA node %s), %s %s mtu %d driver %s%s, kernel %s\n", e.Role, e.Node, e.MeasuringCPU, e.CPUs, numa(e.CPUNUMANode),
+		fmt.Fprintf(w, "  %s on %s: CPU %d (of its own: %s; NUMA node %s), %s %s mtu %d driver %s%s, kernel %s\n", e.Role, e.Node, e.MeasuringCPU, e.CPUs, numa(e.CPUNUMANode),
 			e.Interface, e.Address, e.MTU, orDash(e.Driver), device(e), e.Kernel)
 	}
 	if len(b.Status.Results) > 0 {

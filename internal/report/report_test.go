@@ -1,0 +1,219 @@
+package report
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// spec measures TCP and UDP in one size over a VF.
+func spec() v1alpha1.LatencyBenchmarkSpec {
+	return v1alpha1.LatencyBenchmarkSpec{
+		Tool: v1alpha1.ToolSockperf,
+		Workload: v1alpha1.Workload{
+			Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}, MessageSizes: []int32{64},
+			Duration: metav1.Duration{Duration: time.Second},
+		},
+		Rounds:      2,
+		Placement:   v1alpha1.Placement{CPUs: 1},
+		Network:     v1alpha1.Network{Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"},
+		LatencyType: v1alpha1.LatencyHalfRTT,
+	}
+}
+
+// histogram has count samples from first on, each a step more than the one before, in nanoseconds of RTT.
+func histogram(t *testing.T, first, step, count int64) result.Histogram {
+	t.Helper()
+	r := result.NewRecorder()
+	for i := range count {
+		r.Record(first + i*step)
+	}
+	h, err := r.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func evidence(node, boot string) result.Evidence {
+	return result.Evidence{
+		Node: node, Kernel: "6.1.0", BootID: boot, CPUsAllowed: "3", MeasuringCPU: 3, CPUNUMANode: 1, DeviceNUMANode: 1,
+		Interface: "net1", Address: "192.0.2.1", MTU: 1500, Driver: "sfc", PCIAddress: "0000:3b:02.0",
+	}
+}
+
+// run is a stored run in which each protocol has the given histogram; change makes it another.
+func run(h result.Histogram, change ...func(*result.Stored)) result.Stored {
+	cell := func(name string, p v1alpha1.Protocol) result.Cell {
+		return result.Cell{Cell: tool.Cell{Name: name, Protocol: p, MessageSize: 64}, ToolVersion: "3.7", Histogram: h}
+	}
+	s := result.Stored{
+		Client: result.Document{Run: "b-r1", Role: v1alpha1.RoleClient, Evidence: evidence("a", "boot-a"),
+			Cells: []result.Cell{cell("udp-64", v1alpha1.ProtocolUDP), cell("tcp-64", v1alpha1.ProtocolTCP)}},
+		Server: result.Document{Run: "b-r1", Role: v1alpha1.RoleServer, Evidence: evidence("b", "boot-b")},
+	}
+	for _, f := range change {
+		f(&s)
+	}
+	return s
+}
+
+func TestSummarizeMergesRoundsInTheOrderOfTheSpec(t *testing.T) {
+	// Two rounds of 5,000 samples: 2000, 2002, … and 12000, 12002, … ns of RTT.
+	got, err := Summarize(spec(), []result.Stored{run(histogram(t, 2_000, 2, 5_000)), run(histogram(t, 12_000, 2, 5_000))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Results) != 2 || got.Results[0].Name != "tcp-64" || got.Results[1].Name != "udp-64" {
+		t.Fatalf("results %+v; want tcp-64, then udp-64", got.Results)
+	}
+	r := got.Results[0]
+	// Halves of 10,000 values from 2000 to 21998: p50 is the half of 11998, to three digits.
+	within := func(name string, got *int64, want int64) {
+		t.Helper()
+		if got == nil || *got < want || float64(*got) > float64(want)*1.001 {
+			t.Errorf("%s is %v; want %d, to three digits", name, got, want)
+		}
+	}
+	within("p50", r.P50Nanoseconds, 5_999)
+	within("p90", r.P90Nanoseconds, 9_999)
+	within("p99", r.P99Nanoseconds, 10_899)
+	within("p99.9", r.P999Nanoseconds, 10_989)
+	if r.P9999Nanoseconds != nil || r.NeedsSamples != 100_000 {
+		t.Errorf("p99.99 is %v and needs %d; want none, and 100000", r.P9999Nanoseconds, r.NeedsSamples)
+	}
+	want := v1alpha1.CellResult{
+		Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSizeBytes: 64, LatencyType: v1alpha1.LatencyHalfRTT,
+		Rounds: 2, Samples: 10_000, MinNanoseconds: 1_000, MaxNanoseconds: 10_999, MeanNanoseconds: 5_999, StddevNanoseconds: 2_887, NeedsSamples: 100_000,
+	}
+	r.P50Nanoseconds, r.P90Nanoseconds, r.P99Nanoseconds, r.P999Nanoseconds = nil, nil, nil, nil
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Errorf("first cell (-want +got):\n%s", diff)
+	}
+	if len(got.Warnings) != 0 {
+		t.Errorf("warnings of two good runs: %v", got.Warnings)
+	}
+	if got.Headline == nil || got.Headline.Cell != "tcp-64" || got.Headline.Samples != 10_000 || got.Headline.P50 != "6.00µs" {
+		t.Errorf("headline %+v", got.Headline)
+	}
+	if got.Endpoints[0].Role != v1alpha1.RoleClient || got.Endpoints[0].ToolVersion != "3.7" || got.Endpoints[1].Node != "b" {
+		t.Errorf("endpoints %+v", got.Endpoints)
+	}
+}
+
+func TestSummarizeShowsRTTWhenAsked(t *testing.T) {
+	s := spec()
+	s.LatencyType = v1alpha1.LatencyRTT
+	got, err := Summarize(s, []result.Stored{run(histogram(t, 2_000, 0, 1_000))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := got.Results[0]; r.MinNanoseconds != 2_000 || *r.P50Nanoseconds != 2_000 || r.LatencyType != v1alpha1.LatencyRTT {
+		t.Errorf("got %+v; want the whole round trip of 2000 ns", r)
+	}
+}
+
+func TestSummarizeWarns(t *testing.T) {
+	h := histogram(t, 2_000, 1, 1_000)
+	cases := map[string]struct {
+		second func(*result.Stored)
+		want   string
+	}{
+		"rounds on one kernel":               {func(s *result.Stored) { s.Server.Evidence.BootID = "boot-a" }, v1alpha1.WarningSimulatedNIC},
+		"CPUs that were not exclusive":       {func(s *result.Stored) { s.Client.Evidence.CPUsAllowed = "0-7" }, v1alpha1.WarningCPUsNotExclusive},
+		"a device on another NUMA node":      {func(s *result.Stored) { s.Server.Evidence.DeviceNUMANode = 0 }, v1alpha1.WarningNUMAMismatch},
+		"a device on nobody knows which":     {func(s *result.Stored) { s.Server.Evidence.DeviceNUMANode = -1 }, v1alpha1.WarningNUMAUnknown},
+		"messages that were lost":            {func(s *result.Stored) { s.Client.Cells[0].Lost = 3 }, v1alpha1.WarningMessagesLost},
+		"samples out of the histogram":       {func(s *result.Stored) { s.Client.Cells[1].Histogram = overRange(t) }, v1alpha1.WarningMessagesLost},
+		"a tool that warned":                 {func(s *result.Stored) { s.Client.Cells[0].Warnings = []string{"tsc_hz changed"} }, v1alpha1.WarningTool},
+		"a kernel that changed in between":   {func(s *result.Stored) { s.Client.Evidence.Kernel = "6.2.0" }, v1alpha1.WarningEvidenceDiffers},
+		"a firmware that changed in between": {func(s *result.Stored) { s.Server.Evidence.Firmware = "8.2" }, v1alpha1.WarningEvidenceDiffers},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := Summarize(spec(), []result.Stored{run(h), run(h, c.second)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var reasons []string
+			for _, w := range got.Warnings {
+				reasons = append(reasons, w.Reason)
+				if w.Message == "" {
+					t.Errorf("%s has no message", w.Reason)
+				}
+			}
+			if !strings.Contains(strings.Join(reasons, " "), c.want) {
+				t.Errorf("warnings %v; want %s", reasons, c.want)
+			}
+		})
+	}
+}
+
+// overRange has a sample of more than a histogram holds.
+func overRange(t *testing.T) result.Histogram {
+	t.Helper()
+	r := result.NewRecorder()
+	r.Record(1_000)
+	r.Record(int64(2 * time.Minute))
+	h, err := r.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestSummarizeOfNothing(t *testing.T) {
+	got, err := Summarize(spec(), nil)
+	if err != nil || got.Headline != nil || len(got.Results) != 0 {
+		t.Errorf("got %+v, %v; want nothing", got, err)
+	}
+}
+
+func TestSummarizeRefusesACorruptHistogram(t *testing.T) {
+	_, err := Summarize(spec(), []result.Stored{run(result.Histogram{Encoded: "nonsense", Count: 1})})
+	if err == nil {
+		t.Error("a histogram that cannot be read was summarized")
+	}
+}
+
+func TestTable(t *testing.T) {
+	runs := []result.Stored{run(histogram(t, 2_000, 2, 10_000)), run(histogram(t, 2_000, 2, 10_000), func(s *result.Stored) {
+		s.Client.Cells[0].Lost = 3
+		s.Server.Evidence.PCIAddress, s.Server.Evidence.Driver, s.Server.Evidence.CPUNUMANode = "", "", -1
+	})}
+	b := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "x2522"}, Spec: spec()}
+	s, err := Summarize(b.Spec, runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Status.Results, b.Status.Warnings, b.Status.Endpoints = s.Results, s.Warnings, s.Endpoints
+	var got bytes.Buffer
+	if err := Table(&got, b); err != nil {
+		t.Fatal(err)
+	}
+	const golden = "testdata/table.txt"
+	if *update {
+		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+}
