@@ -5,11 +5,14 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // helperVariable makes the test binary act as a tool instead of testing, so that the tests need no other
@@ -20,7 +23,26 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(helperVariable); name != "" {
 		os.Exit(helper(name, os.Args[1:]))
 	}
-	os.Exit(m.Run())
+	unlock, err := lock()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	unlock()
+	os.Exit(code)
+}
+
+// lock keeps two runs of these tests on one machine apart: the ports of a run are fixed, as in a pod.
+func lock() (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(os.TempDir(), "tailgate-agent-test.lock"), os.O_CREATE|os.O_RDWR, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return nil, fmt.Errorf("waiting for another run of the tests: %w", err)
+	}
+	return func() { f.Close() }, nil
 }
 
 func helper(name string, args []string) int {
