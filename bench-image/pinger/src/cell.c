@@ -1,0 +1,364 @@
+// The measuring loops. In them the client makes no system call but send and recv, and, where it blocks in an open
+// loop, ppoll. They allocate nothing. What is counted is counted after the answer has come and before the next message goes.
+#include "cell.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#include "fail.h"
+
+// WINDOW_MOST is how many messages may be under way, at most.
+#define WINDOW_MOST (1ull << 20)
+
+uint64_t window_length(double rate, uint64_t loss_ns) {
+	double need = rate * (double)loss_ns / 1e9 * 2;
+	uint64_t length = 1024;
+	while ((double)length < need && length < WINDOW_MOST)
+		length *= 2;
+	return length;
+}
+
+static uint64_t *slot(struct cell *c, uint64_t seq) { return &c->window.sent[seq & (c->window.length - 1)]; }
+
+// begin_measuring is when the warm-up is over.
+static void begin_measuring(struct cell *c, uint64_t now, uint64_t first) {
+	c->measuring = true;
+	c->start = now;
+	c->first = first;
+	// Polls take longer in one network stack than in another. What is an interruption is learnt in the warm-up.
+	uint64_t usual = c->poll_count ? c->poll_sum / c->poll_count : to_ticks(350);
+	c->floor = 3 * usual > to_ticks(250) ? 3 * usual : to_ticks(250);
+	c->usual_send = c->send_count ? c->send_sum / c->send_count : 0;
+}
+
+// refused is what to do about an error of send or recv on the data connection.
+static _Noreturn void peer_lost(const struct cell *c, const char *what) {
+	die(EXIT_PEER_LOST, "%s of %zu bytes: the server is gone (%s)", protocol_names[c->protocol], c->size, what);
+}
+
+static void check_errno(const struct cell *c) {
+	switch (errno) {
+	case EAGAIN:
+	case EINTR:
+	case ENOBUFS:
+		return;
+	case ECONNREFUSED:
+	case ECONNRESET:
+	case EPIPE:
+		peer_lost(c, strerror(errno));
+	case EMSGSIZE:
+		die(EXIT_SYSTEM, "messages of %zu bytes do not fit on the path", c->size);
+	default:
+		die(EXIT_SYSTEM, "%s of %zu bytes: %s", protocol_names[c->protocol], c->size, strerror(errno));
+	}
+}
+
+// check_server is called after a loss: there may be nobody any more who would answer.
+static void check_server(struct cell *c) {
+	char byte;
+	ssize_t n = recv(c->control->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+		peer_lost(c, "it closed its control connection");
+}
+
+// send_some sends what is left of the message in c->out, from *done on, and says whether that was all.
+static inline bool send_some(struct cell *c, size_t *done, int flags) {
+	ssize_t n = send(c->path.out, c->out + *done, c->size - *done, flags | MSG_NOSIGNAL);
+	if (__builtin_expect(n < 0, 0)) {
+		check_errno(c);
+		return false;
+	}
+	*done += (size_t)n;
+	return *done == c->size;
+}
+
+// sent_at notes a message's time in send.
+static inline void sent_at(struct cell *c, uint64_t from, uint64_t to) {
+	uint64_t took = since(from, to);
+	if (__builtin_expect(!c->measuring, 0)) {
+		c->send_count++;
+		c->send_sum += took;
+		return;
+	}
+	coarse_add(&c->sends, to_ns(took));
+	if (took > 2 * c->usual_send && took - c->usual_send > c->floor)
+		gaps_add(&c->gaps, IN_SEND, from + c->usual_send, to);
+}
+
+// held_up notes that nobody looked for messages for a while.
+static void held_up(struct cell *c, uint64_t from, uint64_t to) {
+	gaps_add(&c->gaps, BETWEEN_POLLS, from, to);
+	if (c->measuring)
+		coarse_add(&c->held, to_ns(since(from, to)));
+}
+
+// empty_poll notes that nothing was there, and that nobody had looked since last.
+static inline void empty_poll(struct cell *c, uint64_t last, uint64_t now) {
+	uint64_t took = since(last, now);
+	if (__builtin_expect(!c->measuring, 0)) {
+		c->poll_count++;
+		c->poll_sum += took;
+	}
+	if (took > c->floor)
+		held_up(c, last, now);
+}
+
+// full_poll does the same for a poll that found something, which takes longer in any case.
+static inline void full_poll(struct cell *c, uint64_t last, uint64_t now) {
+	if (since(last, now) / 3 > c->floor)
+		held_up(c, last, now);
+}
+
+// record counts the answer to a message that was sent at, should have been sent at, and was answered at.
+static inline void record(struct cell *c, uint64_t seq, uint64_t sent, uint64_t should, uint64_t now) {
+	uint64_t ns = to_ns(since(sent, now));
+	c->received++;
+	hist_add(&c->rtt, ns);
+	if (c->rate > 0) {
+		ns = to_ns(since(should, now));
+		hist_add(&c->intended, ns);
+	}
+	uint64_t at = to_ns(since(c->start, should));
+	intervals_add(&c->intervals, at, ns);
+	if (ns > c->slow.floor) {
+		uint64_t sums[2];
+		gaps_within(&c->gaps, should, now, sums);
+		reservoir_add(&c->slow, (struct entry){.value = ns, .seq = seq, .at = at, .gap = to_ns(sums[BETWEEN_POLLS]), .send = to_ns(sums[IN_SEND])});
+	}
+}
+
+// foreign says whether a datagram is no answer that is still waited for, and counts it as what it is.
+static bool foreign(struct cell *c, ssize_t n, uint64_t next, uint64_t *seq) {
+	if ((size_t)n != c->size) {
+		c->strays++;
+		return true;
+	}
+	*seq = get_seq(c->in, c->size, next - 1);
+	if (*seq == 0)
+		return true; // from when the path was tried
+	if (*seq >= next || next - *seq > c->window.length) {
+		c->strays++;
+		return true;
+	}
+	uint64_t state = *slot(c, *seq);
+	bool counts = c->measuring && *seq >= c->first;
+	if (state == LOST) {
+		// It was given up, and stays lost: its answer came after the deadline. If it comes again it is a duplicate.
+		c->late += counts;
+		*slot(c, *seq) = ANSWERED;
+		return true;
+	}
+	if (state == ANSWERED) {
+		c->duplicates += counts;
+		return true;
+	}
+	if (*seq < c->highest)
+		c->reordered += counts;
+	else
+		c->highest = *seq;
+	return false;
+}
+
+// in_step checks that a stream brings back what was sent.
+static void in_step(const struct cell *c, uint64_t seq) {
+	if (c->in[0] != (unsigned char)seq)
+		die(EXIT_SYSTEM, "the server sent back something else than message %llu", (unsigned long long)seq);
+}
+
+void closed_loop(struct cell *c) {
+	const int flags = c->spin ? MSG_DONTWAIT : 0;
+	const bool stream = c->protocol == TCP;
+	uint64_t begin = ticks(), warm = begin + c->warmup, end = 0, previous = 0;
+	// A blocking recv gives up after the same time by a coarser clock.
+	const uint64_t patience = c->spin ? c->loss : c->loss - c->loss / 16;
+	c->floor = UINT64_MAX / 2;
+	for (uint64_t seq = 1;; seq++) {
+		put_seq(c->out, c->size, seq);
+		size_t done = 0, have = 0;
+		uint64_t got = seq, pause;
+		uint64_t start = ticks();
+		if (__builtin_expect(!c->measuring, 0)) {
+			if (start >= warm) {
+				begin_measuring(c, start, seq);
+				end = start + c->duration;
+				previous = start;
+			}
+		}
+		if (c->measuring) {
+			if (start >= end) {
+				c->finish = start;
+				return;
+			}
+			c->sent++;
+		}
+		pause = since(previous, start);
+		*slot(c, seq) = start;
+		while (!send_some(c, &done, flags))
+			;
+		uint64_t gone = ticks(), last = gone, now;
+		bool answered = true;
+		for (;;) {
+			ssize_t n = recv(c->path.in, c->in + have, stream ? c->size - have : sizeof c->in, flags);
+			now = ticks();
+			if (__builtin_expect(n > 0, 1)) {
+				have += (size_t)n;
+				if (stream ? have == c->size : !foreign(c, n, seq + 1, &got))
+					break;
+				if (!stream)
+					have = 0;
+			} else if (n == 0) {
+				if (stream)
+					peer_lost(c, "it closed the connection");
+				c->strays++;
+			} else {
+				if (__builtin_expect(errno != EAGAIN, 0))
+					check_errno(c);
+				if (c->spin) {
+					empty_poll(c, last, now);
+					last = now;
+				}
+			}
+			if (!stream && __builtin_expect(since(start, now) > patience, 0)) {
+				answered = false;
+				break;
+			}
+		}
+		if (c->measuring)
+			coarse_add(&c->idle, to_ns(pause) + 1);
+		if (__builtin_expect(!answered, 0)) {
+			*slot(c, seq) = LOST;
+			c->lost += c->measuring;
+			check_server(c);
+			previous = ticks();
+			continue;
+		}
+		// The poll that found the answer may itself have come late.
+		if (c->spin)
+			full_poll(c, last, now);
+		sent_at(c, start, gone);
+		if (stream)
+			in_step(c, seq);
+		*slot(c, seq) = ANSWERED;
+		if (c->measuring)
+			record(c, seq, start, start, now);
+		previous = now;
+	}
+}
+
+// schedule is when messages should be sent: a period apart, from a begin that never changes.
+struct schedule {
+	uint64_t begin;
+	u128 period; // ticks << 32
+};
+
+static inline uint64_t due(const struct schedule *s, uint64_t seq) { return s->begin + (uint64_t)((s->period * (seq - 1)) >> 32); }
+
+// wait_for blocks until there is something to read, or to send, or it is time.
+static void wait_for(struct cell *c, bool wants_to_send, uint64_t now, uint64_t until) {
+	uint64_t ns = to_ns(since(now, until));
+	struct timespec timeout = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+	struct pollfd p[2] = {{.fd = c->path.in, .events = POLLIN}, {.fd = c->path.out, .events = POLLOUT}};
+	if (ppoll(p, wants_to_send ? 2 : 1, &timeout, NULL) != 0)
+		return;
+	// It was time, and this end was woken too late.
+	now = ticks();
+	if (since(until, now) > c->floor)
+		held_up(c, until, now);
+}
+
+void open_loop(struct cell *c) {
+	const bool stream = c->protocol == TCP;
+	const uint64_t warm_count = (uint64_t)(c->rate * (double)c->warmup / clock_now.hertz);
+	const uint64_t total = warm_count + (uint64_t)(c->rate * (double)c->duration / clock_now.hertz + 0.5);
+	struct schedule plan = {.begin = ticks() + to_ticks(1000), .period = (u128)(clock_now.hertz / c->rate * 4294967296.0)};
+	// next is the number of the next message to send, oldest that of the first without an answer.
+	uint64_t next = 1, oldest = 1, last = ticks(), send_began = 0;
+	size_t done = 0, have = 0;
+	c->floor = UINT64_MAX / 2;
+	while (next <= total || oldest < next) {
+		uint64_t now = ticks();
+		bool waiting_for_room = false;
+		if (!c->measuring && next > warm_count)
+			begin_measuring(c, due(&plan, warm_count + 1), warm_count + 1);
+		if (next <= total && (now >= due(&plan, next) || done > 0) && next - oldest < c->window.length) {
+			if (done == 0) {
+				put_seq(c->out, c->size, next);
+				now = send_began = ticks();
+				// A message that should have gone while nobody looked is late by that gap.
+				if (c->spin && since(last, now) > c->floor) {
+					held_up(c, last, now);
+					last = now;
+				}
+			}
+			waiting_for_room = !send_some(c, &done, MSG_DONTWAIT);
+			if (!waiting_for_room) {
+				uint64_t gone = ticks();
+				*slot(c, next) = send_began;
+				if (next > warm_count) {
+					c->sent++;
+					coarse_add(&c->idle, to_ns(since(due(&plan, next), send_began)) + 1);
+				}
+				sent_at(c, now, gone);
+				last = gone > last ? gone : last;
+				done = 0;
+				next++;
+			}
+		}
+		if (oldest == next && (c->spin || (next <= total && now >= due(&plan, next)))) {
+			// Nothing is under way: only the clock is looked at.
+			if (c->spin && since(last, now) > c->floor)
+				held_up(c, last, now);
+			last = now;
+			continue;
+		}
+		ssize_t n = recv(c->path.in, c->in + have, stream ? c->size - have : sizeof c->in, MSG_DONTWAIT);
+		now = ticks();
+		if (c->spin && n < 0)
+			empty_poll(c, last, now);
+		else if (c->spin)
+			full_poll(c, last, now);
+		last = now;
+		if (n > 0) {
+			uint64_t seq = oldest;
+			have += (size_t)n;
+			if (stream ? have < c->size : foreign(c, n, next, &seq)) {
+				if (!stream)
+					have = 0;
+				continue;
+			}
+			have = 0;
+			if (stream)
+				in_step(c, seq);
+			uint64_t sent = *slot(c, seq);
+			*slot(c, seq) = ANSWERED;
+			if (seq > warm_count)
+				record(c, seq, sent, due(&plan, seq), now);
+			while (oldest < next && *slot(c, oldest) <= LOST)
+				oldest++;
+			continue;
+		}
+		if (n == 0 && stream)
+			peer_lost(c, "it closed the connection");
+		if (n < 0 && errno != EAGAIN)
+			check_errno(c);
+		if (!stream && oldest < next && since(*slot(c, oldest), now) > c->loss) {
+			while (oldest < next && (*slot(c, oldest) <= LOST || since(*slot(c, oldest), now) > c->loss)) {
+				if (*slot(c, oldest) > LOST) {
+					*slot(c, oldest) = LOST;
+					c->lost += oldest > warm_count;
+				}
+				oldest++;
+			}
+			check_server(c);
+		}
+		if (!c->spin) {
+			uint64_t until = next <= total ? due(&plan, next) : now + c->loss;
+			if (next - oldest >= c->window.length || (!stream && next > total))
+				until = now + to_ticks(10000000);
+			if (until > now || waiting_for_room)
+				wait_for(c, waiting_for_room, now, until > now ? until : now + to_ticks(10000000));
+		}
+	}
+	c->finish = ticks();
+}

@@ -1,0 +1,423 @@
+// The client runs the cells one after the other over one control connection, and tells everything at the end.
+#include "client.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "cell.h"
+#include "evidence.h"
+#include "fail.h"
+#include "json.h"
+
+// CONNECT_SECONDS is how long the server may take to answer a greeting, REACH_SECONDS how long datagrams may stay
+// away until the path counts as closed.
+#define CONNECT_SECONDS 10
+#define REACH_SECONDS 5
+// CONTROL_SECONDS is how long any other answer may take.
+#define CONTROL_SECONDS 30
+
+static struct cell cell;
+static struct reservoir server_slow;
+
+static struct address connect_to(const struct client_options *o, struct link *l) {
+	struct address a = resolve(o->server, o->port);
+	*l = (struct link){.fd = socket(a.sockaddr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+	if (l->fd < 0)
+		die(EXIT_SYSTEM, "making a socket: %s", strerror(errno));
+	if (connect(l->fd, (struct sockaddr *)&a.sockaddr, a.length) != 0)
+		die(EXIT_UNREACHABLE, "connecting to %s port %d: %s", o->server, o->port, strerror(errno));
+	prepare_tcp(l->fd);
+	return a;
+}
+
+static _Noreturn void control_lost(const char *doing) {
+	die(EXIT_PEER_LOST, "the control connection ended, or the server did not answer, %s", doing);
+}
+
+static void greet(const struct client_options *o, struct link *l) {
+	char line[128];
+	connect_to(o, l);
+	if (!link_sendf(l, GREETING "%s\n", o->token))
+		die(EXIT_REFUSED, "the server closed the connection: the token is wrong, or it is no pinger");
+	uint64_t asked = nanoseconds(CLOCK_MONOTONIC);
+	if (!link_line(l, line, sizeof line, CONNECT_SECONDS)) {
+		if (nanoseconds(CLOCK_MONOTONIC) - asked >= CONNECT_SECONDS * 1000000000ull)
+			die(EXIT_UNREACHABLE, "the server does not answer within %d s: it is busy with another client, or frozen", CONNECT_SECONDS);
+		die(EXIT_REFUSED, "the server closed the connection: the token is wrong, or it is no pinger");
+	}
+	if (strcmp(line, "BUSY") == 0)
+		die(EXIT_UNREACHABLE, "the server is busy with another client");
+	if (strncmp(line, "VERSION", 7) == 0)
+		die(EXIT_VERSION, "the server is of another version (%s), this is " VERSION, line);
+	if (strcmp(line, "WELCOME") != 0)
+		die(EXIT_REFUSED, "who answers is no pinger");
+}
+
+// fetch_json reads a block of the server's and appends it as a member.
+static void fetch_json(struct json *j, const char *key, struct link *l, size_t length) {
+	if (length == 0 || length > 16 << 20)
+		control_lost("reading its report");
+	char *block = malloc(length);
+	if (!block)
+		die(EXIT_SYSTEM, "out of memory for the server's report");
+	if (!link_block(l, block, length, CONTROL_SECONDS))
+		control_lost("reading its report");
+	json_raw(j, key, block, length);
+	free(block);
+}
+
+// scan_both looks for interruptions at both ends, at the same time. The clock is calibrated meanwhile.
+static void scan_both(struct json *j, struct link *l) {
+	static struct scan scan;
+	char line[64];
+	size_t length;
+	if (!link_sendf(l, "SCAN\n") || !link_line(l, line, sizeof line, CONTROL_SECONDS) || strcmp(line, "SCANNING") != 0)
+		control_lost("before the scan");
+	scan_run(&scan);
+	if (!link_line(l, line, sizeof line, CONTROL_SECONDS) || sscanf(line, "SCANNED %zu", &length) != 1)
+		control_lost("after the scan");
+	scan_json(j, "client", &scan);
+	fetch_json(j, "server", l, length);
+}
+
+static void must(int fd, const char *what) {
+	if (fd < 0)
+		die(EXIT_SYSTEM, "%s: %s", what, strerror(errno));
+}
+
+// open_path agrees with the server on the sockets of a cell.
+static void open_path(const struct client_options *o, struct link *l, size_t size) {
+	struct address here = local_address(l->fd), there = peer_address(l->fd);
+	if (there.length == 0)
+		control_lost("before a cell");
+	bool loop = same_ip(&here, &there);
+	char line[512], nonce[64];
+	int port = 0;
+	cell.path = (struct path){-1, -1};
+	set_port(&here, 0);
+	if (o->protocol == UDP) {
+		must(cell.path.in = udp_bind(here), "making a UDP socket");
+		cell.path.out = cell.path.in;
+		must(udp_connect(cell.path.in, there), "connecting a UDP socket");
+	} else if (o->protocol == MULTICAST) {
+		must(cell.path.in = multicast_bind(o->group, 0), "making a multicast socket");
+		must(multicast_join(cell.path.in, o->group, &here, &there), "joining the group");
+		must(cell.path.out = multicast_out(o->group, o->port, &here, loop), "making a multicast socket");
+	}
+	if (cell.path.in >= 0) {
+		struct address mine = local_address(cell.path.in);
+		port = port_of(&mine);
+	}
+	if (!link_sendf(l, "CELL %s %zu %d %s %d\n", protocol_names[o->protocol], size, port, o->group, loop) ||
+	    !link_line(l, line, sizeof line, CONTROL_SECONDS))
+		control_lost("before a cell");
+	if (sscanf(line, "CONNECT %63s", nonce) == 1) {
+		struct link d;
+		connect_to(o, &d);
+		cell.path.in = cell.path.out = d.fd;
+		if (!link_sendf(&d, "DATA %s\n", nonce) || !link_line(l, line, sizeof line, CONTROL_SECONDS))
+			control_lost("connecting for a cell");
+	}
+	if (strncmp(line, "ERROR ", 6) == 0)
+		die(EXIT_SYSTEM, "the server failed %s", line + 6);
+	if (strcmp(line, "READY") != 0)
+		control_lost("before a cell");
+}
+
+// reach tries a path of datagrams until one has come back: neighbours have to be found, groups to be joined.
+static void reach(struct link *l, size_t size) {
+	static unsigned char message[MAX_TCP];
+	memset(message, 0, sizeof message);
+	uint64_t until = nanoseconds(CLOCK_MONOTONIC) + REACH_SECONDS * 1000000000ull;
+	bool reached = false;
+	set_receive_timeout(cell.path.in, 100000000);
+	for (int tries = 0; !reached; tries++) {
+		if (nanoseconds(CLOCK_MONOTONIC) > until)
+			die(EXIT_UNANSWERED, "no datagram of %zu bytes came back within %d s: is UDP blocked on the way, or the group?", size, REACH_SECONDS);
+		if (send(cell.path.out, message, size, MSG_NOSIGNAL) < 0 && errno == EMSGSIZE)
+			die(EXIT_SYSTEM, "messages of %zu bytes do not fit on the path", size);
+		reached = recv(cell.path.in, message, sizeof message, 0) == (ssize_t)size;
+		char byte;
+		if (!reached && recv(l->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0)
+			control_lost("trying the path");
+		memset(message, 0, size);
+	}
+}
+
+// finish ends a cell at the server and takes its report; it leaves the server's slow messages sorted.
+static void finish(struct json *j, const struct client_options *o, struct link *l, struct typical *usual, bool *server_spins) {
+	if (!link_sendf(l, "END\n"))
+		control_lost("after a cell");
+	if (o->protocol == TCP)
+		shutdown(cell.path.out, SHUT_WR);
+	else
+		(void)!send(cell.path.out, "", 0, MSG_NOSIGNAL);
+	char line[256];
+	size_t json_length, list_length, count;
+	int dropped, spins;
+	uint64_t floor;
+	if (!link_line(l, line, sizeof line, CONTROL_SECONDS) ||
+	    sscanf(line, "STATS %zu %zu %zu %d %" SCNu64 " %" SCNu64 " %" SCNu64 " %d", &json_length, &list_length, &count, &dropped, &floor,
+	           &usual->server_gap, &usual->server_send, &spins) != 8 ||
+	    count > MOST_KEPT)
+		control_lost("after a cell");
+	fetch_json(j, "server", l, json_length);
+	reservoir_reset(&server_slow);
+	for (size_t i = 0; i < count; i++) {
+		struct entry e = {0};
+		if (!link_line(l, line, sizeof line, CONTROL_SECONDS) || sscanf(line, "%" SCNu64 " %" SCNu64 " %" SCNu64, &e.seq, &e.gap, &e.send) != 3)
+			control_lost("reading its report");
+		server_slow.heap[server_slow.count++] = e;
+	}
+	server_slow.dropped = dropped;
+	server_slow.floor = floor;
+	*server_spins = spins;
+	reservoir_sort(&server_slow);
+}
+
+static void intervals_json(struct json *j, const struct intervals *log) {
+	json_open(j, "intervals", '{');
+	json_uint(j, "length_ns", log->length);
+	// Each is count, p50, p99, p99.9 and max, in ns.
+	json_open(j, "log", '[');
+	for (size_t i = 0; i < log->used; i++) {
+		const struct interval *in = &log->log[i];
+		json_open(j, NULL, '[');
+		json_uint(j, NULL, in->count);
+		json_uint(j, NULL, interval_quantile(in, 0.5));
+		json_uint(j, NULL, interval_quantile(in, 0.99));
+		json_uint(j, NULL, interval_quantile(in, 0.999));
+		json_uint(j, NULL, in->max);
+		json_close(j, ']');
+	}
+	json_close(j, ']');
+	json_close(j, '}');
+}
+
+static int by_value(const void *a, const void *b) {
+	uint64_t x = ((const struct entry *)a)->value, y = ((const struct entry *)b)->value;
+	return x > y ? -1 : x < y;
+}
+
+// attribution_json says of the slowest samples where their time went. The list is sorted anew.
+static void attribution_json(struct json *j, struct typical usual, bool server_spins) {
+	const struct hist *h = cell.rate > 0 ? &cell.intended : &cell.rtt;
+	struct attribution a = {.p50 = hist_quantile(h, 0.5), .threshold = hist_quantile(h, 0.999)};
+	a.beyond = hist_beyond(h, a.threshold);
+	attribute(&a, &cell.slow, &server_slow, usual);
+	json_open(j, "attribution", '{');
+	json_uint(j, "p50_ns", a.p50);
+	json_uint(j, "threshold_ns", a.threshold);
+	json_uint(j, "beyond", a.beyond);
+	json_uint(j, "examined", a.examined);
+	json_uint(j, "client", a.client);
+	json_uint(j, "server", a.server);
+	json_uint(j, "both", a.both);
+	json_uint(j, "neither", a.neither);
+	json_uint(j, "undetermined", a.undetermined);
+	json_uint(j, "excess_ns", a.excess);
+	json_uint(j, "client_excess_ns", a.client_excess);
+	json_uint(j, "server_excess_ns", a.server_excess);
+	// An end that blocks sees how long send took, but not for how long it slept through a message.
+	json_bool(j, "client_sees_gaps", cell.spin);
+	json_bool(j, "server_sees_gaps", server_spins);
+	json_open(j, "worst", '[');
+	qsort(cell.slow.heap, cell.slow.count, sizeof cell.slow.heap[0], by_value);
+	for (size_t i = 0; i < cell.slow.count && i < 16; i++) {
+		const struct entry *e = &cell.slow.heap[i], *s = reservoir_find(&server_slow, e->seq);
+		json_open(j, NULL, '{');
+		json_uint(j, "at_ns", e->at);
+		json_uint(j, "latency_ns", e->value);
+		json_uint(j, "client_gap_ns", e->gap);
+		json_uint(j, "client_send_ns", e->send);
+		if (s) {
+			json_uint(j, "server_gap_ns", s->gap);
+			json_uint(j, "server_send_ns", s->send);
+		}
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+	json_close(j, '}');
+}
+
+static void object(struct json *j, const char *key, const struct coarse *c) {
+	json_open(j, key, '{');
+	coarse_json(j, c);
+	json_close(j, '}');
+}
+
+static void client_json(struct json *j, const struct counters *before, const struct counters *after, const char *memory, const char *fast, int64_t resent) {
+	json_open(j, "client", '{');
+	json_bool(j, "spin", cell.spin);
+	json_string(j, "clock", clock_now.tsc ? "tsc" : "monotonic");
+	json_string(j, "memory_locked", memory);
+	json_string(j, "accelerated", fast);
+	counters_json(j, before, after);
+	if (resent < 0)
+		json_null(j, "tcp_retransmits");
+	else
+		json_int(j, "tcp_retransmits", resent);
+	object(j, "send", &cell.sends);
+	if (cell.spin) {
+		json_uint(j, "gap_floor_ns", to_ns(cell.floor));
+		object(j, "gaps", &cell.held);
+	}
+	json_close(j, '}');
+}
+
+static void reset_cell(const struct client_options *o, size_t size, double rate, struct link *l) {
+	struct window window = cell.window;
+	memset(window.sent, 0, window.length * sizeof window.sent[0]);
+	memset(&cell, 0, sizeof cell);
+	cell.window = window;
+	cell.control = l;
+	cell.protocol = o->protocol;
+	cell.size = size;
+	cell.rate = rate;
+	cell.spin = o->spin;
+	cell.duration = to_ticks(o->duration);
+	cell.warmup = to_ticks(o->warmup);
+	cell.loss = to_ticks(o->loss);
+	hist_reset(&cell.rtt);
+	hist_reset(&cell.intended);
+	coarse_reset(&cell.sends);
+	coarse_reset(&cell.idle);
+	coarse_reset(&cell.held);
+	intervals_reset(&cell.intervals, o->interval, o->duration);
+	reservoir_reset(&cell.slow);
+}
+
+static void run_cell(struct json *j, const struct client_options *o, struct link *l, size_t size, double rate, const char *memory) {
+	reset_cell(o, size, rate, l);
+	open_path(o, l, size);
+	if (o->protocol == TCP)
+		prepare_tcp(cell.path.in);
+	else
+		reach(l, size);
+	// Only what is lost is waited for in vain, and only datagrams are.
+	set_receive_timeout(cell.path.in, o->protocol != TCP && !o->spin ? o->loss : 0);
+	const char *fast = accelerated(cell.path.in);
+	struct counters before, after;
+	counters_read(&before);
+	if (rate > 0)
+		open_loop(&cell);
+	else
+		closed_loop(&cell);
+	counters_read(&after);
+	int64_t resent = o->protocol == TCP ? retransmits(cell.path.in) : -1;
+	if (cell.received == 0)
+		die(EXIT_UNANSWERED, "%s of %zu bytes: none of %" PRIu64 " messages was answered", protocol_names[o->protocol], size, cell.sent);
+
+	json_open(j, NULL, '{');
+	json_string(j, "protocol", protocol_names[o->protocol]);
+	json_uint(j, "size", size);
+	json_string(j, "loop", rate > 0 ? "open" : "closed");
+	json_double(j, "rate_per_s", rate);
+	json_bool(j, "spin", o->spin);
+	json_uint(j, "duration_ns", o->duration);
+	json_uint(j, "warmup_ns", o->warmup);
+	json_uint(j, "elapsed_ns", to_ns(since(cell.start, cell.finish)));
+	json_uint(j, "sent", cell.sent);
+	json_uint(j, "received", cell.received);
+	json_uint(j, "lost", cell.lost);
+	json_uint(j, "late", cell.late);
+	json_uint(j, "duplicates", cell.duplicates);
+	json_uint(j, "reordered", cell.reordered);
+	json_uint(j, "strays", cell.strays);
+	json_open(j, "rtt", '{');
+	hist_json(j, &cell.rtt);
+	json_close(j, '}');
+	if (rate > 0) {
+		json_open(j, "rtt_from_intended", '{');
+		hist_json(j, &cell.intended);
+		json_close(j, '}');
+	}
+	object(j, rate > 0 ? "lateness" : "idle", &cell.idle);
+	intervals_json(j, &cell.intervals);
+	client_json(j, &before, &after, memory, fast, resent);
+	struct typical usual = {0};
+	bool server_spins;
+	finish(j, o, l, &usual, &server_spins);
+	path_close(&cell.path);
+	reservoir_sort(&cell.slow);
+	attribution_json(j, usual, server_spins);
+	json_close(j, '}');
+}
+
+static void clock_json(struct json *j) {
+	json_open(j, "clock", '{');
+	json_string(j, "source", clock_now.tsc ? "tsc" : "monotonic");
+	if (clock_now.tsc) {
+		json_double(j, "hz", clock_now.hertz);
+		json_double(j, "hz_before", clock_now.before);
+		json_double(j, "hz_during", clock_now.during);
+		json_double(j, "hz_after", clock_now.after);
+		json_double(j, "drift_ppm", clock_now.drift_ppm);
+	} else {
+		json_string(j, "why_not_tsc", clock_now.why_not);
+	}
+	json_close(j, '}');
+}
+
+void measure(const struct client_options *o) {
+	set_hard_deadline(o->deadline);
+	clock_choose(o->clock, "");
+	// Sleeps end when they should, not up to 50 us later.
+	prctl(PR_SET_TIMERSLACK, 1);
+	double highest = 0;
+	for (size_t i = 0; i < o->rate_count; i++)
+		highest = o->rates[i] > highest ? o->rates[i] : highest;
+	memset(&cell, 1, sizeof cell);
+	memset(&server_slow, 1, sizeof server_slow);
+	cell.window.length = window_length(highest, o->loss);
+	cell.window.sent = malloc(cell.window.length * sizeof cell.window.sent[0]);
+	if (!cell.window.sent)
+		die(EXIT_SYSTEM, "out of memory");
+	memset(cell.window.sent, 1, cell.window.length * sizeof cell.window.sent[0]);
+	const char *memory = lock_memory();
+
+	struct link control;
+	struct json j = {0};
+	greet(o, &control);
+	json_open(&j, NULL, '{');
+	json_string(&j, "tool", "tailgate-pinger");
+	json_string(&j, "version", VERSION);
+	json_string(&j, "server", o->server);
+	json_open(&j, "scan", '{');
+	// The rate is not known before; the scan needs it only roughly.
+	clock_calibrate_begin();
+	struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
+	nanosleep(&pause, NULL);
+	clock_calibrate_end();
+	scan_both(&j, &control);
+	clock_calibrate_end();
+	json_close(&j, '}');
+	json_open(&j, "cells", '[');
+	for (size_t i = 0; i < o->size_count; i++)
+		for (size_t k = 0; k < o->rate_count; k++)
+			run_cell(&j, o, &control, o->sizes[i], o->rates[k], memory);
+	json_close(&j, ']');
+	clock_verify();
+	char line[64];
+	if (!link_sendf(&control, "VERIFY\n") || !link_line(&control, line, sizeof line, CONTROL_SECONDS) || strcmp(line, "VERIFIED") != 0)
+		control_lost("verifying its clock");
+	clock_json(&j);
+	json_close(&j, '}');
+	json_printf(&j, "\n");
+	for (size_t done = 0; done < j.length;) {
+		ssize_t n = write(STDOUT_FILENO, j.text + done, j.length - done);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			die(EXIT_OUTPUT, "writing the result: %s", strerror(errno));
+		done += (size_t)n;
+	}
+	json_free(&j);
+	free(cell.window.sent);
+	close(control.fd);
+}

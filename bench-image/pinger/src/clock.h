@@ -1,0 +1,75 @@
+// Time in ticks: of the TSC where it can be trusted, else nanoseconds of CLOCK_MONOTONIC_RAW.
+//
+// The TSC costs 9 ns to read, clock_gettime 20 to 40; that is why. It is trusted where the CPU says that it runs at
+// one rate in all states (constant_tsc, nonstop_tsc) and the kernel agrees: the clock source is tsc, or it is
+// kvm-clock and tsc is available beside it. (Under KVM kvm-clock is the default; it is computed from the TSC, and the
+// kernel offers tsc only as long as it has not found it unstable. Other clock sources of hypervisors are not
+// trusted.) Its rate is then held against CLOCK_MONOTONIC_RAW before and after the measurement.
+#ifndef CLOCK_H
+#define CLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+__extension__ typedef unsigned __int128 u128;
+
+enum clock_choice { CLOCK_AUTO, CLOCK_TSC, CLOCK_NANOSECONDS };
+
+// MAX_DRIFT_PPM is how much the rates of two calibrations may differ.
+#define MAX_DRIFT_PPM 100.0
+
+struct clock_state {
+	bool tsc;
+	// Nanoseconds are ticks * multiplier >> 32, in 128 bits: nothing overflows.
+	uint64_t multiplier;
+	double hertz;
+	// why_not says why the TSC is not used; empty when it is.
+	char why_not[160];
+	// The rates in Hz: of the calibration before, of all the time between, and of the calibration after.
+	double before, during, after;
+	double drift_ppm;
+};
+
+extern struct clock_state clock_now;
+
+// clock_choose takes the clock, or dies with EXIT_CLOCK when CLOCK_TSC was asked for and cannot be trusted. root is
+// "" or, in tests, a folder that holds proc/cpuinfo and sys/devices.
+void clock_choose(enum clock_choice choice, const char *root);
+// clock_calibrate_begin and _end measure the rate from the one call to the other: at least 50 ms.
+void clock_calibrate_begin(void);
+void clock_calibrate_end(void);
+// clock_verify measures the rate again and dies with EXIT_CLOCK if it has drifted.
+void clock_verify(void);
+
+static inline uint64_t nanoseconds(clockid_t id) {
+	struct timespec t;
+	clock_gettime(id, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+// ticks is the time now. It does not serialise: a system call lies on either side of what is measured.
+static inline uint64_t ticks(void) {
+#if defined(__x86_64__)
+	if (__builtin_expect(clock_now.tsc, 1))
+		return __builtin_ia32_rdtsc();
+#endif
+	return nanoseconds(CLOCK_MONOTONIC_RAW);
+}
+
+static inline uint64_t to_ns(uint64_t t) {
+	return (uint64_t)(((u128)t * clock_now.multiplier) >> 32);
+}
+
+// since is b - a for times read one after the other, 0 where the clock of another CPU is a few ticks behind.
+static inline uint64_t since(uint64_t a, uint64_t b) {
+	return (int64_t)(b - a) > 0 ? b - a : 0;
+}
+
+// to_ticks converts a duration in nanoseconds.
+static inline uint64_t to_ticks(uint64_t ns) {
+	u128 t = ((u128)ns << 32) / clock_now.multiplier;
+	return t > UINT64_MAX / 2 ? UINT64_MAX / 2 : (uint64_t)t;
+}
+
+#endif

@@ -1,0 +1,101 @@
+// Sockets. They are made and used through the C library only, by the calls that Onload's preload library replaces.
+#ifndef NET_H
+#define NET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define VERSION "1"
+// GREETING begins the first line of a control connection; the token follows.
+#define GREETING "TAILGATE-PINGER " VERSION " "
+
+#define MAX_TOKEN 128
+#define MAX_TCP 65536
+#define MAX_DATAGRAM 65507
+
+enum protocol { TCP, UDP, MULTICAST };
+extern const char *const protocol_names[3];
+
+struct address {
+	struct sockaddr_storage sockaddr;
+	socklen_t length;
+};
+
+// resolve reads an IP address without asking anybody; it dies with EXIT_USAGE when it is none.
+struct address resolve(const char *ip, int port);
+struct address local_address(int fd);
+struct address peer_address(int fd);
+void set_port(struct address *a, int port);
+int port_of(const struct address *a);
+// format_ip writes the address without its port.
+void format_ip(const struct address *a, char *text, size_t size);
+bool same_ip(const struct address *a, const struct address *b);
+
+// path is the sockets that carry the messages of a cell: one and the same, but for multicast.
+struct path {
+	int in, out;
+};
+
+// The following return -1 and set errno on failure.
+//
+// udp_bind makes a UDP socket, udp_connect lets it hear one peer and nobody else.
+int udp_bind(struct address local);
+int udp_connect(int fd, struct address peer);
+// multicast_bind makes a socket that, after multicast_join, hears what one source sends to a group.
+int multicast_bind(const char *group, int port);
+int multicast_join(int fd, const char *group, const struct address *local, const struct address *source);
+// multicast_out makes one that sends to the group, by the interface of local. loop is for two ends on one host.
+int multicast_out(const char *group, int port, const struct address *local, bool loop);
+// is_group says whether text is an IPv4 multicast address.
+bool is_group(const char *group);
+void path_close(struct path *p);
+
+// prepare_tcp sets what a connection needs that carries messages.
+void prepare_tcp(int fd);
+// set_receive_timeout makes recv return after so many ns; 0: never.
+void set_receive_timeout(int fd, uint64_t ns);
+// retransmits of a TCP connection so far; -1 if unknown.
+int64_t retransmits(int fd);
+// accelerated is what Onload says of a socket: "yes", "no", or "unknown" without Onload.
+const char *accelerated(int fd);
+
+// link is a control connection: lines of text, answered one by one, and blocks of announced length.
+struct link {
+	int fd;
+	char buffer[4096];
+	size_t from, to;
+};
+
+// link_line reads a line without its end. It returns false when the other end is gone or says nothing for too long.
+bool link_line(struct link *l, char *line, size_t size, double seconds);
+// link_block reads so many bytes.
+bool link_block(struct link *l, char *block, size_t length, double seconds);
+// link_send sends text; false when the other end is gone.
+bool link_send(struct link *l, const char *text, size_t length);
+bool link_sendf(struct link *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Messages are numbered by their first bytes, as many as there are of the first eight, the lowest first.
+static inline void put_seq(unsigned char *message, size_t size, uint64_t seq) {
+	for (size_t i = 0; i < 8 && i < size; i++)
+		message[i] = (unsigned char)(seq >> (8 * i));
+}
+
+// get_seq is the number nearest to expected that a message may have.
+static inline uint64_t get_seq(const unsigned char *message, size_t size, uint64_t expected) {
+	uint64_t low = 0;
+	for (size_t i = 0; i < 8 && i < size; i++)
+		low |= (uint64_t)message[i] << (8 * i);
+	if (size >= 8)
+		return low;
+	uint64_t span = 1ull << (8 * size);
+	uint64_t seq = (expected & ~(span - 1)) | low;
+	if (seq > expected && seq - expected > span / 2 && seq >= span)
+		return seq - span;
+	if (seq < expected && expected - seq > span / 2)
+		return seq + span;
+	return seq;
+}
+
+#endif

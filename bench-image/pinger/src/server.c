@@ -1,0 +1,453 @@
+// The server sends every message back as it came. What it does between two messages is watched with the clock, and
+// told to the client when the cell has ended.
+//
+// While a cell is measured the server makes no system call but recv and send. Who connects meanwhile waits in the
+// kernel's queue, where a probe is content, and is looked at afterwards. The end of a cell comes by the data
+// connection itself (its end, or an empty datagram), and by SIGIO from the control connection, which also tells
+// that the client has died.
+#include "server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "evidence.h"
+#include "fail.h"
+#include "json.h"
+#include "net.h"
+#include "outliers.h"
+
+#define MOST_PENDING 32
+// HELLO_SECONDS is how long a connection may take to say who it is.
+#define HELLO_SECONDS 2
+// IDLE_SECONDS is how long a client may take between two requests.
+#define IDLE_SECONDS 30
+
+// pending is a connection that has not said yet who it is.
+struct pending {
+	int fd;
+	uint64_t since; // ns
+	size_t length;
+	char line[256];
+};
+
+static struct {
+	const struct server_options *options;
+	int listener;
+	const char *memory;
+	struct pending pending[MOST_PENDING];
+	size_t count;
+} server;
+
+// What a cell needs. It is here, not on the stack, so that it can be touched before.
+static struct {
+	struct reservoir slow;
+	struct coarse gaps, sends;
+	uint64_t served, strays;
+	unsigned char buffer[MAX_TCP + 64] __attribute__((aligned(64)));
+} cell;
+
+// stop ends the running cell; data is its socket to be woken by it, or -1.
+static volatile sig_atomic_t stop;
+static volatile int data = -1;
+
+static void on_control(int signal_number) {
+	(void)signal_number;
+	stop = 1;
+	int why = errno;
+	if (data >= 0)
+		shutdown(data, SHUT_RDWR);
+	errno = why;
+}
+
+static void dismiss(size_t i, bool keep) {
+	if (!keep)
+		close(server.pending[i].fd);
+	server.pending[i] = server.pending[--server.count];
+}
+
+static void take_newcomers(void) {
+	for (;;) {
+		int fd = accept4(server.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0)
+			return;
+		if (server.count == MOST_PENDING) {
+			size_t oldest = 0;
+			for (size_t i = 1; i < server.count; i++)
+				if (server.pending[i].since < server.pending[oldest].since)
+					oldest = i;
+			dismiss(oldest, false);
+		}
+		server.pending[server.count++] = (struct pending){.fd = fd, .since = nanoseconds(CLOCK_MONOTONIC)};
+	}
+}
+
+// equal compares without telling by its time how far two texts agree.
+static bool equal(const char *a, const char *b) {
+	size_t n = strlen(a), m = strlen(b);
+	unsigned char difference = n != m;
+	for (size_t i = 0; i < n; i++)
+		difference |= (unsigned char)(a[i] ^ b[m ? i % m : 0]);
+	return difference == 0;
+}
+
+// greeting says whether a line is that of a client with the right token. Of one that is of another version *version
+// becomes false.
+static bool greeting(const char *line, bool *version) {
+	static const char name[] = "TAILGATE-PINGER ";
+	*version = strncmp(line, GREETING, strlen(GREETING)) == 0;
+	if (strncmp(line, name, strlen(name)) != 0)
+		return false;
+	const char *token = strrchr(line, ' ') + 1;
+	return equal(token, server.options->token);
+}
+
+// hear looks at what a newcomer has said so far. It returns 1 if that is the line we wait for, -1 if it is to be sent
+// away and 0 if it may still say more. Without a line to wait for a client is waited for.
+static int hear(struct pending *p, const char *wanted) {
+	ssize_t n = recv(p->fd, p->line + p->length, sizeof p->line - 1 - p->length, 0);
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -1;
+	if (n == 0)
+		return -1;
+	p->length += (size_t)n;
+	p->line[p->length] = 0;
+	char *end = memchr(p->line, '\n', p->length);
+	if (!end)
+		return p->length == sizeof p->line - 1 ? -1 : 0;
+	if (end != p->line + p->length - 1)
+		return -1;
+	*end = 0;
+	bool version;
+	if (wanted && equal(p->line, wanted))
+		return 1;
+	if (!greeting(p->line, &version))
+		return -1;
+	const char *answer = !version ? "VERSION " VERSION "\n" : wanted ? "BUSY\n" : NULL;
+	if (!answer)
+		return 1;
+	(void)!send(p->fd, answer, strlen(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
+	return -1;
+}
+
+// admit waits for a connection that presents the line, or a client's greeting, and sends all others away. It returns
+// -1 when control, if there is one, says something or is gone first.
+static int admit(const char *wanted, int control) {
+	for (;;) {
+		struct pollfd polled[MOST_PENDING + 2];
+		size_t count = server.count;
+		for (size_t i = 0; i < count; i++)
+			polled[i] = (struct pollfd){.fd = server.pending[i].fd, .events = POLLIN};
+		polled[count] = (struct pollfd){.fd = server.listener, .events = POLLIN};
+		polled[count + 1] = (struct pollfd){.fd = control, .events = POLLIN};
+		if (poll(polled, (nfds_t)count + 2, count ? 200 : -1) < 0)
+			continue;
+		uint64_t now = nanoseconds(CLOCK_MONOTONIC);
+		for (size_t i = count; i-- > 0;) {
+			int verdict = polled[i].revents ? hear(&server.pending[i], wanted) : 0;
+			if (verdict > 0) {
+				int fd = server.pending[i].fd;
+				dismiss(i, true);
+				fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+				return fd;
+			}
+			if (verdict < 0 || now - server.pending[i].since > HELLO_SECONDS * 1000000000ull)
+				dismiss(i, false);
+		}
+		if (control >= 0 && polled[count + 1].revents)
+			return -1;
+		if (polled[count].revents)
+			take_newcomers();
+	}
+}
+
+// request is what a client asks to be measured.
+struct request {
+	enum protocol protocol;
+	size_t size;
+	int port;
+	char group[64];
+	int loop;
+};
+
+static bool read_request(const char *line, struct request *r) {
+	char protocol[16];
+	int size;
+	if (sscanf(line, "CELL %15s %d %d %63s %d", protocol, &size, &r->port, r->group, &r->loop) != 5)
+		return false;
+	for (r->protocol = TCP; r->protocol <= MULTICAST; r->protocol++)
+		if (strcmp(protocol, protocol_names[r->protocol]) == 0)
+			break;
+	if (r->protocol > MULTICAST || size < 1 || size > (r->protocol == TCP ? MAX_TCP : MAX_DATAGRAM))
+		return false;
+	r->size = (size_t)size;
+	return r->protocol == TCP || (r->port > 0 && r->port < 65536);
+}
+
+// log_message notes how the server spent the time around a message: from when it last found nothing until the
+// message was in its hands, and in send.
+static inline void log_message(uint64_t seq, uint64_t empty, uint64_t received, uint64_t sent) {
+	uint64_t gap = to_ns(since(empty, received)), send_time = to_ns(since(received, sent));
+	cell.served++;
+	coarse_add(&cell.sends, send_time);
+	coarse_add(&cell.gaps, gap);
+	if (gap + send_time > cell.slow.floor)
+		reservoir_add(&cell.slow, (struct entry){.value = gap + send_time, .seq = seq, .gap = gap, .send = send_time});
+}
+
+// echo_stream serves a TCP connection until its end.
+//
+// A server that blocks does not see how long a message waited for it; of that it tells nothing.
+static void echo_stream(int fd, size_t size, bool spin) {
+	int flags = spin ? MSG_DONTWAIT : 0;
+	unsigned char *buffer = cell.buffer;
+	uint64_t seq = 0, empty = ticks();
+	for (;;) {
+		size_t have = 0;
+		while (have < size) {
+			ssize_t n = recv(fd, buffer + have, size - have, flags);
+			if (__builtin_expect(n <= 0, 0)) {
+				if (n < 0 && (errno == EAGAIN || errno == EINTR) && !stop) {
+					empty = ticks();
+					continue;
+				}
+				return;
+			}
+			have += (size_t)n;
+		}
+		uint64_t received = ticks();
+		for (size_t done = 0; done < size;) {
+			ssize_t n = send(fd, buffer + done, size - done, flags | MSG_NOSIGNAL);
+			if (__builtin_expect(n < 0, 0)) {
+				if ((errno == EAGAIN || errno == EINTR) && !stop)
+					continue;
+				return;
+			}
+			done += (size_t)n;
+		}
+		uint64_t sent = ticks();
+		log_message(++seq, spin ? empty : received, received, sent);
+	}
+}
+
+// echo_datagrams serves until the client says that it has ended, by an empty datagram or otherwise.
+static void echo_datagrams(struct path p, size_t size, bool spin) {
+	int flags = spin ? MSG_DONTWAIT : 0;
+	unsigned char *buffer = cell.buffer;
+	uint64_t seq = 0, empty = ticks();
+	while (!stop) {
+		ssize_t n = recv(p.in, buffer, sizeof cell.buffer, flags);
+		if (__builtin_expect(n < 0, 0)) {
+			empty = ticks();
+			// A refused answer is told by the next recv; whether the client is gone, the control connection knows.
+			continue;
+		}
+		uint64_t received = ticks();
+		if ((size_t)n != size) {
+			if (n == 0)
+				return;
+			cell.strays++;
+			continue;
+		}
+		while (send(p.out, buffer, size, flags | MSG_NOSIGNAL) < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR) && !stop)
+			;
+		uint64_t sent = ticks();
+		seq = get_seq(buffer, size, seq);
+		log_message(seq, spin ? empty : received, received, sent);
+	}
+}
+
+// watch lets the control connection interrupt a cell, or no longer.
+static void watch(int control, int fd, bool on) {
+	int flags = fcntl(control, F_GETFL);
+	if (on) {
+		stop = 0;
+		data = fd;
+		fcntl(control, F_SETOWN, getpid());
+		fcntl(control, F_SETFL, flags | O_ASYNC);
+		// What came before the signal was asked for has not sent one.
+		struct pollfd p = {.fd = control, .events = POLLIN};
+		if (poll(&p, 1, 0) > 0)
+			on_control(0);
+	} else {
+		fcntl(control, F_SETFL, flags & ~O_ASYNC);
+		data = -1;
+	}
+}
+
+// report tells the client how the cell went at this end: a JSON object to be put into its result, and the slowest
+// messages for it to compare with its own.
+static bool report(struct link *l, const struct counters *before, const struct counters *after, const char *fast, int64_t resent) {
+	struct json j = {0}, list = {0};
+	json_open(&j, NULL, '{');
+	json_bool(&j, "spin", server.options->spin);
+	json_string(&j, "clock", clock_now.tsc ? "tsc" : "monotonic");
+	json_string(&j, "memory_locked", server.memory);
+	json_string(&j, "accelerated", fast);
+	json_uint(&j, "served", cell.served);
+	json_uint(&j, "strays", cell.strays);
+	counters_json(&j, before, after);
+	if (resent < 0)
+		json_null(&j, "tcp_retransmits");
+	else
+		json_int(&j, "tcp_retransmits", resent);
+	json_open(&j, "send", '{');
+	coarse_json(&j, &cell.sends);
+	json_close(&j, '}');
+	if (server.options->spin) {
+		json_open(&j, "gaps", '{');
+		coarse_json(&j, &cell.gaps);
+		json_close(&j, '}');
+	}
+	json_close(&j, '}');
+	for (size_t i = 0; i < cell.slow.count; i++) {
+		const struct entry *e = &cell.slow.heap[i];
+		json_printf(&list, "%" PRIu64 " %" PRIu64 " %" PRIu64 "\n", e->seq, e->gap, e->send);
+	}
+	bool ok = link_sendf(l, "STATS %zu %zu %zu %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %d\n", j.length, list.length, cell.slow.count, cell.slow.dropped,
+	                     cell.slow.floor, coarse_quantile(&cell.gaps, 0.5), coarse_quantile(&cell.sends, 0.5), server.options->spin) &&
+	          link_send(l, j.text, j.length) && link_send(l, list.text ? list.text : "", list.length);
+	json_free(&j);
+	json_free(&list);
+	return ok;
+}
+
+// open_path makes the sockets of a cell and says to the client where they are. It returns false when that failed;
+// *alive says whether the client can be talked to.
+static bool open_path(struct link *l, const struct request *r, struct path *p, bool *alive) {
+	struct address here = local_address(l->fd), there = peer_address(l->fd);
+	*alive = there.length > 0;
+	if (!*alive)
+		return false;
+	if (r->protocol == TCP) {
+		unsigned char random[16];
+		char line[64] = "DATA ";
+		if (getrandom(random, sizeof random, 0) != sizeof random)
+			die(EXIT_SYSTEM, "there are no random numbers");
+		for (size_t i = 0; i < sizeof random; i++)
+			snprintf(line + 5 + 2 * i, 3, "%02x", random[i]);
+		*alive = link_sendf(l, "CONNECT %s\n", line + 5);
+		p->in = p->out = *alive ? admit(line, l->fd) : -1;
+		*alive = *alive && p->in >= 0;
+		if (*alive)
+			prepare_tcp(p->in);
+		return *alive;
+	}
+	set_port(&there, r->port);
+	if (r->protocol == UDP) {
+		p->in = p->out = udp_bind(here);
+		if (p->in >= 0 && udp_connect(p->in, there) == 0)
+			return true;
+	} else {
+		p->in = multicast_bind(r->group, server.options->port);
+		if (p->in >= 0 && multicast_join(p->in, r->group, &here, &there) == 0)
+			p->out = multicast_out(r->group, r->port, &here, r->loop);
+		if (p->out >= 0)
+			return true;
+	}
+	*alive = link_sendf(l, "ERROR making its %s socket: %s\n", protocol_names[r->protocol], strerror(errno));
+	return false;
+}
+
+// run_cell serves one cell. It returns false when the client is gone.
+static bool run_cell(struct link *l, const struct request *r) {
+	struct path p = {-1, -1};
+	bool alive, spin = server.options->spin;
+	if (!open_path(l, r, &p, &alive)) {
+		path_close(&p);
+		return alive;
+	}
+	const char *fast = accelerated(p.in);
+	reservoir_reset(&cell.slow);
+	coarse_reset(&cell.gaps);
+	coarse_reset(&cell.sends);
+	cell.served = cell.strays = 0;
+	memset(cell.buffer, 0, sizeof cell.buffer);
+	struct counters before, after;
+	counters_read(&before);
+	if (link_sendf(l, "READY\n")) {
+		watch(l->fd, p.in, true);
+		if (r->protocol == TCP)
+			echo_stream(p.in, r->size, spin);
+		else
+			echo_datagrams(p, r->size, spin);
+		watch(l->fd, p.in, false);
+	}
+	counters_read(&after);
+	int64_t resent = r->protocol == TCP ? retransmits(p.in) : -1;
+	path_close(&p);
+	char line[64];
+	return link_line(l, line, sizeof line, IDLE_SECONDS) && strcmp(line, "END") == 0 && report(l, &before, &after, fast, resent);
+}
+
+// session serves one client until it leaves.
+static void session(int fd) {
+	struct link l = {.fd = fd};
+	struct timeval patience = {.tv_sec = IDLE_SECONDS};
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+	prepare_tcp(fd);
+	char line[256];
+	static struct scan scan;
+	if (!link_sendf(&l, "WELCOME\n"))
+		return;
+	while (link_line(&l, line, sizeof line, IDLE_SECONDS)) {
+		struct request request;
+		if (strcmp(line, "SCAN") == 0) {
+			if (!link_sendf(&l, "SCANNING\n"))
+				return;
+			scan_run(&scan);
+			struct json j = {0};
+			scan_json(&j, NULL, &scan);
+			bool ok = link_sendf(&l, "SCANNED %zu\n", j.length) && link_send(&l, j.text, j.length);
+			json_free(&j);
+			if (!ok)
+				return;
+		} else if (read_request(line, &request)) {
+			if (!run_cell(&l, &request))
+				return;
+		} else if (strcmp(line, "VERIFY") == 0) {
+			// Dies when the clock has drifted: the client then loses its server instead of getting a result.
+			clock_verify();
+			if (!link_sendf(&l, "VERIFIED\n"))
+				return;
+		} else {
+			return;
+		}
+	}
+}
+
+_Noreturn void serve(const struct server_options *o) {
+	server.options = o;
+	set_hard_deadline(o->deadline);
+	clock_choose(o->clock, "");
+	clock_calibrate_begin();
+	struct address address = resolve(o->bind, o->port);
+	server.listener = socket(address.sockaddr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int one = 1;
+	if (server.listener < 0 || setsockopt(server.listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
+	    bind(server.listener, (struct sockaddr *)&address.sockaddr, address.length) != 0)
+		die(EXIT_SYSTEM, "binding %s port %d: %s", o->bind, o->port, strerror(errno));
+	// Touched now, not during the first cell.
+	memset(&cell, 1, sizeof cell);
+	server.memory = lock_memory();
+	struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+	nanosleep(&pause, NULL);
+	clock_calibrate_end();
+	struct sigaction action = {.sa_handler = on_control};
+	sigaction(SIGIO, &action, NULL);
+	if (listen(server.listener, 128) != 0)
+		die(EXIT_SYSTEM, "listening on port %d: %s", o->port, strerror(errno));
+	for (;;) {
+		int fd = admit(NULL, -1);
+		session(fd);
+		close(fd);
+	}
+}
