@@ -111,9 +111,6 @@ const (
 	OutcomeResultTooLarge = "ResultTooLarge"
 	// OutcomeNameTaken surfaces when an object that is not this benchmark's has a name that a run needs.
 	OutcomeNameTaken = "NameTaken"
-	// OutcomeWithdrawn surfaces when two benchmarks claimed one node at once and this one gave way, before
-	// any pod was created. It does not count against the limit of attempts.
-	OutcomeWithdrawn = "Withdrawn"
 )
 
 // Reasons of a Warning.

@@ -6,11 +6,14 @@ import (
 )
 
 // Tool names the program that measures.
-// +kubebuilder:validation:Enum=sfnt-pingpong;sockperf
+// +kubebuilder:validation:Enum=pinger;sfnt-pingpong;sockperf
 type Tool string
 
 // The tools. Each is a folder of internal/tool.
 const (
+	// ToolPinger is Tailgate's own: ping-pong over TCP or UDP that counts every sample, goes on after a lost
+	// datagram, and tells what interrupted either end.
+	ToolPinger Tool = "pinger"
 	// ToolSfntPingpong is AMD's sfnt-pingpong (cns-sfnettest): closed-loop ping-pong over TCP or UDP.
 	ToolSfntPingpong Tool = "sfnt-pingpong"
 	// ToolSockperf is sockperf in its ping-pong mode, over TCP or UDP.
@@ -58,11 +61,12 @@ const (
 // LatencyBenchmarkSpec is the question: which tool measures what, how often, between which nodes, over
 // which network.
 //
+// +kubebuilder:validation:XValidation:rule="self.tool != 'pinger' || self.workload.messageSizes.all(s, s >= 1)",message="spec.workload.messageSizes: pinger measures messages of at least 1 byte; use sizes from 1"
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-pingpong' || !('TCP' in self.workload.protocols) || self.workload.messageSizes.all(s, s >= 1)",message="spec.workload.messageSizes: sfnt-pingpong measures nothing with TCP messages of 0 bytes; use sizes from 1, or UDP alone"
-// +kubebuilder:validation:XValidation:rule="self.tool != 'sockperf' || self.workload.messageSizes.all(s, s >= 14 && s <= 65507)",message="spec.workload.messageSizes: sockperf needs 14 to 65507 bytes (its own header takes 14); use sfnt-pingpong for other sizes"
+// +kubebuilder:validation:XValidation:rule="self.tool != 'sockperf' || self.workload.messageSizes.all(s, s >= 14 && s <= 65507)",message="spec.workload.messageSizes: sockperf needs 14 to 65507 bytes (its own header takes 14); use pinger or sfnt-pingpong for other sizes"
 // +kubebuilder:validation:XValidation:rule="!('UDP' in self.workload.protocols) || self.workload.messageSizes.all(s, s <= 65507)",message="spec.workload.messageSizes: a UDP datagram carries at most 65507 bytes; use smaller sizes, or TCP alone"
 type LatencyBenchmarkSpec struct {
-	// tool is the program that measures: sfnt-pingpong or sockperf.
+	// tool is the program that measures: pinger, sfnt-pingpong or sockperf.
 	// +required
 	Tool Tool `json:"tool"`
 

@@ -77,8 +77,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	case o.settings.BenchImage == "":
 		return o, fmt.Errorf("--bench-image is required")
-	case o.settings.StartTimeout < time.Second:
-		return o, fmt.Errorf("--pod-start-timeout: %s is less than a second", o.settings.StartTimeout)
+	case o.settings.StartTimeout < time.Second || o.settings.StartTimeout > pods.StartAllowance:
+		return o, fmt.Errorf("--pod-start-timeout: %s is not 1s to %s", o.settings.StartTimeout, pods.StartAllowance)
 	case *maxAttempts < 1 || *maxAttempts > 3:
 		return o, fmt.Errorf("--max-attempts: %d is not 1 to 3", *maxAttempts)
 	}

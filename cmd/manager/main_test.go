@@ -70,6 +70,7 @@ func TestParseRefuses(t *testing.T) {
 		"a flag that does not exist":      {[]string{image, "--fast"}, "fast"},
 		"a time to start that is none":    {[]string{image, "--pod-start-timeout=soon"}, "pod-start-timeout"},
 		"a time to start that is short":   {[]string{image, "--pod-start-timeout=999ms"}, "--pod-start-timeout"},
+		"a time to start that is long":    {[]string{image, "--pod-start-timeout=11m"}, "--pod-start-timeout"},
 		"a time to start before now":      {[]string{image, "--pod-start-timeout=-1m"}, "--pod-start-timeout"},
 		"no attempt":                      {[]string{image, "--max-attempts=0"}, "--max-attempts"},
 		"too many attempts":               {[]string{image, "--max-attempts=4"}, "--max-attempts"},

@@ -14,6 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
@@ -36,8 +37,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 			b.Status.StartTime = &metav1.Time{Time: w.now}
 		}
 	case stepWithdraw:
-		w.setOutcome(v1alpha1.OutcomeWithdrawn, s.message)
-		b.Status.Attempts = append(b.Status.Attempts, attemptOf(*b.Status.Active))
+		// Nothing was tried: the attempt is not listed, and its number is used again.
 		b.Status.Active = nil
 	case stepCreateServer:
 		uid, err := r.createPod(ctx, w, v1alpha1.RoleServer, "")
@@ -192,6 +192,9 @@ func (r *Reconciler) storedResult(ctx context.Context, w *world) (result.Stored,
 		return result.Stored{}, err
 	}
 	b, active := w.benchmark, w.benchmark.Status.Active
+	if _, err := report.Summarize(b.Spec, []result.Stored{stored}); err != nil {
+		return result.Stored{}, err
+	}
 	labels := pods.Labels(b.Name)
 	labels[v1alpha1.LabelRun] = active.Run
 	cm, err := stored.ConfigMap(active.Run, b.Namespace, labels, pods.Owner(b))

@@ -60,8 +60,9 @@ const (
 	// retryAfter is how long a failed run rests before its next attempt, times the number of the attempt: a
 	// device plugin that restarts, or a VF that is being reset, needs some seconds.
 	retryAfter = 5 * time.Second
-	// peerGrace is how long one agent may take to end after the other.
-	peerGrace = 15 * time.Second
+	// peerGrace is how long one agent may take to end after the other. It is compared with the node's clock, so
+	// it allows for clocks that differ.
+	peerGrace = time.Minute
 	// nodeGrace is how long a node of the pair may be unready before the attempt is given up.
 	nodeGrace = 60 * time.Second
 	// deadlineGrace is added to the agents' own deadline before the controller loses its patience.
@@ -112,7 +113,7 @@ func decideIdle(w *world) step {
 			message: fmt.Sprintf("run %s failed (%s) at attempt %d: %s", run.Name, last.Outcome.Reason, last.Attempt, last.Outcome.Message)}
 	}
 
-	if last != nil {
+	if last != nil && last.Outcome.Reason != v1alpha1.OutcomeMeasured {
 		if wait := last.Outcome.FinishedAt.Add(time.Duration(last.Attempt) * retryAfter).Sub(w.now); wait > 0 {
 			return step{kind: stepWait, reason: v1alpha1.ReasonRetrying, again: wait,
 				message: fmt.Sprintf("run %s failed (%s) at attempt %d of %d and is tried again: %s", run.Name, last.Outcome.Reason, last.Attempt, w.settings.MaxAttempts, last.Outcome.Message)}
@@ -136,7 +137,7 @@ func decideIdle(w *world) step {
 }
 
 // nextRun returns the first run without a stored result, the number of its next attempt, and its last
-// finished attempt if there was one that counts.
+// finished attempt if there was one.
 func nextRun(w *world) (*plan.Run, int32, *v1alpha1.Attempt) {
 	stored := map[string]bool{}
 	for _, s := range w.benchmark.Status.Stored {
@@ -149,7 +150,7 @@ func nextRun(w *world) (*plan.Run, int32, *v1alpha1.Attempt) {
 		attempt := int32(1)
 		var last *v1alpha1.Attempt
 		for j := range w.benchmark.Status.Attempts {
-			if a := &w.benchmark.Status.Attempts[j]; a.Run == w.runs[i].Name && a.Outcome.Reason != v1alpha1.OutcomeWithdrawn {
+			if a := &w.benchmark.Status.Attempts[j]; a.Run == w.runs[i].Name {
 				attempt, last = a.Attempt+1, a
 			}
 		}

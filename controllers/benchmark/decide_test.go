@@ -145,12 +145,8 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolMissing, time.Hour)),
 			kind:    stepFail, reason: v1alpha1.ReasonFailed, message: []string{"ToolMissing", "attempt 1"},
 		},
-		"a withdrawn attempt does not count, nor rest": {
-			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeWithdrawn, 0)),
-			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 1,
-		},
-		"an attempt withdrawn after a failure keeps the failure's number": {
-			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, time.Hour), withAttempt("x-r1", 2, v1alpha1.OutcomeWithdrawn, 0)),
+		"a run whose stored result was deleted is measured again, under the next number": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeMeasured, time.Hour)),
 			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 2,
 		},
 	})
@@ -291,11 +287,11 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"both ends"}, again: lookAgain,
 		},
 		"a server that does not follow its client": {
-			changes: on(active(0), withServer(listening), withClient(succeeded(16*time.Second))),
+			changes: on(active(0), withServer(listening), withClient(succeeded(peerGrace+time.Second))),
 			kind:    stepConclude, reason: v1alpha1.OutcomeAgentFailed, message: []string{"server has not"},
 		},
 		"a client that does not follow its server": {
-			changes: on(active(0), withServer(succeeded(16*time.Second)), withClient(listening)),
+			changes: on(active(0), withServer(succeeded(peerGrace+time.Second)), withClient(listening)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeAgentFailed, message: []string{"client has not"},
 		},
 		"a server that ends before there is a client": {
@@ -315,7 +311,7 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			kind:    stepWatch, reason: v1alpha1.ReasonRunning,
 		},
 		"not for ever": {
-			changes: on(active(0), withServer(failed(16*time.Second, peer)), withClient(listening)),
+			changes: on(active(0), withServer(failed(peerGrace+time.Second, peer)), withClient(listening)),
 			kind:    stepConclude, reason: v1alpha1.OutcomePeerUnreachable, message: []string{"server on b"},
 		},
 		"a server that failed though its client is content": {

@@ -17,11 +17,16 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
+// maxAttempts is the most attempts that the API lets a status list.
+const maxAttempts = 300
+
 // report completes the status and writes it, once, if it changed. Events follow the write: there is none for
 // a state that was never stored.
 func (r *Reconciler) report(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	b.Status.ObservedGeneration = b.Generation
 	b.Status.Progress = progress(b)
+	// The API bounds the list; the newest attempts are worth most.
+	b.Status.Attempts = b.Status.Attempts[max(0, len(b.Status.Attempts)-maxAttempts):]
 	if len(b.Status.Stored) != len(old.Status.Stored) {
 		if err := r.summarize(ctx, b); err != nil {
 			return err
@@ -50,17 +55,21 @@ func (r *Reconciler) summarize(ctx context.Context, b *v1alpha1.LatencyBenchmark
 		byName[list.Items[i].Name] = &list.Items[i]
 	}
 	var runs []result.Stored
+	var kept []v1alpha1.StoredResult
 	for _, s := range b.Status.Stored {
 		cm, ok := byName[s.ConfigMap]
 		if !ok {
-			return fmt.Errorf("stored result %s is not there", s.ConfigMap)
+			continue
 		}
 		stored, err := result.FromConfigMap(cm)
-		if err != nil {
-			return fmt.Errorf("reading stored result %s: %w", s.ConfigMap, err)
+		if err != nil || stored.ClientDigest != s.SHA256 {
+			continue
 		}
-		runs = append(runs, stored)
+		runs, kept = append(runs, stored), append(kept, s)
 	}
+	// A result that somebody deleted or replaced since does not count; its run is measured again.
+	b.Status.Stored = kept
+	b.Status.Progress = progress(b)
 	summary, err := report.Summarize(b.Spec, runs)
 	if err != nil {
 		return err

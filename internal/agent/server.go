@@ -31,7 +31,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 	}
 	document := e.document(iface, address.String())
 	// A tool that the image lacks is told before anybody waits for it.
-	target := tool.Target{Address: address.String(), Port: plan.ToolPort}
+	target := tool.Target{Address: address.String(), Port: plan.ToolPort, Token: e.PodUID}
 	if err := present(e.driver.Server(e.Task.Cells[0], target).Path); err != nil {
 		return result.Document{}, err
 	}
@@ -76,10 +76,8 @@ func (e *endpoint) ownAddress(ctx context.Context) (net.Interface, net.IP, error
 		if err != nil {
 			return net.Interface{}, nil, fmt.Errorf("listing the addresses of %s: %w", iface.Name, err)
 		}
-		for _, a := range addresses {
-			if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
-				return *iface, n.IP, nil
-			}
+		if ip := preferred(addresses); ip != nil {
+			return *iface, ip, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -87,6 +85,25 @@ func (e *endpoint) ownAddress(ctx context.Context) (net.Interface, net.IP, error
 		case <-time.After(listenPoll):
 		}
 	}
+}
+
+// preferred is the first IPv4 address of an interface, or else its first global IPv6 one: the controller makes
+// the same choice from what the network reported. Nil when there is none.
+func preferred(addresses []net.Addr) net.IP {
+	var six net.IP
+	for _, a := range addresses {
+		n, ok := a.(*net.IPNet)
+		if !ok || !n.IP.IsGlobalUnicast() {
+			continue
+		}
+		if n.IP.To4() != nil {
+			return n.IP
+		}
+		if six == nil {
+			six = n.IP
+		}
+	}
+	return six
 }
 
 // awaitClient listens, says that it is ready, and waits for the client of this run. Anybody else who connects

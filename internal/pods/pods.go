@@ -7,6 +7,7 @@ package pods
 
 import (
 	"fmt"
+	"net"
 	"strconv"
 	"time"
 
@@ -32,12 +33,13 @@ const (
 	EnvNode   = "TAILGATE_NODE"
 	EnvPodIP  = "TAILGATE_POD_IP"
 	EnvPodUID = "TAILGATE_POD_UID"
+	// StartAllowance is added to a pod's active deadline for pulling the image and setting up the network. The
+	// operator's own patience must not be longer.
+	StartAllowance = 10 * time.Minute
 
 	agent = "/usr/local/bin/tailgate-agent"
 	// nobody runs the agent and the tools: an ID that no image of ours gives any file to.
 	nobody = 65532
-	// startAllowance is added to a pod's active deadline for pulling the image and setting up the network.
-	startAllowance = 10 * time.Minute
 )
 
 // Endpoint is one side of an attempt at a run.
@@ -98,7 +100,7 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 			EnableServiceLinks:            new(false),
 			TerminationGracePeriodSeconds: new(int64(2)),
 			// A last resort that holds even when no manager is left to see it.
-			ActiveDeadlineSeconds: new(int64((e.Task.Deadline + startAllowance).Seconds())),
+			ActiveDeadlineSeconds: new(int64((e.Task.Deadline + StartAllowance).Seconds())),
 			Affinity:              onNode(e.Node),
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot:   new(true),
@@ -184,6 +186,12 @@ func Address(b *v1alpha1.LatencyBenchmark, pod *corev1.Pod) (address, missing st
 	}
 	if len(status.IPs) == 0 {
 		return "", fmt.Sprintf("network %s/%s gave the server no address; give its NetworkAttachmentDefinition an ipam section", namespace, name)
+	}
+	// Of two families IPv4 is measured, which every tool knows; the server's agent chooses alike.
+	for _, ip := range status.IPs {
+		if parsed := net.ParseIP(ip); parsed != nil && parsed.To4() != nil {
+			return ip, ""
+		}
 	}
 	return status.IPs[0], ""
 }

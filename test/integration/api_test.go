@@ -70,7 +70,7 @@ var _ = Describe("The API", func() {
 		Entry("no tool", "tool: null", "spec.tool", "Required value"),
 		Entry("size 0 with TCP for sfnt-pingpong", "{tool: sfnt-pingpong, workload: {messageSizes: [0]}}", "spec.workload.messageSizes", "use sizes from 1, or UDP alone"),
 		Entry("size 13 for sockperf", "workload: {messageSizes: [64, 13]}", "spec.workload.messageSizes", "14 to 65507"),
-		Entry("size 65508 for sockperf", "workload: {messageSizes: [65508]}", "spec.workload.messageSizes", "14 to 65507", "use sfnt-pingpong"),
+		Entry("size 65508 for sockperf", "workload: {messageSizes: [65508]}", "spec.workload.messageSizes", "14 to 65507", "use pinger or sfnt-pingpong"),
 		Entry("size 65508 with UDP", "{tool: sfnt-pingpong, workload: {protocols: [UDP], messageSizes: [65508]}}", "spec.workload.messageSizes", "at most 65507", "TCP alone"),
 		Entry("a negative size", "{tool: sfnt-pingpong, workload: {messageSizes: [-1]}}", "spec.workload.messageSizes[0]", "greater than or equal to 0"),
 		Entry("size 65537", "{tool: sfnt-pingpong, workload: {messageSizes: [65537]}}", "spec.workload.messageSizes[0]", "less than or equal to 65536"),

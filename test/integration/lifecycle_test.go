@@ -20,6 +20,21 @@ var _ = Describe("A benchmark", func() {
 	var w *World
 	BeforeEach(func(ctx SpecContext) { w = NewWorld(ctx) })
 
+	It("measures a run again whose stored result somebody deleted", func(ctx SpecContext) {
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B))
+		w.Kubelet.Measure(ctx, "x-r1", 1)
+		Eventually(func() []corev1.ConfigMap { return configMaps(ctx, b) }).Should(HaveLen(1))
+		stored := configMaps(ctx, b)[0]
+		Expect(k8s.Delete(ctx, &stored)).To(Succeed())
+		w.Kubelet.Measure(ctx, "x-r2", 1)
+		Eventually(func() string { return Get(ctx, b).Status.Progress.Runs }).Should(Equal("1/2"))
+		w.Kubelet.Measure(ctx, "x-r1", 2)
+		ExpectSucceeded(ctx, b, "^True Complete: 2 of 2")
+		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Measured", "x-r1 a2 Measured"}))
+		Expect(Get(ctx, b).Status.Results[0].Rounds).To(BeEquivalentTo(2))
+	})
+
 	It("is measured round by round and completes", func(ctx SpecContext) {
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).Sizes(64, 256).On(w.A, w.B))
