@@ -59,7 +59,7 @@ func (f fakeTool) Deadline(tool.Cell) time.Duration {
 	return time.Minute
 }
 
-func (fakeTool) Parse(_ tool.Cell, out tool.Output, record func(int64)) (tool.Measurement, error) {
+func (fakeTool) Parse(_ tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, tool.Failf("exit code %d", out.ExitCode)
 	}
@@ -77,7 +77,7 @@ func (fakeTool) Parse(_ tool.Cell, out tool.Output, record func(int64)) (tool.Me
 		if err != nil {
 			return tool.Measurement{}, err
 		}
-		record(rtt)
+		record(rtt, 1)
 	}
 	return tool.Measurement{Version: "ping 1", Warnings: []string{strings.TrimSpace(string(out.Stdout))}}, nil
 }

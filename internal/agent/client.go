@@ -100,7 +100,7 @@ func (e *endpoint) cell(ctx context.Context, l *link, cell tool.Cell) (result.Ce
 		return result.Cell{}, err
 	}
 	defer os.RemoveAll(dir)
-	command := e.driver.Client(cell, tool.Target{Address: e.Task.ServerAddress, Port: plan.ToolPort, Scratch: dir})
+	command := e.driver.Client(cell, tool.Target{Address: e.Task.ServerAddress, Port: plan.ToolPort, Scratch: dir, Token: e.Task.Token})
 	if err := present(command.Path); err != nil {
 		return result.Cell{}, err
 	}
@@ -127,9 +127,12 @@ func (e *endpoint) cell(ctx context.Context, l *link, cell tool.Cell) (result.Ce
 	measurement, err := e.driver.Parse(cell, tool.Output{
 		Stdout: p.stdout.Bytes(), Stderr: p.stderr.Bytes(), ExitCode: p.exitCode(),
 		OpenRaw: func(name string) (io.ReadCloser, error) { return os.Open(filepath.Join(dir, name)) },
-	}, recorder.Record)
+	}, recorder.RecordN)
 	if err != nil {
 		return result.Cell{}, withServerNote(fail(v1alpha1.OutcomeToolFailed, "%s, %s: %v", e.Task.Tool, cell.Name, err), a.Note)
+	}
+	if s := measurement.Sums; s != nil {
+		recorder.SetSums(s.SumNs, s.SumOfSquaresNs2)
 	}
 	histogram, err := recorder.Histogram()
 	if err != nil {

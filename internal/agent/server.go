@@ -31,7 +31,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 	}
 	document := e.document(iface, address.String())
 	// A tool that the image lacks is told before anybody waits for it.
-	target := tool.Target{Address: address.String(), Port: plan.ToolPort}
+	target := tool.Target{Address: address.String(), Port: plan.ToolPort, Token: e.PodUID}
 	if err := present(e.driver.Server(e.Task.Cells[0], target).Path); err != nil {
 		return result.Document{}, err
 	}

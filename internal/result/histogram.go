@@ -48,15 +48,22 @@ func NewRecorder() *Recorder {
 }
 
 // Record adds a sample in nanoseconds. One that is not between 1 ns and 60 s is counted as out of range.
-func (r *Recorder) Record(ns int64) {
+func (r *Recorder) Record(ns int64) { r.RecordN(ns, 1) }
+
+// RecordN adds count samples of the same length.
+func (r *Recorder) RecordN(ns, count int64) {
 	r.min, r.max = min(r.min, ns), max(r.max, ns)
-	if ns < lowest || ns > highest || r.buckets.RecordValue(ns) != nil {
-		r.overRange++
+	if ns < lowest || ns > highest || r.buckets.RecordValues(ns, count) != nil {
+		r.overRange += count
 		return
 	}
-	r.sum += ns
-	r.squares += float64(ns) * float64(ns)
+	r.sum += ns * count
+	r.squares += float64(ns) * float64(ns) * float64(count)
 }
+
+// SetSums replaces the sums of the samples in range by exact ones, where what was recorded stands for all samples of a
+// bucket. The histogram is held against them when it is read.
+func (r *Recorder) SetSums(sum int64, squares float64) { r.sum, r.squares = sum, squares }
 
 // Histogram is what was recorded so far.
 func (r *Recorder) Histogram() (Histogram, error) {

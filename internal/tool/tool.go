@@ -36,6 +36,9 @@ type Target struct {
 	Port int
 	// Scratch is an existing, empty, writable folder of the client.
 	Scratch string
+	// Token is a word that only the two ends of this run know; for tools whose server can tell its client from
+	// strangers.
+	Token string
 }
 
 // Command is a program with its arguments. It is executed directly, never through a shell.
@@ -64,11 +67,21 @@ type Measurement struct {
 	Version string
 	// Lost is the number of messages that were sent and not answered.
 	Lost int64
+	// Sums are those of the samples themselves, from a tool that tells only in which bucket of a histogram each
+	// sample lies; nil when the recorded samples are exact.
+	Sums *Sums
 	// Figures are the tool's own results as it printed them, such as "median (ns, half RTT)": kept for
 	// comparison, never used for ours.
 	Figures []Figure
 	// Warnings are the tool's own, such as a clock that changed its speed during the test.
 	Warnings []string
+}
+
+// Sums are exact where the samples are known only to the width of a bucket.
+type Sums struct {
+	// SumNs and SumOfSquaresNs2 are those of the samples between 1 ns and 60 s.
+	SumNs           int64
+	SumOfSquaresNs2 float64
 }
 
 // Figure is one result as the tool itself printed it.
@@ -95,10 +108,11 @@ type Driver interface {
 	Deadline(c Cell) time.Duration
 	// Memory is the most that a client may come to use for a cell, in bytes: the tools keep every sample.
 	Memory(c Cell) int64
-	// Parse reads a finished client's output and calls record with the round-trip time in nanoseconds of
-	// every sample that counts, in the order of measurement. It returns a *Failure when the tool says, or the
-	// output shows, that the measurement did not hold; samples recorded before are then to be dropped.
-	Parse(c Cell, out Output, record func(rtt int64)) (Measurement, error)
+	// Parse reads a finished client's output and calls record for every sample that counts, in the order of
+	// measurement, or, for a tool that counts itself, in ascending order: with the round-trip time in nanoseconds
+	// and the number of samples that took so long. It returns a *Failure when the tool says, or the output shows,
+	// that the measurement did not hold; samples recorded before are then to be dropped.
+	Parse(c Cell, out Output, record func(rtt, count int64)) (Measurement, error)
 }
 
 // Failure is a measurement that did not hold.

@@ -15,7 +15,7 @@ import (
 
 // Parse reads the raw samples. They have no times, but are in the order of measurement and fill the time but for
 // a few per cent, so the warm-up ends at the sample at which they add up to it.
-func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt int64)) (tool.Measurement, error) {
+func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, explain(c, out)
 	}
@@ -67,7 +67,7 @@ func rowOf(c tool.Cell, t Table) (Row, error) {
 type window struct {
 	cell    tool.Cell
 	fullRTT bool
-	record  func(rtt int64)
+	record  func(rtt, count int64)
 
 	// count, min and max are of all samples as they are in the file.
 	count, min, max int64
@@ -86,7 +86,7 @@ func (w *window) add(sample int64) error {
 		sample *= 2
 	}
 	if from := int64(w.cell.Warmup); w.elapsed >= from && w.elapsed < from+int64(w.cell.Duration) {
-		w.record(sample)
+		w.record(sample, 1)
 		w.recorded++
 	}
 	if w.elapsed > math.MaxInt64-sample {

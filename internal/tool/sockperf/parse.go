@@ -32,7 +32,7 @@ type report struct {
 }
 
 // Parse reads the rows of the log that were sent in the measuring time.
-func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt int64)) (tool.Measurement, error) {
+func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
 	said := colours.ReplaceAllString(string(out.Stdout)+"\n"+string(out.Stderr), "")
 	r, err := readReport(said)
 	if err == nil && out.ExitCode != 0 {
@@ -121,7 +121,7 @@ func readReport(said string) (report, error) {
 // window passes the rows of the measuring time on.
 type window struct {
 	cell   tool.Cell
-	record func(rtt int64)
+	record func(rtt, count int64)
 
 	rows, recorded int64
 	// first and last are when the first and the last message of the log were sent.
@@ -144,7 +144,7 @@ func (w *window) add(r row) error {
 	w.rows++
 	w.last = r.sent
 	if r.sent >= w.from() && r.sent < w.to() {
-		w.record(r.answered - r.sent)
+		w.record(r.answered-r.sent, 1)
 		w.recorded++
 	}
 	return nil

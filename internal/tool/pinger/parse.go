@@ -1,0 +1,328 @@
+package pinger
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// The tool's result, as far as it is used here. Times are in the unit of their names.
+type document struct {
+	Tool    string `json:"tool"`
+	Version string `json:"version"`
+	Scan    struct {
+		Client scan `json:"client"`
+		Server scan `json:"server"`
+	} `json:"scan"`
+	Cells []cell `json:"cells"`
+	Clock struct {
+		Source   string  `json:"source"`
+		DriftPPM float64 `json:"drift_ppm"`
+		WhyNot   string  `json:"why_not_tsc"`
+	} `json:"clock"`
+}
+
+// scan is a look at a CPU that did nothing, before the measurement.
+type scan struct {
+	DurationNs    int64     `json:"duration_ns"`
+	ThresholdNs   int64     `json:"threshold_ns"`
+	Interruptions histogram `json:"interruptions"`
+}
+
+type cell struct {
+	Protocol    string      `json:"protocol"`
+	Size        int32       `json:"size"`
+	Loop        string      `json:"loop"`
+	DurationNs  int64       `json:"duration_ns"`
+	WarmupNs    int64       `json:"warmup_ns"`
+	Sent        int64       `json:"sent"`
+	Received    int64       `json:"received"`
+	Lost        int64       `json:"lost"`
+	Late        int64       `json:"late"`
+	Duplicates  int64       `json:"duplicates"`
+	Reordered   int64       `json:"reordered"`
+	Strays      int64       `json:"strays"`
+	RTT         histogram   `json:"rtt"`
+	Attribution attribution `json:"attribution"`
+	Client      endpoint    `json:"client"`
+	Server      endpoint    `json:"server"`
+}
+
+// histogram has its samples as pairs of a bucket's lower edge and its count, in ascending order.
+type histogram struct {
+	Count         int64      `json:"count"`
+	OverRange     int64      `json:"over_range"`
+	MinNs         int64      `json:"min_ns"`
+	MaxNs         int64      `json:"max_ns"`
+	SumNs         int64      `json:"sum_ns"`
+	SumSquaresNs2 float64    `json:"sum_squares_ns2"`
+	Buckets       [][2]int64 `json:"buckets"`
+}
+
+// attribution says with whose interruptions the samples beyond p99.9 coincide.
+type attribution struct {
+	Beyond         int64 `json:"beyond"`
+	Examined       int64 `json:"examined"`
+	Client         int64 `json:"client"`
+	Server         int64 `json:"server"`
+	Both           int64 `json:"both"`
+	Neither        int64 `json:"neither"`
+	Undetermined   int64 `json:"undetermined"`
+	ClientSeesGaps bool  `json:"client_sees_gaps"`
+	ServerSeesGaps bool  `json:"server_sees_gaps"`
+}
+
+// endpoint is what the system counted at one end. What could not be read is nil.
+type endpoint struct {
+	Accelerated         string `json:"accelerated"`
+	MemoryLocked        string `json:"memory_locked"`
+	Moved               bool   `json:"moved"`
+	VoluntarySwitches   *int64 `json:"voluntary_switches"`
+	InvoluntarySwitches *int64 `json:"involuntary_switches"`
+	RunQueueWaitNs      *int64 `json:"run_queue_wait_ns"`
+	StealMs             *int64 `json:"steal_ms"`
+	ThrottledPeriods    *int64 `json:"throttled_periods"`
+	TCPRetransmits      *int64 `json:"tcp_retransmits"`
+}
+
+// highest is the largest sample that has a bucket, in ns.
+const highest = 60_000_000_000
+
+// Parse reads the result. The histogram has the resolution of ours, so its buckets are recorded one to one.
+func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
+	if out.ExitCode != 0 {
+		return tool.Measurement{}, explain(out)
+	}
+	d, err := read(out.Stdout)
+	if err == nil {
+		err = d.check(c)
+	}
+	if err != nil {
+		return tool.Measurement{}, tool.Failf("pinger's result cannot be used: %v", err)
+	}
+	m := d.Cells[0]
+	m.RTT.record(record)
+	return tool.Measurement{
+		Version: d.Version, Lost: m.Lost, Figures: figures(d), Warnings: warnings(d),
+		Sums: &tool.Sums{SumNs: m.RTT.SumNs, SumOfSquaresNs2: m.RTT.SumSquaresNs2},
+	}, nil
+}
+
+// read decodes one document and nothing else.
+func read(stdout []byte) (document, error) {
+	var d document
+	decoder := json.NewDecoder(bytes.NewReader(stdout))
+	if err := decoder.Decode(&d); err != nil {
+		return document{}, fmt.Errorf("decoding it: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return document{}, errors.New("something follows it")
+	}
+	return d, nil
+}
+
+// check says whether it is the result of the cell, and hangs together.
+func (d document) check(c tool.Cell) error {
+	if d.Tool != program || len(d.Cells) != 1 {
+		return fmt.Errorf("it is of %q and has %d cells", d.Tool, len(d.Cells))
+	}
+	m := d.Cells[0]
+	if m.Protocol != strings.ToLower(string(c.Protocol)) || m.Size != c.MessageSize || m.Loop != "closed" ||
+		m.DurationNs != int64(c.Duration) || m.WarmupNs != int64(c.Warmup) {
+		return fmt.Errorf("it is of %s messages of %d bytes in a %s loop, for %d ns after %d ns", m.Protocol, m.Size, m.Loop, m.DurationNs, m.WarmupNs)
+	}
+	for _, n := range []int64{m.Received, m.Lost, m.Late, m.Duplicates, m.Reordered, m.Strays} {
+		if n < 0 {
+			return fmt.Errorf("it counts %d messages", n)
+		}
+	}
+	if m.Received > math.MaxInt64-m.Lost || m.Sent != m.Received+m.Lost {
+		return fmt.Errorf("of %d messages %d were answered and %d lost", m.Sent, m.Received, m.Lost)
+	}
+	if err := m.RTT.check(); err != nil {
+		return fmt.Errorf("round trips: %w", err)
+	}
+	if m.RTT.Count+m.RTT.OverRange != m.Received {
+		return fmt.Errorf("%d messages were answered, but %d measured", m.Received, m.RTT.Count+m.RTT.OverRange)
+	}
+	return nil
+}
+
+// width is that of the bucket with this lower edge: each power of two from 2048 on has 1024 of them.
+func width(low int64) int64 { return 1 << max(bits.Len64(uint64(low))-11, 0) }
+
+// check says whether the numbers beside the buckets can be true.
+func (h histogram) check() error {
+	if h.Count < 0 || h.OverRange < 0 || h.Count > math.MaxInt64-h.OverRange || h.Count+h.OverRange == 0 {
+		return fmt.Errorf("there are %d in range and %d out of range", h.Count, h.OverRange)
+	}
+	if h.MinNs < 0 || h.MinNs > h.MaxNs || (h.OverRange == 0) != (h.MinNs >= 1 && h.MaxNs <= highest) {
+		return fmt.Errorf("%d are out of range, but they are %d to %d ns", h.OverRange, h.MinNs, h.MaxNs)
+	}
+	var seen, least, most float64
+	var count, next int64 = 0, 1
+	for _, b := range h.Buckets {
+		low, n := b[0], b[1]
+		if low < next || low > highest || low%width(low) != 0 || n < 1 || n > h.Count-count {
+			return fmt.Errorf("a bucket at %d ns with %d samples has no place", low, n)
+		}
+		count += n
+		next = low + width(low)
+		seen, least, most = seen+float64(n), least+float64(n)*float64(low), most+float64(n)*float64(next-1)
+	}
+	if count != h.Count {
+		return fmt.Errorf("the buckets hold %d of %d", count, h.Count)
+	}
+	if count == 0 {
+		if h.SumNs != 0 || h.SumSquaresNs2 != 0 {
+			return fmt.Errorf("none is in range, but their sum is %d ns", h.SumNs)
+		}
+		return nil
+	}
+	first, last := h.Buckets[0][0], h.Buckets[len(h.Buckets)-1][0]
+	if h.MinNs >= 1 && (h.MinNs < first || h.MinNs >= first+width(first)) {
+		return fmt.Errorf("the smallest is %d ns, but the first bucket begins at %d ns", h.MinNs, first)
+	}
+	if h.MaxNs <= highest && (h.MaxNs < last || h.MaxNs >= last+width(last)) {
+		return fmt.Errorf("the largest is %d ns, but the last bucket begins at %d ns", h.MaxNs, last)
+	}
+	if h.Count == 1 && h.OverRange == 0 && h.MinNs != h.MaxNs {
+		return fmt.Errorf("one sample is %d and %d ns", h.MinNs, h.MaxNs)
+	}
+	if sum := float64(h.SumNs); h.SumNs < 0 || sum < least*(1-1e-9) || sum > most*(1+1e-9) {
+		return fmt.Errorf("the sum is %d ns, but the buckets add up to %.0f to %.0f ns", h.SumNs, least, most)
+	}
+	if s := h.SumSquaresNs2; s < 0 || math.IsNaN(s) || math.IsInf(s, 0) {
+		return fmt.Errorf("the sum of squares is %g", s)
+	}
+	return nil
+}
+
+// record passes the samples on so that the smallest and the largest are exact, and all others are in their buckets.
+func (h histogram) record(record func(rtt, count int64)) {
+	for i, b := range h.Buckets {
+		value, n := b[0], b[1]
+		if i == 0 {
+			value = max(value, h.MinNs)
+		}
+		if i == len(h.Buckets)-1 && h.MaxNs <= highest && h.MaxNs > value && n > 0 && !(i == 0 && n == 1) {
+			record(h.MaxNs, 1)
+			n--
+		}
+		if n > 0 {
+			record(value, n)
+		}
+	}
+	switch {
+	case h.OverRange == 0:
+	case h.MaxNs <= highest:
+		record(h.MinNs, h.OverRange)
+	case h.Count > 0 || h.OverRange == 1:
+		record(h.MaxNs, h.OverRange)
+	default:
+		record(h.MinNs, 1)
+		record(h.MaxNs, h.OverRange-1)
+	}
+}
+
+// figures are what the tool tells beyond the samples.
+func figures(d document) []tool.Figure {
+	m := d.Cells[0]
+	var all []tool.Figure
+	add := func(name string, value any) { all = append(all, tool.Figure{Name: name, Value: fmt.Sprint(value)}) }
+	known := func(name string, value *int64) {
+		if value != nil {
+			add(name, *value)
+		}
+	}
+	add("clock", d.Clock.Source)
+	add("clock drift (ppm)", strconv.FormatFloat(d.Clock.DriftPPM, 'f', 3, 64))
+	add("sent", m.Sent)
+	add("received", m.Received)
+	add("answered after the deadline", m.Late)
+	add("duplicates", m.Duplicates)
+	add("reordered", m.Reordered)
+	for _, end := range []struct {
+		name  string
+		scan  scan
+		count endpoint
+	}{{"client", d.Scan.Client, m.Client}, {"server", d.Scan.Server, m.Server}} {
+		idle := fmt.Sprintf("%s: interruptions of the idle CPU, longer than %d ns in %d ms", end.name, end.scan.ThresholdNs, end.scan.DurationNs/1_000_000)
+		add(idle, end.scan.Interruptions.Count)
+		add(end.name+": the longest of these (ns)", end.scan.Interruptions.MaxNs)
+		add(end.name+": socket accelerated", end.count.Accelerated)
+		known(end.name+": voluntary context switches", end.count.VoluntarySwitches)
+		known(end.name+": involuntary context switches", end.count.InvoluntarySwitches)
+		known(end.name+": waited for the CPU (ns)", end.count.RunQueueWaitNs)
+		known(end.name+": stolen by the hypervisor (ms)", end.count.StealMs)
+		known(end.name+": TCP retransmits", end.count.TCPRetransmits)
+	}
+	a := m.Attribution
+	add("samples beyond p99.9", a.Beyond)
+	if a.Examined > 0 {
+		share := func(name string, n int64) {
+			add("of these, "+name+" (%)", strconv.FormatFloat(100*float64(n)/float64(a.Examined), 'f', 1, 64))
+		}
+		share("coincide with an interruption of the client's CPU", a.Client)
+		share("coincide with an interruption of the server's CPU", a.Server)
+		share("coincide with both together", a.Both)
+		share("coincide with neither", a.Neither)
+		share("cannot be told", a.Undetermined)
+		if !a.ClientSeesGaps || !a.ServerSeesGaps {
+			add("interruptions seen", "in send only: an end that sleeps does not see how late it is woken")
+		}
+	}
+	return all
+}
+
+// warnings say what limits the numbers.
+func warnings(d document) []string {
+	m := d.Cells[0]
+	var all []string
+	warn := func(n int64, format string) {
+		if n > 0 {
+			all = append(all, fmt.Sprintf("pinger: "+format, n))
+		}
+	}
+	warn(m.RTT.OverRange, "%d round trips of more than 60 s")
+	warn(m.Late, "%d datagrams counted as lost were answered after the deadline")
+	warn(m.Duplicates, "%d duplicated datagrams")
+	warn(m.Reordered, "%d datagrams out of order")
+	warn(m.Strays, "%d datagrams that were not of this measurement")
+	for _, end := range []struct {
+		name string
+		of   endpoint
+	}{{"client", m.Client}, {"server", m.Server}} {
+		if end.of.Moved {
+			all = append(all, "pinger: the "+end.name+" was moved to another CPU")
+		}
+		if n := end.of.ThrottledPeriods; n != nil {
+			warn(*n, "the "+end.name+" was throttled in %d periods")
+		}
+		if n := end.of.TCPRetransmits; n != nil {
+			warn(*n, "the "+end.name+" sent %d segments again")
+		}
+	}
+	return all
+}
+
+// explain is the tool's own reason.
+func explain(out tool.Output) error {
+	const most = 400
+	said := strings.ToValidUTF8(strings.Join(strings.Fields(string(out.Stderr)), " "), "?")
+	if len(said) > most {
+		said = strings.ToValidUTF8(said[:most], "") + "…"
+	}
+	if said == "" {
+		said = "it said nothing"
+	}
+	return tool.Failf("pinger failed (exit code %d): %s", out.ExitCode, said)
+}
