@@ -192,8 +192,9 @@ static bool read_request(const char *line, struct request *r) {
 	return r->protocol == TCP || (r->port > 0 && r->port < 65536);
 }
 
-// log_message notes how the server spent the time around a message: from when it last found nothing until the
-// message was in its hands, and in send.
+// log_message notes how the server spent the time around a message: from when it last looked in vain until the
+// message was in its hands, and in send. It may have looked in vain, and then been stopped before it could read the
+// clock; therefore the clock is read before.
 static inline void log_message(uint64_t seq, uint64_t empty, uint64_t received, uint64_t sent) {
 	uint64_t gap = to_ns(since(empty, received)), send_time = to_ns(since(received, sent));
 	cell.served++;
@@ -209,14 +210,15 @@ static inline void log_message(uint64_t seq, uint64_t empty, uint64_t received, 
 static void echo_stream(int fd, size_t size, bool spin) {
 	int flags = spin ? MSG_DONTWAIT : 0;
 	unsigned char *buffer = cell.buffer;
-	uint64_t seq = 0, empty = ticks();
+	uint64_t seq = 0, looked = ticks(), empty = looked;
 	for (;;) {
 		size_t have = 0;
 		while (have < size) {
 			ssize_t n = recv(fd, buffer + have, size - have, flags);
 			if (__builtin_expect(n <= 0, 0)) {
 				if (n < 0 && (errno == EAGAIN || errno == EINTR) && !stop) {
-					empty = ticks();
+					empty = looked;
+					looked = ticks();
 					continue;
 				}
 				return;
@@ -234,6 +236,7 @@ static void echo_stream(int fd, size_t size, bool spin) {
 			done += (size_t)n;
 		}
 		uint64_t sent = ticks();
+		looked = sent;
 		log_message(++seq, spin ? empty : received, received, sent);
 	}
 }
@@ -242,11 +245,12 @@ static void echo_stream(int fd, size_t size, bool spin) {
 static void echo_datagrams(struct path p, size_t size, bool spin) {
 	int flags = spin ? MSG_DONTWAIT : 0;
 	unsigned char *buffer = cell.buffer;
-	uint64_t seq = 0, empty = ticks();
+	uint64_t seq = 0, looked = ticks(), empty = looked;
 	while (!stop) {
 		ssize_t n = recv(p.in, buffer, sizeof cell.buffer, flags);
 		if (__builtin_expect(n < 0, 0)) {
-			empty = ticks();
+			empty = looked;
+			looked = ticks();
 			// A refused answer is told by the next recv; whether the client is gone, the control connection knows.
 			continue;
 		}
@@ -260,6 +264,7 @@ static void echo_datagrams(struct path p, size_t size, bool spin) {
 		while (send(p.out, buffer, size, flags | MSG_NOSIGNAL) < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR) && !stop)
 			;
 		uint64_t sent = ticks();
+		looked = sent;
 		seq = get_seq(buffer, size, seq);
 		log_message(seq, spin ? empty : received, received, sent);
 	}
@@ -312,7 +317,7 @@ static bool report(struct link *l, const struct counters *before, const struct c
 		const struct entry *e = &cell.slow.heap[i];
 		json_printf(&list, "%" PRIu64 " %" PRIu64 " %" PRIu64 "\n", e->seq, e->gap, e->send);
 	}
-	bool ok = link_sendf(l, "STATS %zu %zu %zu %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %d\n", j.length, list.length, cell.slow.count, cell.slow.dropped,
+	bool ok = link_sendf(l, "STATS %zu %zu %zu %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %d\n", j.length, list.length, cell.slow.count, cell.served > cell.slow.count,
 	                     cell.slow.floor, coarse_quantile(&cell.gaps, 0.5), coarse_quantile(&cell.sends, 0.5), server.options->spin) &&
 	          link_send(l, j.text, j.length) && link_send(l, list.text ? list.text : "", list.length);
 	json_free(&j);

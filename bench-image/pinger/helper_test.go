@@ -1,0 +1,263 @@
+package pinger_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tailgate-dev/tailgate/bench-image/pinger"
+)
+
+// The programs under test: as it is shipped, and with the sanitizers.
+var program, sanitized, unitTest string
+
+const token = "a-token"
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "pinger-test-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		program, sanitized = filepath.Join(dir, pinger.Program), filepath.Join(dir, "sanitized")
+		unitTest = sanitized + ".unit_test"
+		for path, variables := range map[string][]string{
+			program:   nil,
+			sanitized: {"SANITIZE=address,undefined", "CFLAGS=-O1"},
+			unitTest:  {"SANITIZE=address,undefined", "CFLAGS=-O1", "PROGRAM=" + sanitized},
+		} {
+			if err := pinger.Build(context.Background(), "../..", path, variables...); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+		}
+		return m.Run()
+	}())
+}
+
+// result is what the tests look at in a client's output.
+type result struct {
+	Cells []struct {
+		Protocol, Loop                                            string
+		Size                                                      int
+		Spin                                                      bool
+		Sent, Received, Lost, Late, Duplicates, Reordered, Strays int64
+		Elapsed                                                   int64 `json:"elapsed_ns"`
+		RTT                                                       histogram
+		Intended                                                  histogram `json:"rtt_from_intended"`
+		Idle                                                      histogram
+		Attribution                                               attribution
+		Client, Server                                            endpoint
+		Intervals                                                 struct{ Log [][5]int64 }
+	}
+	Clock struct{ Source string }
+	Scan  struct {
+		Client, Server struct{ Interruptions histogram }
+	}
+}
+
+type histogram struct {
+	Count   int64
+	Over    int64   `json:"over_range"`
+	Min     int64   `json:"min_ns"`
+	Max     int64   `json:"max_ns"`
+	Sum     float64 `json:"sum_ns"`
+	Buckets [][2]int64
+}
+
+// quantile is the lower edge of its bucket.
+func (h histogram) quantile(q float64) time.Duration {
+	var seen int64
+	for _, b := range h.Buckets {
+		if seen += b[1]; float64(seen) >= q*float64(h.Count) {
+			return time.Duration(b[0])
+		}
+	}
+	return time.Duration(h.Max)
+}
+
+type attribution struct {
+	Beyond, Examined, Client, Server, Both, Neither, Undetermined int64
+	Excess                                                        float64 `json:"excess_ns"`
+	ClientExcess                                                  float64 `json:"client_excess_ns"`
+	ServerExcess                                                  float64 `json:"server_excess_ns"`
+}
+
+type endpoint struct {
+	Accelerated, Clock string
+	Served             int64
+	Voluntary          *int64 `json:"voluntary_switches"`
+}
+
+// process is a running pinger.
+type process struct {
+	*exec.Cmd
+	stdout, stderr bytes.Buffer
+	done           chan struct{}
+}
+
+func start(t *testing.T, path string, env []string, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(path, args...), done: make(chan struct{})}
+	p.Env = append(append(os.Environ(), "TAILGATE_PINGER_TOKEN="+token), env...)
+	p.Stdout, p.Stderr = &p.stdout, &p.stderr
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		_ = p.Process.Kill()
+		<-p.done
+	})
+	return p
+}
+
+// code waits for the end and returns the exit code.
+func (p *process) code(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-p.done:
+		return p.ProcessState.ExitCode()
+	case <-time.After(60 * time.Second):
+		t.Fatalf("%v does not end; stderr: %s", p.Args, p.stderr.String())
+		return -1
+	}
+}
+
+// freeze stops a process for a while.
+func (p *process) freeze(t *testing.T, d time.Duration) {
+	t.Helper()
+	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+		if err := p.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		if s == syscall.SIGSTOP {
+			time.Sleep(d)
+		}
+	}
+}
+
+// freePort is a port of 127.0.0.1 that nobody uses, neither for TCP nor for UDP.
+func freePort(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := net.ListenPacket("udp", l.Addr().String())
+		l.Close()
+		if err == nil {
+			c.Close()
+			_, port, _ := net.SplitHostPort(l.Addr().String())
+			return port
+		}
+	}
+	t.Fatal("there is no free port")
+	return ""
+}
+
+// serve starts a server and waits until it listens.
+func serve(t *testing.T, path string, env []string, args ...string) (server *process, port string) {
+	t.Helper()
+	port = freePort(t)
+	server = start(t, path, env, append([]string{"server", "--bind", "127.0.0.1", "--port", port, "--deadline", "120"}, args...)...)
+	for range 500 {
+		// A connection that says nothing is a probe: the server must survive it.
+		if c, err := net.Dial("tcp", "127.0.0.1:"+port); err == nil {
+			c.Close()
+			return server, port
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("the server does not listen: %s", server.stderr.String())
+	return nil, ""
+}
+
+func clientArgs(port string, args ...string) []string {
+	return append([]string{"client", "--server", "127.0.0.1", "--port", port, "--deadline", "50"}, args...)
+}
+
+// wantFailure checks that a client failed as it should: with a code and a line, and nothing that looks like a result.
+func wantFailure(t *testing.T, p *process, code int, words ...string) {
+	t.Helper()
+	if got := p.code(t); got != code {
+		t.Errorf("exit code %d, want %d: %s", got, code, p.stderr.String())
+	}
+	if p.stdout.Len() > 0 {
+		t.Errorf("it printed %.200q all the same", p.stdout.String())
+	}
+	said := p.stderr.String()
+	if !strings.HasPrefix(said, "tailgate-pinger: ") || strings.Count(said, "\n") != 1 || !strings.HasSuffix(said, "\n") {
+		t.Errorf("stderr is not one line: %q", said)
+	}
+	for _, w := range words {
+		if !strings.Contains(said, w) {
+			t.Errorf("%q does not say %q", said, w)
+		}
+	}
+}
+
+// wantResult checks what holds for every result, and returns it.
+func wantResult(t *testing.T, p *process, cells int) result {
+	t.Helper()
+	if code := p.code(t); code != 0 || p.stderr.Len() > 0 {
+		t.Fatalf("exit code %d: %s", code, p.stderr.String())
+	}
+	var r result
+	if err := json.Unmarshal(p.stdout.Bytes(), &r); err != nil {
+		t.Fatalf("the result cannot be read: %v", err)
+	}
+	if len(r.Cells) != cells {
+		t.Fatalf("%d cells, want %d", len(r.Cells), cells)
+	}
+	for i, c := range r.Cells {
+		name := fmt.Sprintf("cell %d (%s, %d bytes, %s loop)", i, c.Protocol, c.Size, c.Loop)
+		if c.Sent != c.Received+c.Lost || c.Received == 0 || c.RTT.Count+c.RTT.Over != c.Received {
+			t.Errorf("%s: %d sent, %d answered, %d lost, %d measured", name, c.Sent, c.Received, c.Lost, c.RTT.Count)
+		}
+		var counted int64
+		for _, b := range c.RTT.Buckets {
+			counted += b[1]
+		}
+		if counted != c.RTT.Count || c.RTT.Min > c.RTT.Max || c.RTT.Sum < float64(c.RTT.Min)*float64(c.RTT.Count) || c.RTT.Sum > float64(c.RTT.Max)*float64(c.RTT.Count) {
+			t.Errorf("%s: %d in buckets of %d, %d to %d ns, sum %.0f", name, counted, c.RTT.Count, c.RTT.Min, c.RTT.Max, c.RTT.Sum)
+		}
+		var logged int64
+		for _, in := range c.Intervals.Log {
+			logged += in[0]
+		}
+		if logged != c.Received {
+			t.Errorf("%s: the log has %d of %d", name, logged, c.Received)
+		}
+		if c.Loop == "open" && (c.Intended.Count+c.Intended.Over != c.Received || c.Intended.Sum < c.RTT.Sum*0.999) {
+			t.Errorf("%s: %d measured from the intended time, %.0f ns, %.0f ns from the actual", name, c.Intended.Count, c.Intended.Sum, c.RTT.Sum)
+		}
+		// In a closed loop every moment is in a round trip, in a wait in vain, or between two.
+		if accounted := c.RTT.Sum + c.Idle.Sum; c.Loop == "closed" && c.Lost == 0 && (accounted < 0.99*float64(c.Elapsed) || accounted > 1.01*float64(c.Elapsed)) {
+			t.Errorf("%s: of %d ns only %.0f are accounted for", name, c.Elapsed, accounted)
+		}
+		a := c.Attribution
+		if a.Client+a.Server+a.Both+a.Neither+a.Undetermined != a.Examined || a.Examined > a.Beyond {
+			t.Errorf("%s: the parts are not the whole: %+v", name, a)
+		}
+	}
+	return r
+}
+
+// during waits until a client's first cell has been measured for a while.
+func during() { time.Sleep(700 * time.Millisecond) }

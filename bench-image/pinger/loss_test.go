@@ -1,0 +1,201 @@
+package pinger_test
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// relay stands between a client at 127.0.0.1, which takes 127.0.0.2 for its server, and the server at 127.0.0.1,
+// which sees a client at 127.0.0.3. What is on the control connections passes unchanged; datagrams are handed to
+// a function that passes them on, or does not.
+type relay struct {
+	port string
+	// request and answer are called with the number of a message and what passes it on.
+	request, answer func(seq uint64, pass func())
+}
+
+func (r *relay) start(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.2:"+r.port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 3)}}
+			far, err := dialer.Dial("tcp", "127.0.0.1:"+r.port)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			go func() {
+				_, _ = io.Copy(near, far)
+				near.Close()
+			}()
+			go r.requests(t, near, far)
+		}
+	}()
+}
+
+// requests passes the client's lines on, and learns from them where datagrams go.
+func (r *relay) requests(t *testing.T, near, far net.Conn) {
+	defer far.Close()
+	lines := bufio.NewReader(near)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return
+		}
+		var size, port int
+		if _, err := fmt.Sscanf(line, "CELL udp %d %d", &size, &port); err == nil {
+			r.datagrams(t, port)
+		}
+		if _, err := io.WriteString(far, line); err != nil {
+			return
+		}
+	}
+}
+
+func (r *relay) datagrams(t *testing.T, clientPort int) {
+	var serverPort int
+	_, _ = fmt.Sscan(r.port, &serverPort)
+	near, err := net.DialUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2), Port: serverPort}, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: clientPort})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	far, err := net.DialUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 3), Port: clientPort}, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: serverPort})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	t.Cleanup(func() {
+		near.Close()
+		far.Close()
+	})
+	forward := func(from, to *net.UDPConn, decide func(uint64, func())) {
+		buffer := make([]byte, 65536)
+		for {
+			n, err := from.Read(buffer)
+			if err != nil && strings.Contains(err.Error(), "refused") {
+				continue // the server has no socket yet
+			}
+			if err != nil {
+				return
+			}
+			datagram := append([]byte(nil), buffer[:n]...)
+			pass := func() { _, _ = to.Write(datagram) }
+			if n < 8 {
+				pass()
+				continue
+			}
+			decide(binary.LittleEndian.Uint64(datagram), pass)
+		}
+	}
+	go forward(near, far, r.request)
+	go forward(far, near, r.answer)
+}
+
+func passAll(_ uint64, pass func()) { pass() }
+
+func TestLoss(t *testing.T) {
+	for _, spin := range []string{"--spin", "--block"} {
+		for _, rate := range []string{"0", "1000"} {
+			t.Run(spin+" at rate "+rate, func(t *testing.T) {
+				_, port := serve(t, program, nil)
+				var mu sync.Mutex
+				var dropped, delayed, doubled int64
+				count := func(n *int64) {
+					mu.Lock()
+					defer mu.Unlock()
+					*n++
+				}
+				r := relay{port: port,
+					request: func(seq uint64, pass func()) {
+						if seq%100 == 50 {
+							count(&dropped)
+							return
+						}
+						pass()
+					},
+					answer: func(seq uint64, pass func()) {
+						switch seq % 100 {
+						case 20: // the answer is lost
+							count(&dropped)
+						case 30: // it comes after it was given up
+							count(&delayed)
+							time.AfterFunc(250*time.Millisecond, pass)
+						case 70:
+							count(&doubled)
+							pass()
+							pass()
+						default:
+							pass()
+						}
+					}}
+				r.start(t)
+				args := clientArgs(port, "--protocol", "udp", "--sizes", "64", "--rates", rate, "--duration", "2500ms", "--warmup", "0s", "--loss-after", "100ms", spin)
+				for i, a := range args {
+					if a == "127.0.0.1" {
+						args[i] = "127.0.0.2"
+					}
+				}
+				c := wantResult(t, start(t, program, nil, args...), 1).Cells[0]
+				mu.Lock()
+				defer mu.Unlock()
+				if dropped < 3 || delayed < 2 || doubled < 2 {
+					t.Fatalf("the relay dropped %d, delayed %d, doubled %d: too few to test anything", dropped, delayed, doubled)
+				}
+				// A loaded machine may lose more than the relay drops: an answer then comes too late.
+				if extra := c.Lost - dropped - delayed; extra < 0 || extra > 5 || c.Late > delayed+extra || c.Late < delayed-2 {
+					t.Errorf("%d lost, %d late; the relay dropped %d and delayed %d", c.Lost, c.Late, dropped, delayed)
+				}
+				if c.Duplicates < doubled-1 || c.Duplicates > doubled+1 || c.Strays > 0 {
+					t.Errorf("%d duplicates of %d, %d strays", c.Duplicates, doubled, c.Strays)
+				}
+				if c.RTT.Max >= int64(105*time.Millisecond) {
+					t.Errorf("the largest round trip is %s: a lost one was counted", time.Duration(c.RTT.Max))
+				}
+			})
+		}
+	}
+}
+
+func TestReordered(t *testing.T) {
+	_, port := serve(t, program, nil)
+	var held int64
+	r := relay{port: port, request: passAll, answer: func(seq uint64, pass func()) {
+		if seq%100 == 50 {
+			held++
+			time.AfterFunc(20*time.Millisecond, pass)
+			return
+		}
+		pass()
+	}}
+	r.start(t)
+	args := append(clientArgs(port, "--protocol", "udp", "--sizes", "64", "--rates", "1000", "--duration", "1s", "--warmup", "0s"), "--server", "127.0.0.2")
+	c := wantResult(t, start(t, program, nil, args...), 1).Cells[0]
+	if c.Reordered < 8 || c.Lost > 0 || c.RTT.Max < int64(20*time.Millisecond) {
+		t.Errorf("%d reordered, %d lost, the largest %s", c.Reordered, c.Lost, time.Duration(c.RTT.Max))
+	}
+}
+
+func TestNothingComesBack(t *testing.T) {
+	_, port := serve(t, program, nil)
+	r := relay{port: port, request: func(uint64, func()) {}, answer: passAll}
+	r.start(t)
+	args := append(clientArgs(port, "--protocol", "udp", "--sizes", "64", "--duration", "1s"), "--server", "127.0.0.2")
+	wantFailure(t, start(t, program, nil, args...), 8, "no datagram")
+}

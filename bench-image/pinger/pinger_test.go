@@ -1,0 +1,331 @@
+package pinger_test
+
+import (
+	"debug/elf"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestUnits(t *testing.T) {
+	if out, err := exec.Command(unitTest, t.TempDir()).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Every protocol, polling and blocking, closed and open, smallest and largest: with the sanitizers.
+func TestCells(t *testing.T) {
+	for protocol, largest := range map[string]string{"tcp": "65536", "udp": "65507", "multicast": "65507"} {
+		for _, spin := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, spin %v", protocol, spin), func(t *testing.T) {
+				args := clientArgs("", "--protocol", protocol, "--sizes", "1,2,3000,"+largest, "--rates", "0,100", "--duration", "120ms", "--warmup", "20ms", "--interval", "1ms")
+				var serverArgs []string
+				if spin {
+					args, serverArgs = append(args, "--spin"), []string{"--spin"}
+				}
+				_, port := serve(t, sanitized, nil, serverArgs...)
+				args[slices.Index(args, "--port")+1] = port
+				r := wantResult(t, start(t, sanitized, nil, args...), 8)
+				for i, c := range r.Cells {
+					want := fmt.Sprintf("%s %d %v", protocol, []int{1, 2, 3000, map[string]int{"tcp": 65536, "udp": 65507, "multicast": 65507}[protocol]}[i/2], spin)
+					if got := fmt.Sprintf("%s %d %v", c.Protocol, c.Size, c.Spin); got != want || c.Loop != []string{"closed", "open"}[i%2] {
+						t.Errorf("cell %d is %s, %s; want %s", i, got, c.Loop, want)
+					}
+					if c.Loop == "open" && c.Sent != 12 {
+						t.Errorf("%d sent at 100 a second in 120 ms", c.Sent)
+					}
+					if c.Client.Accelerated != "unknown" || c.Server.Accelerated != "unknown" || c.Server.Served < c.Received {
+						t.Errorf("endpoints %+v, %+v", c.Client, c.Server)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestClocks(t *testing.T) {
+	_, port := serve(t, program, nil, "--clock", "monotonic")
+	for range 2 { // one server serves many clients
+		r := wantResult(t, start(t, program, nil, clientArgs(port, "--protocol", "tcp", "--sizes", "64", "--duration", "50ms", "--warmup", "0s", "--clock", "monotonic")...), 1)
+		if r.Clock.Source != "monotonic" || r.Cells[0].Client.Clock != "monotonic" || r.Cells[0].Server.Clock != "monotonic" {
+			t.Errorf("clock %+v, %+v", r.Clock, r.Cells[0].Client)
+		}
+	}
+}
+
+// A preloaded library sees every message, and is asked about each socket.
+func TestPreload(t *testing.T) {
+	dir := t.TempDir()
+	shim := filepath.Join(dir, "shim.so")
+	if out, err := exec.Command("gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", shim, "testdata/shim.c").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, protocol := range []string{"tcp", "udp"} {
+		t.Run(protocol, func(t *testing.T) {
+			_, port := serve(t, program, []string{"LD_PRELOAD=" + shim})
+			report := filepath.Join(dir, protocol)
+			client := start(t, program, []string{"LD_PRELOAD=" + shim, "SHIM_REPORT=" + report},
+				clientArgs(port, "--protocol", protocol, "--sizes", "64", "--duration", "100ms", "--warmup", "0s")...)
+			c := wantResult(t, client, 1).Cells[0]
+			if c.Client.Accelerated != "yes" || c.Server.Accelerated != "yes" {
+				t.Errorf("accelerated: client %q, server %q", c.Client.Accelerated, c.Server.Accelerated)
+			}
+			data, err := os.ReadFile(report)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var seen struct{ Sockets, Sends, Receives int64 }
+			if err := json.Unmarshal(data, &seen); err != nil {
+				t.Fatal(err)
+			}
+			// Beyond the messages there are only a few calls on the control connection.
+			if seen.Sockets != 2 || seen.Sends < c.Sent || seen.Sends > c.Sent+20 || seen.Receives < c.Received {
+				t.Errorf("the library saw %+v of %d messages", seen, c.Sent)
+			}
+		})
+	}
+}
+
+func TestIsDynamic(t *testing.T) {
+	f, err := elf.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.ImportedSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range symbols {
+		names = append(names, s.Name)
+	}
+	for _, want := range []string{"socket", "connect", "send", "recv"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("%s is not called in the C library", want)
+		}
+	}
+}
+
+func TestFrozenServer(t *testing.T) {
+	const frozen = 400 * time.Millisecond
+	server, port := serve(t, program, nil, "--spin")
+	client := start(t, program, nil, clientArgs(port, "--protocol", "tcp", "--sizes", "64", "--rates", "5000", "--duration", "3s", "--warmup", "100ms", "--spin")...)
+	during()
+	server.freeze(t, frozen)
+	c := wantResult(t, client, 1).Cells[0]
+	// 400 of 3000 ms: 13 % of the messages came while nobody answered.
+	if got := c.Intended.quantile(0.99); got < frozen/2 || c.Intended.Max < int64(frozen*9/10) {
+		t.Errorf("p99 from the intended time is %s, the largest %s", got, time.Duration(c.Intended.Max))
+	}
+	a := c.Attribution
+	if a.Examined == 0 || a.Server*10 < a.Examined*9 || a.ServerExcess < 0.9*a.Excess {
+		t.Errorf("a frozen server is told as %+v", a)
+	}
+}
+
+func TestFrozenClient(t *testing.T) {
+	const frozen = 400 * time.Millisecond
+	for _, protocol := range []string{"tcp", "udp"} {
+		t.Run(protocol, func(t *testing.T) {
+			_, port := serve(t, program, nil, "--spin")
+			client := start(t, program, nil, clientArgs(port, "--protocol", protocol, "--sizes", "64", "--rates", "5000", "--duration", "3s", "--warmup", "100ms", "--spin")...)
+			during()
+			client.freeze(t, frozen)
+			c := wantResult(t, client, 1).Cells[0]
+			if c.Sent != 15000 {
+				t.Errorf("%d messages of 15000: the schedule was put off", c.Sent)
+			}
+			intended, actual := c.Intended.quantile(0.99), c.RTT.quantile(0.99)
+			if intended < frozen/2 || actual > frozen/2 {
+				t.Errorf("p99 is %s from the intended time, %s from the actual one", intended, actual)
+			}
+			a := c.Attribution
+			if a.Examined == 0 || a.Client*10 < a.Examined*9 || a.ClientExcess < 0.9*a.Excess {
+				t.Errorf("a frozen client is told as %+v", a)
+			}
+		})
+	}
+}
+
+// In the closed loop a stall is one sample: its own percentiles do not move, but the sample is told as what it is.
+func TestFrozenInClosedLoop(t *testing.T) {
+	const frozen = 300 * time.Millisecond
+	for _, who := range []string{"server", "client"} {
+		t.Run(who, func(t *testing.T) {
+			server, port := serve(t, program, nil, "--spin")
+			client := start(t, program, nil, clientArgs(port, "--protocol", "udp", "--sizes", "1", "--duration", "2s", "--warmup", "100ms", "--spin")...)
+			during()
+			map[string]*process{"server": server, "client": client}[who].freeze(t, frozen)
+			c := wantResult(t, client, 1).Cells[0]
+			a := c.Attribution
+			excess := map[string]float64{"server": a.ServerExcess, "client": a.ClientExcess}[who]
+			// A client may also stop between two round trips: then the pause between them shows it.
+			if longest := max(c.RTT.Max, c.Idle.Max); longest < int64(frozen*9/10) || c.RTT.quantile(0.99) > frozen/3 {
+				t.Errorf("the longest took %s, p99 %s", time.Duration(longest), c.RTT.quantile(0.99))
+			}
+			if c.RTT.Max >= int64(frozen*9/10) && excess < 0.8*float64(frozen) {
+				t.Errorf("told as %+v", a)
+			}
+		})
+	}
+}
+
+func TestStrangers(t *testing.T) {
+	server, port := serve(t, program, nil)
+	address := "127.0.0.1:" + port
+	dial := func(network string, send string) {
+		c, err := net.Dial(network, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if _, err := c.Write([]byte(send)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dial("tcp", "")
+	dial("tcp", "GET / HTTP/1.1\r\n\r\n")
+	dial("tcp", strings.Repeat("x", 10000))
+	dial("tcp", "TAILGATE-PINGER 1 \n")
+	dial("tcp", "TAILGATE-PINGER 1 a-tokem\nCELL tcp 64 0 - 0\n")
+	dial("tcp", "DATA 00000000000000000000000000000000\n")
+	first := start(t, program, nil, clientArgs(port, "--protocol", "udp", "--sizes", "64", "--duration", "1500ms", "--spin")...)
+	during()
+	for range 100 {
+		dial("udp", strings.Repeat("y", 64))
+		dial("tcp", "hello\n")
+	}
+	// Of another version, with the right token: told so once the running client is served.
+	other, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	fmt.Fprintf(other, "TAILGATE-PINGER 0 %s\n", token)
+	second := start(t, program, nil, clientArgs(port, "--protocol", "tcp", "--sizes", "64", "--duration", "100ms")...)
+	if c := wantResult(t, first, 1).Cells[0]; c.Lost > 0 || c.Strays > 0 {
+		t.Errorf("%d lost, %d strays: the strangers were heard", c.Lost, c.Strays)
+	}
+	wantResult(t, second, 1)
+	answer := make([]byte, 64)
+	if n, err := other.Read(answer); err != nil || string(answer[:n]) != "VERSION 1\n" {
+		t.Errorf("another version is answered %q, %v", answer[:n], err)
+	}
+	wrong := start(t, program, nil, append(clientArgs(port, "--protocol", "tcp", "--sizes", "64", "--duration", "1s"), "--token", "wrong")...)
+	wantFailure(t, wrong, 4, "token")
+	wantResult(t, start(t, program, nil, clientArgs(port, "--protocol", "tcp", "--sizes", "64", "--duration", "50ms")...), 1)
+	select {
+	case <-server.done:
+		t.Errorf("the server ended: %s", server.stderr.String())
+	default:
+	}
+}
+
+// When one end dies, the other says so at once, and a server goes on with the next client.
+func TestDeaths(t *testing.T) {
+	for _, protocol := range []string{"tcp", "udp", "multicast"} {
+		for _, spin := range []string{"--spin", "--block"} {
+			t.Run(protocol+" "+spin, func(t *testing.T) {
+				t.Parallel()
+				server, port := serve(t, program, nil, spin)
+				args := clientArgs(port, "--protocol", protocol, "--sizes", "64", "--duration", "30s", spin, "--loss-after", "200ms")
+				client := start(t, program, nil, args...)
+				during()
+				_ = client.Process.Kill()
+				short := slices.Clone(args)
+				short[slices.Index(short, "30s")] = "50ms"
+				wantResult(t, start(t, program, nil, short...), 1)
+
+				client = start(t, program, nil, args...)
+				during()
+				_ = server.Process.Kill()
+				wantFailure(t, client, 5, "server")
+			})
+		}
+	}
+}
+
+func TestDeadlines(t *testing.T) {
+	server, port := serve(t, program, nil)
+	args := clientArgs(port, "--protocol", "tcp", "--sizes", "64", "--duration", "30s")
+	args[slices.Index(args, "--deadline")+1] = "1.2"
+	client := start(t, program, nil, args...)
+	during()
+	server.freeze(t, time.Second)
+	wantFailure(t, client, 7, "deadline")
+
+	late := start(t, program, nil, "server", "--bind", "127.0.0.1", "--port", freePort(t), "--deadline", "0.3")
+	wantFailure(t, late, 7, "deadline")
+}
+
+func TestFailures(t *testing.T) {
+	_, port := serve(t, program, nil)
+	good := []string{"--protocol", "tcp", "--sizes", "64", "--duration", "50ms"}
+	cases := map[string]struct {
+		args  []string
+		code  int
+		words string
+	}{
+		"no server":                {clientArgs(freePort(t), good...), 3, "refused"},
+		"the server's port in use": {[]string{"server", "--bind", "127.0.0.1", "--port", port}, 9, "in use"},
+		"an address of others":     {[]string{"server", "--bind", "192.0.2.1", "--port", port}, 9, "192.0.2.1"},
+		"no arguments":             {nil, 2, "server or client"},
+		"a third role":             {[]string{"relay"}, 2, "server or client"},
+		"an unknown option":        {clientArgs(port, append(good, "--fast")...), 2, "--fast"},
+		"an option without value":  {clientArgs(port, append(good, "--rates")...), 2, "--rates"},
+		"a server's option":        {clientArgs(port, append(good, "--bind", "127.0.0.1")...), 2, "--bind"},
+		"a client's option":        {[]string{"server", "--bind", "127.0.0.1", "--port", port, "--sizes", "1"}, 2, "--sizes"},
+		"a word too many":          {clientArgs(port, append(good, "tcp")...), 2, "too many"},
+		"a name":                   {append(clientArgs(port, good...), "--server", "localhost"), 2, "not an IP address"},
+		"no sizes":                 {clientArgs(port, "--protocol", "tcp", "--duration", "1s"), 2, "--sizes"},
+		"no protocol":              {clientArgs(port, "--sizes", "1", "--duration", "1s"), 2, "--protocol"},
+		"another protocol":         {clientArgs(port, append(good, "--protocol", "sctp")...), 2, "sctp"},
+		"size 0":                   {clientArgs(port, append(good, "--sizes", "0")...), 2, "--sizes"},
+		"size 65537":               {clientArgs(port, append(good, "--sizes", "65537")...), 2, "65536"},
+		"size 65508 with UDP":      {clientArgs(port, append(good, "--protocol", "udp", "--sizes", "65508")...), 2, "65507"},
+		"an empty size":            {clientArgs(port, append(good, "--sizes", "1,,2")...), 2, "--sizes"},
+		"a negative rate":          {clientArgs(port, append(good, "--rates", "-1")...), 2, "--rates"},
+		"datagrams too small":      {clientArgs(port, append(good, "--protocol", "udp", "--sizes", "1", "--rates", "1000")...), 2, "told apart"},
+		"no unit":                  {clientArgs(port, append(good, "--duration", "5")...), 2, "--duration"},
+		"an unknown unit":          {clientArgs(port, append(good, "--duration", "5d")...), 2, "--duration"},
+		"no time":                  {clientArgs(port, append(good, "--duration", "0s")...), 2, "--duration"},
+		"no port":                  {[]string{"client", "--server", "127.0.0.1"}, 2, "--port"},
+		"a port that is none":      {clientArgs("65536", good...), 2, "--port"},
+		"two words for a token":    {clientArgs(port, append(good, "--token", "a b")...), 2, "--token"},
+		"an empty token":           {clientArgs(port, append(good, "--token", "")...), 2, "--token"},
+		"another clock":            {clientArgs(port, append(good, "--clock", "sundial")...), 2, "sundial"},
+		"a group that is none":     {clientArgs(port, append(good, "--group", "10.0.0.1")...), 2, "10.0.0.1"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { wantFailure(t, start(t, sanitized, nil, c.args...), c.code, c.words) })
+	}
+}
+
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	_, port := serve(t, program, nil)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("there is no /dev/full")
+	}
+	defer full.Close()
+	cmd := exec.Command(program, clientArgs(port, "--protocol", "tcp", "--sizes", "64", "--duration", "50ms", "--token", token)...)
+	cmd.Stdout = full
+	if _ = cmd.Run(); cmd.ProcessState.ExitCode() != 11 {
+		t.Errorf("exit code %d, want 11", cmd.ProcessState.ExitCode())
+	}
+}
+
+func TestHelp(t *testing.T) {
+	out, err := exec.Command(program, "--help").Output()
+	if err != nil || !strings.Contains(string(out), "exit code") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -1,0 +1,330 @@
+// Tests of the parts that need no network. It prints nothing and exits with 0 when all is well.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cell.h"
+#include "clock.h"
+#include "hist.h"
+#include "intervals.h"
+#include "json.h"
+#include "net.h"
+#include "outliers.h"
+
+static int failures;
+
+#define CHECK(condition, ...)                                          \
+	do {                                                               \
+		if (!(condition)) {                                            \
+			failures++;                                                \
+			fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition); \
+			fprintf(stderr, __VA_ARGS__);                              \
+			fprintf(stderr, "\n");                                     \
+		}                                                              \
+	} while (0)
+
+#define LL(x) ((unsigned long long)(x))
+
+static uint64_t state = 88172645463325252ull;
+
+// next is a pseudorandom number (xorshift), the same in every run.
+static uint64_t next(void) {
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state;
+}
+
+static int ascending(const void *a, const void *b) {
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+static struct hist fine;
+static struct coarse coarse;
+
+static void test_buckets(void) {
+	for (int round = 0; round < 200000; round++) {
+		uint64_t value = next() >> (next() % 63);
+		if (value < 1 || value > HIST_HIGHEST)
+			continue;
+		const unsigned bits[] = {FINE_BITS, COARSE_BITS};
+		for (int i = 0; i < 2; i++) {
+			size_t index = hist_index(value, bits[i]);
+			uint64_t low = hist_low(index, bits[i]), high = hist_high(index, bits[i]);
+			CHECK(low <= value && value <= high, "%llu is in bucket %llu to %llu", LL(value), LL(low), LL(high));
+			CHECK(high - low <= value >> (bits[i] - 1), "the bucket of %llu is %llu wide", LL(value), LL(high - low));
+			CHECK(index < HIST_LENGTH(bits[i]), "bucket %zu", index);
+		}
+	}
+	CHECK(hist_index(HIST_HIGHEST, FINE_BITS) < HIST_LENGTH(FINE_BITS), "no bucket for the highest");
+}
+
+// test_exact compares with the samples themselves, sorted.
+static void test_exact(void) {
+	enum { N = 100000 };
+	static uint64_t samples[N];
+	hist_reset(&fine);
+	coarse_reset(&coarse);
+	u128 squares = 0;
+	uint64_t sum = 0;
+	for (int i = 0; i < N; i++) {
+		samples[i] = 2000 + (next() % 1000) * (next() % 1000) + (next() % 1000 == 0 ? next() % 10000000000ull : 0);
+		hist_add(&fine, samples[i]);
+		coarse_add(&coarse, samples[i]);
+		sum += samples[i];
+		squares += (u128)samples[i] * samples[i];
+	}
+	qsort(samples, N, sizeof samples[0], ascending);
+	CHECK(fine.totals.count == N && fine.totals.min == samples[0] && fine.totals.max == samples[N - 1], "%llu samples, %llu to %llu",
+	      LL(fine.totals.count), LL(fine.totals.min), LL(fine.totals.max));
+	CHECK(fine.totals.sum == sum && fine.totals.squares == squares, "sums differ");
+	const double quantiles[] = {0, 0.001, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 1};
+	for (size_t i = 0; i < sizeof quantiles / sizeof quantiles[0]; i++) {
+		double exact = quantiles[i] * N;
+		size_t rank = (size_t)exact;
+		if ((double)rank < exact || rank == 0)
+			rank++;
+		uint64_t want = samples[rank - 1], got = hist_quantile(&fine, quantiles[i]), rough = coarse_quantile(&coarse, quantiles[i]);
+		CHECK(got >= want && got - want <= want / 1000, "quantile %g is %llu, not %llu", quantiles[i], LL(want), LL(got));
+		CHECK(rough >= want && rough - want <= want / 31, "coarse quantile %g is %llu, not %llu", quantiles[i], LL(want), LL(rough));
+	}
+	uint64_t p999 = hist_quantile(&fine, 0.999);
+	size_t beyond = 0;
+	for (int i = 0; i < N; i++)
+		beyond += samples[i] > hist_high(hist_index(p999, FINE_BITS), FINE_BITS);
+	CHECK(hist_beyond(&fine, p999) == beyond, "%llu beyond p99.9, not %zu", LL(hist_beyond(&fine, p999)), beyond);
+}
+
+static void test_range(void) {
+	hist_reset(&fine);
+	CHECK(hist_quantile(&fine, 0.5) == 0, "a quantile of nothing");
+	hist_add(&fine, HIST_HIGHEST);
+	hist_add(&fine, HIST_HIGHEST + 1);
+	hist_add(&fine, 3600000000000ull);
+	CHECK(fine.totals.count == 1 && fine.totals.over_range == 2 && fine.totals.max == 3600000000000ull && fine.totals.sum == HIST_HIGHEST,
+	      "%llu in range, %llu out of it", LL(fine.totals.count), LL(fine.totals.over_range));
+	CHECK(hist_quantile(&fine, 1) == 3600000000000ull, "the largest is %llu", LL(hist_quantile(&fine, 1)));
+}
+
+// test_conversion: an hour at 5 GHz and a year at 1 GHz do not overflow.
+static void test_conversion(void) {
+	const double rates[] = {1e9, 2.5e9, 5e9};
+	for (int i = 0; i < 3; i++) {
+		clock_now.multiplier = (uint64_t)(1e9 / rates[i] * 4294967296.0 + 0.5);
+		const double durations[] = {1e-6, 1, 7.5, 3600, 86400, 31536000};
+		for (int k = 0; k < 6; k++) {
+			uint64_t t = (uint64_t)(durations[k] * rates[i]);
+			double ns = (double)to_ns(t), want = durations[k] * 1e9;
+			CHECK(ns > want * (1 - 1e-8) - 2 && ns < want * (1 + 1e-8) + 2, "%g s at %g Hz are %.0f ns", durations[k], rates[i], ns);
+			double back = (double)to_ticks(to_ns(t));
+			CHECK(back > (double)t * (1 - 1e-8) - 8 && back < (double)t * (1 + 1e-8) + 8, "%.0f ticks become %.0f", (double)t, back);
+		}
+	}
+	clock_now.multiplier = 1ull << 32;
+	CHECK(since(10, 5) == 0 && since(5, 10) == 5, "time runs backwards");
+}
+
+static void put(const char *root, const char *path, const char *content) {
+	char name[600];
+	snprintf(name, sizeof name, "%s%s", root, path);
+	for (char *c = name + 1; *c; c++)
+		if (*c == '/') {
+			*c = 0;
+			mkdir(name, 0700);
+			*c = '/';
+		}
+	FILE *file = fopen(name, "w");
+	if (!file || fputs(content, file) < 0 || fclose(file) != 0) {
+		perror(name);
+		exit(1);
+	}
+}
+
+static void test_trust(const char *root) {
+	static const char both[] = "processor : 0\nflags\t\t: fpu tsc constant_tsc nonstop_tsc avx\n";
+	static const struct {
+		const char *cpuinfo, *source, *available;
+		bool trusted;
+	} cases[] = {
+	    {both, "tsc\n", "tsc hpet\n", true},
+	    {both, "kvm-clock\n", "kvm-clock tsc acpi_pm \n", true},
+	    {both, "kvm-clock\n", "kvm-clock acpi_pm \n", false},
+	    {both, "hpet\n", "hpet acpi_pm tsc\n", false},
+	    {both, "hyperv_clocksource_tsc_page\n", "hyperv_clocksource_tsc_page tsc\n", false},
+	    {"flags : tsc constant_tsc\n", "tsc\n", "tsc\n", false},
+	    {"flags : tsc nonstop_tsc\n", "tsc\n", "tsc\n", false},
+	    {"flags : tsc\nbugs : constant_tsc nonstop_tsc\n", "tsc\n", "tsc\n", false},
+	    {"", "tsc\n", "tsc\n", false},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		put(root, "/proc/cpuinfo", cases[i].cpuinfo);
+		put(root, "/sys/devices/system/clocksource/clocksource0/current_clocksource", cases[i].source);
+		put(root, "/sys/devices/system/clocksource/clocksource0/available_clocksource", cases[i].available);
+		clock_choose(CLOCK_AUTO, root);
+#if defined(__x86_64__)
+		CHECK(clock_now.tsc == cases[i].trusted, "case %zu: %s", i, clock_now.why_not);
+#endif
+		CHECK(clock_now.tsc == !*clock_now.why_not, "case %zu: %s", i, clock_now.why_not);
+	}
+	clock_choose(CLOCK_NANOSECONDS, root);
+	CHECK(!clock_now.tsc, "the TSC is used all the same");
+}
+
+static void test_numbers(void) {
+	unsigned char message[8];
+	for (size_t size = 1; size <= 8; size++) {
+		uint64_t reach = size < 3 ? (1ull << (8 * size - 1)) - 1 : 100000;
+		for (int i = 0; i < 20000; i++) {
+			uint64_t expected = next() % 10000000 + reach, seq = expected - reach + next() % (2 * reach);
+			put_seq(message, size, seq);
+			uint64_t got = get_seq(message, size, expected);
+			CHECK(got == seq, "%llu is read as %llu from %zu bytes when %llu is expected", LL(seq), LL(got), size, LL(expected));
+		}
+	}
+}
+
+static void test_reservoir(void) {
+	enum { N = 5 * MOST_KEPT };
+	static struct reservoir r;
+	static uint64_t values[N];
+	reservoir_reset(&r);
+	for (int i = 0; i < N; i++) {
+		values[i] = next() % 1000000;
+		reservoir_add(&r, (struct entry){.value = values[i], .seq = (uint64_t)i});
+		CHECK((r.floor == 0) == (i + 1 < MOST_KEPT) || r.floor == 0, "the floor is %llu after %d", LL(r.floor), i);
+	}
+	reservoir_sort(&r);
+	CHECK(r.count == MOST_KEPT && r.dropped, "%zu are kept", r.count);
+	uint64_t sum = 0, want = 0;
+	for (size_t i = 0; i < r.count; i++) {
+		const struct entry *e = reservoir_find(&r, r.heap[i].seq);
+		CHECK(e && values[e->seq] == e->value, "entry %zu is not found", i);
+		sum += r.heap[i].value;
+	}
+	qsort(values, N, sizeof values[0], ascending);
+	for (int i = N - MOST_KEPT; i < N; i++)
+		want += values[i];
+	CHECK(sum == want, "the sum of the largest is %llu, not %llu", LL(sum), LL(want));
+}
+
+static void test_gaps(void) {
+	static struct gaps g;
+	uint64_t sums[2];
+	for (uint64_t i = 0; i < 3 * GAPS_KEPT; i++)
+		gaps_add(&g, i % 2 ? IN_SEND : BETWEEN_POLLS, 100 * i, 100 * i + 10);
+	uint64_t last = 100 * (3 * GAPS_KEPT - 1); // odd: in send
+	gaps_within(&g, last - 95, last + 1000, sums);
+	CHECK(sums[BETWEEN_POLLS] == 5 && sums[IN_SEND] == 10, "%llu and %llu", LL(sums[0]), LL(sums[1]));
+	gaps_within(&g, last + 3, last + 8, sums);
+	CHECK(sums[BETWEEN_POLLS] == 0 && sums[IN_SEND] == 5, "%llu and %llu", LL(sums[0]), LL(sums[1]));
+	gaps_within(&g, 0, last + 1000, sums);
+	CHECK(sums[BETWEEN_POLLS] == 10 * GAPS_KEPT / 2, "of all that are left %llu", LL(sums[0]));
+	gaps_within(&g, last + 10, last + 1000, sums);
+	CHECK(sums[0] == 0 && sums[1] == 0, "behind the last");
+}
+
+static void test_attribution(void) {
+	static struct reservoir client, server;
+	reservoir_reset(&client);
+	reservoir_reset(&server);
+	const struct entry samples[] = {
+	    {.seq = 1, .value = 1010, .gap = 900},               // the client
+	    {.seq = 2, .value = 1010, .send = 600},              // the client, in send
+	    {.seq = 3, .value = 1010, .gap = 100},               // the server
+	    {.seq = 4, .value = 1010, .gap = 300},               // both together
+	    {.seq = 5, .value = 1010},                           // neither
+	    {.seq = 6, .value = 1010},                           // neither: what is usual at the server explains nothing
+	    {.seq = 7, .value = 100, .gap = 100},                // no outlier
+	    {.seq = 8, .value = 3000},                           // not in the server's list, which is not long enough to tell
+	};
+	for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++)
+		reservoir_add(&client, samples[i]);
+	reservoir_add(&server, (struct entry){.seq = 3, .value = 2000, .gap = 1900, .send = 50});
+	reservoir_add(&server, (struct entry){.seq = 4, .value = 400, .gap = 350, .send = 50});
+	reservoir_add(&server, (struct entry){.seq = 6, .value = 600, .gap = 50, .send = 50});
+	server.dropped = true;
+	server.floor = 1600;
+	reservoir_sort(&client);
+	reservoir_sort(&server);
+	struct attribution a = {.p50 = 10, .threshold = 100};
+	attribute(&a, &client, &server, (struct typical){.server_gap = 50, .server_send = 50});
+	// Number 5 lacks at the server too, where up to 1600 may be missing.
+	CHECK(a.examined == 7 && a.client == 2 && a.server == 1 && a.both == 1 && a.neither == 1 && a.undetermined == 2,
+	      "%llu: client %llu, server %llu, both %llu, neither %llu, undetermined %llu", LL(a.examined), LL(a.client), LL(a.server), LL(a.both),
+	      LL(a.neither), LL(a.undetermined));
+	CHECK(a.excess == 6 * 1000 + 2990 && a.client_excess == 900 + 600 + 100 + 300 && a.server_excess == 1000 + 300, "excess %llu, %llu, %llu", LL(a.excess),
+	      LL(a.client_excess), LL(a.server_excess));
+	server.dropped = false;
+	attribute(&a, &client, &server, (struct typical){.server_gap = 50, .server_send = 50});
+	CHECK(a.neither == 3 && a.undetermined == 0, "neither %llu, undetermined %llu", LL(a.neither), LL(a.undetermined));
+}
+
+static void test_intervals(void) {
+	static struct intervals log;
+	intervals_reset(&log, 1000, 100 * 1000);
+	CHECK(log.length == 1000, "length %llu", LL(log.length));
+	intervals_reset(&log, 1000, 1000ull * MOST_INTERVALS * 5);
+	CHECK(log.length == 8000, "length %llu", LL(log.length));
+	// A measurement that takes far longer than was said.
+	intervals_reset(&log, 1000, 1000);
+	uint64_t total = 0;
+	for (uint64_t at = 0; at < 1000ull * MOST_INTERVALS * 7; at += 500) {
+		intervals_add(&log, at, at < 1000000 ? 100 : 200);
+		total++;
+	}
+	CHECK(log.length == 8000 && log.used <= MOST_INTERVALS, "%zu of %llu", log.used, LL(log.length));
+	uint64_t counted = 0, in_buckets = 0;
+	for (size_t i = 0; i < log.used; i++) {
+		const struct interval *in = &log.log[i];
+		counted += in->count;
+		for (size_t k = 0; k < HIST_LENGTH(COARSE_BITS); k++)
+			in_buckets += in->buckets[k];
+		uint64_t want = (i + 1) * log.length <= 1000000 ? 100 : 200, got = interval_quantile(in, 0.5);
+		CHECK(got == want, "p50 of interval %zu is %llu", i, LL(got));
+	}
+	CHECK(counted == total && in_buckets == total, "%llu of %llu, %llu in buckets", LL(counted), LL(total), LL(in_buckets));
+	// Beyond the range, a sample has no bucket but counts.
+	intervals_reset(&log, 1000, 1000);
+	intervals_add(&log, 3600000000000ull, 3600000000000ull);
+	CHECK(log.log[log.used - 1].count == 1 && interval_quantile(&log.log[log.used - 1], 0.5) == 3600000000000ull, "the hour is lost");
+}
+
+static void test_json(void) {
+	struct json j = {0};
+	json_open(&j, NULL, '{');
+	json_string(&j, "a\"b", "\\ \n \x7f\xc3");
+	json_open(&j, "list", '[');
+	json_int(&j, NULL, -1);
+	json_uint(&j, NULL, UINT64_MAX);
+	json_double(&j, NULL, 0.1);
+	json_double(&j, NULL, 1.0 / 0.0);
+	json_close(&j, ']');
+	json_bool(&j, "yes", 1);
+	json_raw(&j, "raw", "{}", 2);
+	json_close(&j, '}');
+	static const char want[] = "{\"a\\\"b\":\"\\\\ \\u000a \\u007f\\u00c3\",\"list\":[-1,18446744073709551615,0.10000000000000001,null],\"yes\":true,\"raw\":{}}";
+	CHECK(strcmp(j.text, want) == 0, "%s", j.text);
+	json_free(&j);
+}
+
+int main(int argc, char **argv) {
+	if (argc != 2) {
+		fprintf(stderr, "usage: unit_test EMPTY-FOLDER\n");
+		return 2;
+	}
+	test_buckets();
+	test_exact();
+	test_range();
+	test_conversion();
+	test_numbers();
+	test_reservoir();
+	test_gaps();
+	test_attribution();
+	test_intervals();
+	test_json();
+	test_trust(argv[1]);
+	CHECK(window_length(0, 1000000000) == 1024 && window_length(23000, 1000000000) == 65536 && window_length(1e8, 1000000000) == 1 << 20, "window");
+	return failures > 0;
+}
