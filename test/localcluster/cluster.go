@@ -234,6 +234,9 @@ func (c *cluster) generation() (string, error) {
 
 // createNamespaces makes all network and mount namespaces. None may be there.
 func (c *cluster) createNamespaces() error {
+	if err := prepareNetnsDir(c.paths); err != nil {
+		return err
+	}
 	for _, name := range netnsNames(c.nodes) {
 		if err := createNetns(name); err != nil {
 			return err

@@ -29,6 +29,9 @@ func down(ctx context.Context, p paths) error {
 	if err := errors.Join(removeCgroups(p), unmountUnder(p.state), removeNetwork()); err != nil {
 		return err
 	}
+	if err := releaseNetnsDir(p); err != nil {
+		return err
+	}
 	left, err := mountsUnder(p.state)
 	if err != nil {
 		return err

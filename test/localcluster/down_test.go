@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -213,6 +214,10 @@ func TestDownLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	startPod(ctx, t, o)
+	// Somebody else's namespace, made the way the ip command makes them: it covers nothing of ours.
+	if err := unix.Mount("", filepath.Clean(netnsDir), "none", unix.MS_SHARED|unix.MS_REC, ""); err != nil {
+		t.Errorf("the folder of network namespaces is no mount point of its own: %v", err)
+	}
 	for _, name := range []string{"kubelet-node-a", "containerd-node-a", "deviceplugin-node-b", APIServer} {
 		if err := KillProcess(ctx, o, name); err != nil {
 			t.Fatal(err)

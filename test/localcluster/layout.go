@@ -105,6 +105,7 @@ func (p paths) join(elem ...string) string {
 func (p paths) pki(name string) string        { return p.join("pki", name) }
 func (p paths) kubeconfig(user string) string { return p.join(user + ".kubeconfig") }
 func (p paths) log(process string) string     { return p.join("logs", process+".log") }
+func (p paths) netnsMarker() string           { return p.join("netns-dir-is-ours") }
 func (p paths) bin(name string) string        { return p.join("bin", name) }
 
 // namespaces is a file system of its own that holds the nodes' mount namespaces.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -31,6 +33,49 @@ func netnsExists(name string) bool {
 func isMountOf(path string, magic int64) bool {
 	var fs unix.Statfs_t
 	return unix.Statfs(path, &fs) == nil && fs.Type == magic
+}
+
+// prepareNetnsDir makes the folder of named network namespaces a mount point of its own, shared, before the first
+// namespace is mounted in it, as `ip netns add` does. If that command did so afterwards, it would cover our mounts,
+// and nothing could unmount them any more. The marker tells Down that the mount is ours; it comes first, so that a
+// mount without one is never ours.
+func prepareNetnsDir(p paths) error {
+	if err := os.MkdirAll(netnsDir, 0o755); err != nil {
+		return fmt.Errorf("making %s: %w", netnsDir, err)
+	}
+	dir := filepath.Clean(netnsDir)
+	points, err := mountsUnder(dir)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(points, dir) {
+		return nil
+	}
+	if err := os.WriteFile(p.netnsMarker(), nil, 0o600); err != nil {
+		return fmt.Errorf("noting the mount of %s: %w", dir, err)
+	}
+	if err := unix.Mount(dir, dir, "none", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("mounting %s on itself: %w", dir, err)
+	}
+	if err := unix.Mount("", dir, "none", unix.MS_SHARED|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("sharing %s: %w", dir, err)
+	}
+	return nil
+}
+
+// releaseNetnsDir undoes prepareNetnsDir, unless others have put namespaces there meanwhile.
+func releaseNetnsDir(p paths) error {
+	if _, err := os.Stat(p.netnsMarker()); err != nil {
+		return nil // The mount, if there is one, is not ours.
+	}
+	left, err := os.ReadDir(netnsDir)
+	if err != nil || len(left) > 0 {
+		return nil
+	}
+	if err := unix.Unmount(filepath.Clean(netnsDir), 0); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("unmounting %s: %w", netnsDir, err)
+	}
+	return nil
 }
 
 // createNetns makes a named network namespace with its loopback up.
