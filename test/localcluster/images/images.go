@@ -97,7 +97,7 @@ func Names() []string {
 	return names
 }
 
-// Build makes the named images, in that order. Only bench needs more than the Go toolchain.
+// Build makes the named images, in that order. Only bench needs more than the Go toolchain: gcc, make and packages.
 func Build(ctx context.Context, o Options, names ...string) ([]Image, error) {
 	byName := map[string]recipe{}
 	for _, r := range recipes() {
@@ -177,13 +177,17 @@ func pauseLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 	return []v1.Layer{layer}, err
 }
 
-// benchLayers are, from the one that changes least: the packages, the sfnt tools if there are any, the agent.
+// benchLayers are, from the one that changes least: the packages, the sfnt tools if there are any, the pinger, the agent.
 func benchLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 	packages, err := loadPackages(filepath.Join(o.Root, "bench-image", "packages.txt"))
 	if err != nil {
 		return nil, err
 	}
 	sfnt, err := sfntTools(o.SFNetTestDir)
+	if err != nil {
+		return nil, err
+	}
+	ping, err := pingerProgram(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +204,7 @@ func benchLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 		return nil, err
 	}
 	layers := []v1.Layer{base}
-	for _, files := range [][]file{sfnt, {{path: "/usr/local/bin/tailgate-agent", mode: 0o755, data: agent}}} {
+	for _, files := range [][]file{sfnt, ping, {{path: "/usr/local/bin/tailgate-agent", mode: 0o755, data: agent}}} {
 		if len(files) == 0 {
 			continue
 		}

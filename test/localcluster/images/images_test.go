@@ -16,6 +16,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/tailgate-dev/tailgate/bench-image/pinger"
 )
 
 const root = "../../.."
@@ -248,6 +250,25 @@ func TestBuildRefusesUnknownNames(t *testing.T) {
 	}
 }
 
+func TestPinger(t *testing.T) {
+	files, err := pingerProgram(t.Context(), Options{Root: root, Log: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Skip("the C library of this machine is too new")
+	}
+	if len(files) != 1 || files[0].path != "/usr/local/bin/tailgate-pinger" || files[0].mode != 0o755 {
+		t.Errorf("got %+v", files)
+	}
+	if needed, err := libcNeeded(files[0].data); err != nil || needed < 2 || needed > suiteLibc {
+		t.Errorf("it needs glibc 2.%d, %v", needed, err)
+	}
+	if _, err := libcNeeded([]byte("no program")); err == nil {
+		t.Error("a text has no symbols")
+	}
+}
+
 // TestDockerfilesSayTheSame holds the two ways of making an image together.
 func TestDockerfilesSayTheSame(t *testing.T) {
 	packages, err := loadPackages(filepath.Join(root, "bench-image", "packages.txt"))
@@ -283,7 +304,7 @@ func TestDockerfilesSayTheSame(t *testing.T) {
 			}
 			for _, want := range []string{
 				"\nFROM debian:" + suite, "Components: " + components + "/", "COPY bench-image/packages.txt /tmp/packages.txt",
-				"xargs apt-get install",
+				"xargs apt-get install", "COPY --from=pinger /tailgate-pinger /usr/local/bin/" + pinger.Program + "\n",
 			} {
 				if !strings.Contains(text, want) {
 					t.Errorf("no %q", want)
