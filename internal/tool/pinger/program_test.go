@@ -1,0 +1,85 @@
+package pinger
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	build "github.com/tailgate-dev/tailgate/bench-image/pinger"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// The driver's own commands, run with the program as it is now: what one writes the other reads.
+func TestProgram(t *testing.T) {
+	path := filepath.Join(t.TempDir(), build.Program)
+	if err := build.Build(t.Context(), "../../..", path); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+	for _, c := range []tool.Cell{
+		cellOf(v1alpha1.ProtocolTCP, 65536, 200*time.Millisecond, 50*time.Millisecond), cellOf(v1alpha1.ProtocolUDP, 1, 100*time.Millisecond, 0),
+	} {
+		t.Run(string(c.Protocol), func(t *testing.T) {
+			target := tool.Target{Address: "127.0.0.1", Port: port, Token: "3c1f8a52-0000-4000-8000-000000000000"}
+			command := func(of tool.Command) *exec.Cmd {
+				if of.Path != build.Program {
+					t.Errorf("the driver runs %s", of.Path)
+				}
+				cmd := exec.CommandContext(t.Context(), path, of.Args...)
+				cmd.Env = append(cmd.Environ(), of.Env...)
+				return cmd
+			}
+			server := command(New().Server(c, target))
+			if err := server.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				_ = server.Process.Kill()
+				_ = server.Wait()
+			}()
+			for range 500 {
+				probe, err := net.Dial("tcp", listener.Addr().String())
+				if err == nil {
+					probe.Close()
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			client := command(New().Client(c, target))
+			var stdout, stderr bytes.Buffer
+			client.Stdout, client.Stderr = &stdout, &stderr
+			var exit *exec.ExitError
+			if err := client.Run(); err != nil && !errors.As(err, &exit) {
+				t.Fatal(err)
+			}
+			r := result.NewRecorder()
+			m, err := New().Parse(c, tool.Output{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), ExitCode: client.ProcessState.ExitCode()}, r.RecordN)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.SetSums(m.Sums.SumNs, m.Sums.SumOfSquaresNs2)
+			h, err := r.Histogram()
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := result.Merge(h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Count < 100 || m.Lost > 0 || len(m.Figures) < 15 {
+				t.Errorf("%d samples, %d lost, figures %v", d.Count, m.Lost, m.Figures)
+			}
+		})
+	}
+}
