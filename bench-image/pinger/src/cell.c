@@ -27,8 +27,8 @@ static void begin_measuring(struct cell *c, uint64_t now, uint64_t first) {
 	c->start = now;
 	c->first = first;
 	// Polls take longer in one network stack than in another. What is an interruption is learnt in the warm-up.
-	uint64_t usual = c->poll_count ? c->poll_sum / c->poll_count : to_ticks(350);
-	c->floor = 3 * usual > to_ticks(250) ? 3 * usual : to_ticks(250);
+	uint64_t usual = c->poll_count ? c->poll_sum / c->poll_count : to_ticks(1000);
+	c->floor = usual + usual / 2 + to_ticks(250);
 	c->usual_send = c->send_count ? c->send_sum / c->send_count : 0;
 }
 
@@ -106,7 +106,7 @@ static inline void empty_poll(struct cell *c, uint64_t last, uint64_t now) {
 
 // full_poll does the same for a poll that found something, which takes longer in any case.
 static inline void full_poll(struct cell *c, uint64_t last, uint64_t now) {
-	if (since(last, now) / 3 > c->floor)
+	if (since(last, now) / 2 > c->floor)
 		held_up(c, last, now);
 }
 
@@ -198,8 +198,10 @@ void closed_loop(struct cell *c) {
 			;
 		uint64_t gone = ticks(), last = gone, now;
 		bool answered = true;
-		for (;;) {
+		for (unsigned polls = 0;;) {
 			ssize_t n = recv(c->path.in, c->in + have, stream ? c->size - have : sizeof c->in, flags);
+			if (n < 0 && c->spin && ++polls % POLLS_A_LOOK != 0 && errno == EAGAIN)
+				continue;
 			now = ticks();
 			if (__builtin_expect(n > 0, 1)) {
 				have += (size_t)n;

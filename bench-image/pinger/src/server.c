@@ -210,15 +210,18 @@ static inline void log_message(uint64_t seq, uint64_t empty, uint64_t received, 
 static void echo_stream(int fd, size_t size, bool spin) {
 	int flags = spin ? MSG_DONTWAIT : 0;
 	unsigned char *buffer = cell.buffer;
-	uint64_t seq = 0, looked = ticks(), empty = looked;
+	uint64_t seq = 0, looked = ticks(), empty = looked, answered = looked;
+	unsigned polls = 0; // in vain since the last answer
 	for (;;) {
 		size_t have = 0;
 		while (have < size) {
 			ssize_t n = recv(fd, buffer + have, size - have, flags);
 			if (__builtin_expect(n <= 0, 0)) {
 				if (n < 0 && (errno == EAGAIN || errno == EINTR) && !stop) {
-					empty = looked;
-					looked = ticks();
+					if (++polls % POLLS_A_LOOK == 0) {
+						empty = looked;
+						looked = ticks();
+					}
 					continue;
 				}
 				return;
@@ -236,8 +239,11 @@ static void echo_stream(int fd, size_t size, bool spin) {
 			done += (size_t)n;
 		}
 		uint64_t sent = ticks();
-		looked = sent;
+		if (polls > 0 && since(empty, answered) > 0)
+			empty = answered;
 		log_message(++seq, spin ? empty : received, received, sent);
+		looked = answered = sent;
+		polls = 0;
 	}
 }
 
@@ -245,12 +251,15 @@ static void echo_stream(int fd, size_t size, bool spin) {
 static void echo_datagrams(struct path p, size_t size, bool spin) {
 	int flags = spin ? MSG_DONTWAIT : 0;
 	unsigned char *buffer = cell.buffer;
-	uint64_t seq = 0, looked = ticks(), empty = looked;
+	uint64_t seq = 0, looked = ticks(), empty = looked, answered = looked;
+	unsigned polls = 0; // in vain since the last answer
 	while (!stop) {
 		ssize_t n = recv(p.in, buffer, sizeof cell.buffer, flags);
 		if (__builtin_expect(n < 0, 0)) {
-			empty = looked;
-			looked = ticks();
+			if (++polls % POLLS_A_LOOK == 0) {
+				empty = looked;
+				looked = ticks();
+			}
 			// A refused answer is told by the next recv; whether the client is gone, the control connection knows.
 			continue;
 		}
@@ -264,9 +273,12 @@ static void echo_datagrams(struct path p, size_t size, bool spin) {
 		while (send(p.out, buffer, size, flags | MSG_NOSIGNAL) < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR) && !stop)
 			;
 		uint64_t sent = ticks();
-		looked = sent;
+		if (polls > 0 && since(empty, answered) > 0)
+			empty = answered;
 		seq = get_seq(buffer, size, seq);
 		log_message(seq, spin ? empty : received, received, sent);
+		looked = answered = sent;
+		polls = 0;
 	}
 }
 
