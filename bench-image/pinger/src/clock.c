@@ -109,7 +109,7 @@ void clock_verify(void) {
 	struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
 	nanosleep(&pause, NULL);
 	struct pair last = read_pair();
-	clock_now.during = rate(end, first);
+	clock_now.during = rate(end, last);
 	clock_now.after = rate(first, last);
 	double during = fabs(clock_now.during - clock_now.before), after = fabs(clock_now.after - clock_now.before);
 	clock_now.drift_ppm = (during > after ? during : after) / clock_now.before * 1e6;

@@ -26,7 +26,7 @@ struct clock_state {
 	double hertz;
 	// why_not says why the TSC is not used; empty when it is.
 	char why_not[160];
-	// The rates in Hz: of the calibration before, of all the time between, and of the calibration after.
+	// The rates in Hz: of the calibration before, of all the time since, and of the calibration after.
 	double before, during, after;
 	double drift_ppm;
 };

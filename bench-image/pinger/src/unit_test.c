@@ -3,9 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "cell.h"
 #include "clock.h"
+#include "fail.h"
 #include "hist.h"
 #include "intervals.h"
 #include "json.h"
@@ -172,6 +175,42 @@ static void test_trust(const char *root) {
 	CHECK(!clock_now.tsc, "the TSC is used all the same");
 }
 
+// exit_of runs something that may die, in a process of its own and without its words.
+static int exit_of(void (*something)(const char *), const char *argument) {
+	pid_t child = fork();
+	if (child == 0) {
+		if (!freopen("/dev/null", "w", stderr))
+			_exit(99);
+		something(argument);
+		_exit(0);
+	}
+	int status = 0;
+	if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+		return -1;
+	return WEXITSTATUS(status);
+}
+
+static void choose_tsc(const char *root) { clock_choose(CLOCK_TSC, root); }
+
+// drifted measures with a rate that is so many ppm from what it was before.
+static void drifted(const char *ppm) {
+	clock_choose(CLOCK_TSC, "");
+	clock_calibrate_begin();
+	usleep(50000);
+	clock_calibrate_end();
+	clock_now.before *= 1 + atof(ppm) / 1e6;
+	clock_verify();
+}
+
+static void test_refusals(const char *root) {
+	put(root, "/proc/cpuinfo", "flags : tsc constant_tsc\n");
+	CHECK(exit_of(choose_tsc, root) == EXIT_CLOCK, "exit code %d", exit_of(choose_tsc, root));
+	if (exit_of(choose_tsc, "") != 0)
+		return; // this machine's TSC is not to be trusted
+	CHECK(exit_of(drifted, "0") == 0, "exit code %d", exit_of(drifted, "0"));
+	CHECK(exit_of(drifted, "-300") == EXIT_CLOCK && exit_of(drifted, "300") == EXIT_CLOCK, "a drift of 300 ppm is taken");
+}
+
 static void test_numbers(void) {
 	unsigned char message[8];
 	for (size_t size = 1; size <= 8; size++) {
@@ -325,6 +364,7 @@ int main(int argc, char **argv) {
 	test_intervals();
 	test_json();
 	test_trust(argv[1]);
+	test_refusals(argv[1]);
 	CHECK(window_length(0, 1000000000) == 1024 && window_length(23000, 1000000000) == 65536 && window_length(1e8, 1000000000) == 1 << 20, "window");
 	return failures > 0;
 }
