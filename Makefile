@@ -46,6 +46,10 @@ endif
 fuzz: ## Fuzz every parser, FUZZTIME (default 30s) each.
 	hack/fuzz.sh $${FUZZTIME:-30s}
 
+.PHONY: bench
+bench: ## As root: hold the pinger against the other tools on this machine; SFNETTEST_BIN names the sfnt tools.
+	go run ./hack/bench
+
 ##@ The local cluster
 
 .PHONY: cluster-up
