@@ -95,6 +95,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 					continue
 				}
 				measured, err := p.run(ctx, t, m)
+				// sockperf now and then gives up a connection that is still being made.
+				for again := 0; err != nil && again < 3 && t.name != "pinger" && ctx.Err() == nil; again++ {
+					fmt.Fprintf(stderr, "%s, %s, round %d, once more: %v\n", m.name, t.name, round+1, err)
+					measured, err = p.run(ctx, t, m)
+				}
 				if err != nil {
 					return fmt.Errorf("%s, %s: %w", m.name, t.name, err)
 				}
