@@ -7,12 +7,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"fmt"
 	"io"
 	"net/http"
 	"regexp"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -39,49 +37,45 @@ var _ = Describe("The manager", Label("placement"), func() {
 		})
 		var token bytes.Buffer
 		Expect(install.Kubectl(ctx, options, &token, "-n", namespace, "create", "token", reader.Name)).To(Succeed())
-		metrics := forward(ctx, "8443") + "/metrics"
 
-		status, _ := fetch(ctx, metrics, "")
+		status, _ := metrics(ctx, "")
 		Expect(status).To(Equal(http.StatusUnauthorized))
-		status, _ = fetch(ctx, metrics, token.String())
+		status, _ = metrics(ctx, token.String())
 		Expect(status).To(Equal(http.StatusForbidden), "it is known, and has no right yet")
 		Expect(kube.Create(ctx, binding)).To(Succeed())
-		Eventually(func() int { status, _ := fetch(ctx, metrics, token.String()); return status }).WithTimeout(soon).Should(Equal(http.StatusOK))
-		_, body := fetch(ctx, metrics, token.String())
+		var body string
+		Eventually(func() int { status, body = metrics(ctx, token.String()); return status }).WithTimeout(soon).Should(Equal(http.StatusOK))
 		Expect(body).To(ContainSubstring(`controller_runtime_reconcile_total{controller="latencybenchmark"`))
 	})
 })
 
-// forward forwards a port of the manager to this machine until the spec ends, and returns the base of its URL.
-func forward(ctx context.Context, port string) string {
+// metrics reads the manager's metrics with a bearer token, or none, through a forwarded port, and returns status and
+// body. The port is forwarded anew each time: kubectl gives up after a connection that one end has cut off.
+func metrics(ctx context.Context, token string) (int, string) {
 	GinkgoHelper()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeout(ctx, soon)
 	out, in := io.Pipe()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		// It ends by being cancelled, which is an error nobody needs.
-		_ = install.Kubectl(ctx, options, in, "-n", managerNamespace, "port-forward", "deployment/manager", ":"+port)
+		_ = install.Kubectl(ctx, options, in, "-n", managerNamespace, "port-forward", "deployment/manager", ":8443")
 		_ = in.Close()
 	}()
-	DeferCleanup(func() { cancel(); _ = out.Close(); <-done })
+	defer func() { cancel(); _ = out.Close(); <-done }()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	Expect(err).NotTo(HaveOccurred())
 	local := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
 	Expect(local).NotTo(BeEmpty(), line)
 	go func() { _, _ = io.Copy(io.Discard, out) }()
-	return "https://" + local
-}
 
-// fetch gets a URL with a bearer token, or none, and returns status and body. The endpoint signs its own certificate.
-func fetch(ctx context.Context, url, token string) (int, string) {
-	GinkgoHelper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+local+"/metrics", nil)
 	Expect(err).NotTo(HaveOccurred())
 	if token != "" {
-		request.Header.Set("Authorization", fmt.Sprintf("Bearer %s", strings.TrimSpace(token)))
+		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(token))
 	}
-	c := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	// The endpoint signs its own certificate.
+	c := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	response, err := c.Do(request)
 	Expect(err).NotTo(HaveOccurred())
 	defer response.Body.Close()
