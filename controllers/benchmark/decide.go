@@ -238,7 +238,11 @@ func startServer(w *world) step {
 // startClient follows once the server is ready and its address known.
 func startClient(w *world) step {
 	active := w.benchmark.Status.Active
-	message := fmt.Sprintf("%s, attempt %d: starting client", active.Run, active.Attempt)
+	message := fmt.Sprintf("starting run %s, attempt %d: client", active.Run, active.Attempt)
+	if !listens(w.server) {
+		// It has just ended; in a moment its pod says how. A client would find nobody.
+		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d: server", active.Run, active.Attempt), again: lookAgain}
+	}
 	address, missing := pods.Address(w.benchmark, w.server)
 	if address != "" {
 		return step{kind: stepCreateClient, reason: v1alpha1.ReasonStarting, message: message, address: address, again: lookAgain}
@@ -318,20 +322,30 @@ func terminal(p *corev1.Pod) bool {
 
 // started says whether a pod's container runs and, for a server, listens; or did so until it ended a moment ago.
 func started(p *corev1.Pod) bool {
-	for _, c := range p.Status.ContainerStatuses {
-		if c.Name == pods.Container {
-			return c.State.Terminated != nil || c.State.Running != nil && c.Started != nil && *c.Started
+	c := agentOf(p)
+	return c != nil && (c.State.Terminated != nil || listens(p))
+}
+
+// listens says whether a pod's container runs and, for a server, listens.
+func listens(p *corev1.Pod) bool {
+	c := agentOf(p)
+	return c != nil && c.State.Running != nil && c.Started != nil && *c.Started
+}
+
+// agentOf is the status of a pod's only container; nil before the kubelet has told any.
+func agentOf(p *corev1.Pod) *corev1.ContainerStatus {
+	for i := range p.Status.ContainerStatuses {
+		if c := &p.Status.ContainerStatuses[i]; c.Name == pods.Container {
+			return c
 		}
 	}
-	return false
+	return nil
 }
 
 // endTime is when a pod's container ended, or, if nobody knows, when the pod was made.
 func endTime(p *corev1.Pod) time.Time {
-	for _, c := range p.Status.ContainerStatuses {
-		if c.Name == pods.Container && c.State.Terminated != nil {
-			return c.State.Terminated.FinishedAt.Time
-		}
+	if c := agentOf(p); c != nil && c.State.Terminated != nil {
+		return c.State.Terminated.FinishedAt.Time
 	}
 	return p.CreationTimestamp.Time
 }

@@ -160,6 +160,10 @@ func TestDecideWhilePodsStart(t *testing.T) {
 		return func(w *world) { w.events["uid-server"] = []corev1.Event{{Reason: reason, Message: message}} }
 	}
 	checkDecisions(t, map[string]decision{
+		"a server that has just ended, whose pod does not say how yet, gets no client": {
+			changes: on(active(0), withServer(failed(time.Second, ""), func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })),
+			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"server"},
+		},
 		"a claim is followed by the server": {
 			changes: on(active(0)),
 			kind:    stepCreateServer, reason: v1alpha1.ReasonStarting, message: []string{"x-r1, attempt 1"},

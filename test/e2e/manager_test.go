@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -44,7 +45,8 @@ var _ = Describe("The manager", Label("placement"), func() {
 		Expect(status).To(Equal(http.StatusForbidden), "it is known, and has no right yet")
 		Expect(kube.Create(ctx, binding)).To(Succeed())
 		var body string
-		Eventually(func() int { status, body = metrics(ctx, token.String()); return status }).WithTimeout(soon).Should(Equal(http.StatusOK))
+		// The manager remembers a refusal for half a minute.
+		Eventually(func() int { status, body = metrics(ctx, token.String()); return status }).WithTimeout(2 * time.Minute).Should(Equal(http.StatusOK))
 		Expect(body).To(ContainSubstring(`controller_runtime_reconcile_total{controller="latencybenchmark"`))
 	})
 })
