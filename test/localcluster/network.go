@@ -65,11 +65,17 @@ func prepareNetnsDir(p paths) error {
 
 // releaseNetnsDir undoes prepareNetnsDir, unless others have put namespaces there meanwhile.
 func releaseNetnsDir(p paths) error {
-	if _, err := os.Stat(p.netnsMarker()); err != nil {
-		return nil // The mount, if there is one, is not ours.
+	// Without the marker the mount, if there is one, is not ours.
+	if _, err := os.Stat(p.netnsMarker()); os.IsNotExist(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("looking for whose mount %s is: %w", netnsDir, err)
 	}
 	left, err := os.ReadDir(netnsDir)
-	if err != nil || len(left) > 0 {
+	if err != nil {
+		return fmt.Errorf("listing network namespaces: %w", err)
+	}
+	if len(left) > 0 {
 		return nil
 	}
 	if err := unix.Unmount(filepath.Clean(netnsDir), 0); err != nil && !errors.Is(err, unix.EINVAL) {
