@@ -72,13 +72,13 @@ func releaseNetnsDir(p paths) error {
 		return fmt.Errorf("looking for whose mount %s is: %w", netnsDir, err)
 	}
 	left, err := os.ReadDir(netnsDir)
-	if err != nil {
+	if err != nil && !os.IsNotExist(err) { // A machine that was started anew has neither folder nor mount.
 		return fmt.Errorf("listing network namespaces: %w", err)
 	}
 	if len(left) > 0 {
 		return nil
 	}
-	if err := unix.Unmount(filepath.Clean(netnsDir), 0); err != nil && !errors.Is(err, unix.EINVAL) {
+	if err := unix.Unmount(filepath.Clean(netnsDir), 0); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unmounting %s: %w", netnsDir, err)
 	}
 	return nil
