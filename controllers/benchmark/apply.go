@@ -251,16 +251,15 @@ func (r *Reconciler) takeResult(ctx context.Context, w *world, p *corev1.Pod) (r
 
 // terminationOf reads the termination message of a pod that succeeded.
 func terminationOf(p *corev1.Pod) (result.Termination, error) {
-	for _, c := range p.Status.ContainerStatuses {
-		if c.Name == pods.Container && c.State.Terminated != nil {
-			t, err := result.ParseTermination(c.State.Terminated.Message)
-			if err != nil || t.Digest == "" {
-				return result.Termination{}, fmt.Errorf("%w: pod %s left no digest", result.ErrMissing, p.Name)
-			}
-			return t, nil
-		}
+	end := terminated(p)
+	if end == nil {
+		return result.Termination{}, fmt.Errorf("%w: pod %s has no terminated container", result.ErrMissing, p.Name)
 	}
-	return result.Termination{}, fmt.Errorf("%w: pod %s has no terminated container", result.ErrMissing, p.Name)
+	t, err := result.ParseTermination(end.Message)
+	if err != nil || t.Digest == "" {
+		return result.Termination{}, fmt.Errorf("%w: pod %s left no digest", result.ErrMissing, p.Name)
+	}
+	return t, nil
 }
 
 func clientKey(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }

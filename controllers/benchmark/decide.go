@@ -12,7 +12,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/queue"
-	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 // The steps that decide may choose.
@@ -294,7 +293,7 @@ func unreachable(w *world) (step, bool) {
 			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s is gone or not ready", node)), true
 		}
 	}
-	limit := plan.Deadline(w.driver, w.runCells()) + 2*w.settings.StartTimeout + deadlineGrace
+	limit := plan.Deadline(w.driver, w.activeRun().Cells) + 2*w.settings.StartTimeout + deadlineGrace
 	if w.now.Sub(active.ClaimedAt.Time) > limit {
 		return conclude(v1alpha1.OutcomeDeadlineExceeded, fmt.Sprintf("round %d of %d took longer than %s", active.Round, b.Spec.Rounds, limit)), true
 	}
@@ -322,14 +321,21 @@ func terminal(p *corev1.Pod) bool {
 
 // started says whether a pod's container runs and, for a server, listens; or did so until it ended a moment ago.
 func started(p *corev1.Pod) bool {
-	c := agentOf(p)
-	return c != nil && (c.State.Terminated != nil || listens(p))
+	return terminated(p) != nil || listens(p)
 }
 
 // listens says whether a pod's container runs and, for a server, listens.
 func listens(p *corev1.Pod) bool {
 	c := agentOf(p)
 	return c != nil && c.State.Running != nil && c.Started != nil && *c.Started
+}
+
+// terminated is how a pod's container ended; nil while it has not.
+func terminated(p *corev1.Pod) *corev1.ContainerStateTerminated {
+	if c := agentOf(p); c != nil {
+		return c.State.Terminated
+	}
+	return nil
 }
 
 // agentOf is the status of a pod's only container; nil before the kubelet has told any.
@@ -344,17 +350,14 @@ func agentOf(p *corev1.Pod) *corev1.ContainerStatus {
 
 // endTime is when a pod's container ended, or, if nobody knows, when the pod was made.
 func endTime(p *corev1.Pod) time.Time {
-	if c := agentOf(p); c != nil && c.State.Terminated != nil {
-		return c.State.Terminated.FinishedAt.Time
+	if end := terminated(p); end != nil {
+		return end.FinishedAt.Time
 	}
 	return p.CreationTimestamp.Time
 }
 
 // ours says whether a pod exists and is this benchmark's, not somebody else's of that name.
 func (w *world) ours(p *corev1.Pod) bool { return p != nil && metav1.IsControlledBy(p, w.benchmark) }
-
-// runCells are the cells of the active run.
-func (w *world) runCells() []tool.Cell { return w.activeRun().Cells }
 
 // activeRun is the run of the active attempt.
 func (w *world) activeRun() plan.Run {

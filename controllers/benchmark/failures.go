@@ -68,21 +68,17 @@ func podFailure(p *corev1.Pod) (reason, message string) {
 	case "DeadlineExceeded":
 		return v1alpha1.OutcomeDeadlineExceeded, fmt.Sprintf("the %s ran into its pod's active deadline", role)
 	}
-	for _, c := range p.Status.ContainerStatuses {
-		if c.Name != pods.Container || c.State.Terminated == nil {
-			continue
-		}
-		ended := c.State.Terminated
-		if t, err := result.ParseTermination(ended.Message); err == nil && t.Reason != "" {
+	if end := terminated(p); end != nil {
+		if t, err := result.ParseTermination(end.Message); err == nil && t.Reason != "" {
 			return t.Reason, fmt.Sprintf("%s on %s: %s", role, node, oneLine(t.Message))
 		}
-		if ended.Reason == "OOMKilled" {
+		if end.Reason == "OOMKilled" {
 			return v1alpha1.OutcomeOOMKilled, fmt.Sprintf("the %s used more than placement.memory: ask for more, or measure for a shorter time", role)
 		}
-		if ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun" {
-			return v1alpha1.OutcomeContainerConfig, fmt.Sprintf("the %s's container cannot run on %s: %s; is --bench-image a Tailgate bench image?", role, node, oneLine(ended.Message))
+		if end.Reason == "StartError" || end.Reason == "ContainerCannotRun" {
+			return v1alpha1.OutcomeContainerConfig, fmt.Sprintf("the %s's container cannot run on %s: %s; is --bench-image a Tailgate bench image?", role, node, oneLine(end.Message))
 		}
-		return v1alpha1.OutcomeAgentFailed, fmt.Sprintf("the %s's agent on %s ended with exit code %d (%s) and said nothing", role, node, ended.ExitCode, ended.Reason)
+		return v1alpha1.OutcomeAgentFailed, fmt.Sprintf("the %s's agent on %s ended with exit code %d (%s) and said nothing", role, node, end.ExitCode, end.Reason)
 	}
 	if p.Status.Reason != "" {
 		return v1alpha1.OutcomeAdmissionRejected, fmt.Sprintf("the kubelet of %s refused the %s (%s): %s", node, role, p.Status.Reason, oneLine(p.Status.Message))
