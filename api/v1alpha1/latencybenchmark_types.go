@@ -6,7 +6,7 @@ import (
 )
 
 // Tool names the program that measures.
-// +kubebuilder:validation:Enum=pinger;sfnt-pingpong;sockperf
+// +kubebuilder:validation:Enum=pinger;sfnt-pingpong;sfnt-stream;netperf;sockperf
 type Tool string
 
 // The tools. Each is a folder of internal/tool.
@@ -16,18 +16,48 @@ const (
 	ToolPinger Tool = "pinger"
 	// ToolSfntPingpong is AMD's sfnt-pingpong (cns-sfnettest): closed-loop ping-pong over TCP or UDP.
 	ToolSfntPingpong Tool = "sfnt-pingpong"
-	// ToolSockperf is sockperf in its ping-pong mode, over TCP or UDP.
+	// ToolSfntStream is AMD's sfnt-stream (cns-sfnettest): UDP messages at a rate, of which one each millisecond is
+	// timed.
+	ToolSfntStream Tool = "sfnt-stream"
+	// ToolNetperf is netperf: request/response and stream tests over TCP or UDP. It tells no samples.
+	ToolNetperf Tool = "netperf"
+	// ToolSockperf is sockperf: ping-pong, under load at a rate, and throughput, over TCP or UDP.
 	ToolSockperf Tool = "sockperf"
 )
 
 // Protocol is the transport that carries the messages.
-// +kubebuilder:validation:Enum=TCP;UDP
+// +kubebuilder:validation:Enum=TCP;UDP;Multicast
 type Protocol string
 
-// The protocols.
+// The protocols. Multicast is UDP over a multicast group, both ways.
 const (
-	ProtocolTCP Protocol = "TCP"
-	ProtocolUDP Protocol = "UDP"
+	ProtocolTCP       Protocol = "TCP"
+	ProtocolUDP       Protocol = "UDP"
+	ProtocolMulticast Protocol = "Multicast"
+)
+
+// WaitMode says what an end does until a message comes.
+// +kubebuilder:validation:Enum=Block;Spin
+type WaitMode string
+
+// The wait modes.
+const (
+	// WaitBlock sleeps in the kernel until it is woken. (Onload may spin all the same: that is its own setting.)
+	WaitBlock WaitMode = "Block"
+	// WaitSpin polls a non-blocking socket and never sleeps.
+	WaitSpin WaitMode = "Spin"
+)
+
+// Muxer is the system call with which an end waits for its sockets.
+// +kubebuilder:validation:Enum=None;Select;Poll;Epoll
+type Muxer string
+
+// The muxers. With MuxerNone an end calls recv directly.
+const (
+	MuxerNone   Muxer = "None"
+	MuxerSelect Muxer = "Select"
+	MuxerPoll   Muxer = "Poll"
+	MuxerEpoll  Muxer = "Epoll"
 )
 
 // LatencyType says what a latency counts.

@@ -107,7 +107,7 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	if err := pinSelf(own); err != nil {
 		return result.Document{}, err
 	}
-	e := endpoint{Agent: a, driver: driver, cpusAllowed: allowed, measuringCPU: measuring, agentCPU: own}
+	e := endpoint{Agent: a, driver: driver, cpus: cpus, cpusAllowed: allowed, measuringCPU: measuring, agentCPU: own}
 	if a.Task.Role == v1alpha1.RoleServer {
 		return e.serve(ctx)
 	}
@@ -118,6 +118,8 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 type endpoint struct {
 	*Agent
 	driver tool.Driver
+	// cpus are those that the agent and the tool may use, ascending.
+	cpus []int
 	// cpusAllowed is what the agent might use before it pinned itself.
 	cpusAllowed            string
 	measuringCPU, agentCPU int
@@ -149,6 +151,14 @@ func (e *endpoint) scratch(name string) (string, error) {
 		return "", fmt.Errorf("making the scratch folder: %w", err)
 	}
 	return dir, nil
+}
+
+// toolCPUs are the first n CPUs of the endpoint, for the tool.
+func (e *endpoint) toolCPUs(n int) ([]int, error) {
+	if n > len(e.cpus) {
+		return nil, fail(v1alpha1.OutcomeToolFailed, "%s needs %d CPUs at the client's end, and has %s; raise spec.placement.cpus", e.Task.Tool, n, e.cpusAllowed)
+	}
+	return e.cpus[:n], nil
 }
 
 // account adds the context switches of a process that ended.

@@ -51,6 +51,7 @@ func (f fakeTool) Client(_ tool.Cell, t tool.Target) tool.Command {
 }
 
 func (fakeTool) Memory(tool.Cell) int64 { return 0 }
+func (fakeTool) CPUs(tool.Cell) int     { return 1 }
 
 func (f fakeTool) Deadline(tool.Cell) time.Duration {
 	if f.deadline != 0 {

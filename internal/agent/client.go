@@ -47,7 +47,7 @@ func (e *endpoint) drive(ctx context.Context) (result.Document, error) {
 	}
 	document := e.document(iface, local.IP.String())
 	for _, cell := range e.Task.Cells {
-		measured, err := e.cell(ctx, l, cell)
+		measured, err := e.cell(ctx, l, local.IP.String(), cell)
 		if err != nil {
 			return result.Document{}, err
 		}
@@ -94,14 +94,18 @@ func hello(ctx context.Context, address string, r request) (*link, error) {
 }
 
 // cell measures one cell.
-func (e *endpoint) cell(ctx context.Context, l *link, cell tool.Cell) (result.Cell, error) {
+func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Cell) (result.Cell, error) {
 	dir, err := e.scratch(cell.Name)
 	if err != nil {
 		return result.Cell{}, err
 	}
 	defer os.RemoveAll(dir)
-	command := e.driver.Client(cell, tool.Target{Address: e.Task.ServerAddress, Port: plan.ToolPort, Scratch: dir, Token: e.Task.Token})
-	if err := present(command.Path); err != nil {
+	cpus, err := e.toolCPUs(e.driver.CPUs(cell))
+	if err != nil {
+		return result.Cell{}, err
+	}
+	target := tool.Target{Address: e.Task.ServerAddress, Port: plan.ToolPort, LocalAddress: local, CPUs: cpus, Scratch: dir, Token: e.Task.Token}
+	if err := present(e.driver.Client(cell, target).Path); err != nil {
 		return result.Cell{}, err
 	}
 
@@ -112,8 +116,10 @@ func (e *endpoint) cell(ctx context.Context, l *link, cell tool.Cell) (result.Ce
 	if a.Error != "" {
 		return result.Cell{}, fail(a.Reason, "server: %s", a.Error)
 	}
+	target.ServerCPU = a.CPU
+	command := e.driver.Client(cell, target)
 	started := time.Now()
-	p, failed := e.runClient(ctx, command, cell, dir)
+	p, failed := e.runClient(ctx, command, cell, target)
 	finished := time.Now()
 	a, err = l.ask(request{Verb: verbEnd, Cell: cell.Name})
 	if failed != nil {
@@ -131,27 +137,44 @@ func (e *endpoint) cell(ctx context.Context, l *link, cell tool.Cell) (result.Ce
 	if err != nil {
 		return result.Cell{}, withServerNote(fail(v1alpha1.OutcomeToolFailed, "%s, %s: %v", e.Task.Tool, cell.Name, err), a.Note)
 	}
-	if s := measurement.Sums; s != nil {
-		recorder.SetSums(s.SumNs, s.SumOfSquaresNs2)
+	measured := result.Cell{
+		Cell: cell, Tool: string(e.Task.Tool), ToolVersion: measurement.Version, Command: append([]string{command.Path}, command.Args...),
+		StartedAt: started, FinishedAt: finished, Start: measurement.Start, Own: measurement.Own, Bandwidth: measurement.Bandwidth,
+		Attribution: measurement.Attribution, Intervals: measurement.Intervals, Accelerated: measurement.Accelerated,
+		Lost: measurement.Lost, Figures: measurement.Figures, Warnings: measurement.Warnings,
 	}
-	histogram, err := recorder.Histogram()
-	if err != nil {
+	if measured.Histogram, err = histogram(recorder, measurement.Sums); err != nil {
 		return result.Cell{}, err
 	}
-	return result.Cell{
-		Cell: cell, Tool: string(e.Task.Tool), ToolVersion: measurement.Version, Command: append([]string{command.Path}, command.Args...),
-		StartedAt: started, FinishedAt: finished, Histogram: histogram,
-		Lost: measurement.Lost, Figures: measurement.Figures, Warnings: measurement.Warnings,
-	}, nil
+	if s := measurement.ActualStart; s != nil {
+		actual := result.NewRecorder()
+		for _, b := range s.RTT {
+			actual.RecordN(b.RTTNs, b.Count)
+		}
+		h, err := histogram(actual, s.Sums)
+		if err != nil {
+			return result.Cell{}, err
+		}
+		measured.ActualStart = &h
+	}
+	return measured, nil
+}
+
+// histogram is what a recorder holds; sums are those of the samples where it was told only buckets.
+func histogram(r *result.Recorder, sums *tool.Sums) (result.Histogram, error) {
+	if sums != nil {
+		r.SetSums(sums.SumNs, sums.SumOfSquaresNs2)
+	}
+	return r.Histogram()
 }
 
 // runClient runs the tool to its end, asleep, under a hard deadline: some tools wait for ever for a datagram
 // that was lost.
-func (e *endpoint) runClient(ctx context.Context, command tool.Command, cell tool.Cell, dir string) (*process, error) {
+func (e *endpoint) runClient(ctx context.Context, command tool.Command, cell tool.Cell, t tool.Target) (*process, error) {
 	limit := e.driver.Deadline(cell)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	p, err := start(command, e.measuringCPU, dir)
+	p, err := start(command, t.CPUs, t.Scratch)
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,8 @@ type answer struct {
 	Reason string `json:"reason,omitempty"`
 	// Note is what the tool's server had to say, in the answer to end.
 	Note string `json:"note,omitempty"`
+	// CPU is where the tool's server was pinned, in the answer to prepare.
+	CPU int `json:"cpu"`
 }
 
 const (

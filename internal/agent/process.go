@@ -32,8 +32,8 @@ type process struct {
 	err            error
 }
 
-// start starts a tool on one CPU, in a process group of its own.
-func start(c tool.Command, cpu int, dir string) (*process, error) {
+// start starts a tool on the given CPUs, in a process group of its own.
+func start(c tool.Command, cpus []int, dir string) (*process, error) {
 	path, err := exec.LookPath(c.Path)
 	if err != nil {
 		return nil, fail(v1alpha1.OutcomeToolMissing, "the bench image has no %s", c.Path)
@@ -45,7 +45,7 @@ func start(c tool.Command, cpu int, dir string) (*process, error) {
 	// A child that left the group and kept the tool's output open must not keep us.
 	p.cmd.WaitDelay = outputGrace
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := startOn(p.cmd, cpu); err != nil {
+	if err := startOn(p.cmd, cpus); err != nil {
 		return nil, fail(v1alpha1.OutcomeToolFailed, "starting %s: %v", c.Path, err)
 	}
 	go func() {
@@ -55,18 +55,20 @@ func start(c tool.Command, cpu int, dir string) (*process, error) {
 	return p, nil
 }
 
-// startOn starts a command with the affinity of one CPU from its first instruction on: a child inherits the
+// startOn starts a command with the affinity of these CPUs from its first instruction on: a child inherits the
 // affinity of the thread that forks it.
-func startOn(cmd *exec.Cmd, cpu int) error {
+func startOn(cmd *exec.Cmd, cpus []int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var before, one unix.CPUSet
+	var before, own unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
 		return fmt.Errorf("reading the affinity: %w", err)
 	}
-	one.Set(cpu)
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		return fmt.Errorf("pinning to CPU %d: %w", cpu, err)
+	for _, cpu := range cpus {
+		own.Set(cpu)
+	}
+	if err := unix.SchedSetaffinity(0, &own); err != nil {
+		return fmt.Errorf("pinning to CPUs %v: %w", cpus, err)
 	}
 	err := cmd.Start()
 	if restore := unix.SchedSetaffinity(0, &before); restore != nil {

@@ -37,7 +37,7 @@ func aCPU(t *testing.T) int {
 
 func startTool(t *testing.T, c tool.Command) *process {
 	t.Helper()
-	p, err := start(c, aCPU(t), t.TempDir())
+	p, err := start(c, []int{aCPU(t)}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestToolIsPinnedFromItsStart(t *testing.T) {
 }
 
 func TestStartFailures(t *testing.T) {
-	_, err := start(tool.Command{Path: "no-such-tool"}, aCPU(t), t.TempDir())
+	_, err := start(tool.Command{Path: "no-such-tool"}, []int{aCPU(t)}, t.TempDir())
 	wantOutcome(t, err, v1alpha1.OutcomeToolMissing, "no-such-tool")
 
 	_, err = start(asTool("sleep"), 1000, t.TempDir())

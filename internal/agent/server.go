@@ -31,7 +31,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 	}
 	document := e.document(iface, address.String())
 	// A tool that the image lacks is told before anybody waits for it.
-	target := tool.Target{Address: address.String(), Port: plan.ToolPort, Token: e.PodUID}
+	target := tool.Target{Address: address.String(), Port: plan.ToolPort, CPUs: []int{e.measuringCPU}, Token: e.PodUID}
 	if err := present(e.driver.Server(e.Task.Cells[0], target).Path); err != nil {
 		return result.Document{}, err
 	}
@@ -166,7 +166,7 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 					a.Reason = f.reason
 				}
 			}
-			running = p
+			running, a.CPU = p, e.measuringCPU
 		case verbEnd:
 			if running != nil {
 				running.end(endGrace)
@@ -197,13 +197,14 @@ func (e *endpoint) prepare(ctx context.Context, name string, target tool.Target)
 		if err != nil {
 			return nil, err
 		}
+		target.Scratch = dir
 		// On a host's network somebody else may have the port, and would be taken for the tool.
 		if taken, err := isListening(e.driver.Listens(cell), target.Port); err != nil {
 			return nil, err
 		} else if taken {
 			return nil, fail(v1alpha1.OutcomeToolFailed, "somebody else listens on %s port %d", cell.Protocol, target.Port)
 		}
-		p, err := start(e.driver.Server(cell, target), e.measuringCPU, dir)
+		p, err := start(e.driver.Server(cell, target), target.CPUs, dir)
 		if err != nil {
 			return nil, err
 		}

@@ -46,8 +46,21 @@ type Cell struct {
 	// StartedAt is when the client process was started, FinishedAt when it had ended.
 	StartedAt  time.Time `json:"startedAt"`
 	FinishedAt time.Time `json:"finishedAt"`
-	// Histogram of the round-trip times in nanoseconds, with the exact extremes.
+	// Histogram of the round-trip times in nanoseconds, with the exact extremes. Empty when Own or Bandwidth is set.
 	Histogram Histogram `json:"histogram"`
+	// Start says from when the round trips of an open loop count, and ActualStart holds them once more, counted
+	// from when each message was really sent, when Histogram counts from when it should have been.
+	Start       tool.StartTime `json:"start,omitempty"`
+	ActualStart *Histogram     `json:"actualStart,omitempty"`
+	// Own are the statistics of a tool that tells no samples.
+	Own *tool.Own `json:"own,omitempty"`
+	// Bandwidth is what a cell that streams found.
+	Bandwidth *tool.Bandwidth `json:"bandwidth,omitempty"`
+	// Attribution, Intervals and Accelerated are what the tool knows of the slowest samples, of the course of the
+	// measurement, and of its sockets.
+	Attribution *tool.Attribution `json:"attribution,omitempty"`
+	Intervals   []tool.Interval   `json:"intervals,omitempty"`
+	Accelerated tool.Accelerated  `json:"accelerated,omitzero"`
 	// Lost is the number of messages sent and not answered.
 	Lost int64 `json:"lost"`
 	// Figures are the tool's own results, Warnings its own warnings.

@@ -14,19 +14,37 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Cell is what one pair of tool processes measures.
+// Cell is what one pair of tool processes measures: one kind of traffic.
 type Cell struct {
-	// Name is unique in a run, such as tcp-64.
+	// Name is unique in a run, such as tcp-64, udp-64-at-23000 or tcp-stream-65536.
 	Name string `json:"name"`
+	// Stream is true for a cell that measures bandwidth: messages one way, as fast as they go. Otherwise each
+	// message is answered and its round trip measured.
+	Stream bool `json:"stream,omitempty"`
 	// Protocol of the messages.
 	Protocol v1alpha1.Protocol `json:"protocol"`
 	// MessageSize is the payload of each message, in bytes.
 	MessageSize int32 `json:"messageSize"`
+	// RatePerSecond is how many messages are sent each second (open loop), whatever becomes of them. 0: the next
+	// message follows the answer to the last (closed loop, ping-pong).
+	RatePerSecond int32 `json:"ratePerSecond,omitempty"`
+	// Wait says whether both ends sleep or poll until a message comes; empty: sleep.
+	Wait v1alpha1.WaitMode `json:"wait,omitempty"`
+	// Muxer is the system call with which both ends wait for a socket; empty: none, they call recv.
+	Muxer v1alpha1.Muxer `json:"muxer,omitempty"`
+	// MulticastGroup is the group of a cell with protocol Multicast; empty: the tool's own choice.
+	MulticastGroup string `json:"multicastGroup,omitempty"`
 	// Duration is the measuring time after the warm-up.
 	Duration time.Duration `json:"duration"`
 	// Warmup is the time whose samples do not count.
 	Warmup time.Duration `json:"warmup"`
 }
+
+// Spins says whether both ends poll.
+func (c Cell) Spins() bool { return c.Wait == v1alpha1.WaitSpin }
+
+// OpenLoop says whether messages are sent at a rate.
+func (c Cell) OpenLoop() bool { return c.RatePerSecond > 0 }
 
 // Target is where the two ends meet.
 type Target struct {
@@ -34,7 +52,16 @@ type Target struct {
 	Address string
 	// Port is the server's port for the tool.
 	Port int
-	// Scratch is an existing, empty, writable folder of the client.
+	// LocalAddress is the client's own address on the measured network; of the client only. Multicast needs it to
+	// choose the interface.
+	LocalAddress string
+	// CPUs are those of this end on which the tool may run, as many as Driver.CPUs asked for. The process is
+	// started with exactly these as its affinity.
+	CPUs []int
+	// ServerCPU is the CPU on which the server's end runs; of the client only, for tools whose client tells the
+	// server where to run.
+	ServerCPU int
+	// Scratch is an existing, empty, writable folder of this end.
 	Scratch string
 	// Token is a word that only the two ends of this run know; for tools whose server can tell its client from
 	// strangers.
@@ -70,12 +97,128 @@ type Measurement struct {
 	// Sums are those of the samples themselves, from a tool that tells only in which bucket of a histogram each
 	// sample lies; nil when the recorded samples are exact.
 	Sums *Sums
+	// Start says from when the recorded samples of an open loop count.
+	Start StartTime
+	// ActualStart are the same round trips counted from when each message was really sent, of an open loop whose
+	// recorded samples count from when it should have been. Nil otherwise.
+	ActualStart *Samples
+	// Own are the tool's own statistics, of a tool that tells no samples; nil when there are samples.
+	Own *Own
+	// Bandwidth is what a cell that streams found; nil in others.
+	Bandwidth *Bandwidth
+	// Attribution says with what the slowest samples coincide; nil from tools that do not know.
+	Attribution *Attribution
+	// Intervals are the course of a measurement, in order and without gaps; nil from tools that keep none.
+	Intervals []Interval
+	// Accelerated says for each end what the socket itself told of its acceleration.
+	Accelerated Accelerated
 	// Figures are the tool's own results as it printed them, such as "median (ns, half RTT)": kept for
 	// comparison, never used for ours.
 	Figures []Figure
 	// Warnings are the tool's own, such as a clock that changed its speed during the test.
 	Warnings []string
 }
+
+// StartTime is from when the round trips of an open loop count.
+type StartTime string
+
+// The start times. A closed loop has none: a message is due when the answer to the last has come.
+const (
+	// StartIntended is when the schedule said that the message was to be sent: a sender that is held up shows.
+	StartIntended StartTime = "Intended"
+	// StartActual is when it was sent: messages that left late look no slower.
+	StartActual StartTime = "Actual"
+)
+
+// Samples are round-trip times in nanoseconds with their counts, in any order.
+type Samples struct {
+	RTT []Bucket
+	// Sums of the samples where RTT has only buckets; nil when it is exact.
+	Sums *Sums
+}
+
+// Bucket is a number of samples that took equally long.
+type Bucket struct {
+	RTTNs, Count int64
+}
+
+// Own are statistics as a tool made them, of round trips in nanoseconds. What is 0 was not told, but for Lost.
+type Own struct {
+	// Count is the number of round trips.
+	Count int64 `json:"count"`
+	// MeanNs is exact when the tool knows the rate.
+	MeanNs   float64 `json:"meanNs"`
+	MinNs    int64   `json:"minNs,omitempty"`
+	MaxNs    int64   `json:"maxNs,omitempty"`
+	StdDevNs int64   `json:"stdDevNs,omitempty"`
+	P50Ns    int64   `json:"p50Ns,omitempty"`
+	P90Ns    int64   `json:"p90Ns,omitempty"`
+	P99Ns    int64   `json:"p99Ns,omitempty"`
+	// StepNs is the step to which all but the mean are rounded, such as 1000 for whole microseconds.
+	StepNs int64 `json:"stepNs"`
+}
+
+// Bandwidth is the result of a cell that streams.
+type Bandwidth struct {
+	// BitsPerSecond is the payload that arrived at the receiver, in bits per second.
+	BitsPerSecond float64 `json:"bitsPerSecond"`
+	// SentBitsPerSecond is what the sender handed to its socket.
+	SentBitsPerSecond float64 `json:"sentBitsPerSecond"`
+	// Sent and Received count messages. TCP has none: there both are 0.
+	Sent     int64 `json:"sent,omitempty"`
+	Received int64 `json:"received,omitempty"`
+	// Retransmits is the number of TCP segments sent again; nil when the tool does not tell.
+	Retransmits *int64 `json:"retransmits,omitempty"`
+}
+
+// Attribution says with whose interruptions the samples beyond p99.9 coincide. All are numbers of samples.
+type Attribution struct {
+	// Beyond is how many there are; Examined of them, the slowest, were looked at.
+	Beyond   int64 `json:"beyond"`
+	Examined int64 `json:"examined"`
+	// Client, Server, Both and Neither say whose CPU was interrupted meanwhile, for at least half of the time by
+	// which a sample is slower than the median. Undetermined is where an end could not tell.
+	Client       int64 `json:"client"`
+	Server       int64 `json:"server"`
+	Both         int64 `json:"both"`
+	Neither      int64 `json:"neither"`
+	Undetermined int64 `json:"undetermined"`
+	// ClientSeesGaps and ServerSeesGaps are false for an end that slept while it waited: it sees only the time
+	// that its own send took.
+	ClientSeesGaps bool `json:"clientSeesGaps"`
+	ServerSeesGaps bool `json:"serverSeesGaps"`
+}
+
+// Interval is a part of a measurement. Times are nanoseconds from its start; latencies are round trips in ns.
+type Interval struct {
+	StartNs  int64 `json:"startNs"`
+	LengthNs int64 `json:"lengthNs"`
+	Count    int64 `json:"count"`
+	P50Ns    int64 `json:"p50Ns"`
+	P99Ns    int64 `json:"p99Ns"`
+	P999Ns   int64 `json:"p999Ns"`
+	MaxNs    int64 `json:"maxNs"`
+	// Lost is how many of the messages sent in it were lost.
+	Lost int64 `json:"lost,omitempty"`
+}
+
+// Accelerated is what the sockets told of themselves.
+type Accelerated struct {
+	Client Acceleration `json:"client,omitempty"`
+	Server Acceleration `json:"server,omitempty"`
+}
+
+// Acceleration is an answer to whether a socket is accelerated by Onload.
+type Acceleration string
+
+// The answers. Empty: nobody asked.
+const (
+	// AccelerationYes and AccelerationNo are Onload's own words of the socket.
+	AccelerationYes Acceleration = "Yes"
+	AccelerationNo  Acceleration = "No"
+	// AccelerationAbsent: Onload is not loaded into the process.
+	AccelerationAbsent Acceleration = "Absent"
+)
 
 // Sums are exact where the samples are known only to the width of a bucket.
 type Sums struct {
@@ -108,6 +251,8 @@ type Driver interface {
 	Deadline(c Cell) time.Duration
 	// Memory is the most that a client may come to use for a cell, in bytes: the tools keep every sample.
 	Memory(c Cell) int64
+	// CPUs is how many CPUs of its own the client's end needs for a cell, at least 1; the server's needs one.
+	CPUs(c Cell) int
 	// Parse reads a finished client's output and calls record for every sample that counts, in the order of
 	// measurement, or, for a tool that counts itself, in ascending order: with the round-trip time in nanoseconds
 	// and the number of samples that took so long. It returns a *Failure when the tool says, or the output shows,

@@ -103,3 +103,6 @@ func (driver) Deadline(c tool.Cell) time.Duration { return c.Warmup + c.Duration
 // Memory does not depend on the cell: histograms, the slowest samples and the course of the measurement take 6 MiB,
 // the program and the result's text less than as much again.
 func (driver) Memory(tool.Cell) int64 { return 16 << 20 }
+
+// CPUs is one: a single thread sends and receives.
+func (driver) CPUs(tool.Cell) int { return 1 }

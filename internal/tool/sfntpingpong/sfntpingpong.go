@@ -133,3 +133,6 @@ func (driver) Deadline(c tool.Cell) time.Duration {
 func (driver) Memory(c tool.Cell) int64 {
 	return 16 * min(int64((c.Warmup+c.Duration)/fastest)+batch, mostSamples)
 }
+
+// CPUs is one: a single thread sends and receives.
+func (driver) CPUs(tool.Cell) int { return 1 }

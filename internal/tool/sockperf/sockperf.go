@@ -112,3 +112,6 @@ func (driver) Memory(c tool.Cell) int64 {
 	seconds := int64(runTime(c) / time.Second)
 	return rate * (reserved*(seconds+1) + answered*seconds)
 }
+
+// CPUs is one: a single thread sends and receives.
+func (driver) CPUs(tool.Cell) int { return 1 }
