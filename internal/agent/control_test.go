@@ -104,7 +104,7 @@ func server(t *testing.T, command string, args ...string) *endpoint {
 			PodUID: "secret", Scratch: t.TempDir(), Log: io.Discard,
 		},
 		driver:       fakeTool{server: asTool(command, args...)},
-		measuringCPU: aCPU(t),
+		measuringCPU: aCPU(t), cpus: []int{aCPU(t)},
 	}
 }
 

@@ -72,7 +72,7 @@ func TestToolIsPinnedFromItsStart(t *testing.T) {
 			if err := unix.SchedGetaffinity(0, &before); err != nil {
 				t.Fatal(err)
 			}
-			p, err := start(tool.Command{Path: "grep", Args: []string{"Cpus_allowed_list", "/proc/self/status"}}, cpu, t.TempDir())
+			p, err := start(tool.Command{Path: "grep", Args: []string{"Cpus_allowed_list", "/proc/self/status"}}, []int{cpu}, t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
