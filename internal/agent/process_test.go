@@ -96,7 +96,7 @@ func TestStartFailures(t *testing.T) {
 	_, err := start(tool.Command{Path: "no-such-tool"}, []int{aCPU(t)}, t.TempDir())
 	wantOutcome(t, err, v1alpha1.OutcomeToolMissing, "no-such-tool")
 
-	_, err = start(asTool("sleep"), 1000, t.TempDir())
+	_, err = start(asTool("sleep"), []int{1000}, t.TempDir())
 	wantOutcome(t, err, v1alpha1.OutcomeToolFailed, "CPU 1000")
 }
 
