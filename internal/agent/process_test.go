@@ -97,7 +97,7 @@ func TestStartFailures(t *testing.T) {
 	wantOutcome(t, err, v1alpha1.OutcomeToolMissing, "no-such-tool")
 
 	_, err = start(asTool("sleep"), []int{1000}, t.TempDir())
-	wantOutcome(t, err, v1alpha1.OutcomeToolFailed, "CPU 1000")
+	wantOutcome(t, err, v1alpha1.OutcomeToolFailed, "CPUs [1000]")
 }
 
 func TestEndOfAProcess(t *testing.T) {
