@@ -34,6 +34,10 @@ const (
 	ReasonResourceNotAdvertised = "ResourceNotAdvertised"
 	// ReasonSameNode surfaces when the selectors leave one and the same node for both endpoints.
 	ReasonSameNode = "SameNode"
+	// ReasonPercentileOutOfReach surfaces when highestPercentile needs more samples than the cells can give.
+	ReasonPercentileOutOfReach = "PercentileOutOfReach"
+	// ReasonCaptureForbidden surfaces when capture is asked and the operator does not allow it.
+	ReasonCaptureForbidden = "CaptureForbidden"
 	// ReasonHostNetworkForbidden surfaces when network type Host is asked and the operator does not allow it.
 	ReasonHostNetworkForbidden = "HostNetworkForbidden"
 	// ReasonNetworkNotFound surfaces when the NetworkAttachmentDefinition, or its kind, does not exist.
@@ -126,6 +130,10 @@ const (
 	WarningNUMAUnknown = "NUMAUnknown"
 	// WarningMessagesLost surfaces when messages were sent and not answered; they are not in the percentiles.
 	WarningMessagesLost = "MessagesLost"
+	// WarningTooFewSamples surfaces when highestPercentile did not come out.
+	WarningTooFewSamples = "TooFewSamples"
+	// WarningCaptureIncomplete surfaces when packets were missed, or requests could not be matched with answers.
+	WarningCaptureIncomplete = "CaptureIncomplete"
 	// WarningTool surfaces when the tool itself warned.
 	WarningTool = "ToolWarning"
 	// WarningEvidenceDiffers surfaces when the rounds did not run under equal conditions.

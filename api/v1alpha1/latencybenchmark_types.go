@@ -88,15 +88,37 @@ const (
 	NetworkSecondary NetworkType = "Secondary"
 )
 
+// Percentile names a percentile of latency.
+// +kubebuilder:validation:Enum=p50;p90;p99;p99.9;p99.99;p99.999;p99.9999
+type Percentile string
+
+// The percentiles of a status.
+const (
+	P50     Percentile = "p50"
+	P90     Percentile = "p90"
+	P99     Percentile = "p99"
+	P999    Percentile = "p99.9"
+	P9999   Percentile = "p99.99"
+	P99999  Percentile = "p99.999"
+	P999999 Percentile = "p99.9999"
+)
+
 // LatencyBenchmarkSpec is the question: which tool measures what, how often, between which nodes, over
-// which network.
+// which networks.
 //
-// +kubebuilder:validation:XValidation:rule="self.tool != 'pinger' || self.workload.messageSizes.all(s, s >= 1)",message="spec.workload.messageSizes: pinger measures messages of at least 1 byte; use sizes from 1"
-// +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-pingpong' || !('TCP' in self.workload.protocols) || self.workload.messageSizes.all(s, s >= 1)",message="spec.workload.messageSizes: sfnt-pingpong measures nothing with TCP messages of 0 bytes; use sizes from 1, or UDP alone"
-// +kubebuilder:validation:XValidation:rule="self.tool != 'sockperf' || self.workload.messageSizes.all(s, s >= 14 && s <= 65507)",message="spec.workload.messageSizes: sockperf needs 14 to 65507 bytes (its own header takes 14); use pinger or sfnt-pingpong for other sizes"
-// +kubebuilder:validation:XValidation:rule="!('UDP' in self.workload.protocols) || self.workload.messageSizes.all(s, s <= 65507)",message="spec.workload.messageSizes: a UDP datagram carries at most 65507 bytes; use smaller sizes, or TCP alone"
+// +kubebuilder:validation:XValidation:rule="self.tool != 'pinger' || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 1)",message="spec.workload.messageSizes: pinger measures messages of at least 1 byte; use sizes from 1"
+// +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-pingpong' || !('TCP' in self.workload.protocols) || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 1)",message="spec.workload.messageSizes: sfnt-pingpong measures nothing with TCP messages of 0 bytes; use sizes from 1, or UDP alone"
+// +kubebuilder:validation:XValidation:rule="self.tool != 'sockperf' || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 14 && s <= 65507)",message="spec.workload.messageSizes: sockperf needs 14 to 65507 bytes (its own header takes 14); use pinger or sfnt-pingpong for other sizes"
+// +kubebuilder:validation:XValidation:rule="self.workload.protocols.all(p, p == 'TCP') || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s <= 65507)",message="spec.workload.messageSizes: a UDP datagram carries at most 65507 bytes; use smaller sizes, or TCP alone"
+// +kubebuilder:validation:XValidation:rule="!has(self.workload.ratesPerSecond) || self.tool in ['pinger', 'sockperf', 'sfnt-stream']",message="spec.workload.ratesPerSecond: only pinger, sockperf and sfnt-stream send at a rate; use one of them, or remove ratesPerSecond"
+// +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || has(self.workload.ratesPerSecond)",message="spec.workload.ratesPerSecond: sfnt-stream sends at a rate; give at least one, or use pinger, sfnt-pingpong, sockperf or netperf for ping-pong"
+// +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || !('TCP' in self.workload.protocols)",message="spec.workload.protocols: sfnt-stream sends UDP only; use protocols: [UDP], or pinger or sockperf for TCP at a rate"
+// +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || self.placement.cpus >= 2",message="spec.placement.cpus: sfnt-stream needs two CPUs at the client's end, one to send and one to receive; ask for 2 or more"
+// +kubebuilder:validation:XValidation:rule="!has(self.workload.streams) || self.tool in ['netperf', 'sockperf']",message="spec.workload.streams: only netperf and sockperf measure bandwidth; use one of them, or remove streams"
+// +kubebuilder:validation:XValidation:rule="!has(self.highestPercentile) || self.tool != 'netperf' || self.highestPercentile in ['p50', 'p90', 'p99']",message="spec.highestPercentile: netperf tells no samples and no percentile beyond p99; use pinger, sfnt-pingpong, sfnt-stream or sockperf"
+// +kubebuilder:validation:XValidation:rule="!has(self.variants) || self.rounds * self.variants.size() <= 400",message="spec.rounds: rounds times variants must be at most 400"
 type LatencyBenchmarkSpec struct {
-	// tool is the program that measures: pinger, sfnt-pingpong or sockperf.
+	// tool is the program that measures: pinger, sfnt-pingpong, sfnt-stream, netperf or sockperf.
 	// +required
 	Tool Tool `json:"tool"`
 
@@ -117,47 +139,128 @@ type LatencyBenchmarkSpec struct {
 	// +required
 	Placement Placement `json:"placement"`
 
-	// network is the way from client to server; default the primary pod network.
+	// network is the way from client to server; default the primary pod network. Variants may have others.
 	// +optional
 	// +kubebuilder:default={type: Pod}
 	Network Network `json:"network,omitzero"`
+
+	// variants are what is compared: ways to the peer, and how the ends wait. Every variant is measured in
+	// every round, in an order that changes from round to round, so that what drifts meets all alike. Absent:
+	// one, named default.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Variants []Variant `json:"variants,omitempty"`
+
+	// capture also takes the latency of the server from packets: its agent captures the measured interface and
+	// tells the time from the arrival of each request to the departure of its answer, by the kernel's timestamps.
+	// It gives the server's pod the capability NET_RAW, which the operator refuses unless it was started with
+	// --allow-packet-capture, and needs a CPU for itself: placement.cpus of at least 2. Variants may differ.
+	// +optional
+	Capture bool `json:"capture,omitempty"`
 
 	// latencyType is what the reported latencies count: HalfRTT (default) or RTT. The stored histograms
 	// always hold the full RTT.
 	// +optional
 	// +kubebuilder:default=HalfRTT
 	LatencyType LatencyType `json:"latencyType,omitempty"`
+
+	// highestPercentile is the highest percentile that must come out, p50 to p99.9999. A tool, or a rate and
+	// duration, that cannot give it is refused before anything is measured. Absent: what comes, comes.
+	// +optional
+	HighestPercentile Percentile `json:"highestPercentile,omitempty"`
 }
 
-// Workload is what the client sends and the server returns. Every protocol is measured with every size.
+// Variant is one of the things that a benchmark compares. What it leaves out is as in the spec.
+type Variant struct {
+	// name is unique in the benchmark, at most 20 characters; pods and results are named after it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+
+	// network is the variant's way from client to server; default spec.network.
+	// +optional
+	Network *Network `json:"network,omitempty"`
+
+	// wait is what both ends do until a message comes; default spec.workload.wait.
+	// +optional
+	Wait WaitMode `json:"wait,omitempty"`
+
+	// muxer is the system call with which both ends wait; default spec.workload.muxer.
+	// +optional
+	Muxer Muxer `json:"muxer,omitempty"`
+
+	// capture also takes the server's latency from packets; default spec.capture.
+	// +optional
+	Capture *bool `json:"capture,omitempty"`
+}
+
+// Workload is what the client sends and the server returns. Every protocol is measured with every size, at
+// every rate; streams come on top.
 type Workload struct {
-	// protocols are the transports to measure: TCP, UDP or both; default TCP.
+	// protocols are the transports to measure: TCP, UDP, Multicast (UDP over a group, both ways); default TCP.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={TCP}
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:MaxItems=3
 	Protocols []Protocol `json:"protocols,omitempty"`
 
-	// messageSizes are the payload sizes to measure, in bytes, 0 to 65536, at most 32 of them; default 64.
-	// Both directions carry the same size.
+	// messageSizes are the payload sizes to measure, in bytes, 0 to 65536, at most 32 of them; default 64, or none
+	// when there are streams. Both directions carry the same size.
 	// +optional
 	// +listType=set
-	// +kubebuilder:default={64}
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:Minimum=0
 	// +kubebuilder:validation:items:Maximum=65536
 	MessageSizes []int32 `json:"messageSizes,omitempty"`
 
-	// duration is how long each cell (protocol and size) is measured in each round, after its warm-up,
-	// 100ms to 1h; default 3s. A percentile is reported only with at least ten samples beyond it: p99.9 of a
+	// ratesPerSecond are the rates at which messages are sent, whatever becomes of the answers (open loop), at most
+	// 16. Absent: each message follows the answer to the last (closed loop, ping-pong).
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=10000000
+	RatesPerSecond []int32 `json:"ratesPerSecond,omitempty"`
+
+	// streams are bandwidth tests, at most 16: messages one way, as fast as they go.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Streams []Stream `json:"streams,omitempty"`
+
+	// wait is what both ends do until a message comes: Block (default) sleeps in the kernel, Spin polls.
+	// +optional
+	// +kubebuilder:default=Block
+	Wait WaitMode `json:"wait,omitempty"`
+
+	// muxer is the system call with which both ends wait for their socket: None (default) calls recv directly.
+	// +optional
+	// +kubebuilder:default=None
+	Muxer Muxer `json:"muxer,omitempty"`
+
+	// multicastGroup is the IPv4 group of protocol Multicast; default the tool's own.
+	// +optional
+	// +kubebuilder:validation:MaxLength=15
+	// +kubebuilder:validation:XValidation:rule="self.matches('^2(2[4-9]|3[0-9])([.][0-9]{1,3}){3}$') && isIP(self)",message="must be an IPv4 multicast address, such as 239.192.0.1"
+	MulticastGroup string `json:"multicastGroup,omitempty"`
+
+	// duration is how long each cell (protocol, size and rate) is measured in each round, after its warm-up,
+	// 100ms to 12h; default 3s. A percentile is reported only with at least ten samples beyond it: p99.9 of a
 	// 10 µs round trip needs 0.1 s, p99.99 one second, p99.999 ten.
 	// +optional
 	// +kubebuilder:default="3s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="must be a duration from 100ms to 1h, such as 3s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('100ms') && duration(self) <= duration('12h')",message="must be a duration from 100ms to 12h, such as 3s"
 	Duration metav1.Duration `json:"duration,omitzero"`
 
 	// warmup is how long each cell runs before its samples count, 0s to 60s; default 500ms.
@@ -167,6 +270,21 @@ type Workload struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('0s') && duration(self) <= duration('60s')",message="must be a duration from 0s to 60s, such as 500ms"
 	Warmup metav1.Duration `json:"warmup,omitempty"`
+}
+
+// Stream is a bandwidth test.
+//
+// +kubebuilder:validation:XValidation:rule="self.protocol == 'TCP' || self.messageSize <= 65507",message="messageSize: a UDP datagram carries at most 65507 bytes"
+type Stream struct {
+	// protocol is TCP or UDP.
+	// +required
+	// +kubebuilder:validation:Enum=TCP;UDP
+	Protocol Protocol `json:"protocol"`
+	// messageSize is how much the sender hands to its socket at once, in bytes, 1 to 1048576.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1048576
+	MessageSize int32 `json:"messageSize"`
 }
 
 // Placement says where the two endpoints run and what each of them gets.
@@ -275,8 +393,9 @@ type LatencyBenchmarkStatus struct {
 	// results has a line for each cell, over all finished rounds.
 	// +optional
 	// +listType=map
+	// +listMapKey=variant
 	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=400
 	Results []CellResult `json:"results,omitempty"`
 
 	// warnings say what is known to be wrong with the results, and what was not verified.
@@ -286,11 +405,12 @@ type LatencyBenchmarkStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Warnings []Warning `json:"warnings,omitempty"`
 
-	// endpoints is what the agents of the last finished run observed, client first.
+	// endpoints is what the agents of each variant's last finished run observed, client first.
 	// +optional
 	// +listType=map
+	// +listMapKey=variant
 	// +listMapKey=role
-	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:MaxItems=32
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 
 	// active is the claim on two nodes by the attempt that runs now. It is written before the first pod is
@@ -308,7 +428,7 @@ type LatencyBenchmarkStatus struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=configMap
-	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:MaxItems=400
 	Stored []StoredResult `json:"stored,omitempty"`
 
 	// startTime is when the first attempt was claimed.
@@ -344,8 +464,13 @@ type Pair struct {
 	ServerNode string `json:"serverNode"`
 }
 
-// Summary is the first cell's percentiles as text, each empty as long as too few samples stand behind it.
+// Summary is the first cell's percentiles as text, each empty as long as too few samples stand behind it, and "lost"
+// where lost messages reach it.
 type Summary struct {
+	// variant is the name of the cell's variant.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Variant string `json:"variant,omitempty"`
 	// cell is the name of the cell.
 	// +kubebuilder:validation:MaxLength=63
 	Cell string `json:"cell"`
@@ -366,33 +491,54 @@ type Summary struct {
 	Samples int64 `json:"samples,omitempty"`
 }
 
-// CellResult is the latency of one cell (protocol and message size) over all finished rounds. All latencies
-// are nanoseconds of the stated latencyType. A percentile is absent when fewer than ten samples lie beyond it.
+// CellResult is what one cell (variant, protocol, message size, rate) gave over all finished rounds. All latencies
+// are nanoseconds of the stated latencyType. A percentile is absent when fewer than ten samples lie beyond it, or when
+// lost messages reach it.
 type CellResult struct {
-	// name is protocol and size, such as tcp-64.
+	// variant is the name of the variant, default when the spec has none.
+	// +kubebuilder:validation:MaxLength=63
+	Variant string `json:"variant"`
+	// name is protocol, size and rate, such as tcp-64, udp-64-at-23000 or tcp-stream-65536.
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// protocol is TCP or UDP.
+	// protocol is TCP, UDP or Multicast.
 	Protocol Protocol `json:"protocol"`
 	// messageSizeBytes is the payload of each message, in bytes.
 	MessageSizeBytes int32 `json:"messageSizeBytes"`
-	// latencyType says whether the latencies are RTT or HalfRTT.
-	LatencyType LatencyType `json:"latencyType"`
+	// ratePerSecond is how many messages were sent each second; absent for ping-pong and streams.
+	// +optional
+	RatePerSecond int32 `json:"ratePerSecond,omitempty"`
+	// latencyType says whether the latencies are RTT or HalfRTT, or InToOut: from the arrival of a request at the
+	// server's interface to the departure of the answer. Absent for streams.
+	// +optional
+	LatencyType ResultLatencyType `json:"latencyType,omitempty"`
+	// countedFrom says from when latencies at a rate count: Intended, when the schedule said that the message was to
+	// be sent, so that a sender that is held up shows; or Actual, when it was sent, with tools that tell no other.
+	// +optional
+	// +kubebuilder:validation:Enum=Intended;Actual
+	CountedFrom string `json:"countedFrom,omitempty"`
 	// rounds is the number of rounds behind the numbers.
 	Rounds int32 `json:"rounds"`
 	// samples is the number of round trips behind the numbers.
 	Samples int64 `json:"samples"`
-	// lost is the number of messages that were sent and not answered, or not counted because they lay out of
-	// the histogram's range. They are not among the samples.
+	// lost is the number of messages that were sent and not answered, or not received in a stream, or not counted
+	// because they lay out of the histogram's range. They are not among the samples.
 	Lost int64 `json:"lost"`
+	// lostFrom is the lowest percentile that cannot be told because so many messages were lost; absent when none.
+	// +optional
+	LostFrom Percentile `json:"lostFrom,omitempty"`
 	// minNanoseconds is the exact smallest sample.
-	MinNanoseconds int64 `json:"minNanoseconds"`
+	// +optional
+	MinNanoseconds *int64 `json:"minNanoseconds,omitempty"`
 	// meanNanoseconds is the mean of all samples.
-	MeanNanoseconds int64 `json:"meanNanoseconds"`
+	// +optional
+	MeanNanoseconds *int64 `json:"meanNanoseconds,omitempty"`
 	// stddevNanoseconds is the standard deviation of all samples; it says little of a skewed distribution.
-	StddevNanoseconds int64 `json:"stddevNanoseconds"`
+	// +optional
+	StddevNanoseconds *int64 `json:"stddevNanoseconds,omitempty"`
 	// maxNanoseconds is the exact largest sample.
-	MaxNanoseconds int64 `json:"maxNanoseconds"`
+	// +optional
+	MaxNanoseconds *int64 `json:"maxNanoseconds,omitempty"`
 	// p50Nanoseconds is the median.
 	// +optional
 	P50Nanoseconds *int64 `json:"p50Nanoseconds,omitempty"`
@@ -411,9 +557,67 @@ type CellResult struct {
 	// p99999Nanoseconds is the 99.999th percentile.
 	// +optional
 	P99999Nanoseconds *int64 `json:"p99999Nanoseconds,omitempty"`
+	// p999999Nanoseconds is the 99.9999th percentile.
+	// +optional
+	P999999Nanoseconds *int64 `json:"p999999Nanoseconds,omitempty"`
 	// needsSamples is how many samples the first absent percentile would need in all; 0 when none is absent.
 	// +optional
 	NeedsSamples int64 `json:"needsSamples,omitempty"`
+	// stepNanoseconds is the step to which the tool rounds the percentiles, of a tool that tells no samples: they are
+	// then the median over the rounds of the tool's own. Absent where percentiles come from samples.
+	// +optional
+	StepNanoseconds int64 `json:"stepNanoseconds,omitempty"`
+	// spread is how much each percentile differs between the rounds, with two rounds or more.
+	// +optional
+	// +listType=map
+	// +listMapKey=percentile
+	// +kubebuilder:validation:MaxItems=7
+	Spread []Spread `json:"spread,omitempty"`
+	// bandwidth is what a stream found.
+	// +optional
+	Bandwidth *BandwidthResult `json:"bandwidth,omitempty"`
+	// outliers says with what the samples beyond p99.9 coincide, where the tool knows.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Outliers string `json:"outliers,omitempty"`
+}
+
+// ResultLatencyType says what the latencies of a result count.
+// +kubebuilder:validation:Enum=HalfRTT;RTT;InToOut
+type ResultLatencyType string
+
+// ResultInToOut is the time from the arrival of a request at the server's interface to the departure of the answer,
+// as its agent captured them. The other result latency types are those of the spec.
+const ResultInToOut ResultLatencyType = "InToOut"
+
+// Spread is how a percentile differs between rounds, in nanoseconds of the result's latencyType.
+type Spread struct {
+	// percentile of each round's own samples.
+	Percentile Percentile `json:"percentile"`
+	// rounds is how many rounds had samples enough for it.
+	Rounds int32 `json:"rounds"`
+	// minNanoseconds is the lowest of them.
+	MinNanoseconds int64 `json:"minNanoseconds"`
+	// medianNanoseconds is the one in the middle, of an even number the lower one.
+	MedianNanoseconds int64 `json:"medianNanoseconds"`
+	// maxNanoseconds is the highest of them.
+	MaxNanoseconds int64 `json:"maxNanoseconds"`
+}
+
+// BandwidthResult is what arrived at the receiver of a stream, payload only.
+type BandwidthResult struct {
+	// bitsPerSecond is the median of the rounds.
+	BitsPerSecond int64 `json:"bitsPerSecond"`
+	// minBitsPerSecond is the lowest of the rounds.
+	MinBitsPerSecond int64 `json:"minBitsPerSecond"`
+	// maxBitsPerSecond is the highest of the rounds.
+	MaxBitsPerSecond int64 `json:"maxBitsPerSecond"`
+	// sentBitsPerSecond is what the sender handed to its socket, the median of the rounds.
+	SentBitsPerSecond int64 `json:"sentBitsPerSecond"`
+	// retransmits is the number of TCP segments that were sent again, in all rounds; absent when the tool does not
+	// tell.
+	// +optional
+	Retransmits *int64 `json:"retransmits,omitempty"`
 }
 
 // Warning is something that limits what the results say.
@@ -428,6 +632,9 @@ type Warning struct {
 
 // Endpoint is what an agent observed from inside its pod.
 type Endpoint struct {
+	// variant is the name of the variant.
+	// +kubebuilder:validation:MaxLength=63
+	Variant string `json:"variant"`
 	// role is client or server.
 	// +kubebuilder:validation:Enum=client;server
 	Role string `json:"role"`
@@ -478,6 +685,10 @@ type ActiveAttempt struct {
 	// run is the run's name.
 	// +kubebuilder:validation:MaxLength=253
 	Run string `json:"run"`
+	// variant is the name of the run's variant.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Variant string `json:"variant,omitempty"`
 	// round is the run's round, from 1.
 	Round int32 `json:"round"`
 	// attempt is the number of the try, from 1.
@@ -565,6 +776,7 @@ type StoredResult struct {
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].message`,priority=1
 // +kubebuilder:validation:XValidation:rule="self.spec == oldSelf.spec || !has(oldSelf.status) || !has(oldSelf.status.pair)",message="spec cannot change once it was accepted: delete the benchmark and apply it anew"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52",message="metadata.name: at most 52 characters, because pods are named after it"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.variants) || self.spec.variants.all(v, self.metadata.name.size() + v.name.size() <= 57)",message="spec.variants: the names of the benchmark and of a variant together have at most 57 characters, because pods are named after both"
 type LatencyBenchmark struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.

@@ -58,6 +58,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.settings.BenchImage, "bench-image", "", "image of the benchmark pods (required)")
 	fs.StringVar(&o.pullPolicy, "bench-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never")
 	fs.BoolVar(&o.settings.AllowHostNetwork, "allow-host-network", false, "let benchmarks use the nodes' own network (network type Host)")
+	fs.BoolVar(&o.settings.AllowPacketCapture, "allow-packet-capture", false, "let benchmarks capture packets at the server's end (spec.capture), as root with the capability NET_RAW")
 	fs.DurationVar(&o.settings.StartTimeout, "pod-start-timeout", 2*time.Minute, "how long a benchmark pod may take to start")
 	maxAttempts := fs.Int("max-attempts", 3, "how often a run is tried, 1 to 3")
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the metrics endpoint (HTTPS, authenticated); 0 turns it off")

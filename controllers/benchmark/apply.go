@@ -32,7 +32,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 		b.Status.Pair = &s.pair
 	case stepClaim:
 		now := metav1.NewMicroTime(w.now)
-		b.Status.Active = &v1alpha1.ActiveAttempt{Run: s.run.Name, Round: s.run.Round, Attempt: s.attempt, Pair: *b.Status.Pair, ClaimedAt: now}
+		b.Status.Active = &v1alpha1.ActiveAttempt{Run: s.run.Name, Variant: s.run.Variant.Name, Round: s.run.Round, Attempt: s.attempt, Pair: *b.Status.Pair, ClaimedAt: now}
 		if b.Status.StartTime == nil {
 			b.Status.StartTime = &metav1.Time{Time: w.now}
 		}
@@ -114,7 +114,7 @@ func attemptOf(a v1alpha1.ActiveAttempt) v1alpha1.Attempt {
 func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddress string) (string, error) {
 	b, active, run := w.benchmark, w.benchmark.Status.Active, w.activeRun()
 	task := plan.Task{
-		Run: run.Name, Attempt: active.Attempt, Role: role, Tool: b.Spec.Tool, Cells: run.Cells,
+		Run: run.Name, Variant: run.Variant.Name, Attempt: active.Attempt, Role: role, Tool: b.Spec.Tool, Cells: run.Cells,
 		Deadline: plan.Deadline(w.driver, run.Cells),
 	}
 	node := active.Pair.ClientNode
@@ -125,10 +125,10 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 	} else {
 		task.ServerAddress, task.Token = serverAddress, active.ServerPodUID
 	}
-	if b.Spec.Network.Type == v1alpha1.NetworkSecondary {
+	if run.Variant.Network.Type == v1alpha1.NetworkSecondary {
 		task.Interface = pods.Interface
 	}
-	pod, err := pods.Build(pods.Endpoint{Benchmark: b, Image: w.settings.BenchImage, PullPolicy: w.settings.PullPolicy, Node: node, Task: task})
+	pod, err := pods.Build(pods.Endpoint{Benchmark: b, Image: w.settings.BenchImage, PullPolicy: w.settings.PullPolicy, Node: node, Variant: run.Variant, Task: task})
 	if err != nil {
 		return "", err
 	}
@@ -243,7 +243,7 @@ func (r *Reconciler) takeResult(ctx context.Context, w *world, p *corev1.Pod) (r
 		return result.Framed{}, fmt.Errorf("%s: %w", role, err)
 	}
 	active := w.benchmark.Status.Active
-	if d := framed.Document; d.Run != active.Run || d.Attempt != active.Attempt || d.Role != role {
+	if d := framed.Document; d.Run != active.Run || d.Variant != w.activeRun().Variant.Name || d.Attempt != active.Attempt || d.Role != role {
 		return result.Framed{}, fmt.Errorf("%w: pod %s handed over the result of %s of %s, attempt %d", result.ErrCorrupt, p.Name, d.Role, d.Run, d.Attempt)
 	}
 	return framed, nil

@@ -49,6 +49,8 @@ type Settings struct {
 	PullPolicy corev1.PullPolicy
 	// AllowHostNetwork lets benchmarks ask for network type Host.
 	AllowHostNetwork bool
+	// AllowPacketCapture lets benchmarks capture packets at the server's end, with the capability NET_RAW.
+	AllowPacketCapture bool
 	// StartTimeout is how long a pod may take to start before the attempt fails.
 	StartTimeout time.Duration
 	// MaxAttempts is how often a run is tried.

@@ -218,7 +218,16 @@ func decideActive(w *world) step {
 		return startClient(w)
 	}
 	return step{kind: stepWatch, reason: v1alpha1.ReasonRunning, again: waitAgain,
-		message: fmt.Sprintf("measuring round %d of %d", active.Round, b.Spec.Rounds)}
+		message: "measuring " + round(b)}
+}
+
+// round says which part of the plan is active.
+func round(b *v1alpha1.LatencyBenchmark) string {
+	text := fmt.Sprintf("round %d of %d", b.Status.Active.Round, b.Spec.Rounds)
+	if len(b.Spec.Variants) > 0 {
+		text += ", variant " + b.Status.Active.Variant
+	}
+	return text
 }
 
 // startServer is the first act of an attempt. Before it, the claim is compared with all others once more:
@@ -242,7 +251,7 @@ func startClient(w *world) step {
 		// It has just ended; in a moment its pod says how. A client would find nobody.
 		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d: server", active.Run, active.Attempt), again: lookAgain}
 	}
-	address, missing := pods.Address(w.benchmark, w.server)
+	address, missing := pods.Address(w.activeRun().Variant, w.server)
 	if address != "" {
 		return step{kind: stepCreateClient, reason: v1alpha1.ReasonStarting, message: message, address: address, again: lookAgain}
 	}
@@ -295,7 +304,7 @@ func unreachable(w *world) (step, bool) {
 	}
 	limit := plan.Deadline(w.driver, w.activeRun().Cells) + 2*w.settings.StartTimeout + deadlineGrace
 	if w.now.Sub(active.ClaimedAt.Time) > limit {
-		return conclude(v1alpha1.OutcomeDeadlineExceeded, fmt.Sprintf("round %d of %d took longer than %s", active.Round, b.Spec.Rounds, limit)), true
+		return conclude(v1alpha1.OutcomeDeadlineExceeded, fmt.Sprintf("%s took longer than %s", round(b), limit)), true
 	}
 	return step{}, false
 }

@@ -111,13 +111,19 @@ func entry(b *v1alpha1.LatencyBenchmark) queue.Entry {
 // nodes are really empty.
 func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.Node) error {
 	b := w.benchmark
-	w.accepted = preflight.Observed{Benchmark: b, Driver: w.driver, Nodes: nodes, AllowHostNetwork: r.Settings.AllowHostNetwork}
-	if b.Spec.Network.Type == v1alpha1.NetworkSecondary {
-		definition, err := r.networkDefinition(ctx, b)
+	w.accepted = preflight.Observed{
+		Benchmark: b, Driver: w.driver, Tools: r.Tools, Nodes: nodes, Networks: map[string]*preflight.NetworkDefinition{},
+		AllowHostNetwork: r.Settings.AllowHostNetwork, AllowPacketCapture: r.Settings.AllowPacketCapture,
+	}
+	for _, v := range plan.Variants(b.Spec) {
+		if v.Network.Type != v1alpha1.NetworkSecondary {
+			continue
+		}
+		definition, err := r.networkDefinition(ctx, b, v)
 		if err != nil {
 			return err
 		}
-		w.accepted.Network = definition
+		w.accepted.Networks[v.Name] = definition
 	}
 	if b.Status.Pair == nil {
 		return nil
@@ -136,8 +142,8 @@ func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.N
 	return nil
 }
 
-func (r *Reconciler) networkDefinition(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*preflight.NetworkDefinition, error) {
-	namespace, name := pods.NetworkName(b)
+func (r *Reconciler) networkDefinition(ctx context.Context, b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (*preflight.NetworkDefinition, error) {
+	namespace, name := pods.NetworkName(b.Namespace, v)
 	definition := &preflight.NetworkDefinition{Name: namespace + "/" + name}
 	object := nad.Object()
 	err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, object)

@@ -137,7 +137,7 @@ func (e *endpoint) document(iface net.Interface, address string) result.Document
 	evidence.Node, evidence.Address = e.Node, address
 	evidence.CPUsAllowed, evidence.AgentCPU = e.cpusAllowed, int32(e.agentCPU)
 	return result.Document{
-		Version: result.Version, Run: e.Task.Run, Attempt: e.Task.Attempt, Role: e.Task.Role, Evidence: evidence,
+		Version: result.Version, Run: e.Task.Run, Variant: e.Task.Variant, Attempt: e.Task.Attempt, Role: e.Task.Role, Evidence: evidence,
 	}
 }
 

@@ -6,6 +6,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -14,44 +15,100 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// Run is one client pod and one server pod that measure every cell once.
+// DefaultVariant is the name of the only variant of a spec that has none.
+const DefaultVariant = "default"
+
+// DefaultMessageSize is measured when a spec names neither message sizes nor streams, in bytes.
+const DefaultMessageSize = 64
+
+// Run is one client pod and one server pod that measure every cell of one variant once.
 type Run struct {
 	// Name is unique in the benchmark's namespace; pods and the stored result are named after it.
 	Name string
 	// Round is counted from 1.
 	Round int32
+	// Variant is complete: what it inherits from the spec is filled in.
+	Variant v1alpha1.Variant
 	// Cells in the order in which they are measured.
 	Cells []tool.Cell
 }
 
-// Runs returns all runs of a benchmark, in order.
+// Runs returns all runs of a benchmark, in order: rounds outermost, the variants in an order that rotates from
+// round to round.
 func Runs(b *v1alpha1.LatencyBenchmark) []Run {
-	cells := Cells(b.Spec)
-	runs := make([]Run, 0, b.Spec.Rounds)
+	variants := Variants(b.Spec)
+	runs := make([]Run, 0, int(b.Spec.Rounds)*len(variants))
 	for round := int32(1); round <= b.Spec.Rounds; round++ {
-		runs = append(runs, Run{
-			Name:  fmt.Sprintf("%s-r%d", b.Name, round),
-			Round: round,
-			Cells: rotate(cells, int(round-1)),
-		})
+		for _, v := range rotate(variants, int(round-1)) {
+			name := fmt.Sprintf("%s-r%d", b.Name, round)
+			if len(b.Spec.Variants) > 0 {
+				name = fmt.Sprintf("%s-%s-r%d", b.Name, v.Name, round)
+			}
+			runs = append(runs, Run{Name: name, Round: round, Variant: v, Cells: rotate(Cells(b.Spec, v), int(round-1))})
+		}
 	}
 	return runs
 }
 
-// Cells returns the cells of a spec in the order in which results show them: protocols outermost, sizes
-// as the user wrote them.
-func Cells(spec v1alpha1.LatencyBenchmarkSpec) []tool.Cell {
-	var cells []tool.Cell
-	for _, protocol := range spec.Workload.Protocols {
-		for _, size := range spec.Workload.MessageSizes {
-			cells = append(cells, tool.Cell{
-				Name:        fmt.Sprintf("%s-%d", strings.ToLower(string(protocol)), size),
-				Protocol:    protocol,
-				MessageSize: size,
-				Duration:    spec.Workload.Duration.Duration,
-				Warmup:      spec.Workload.Warmup.Duration,
-			})
+// Variants returns the variants of a spec with everything that they inherit filled in, in the order in which results
+// show them. A spec without variants has one, named default.
+func Variants(spec v1alpha1.LatencyBenchmarkSpec) []v1alpha1.Variant {
+	given := spec.Variants
+	if len(given) == 0 {
+		given = []v1alpha1.Variant{{Name: DefaultVariant}}
+	}
+	variants := make([]v1alpha1.Variant, 0, len(given))
+	for _, v := range given {
+		if v.Network == nil {
+			v.Network = &spec.Network
 		}
+		v.Network = v.Network.DeepCopy()
+		v.Wait = cmp.Or(v.Wait, spec.Workload.Wait, v1alpha1.WaitBlock)
+		v.Muxer = cmp.Or(v.Muxer, spec.Workload.Muxer, v1alpha1.MuxerNone)
+		if v.Capture == nil {
+			v.Capture = &spec.Capture
+		}
+		v.Capture = new(*v.Capture)
+		variants = append(variants, v)
+	}
+	return variants
+}
+
+// Cells returns the cells of a variant in the order in which results show them: protocols outermost, then sizes and
+// rates as the user wrote them, streams last.
+func Cells(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant) []tool.Cell {
+	w := spec.Workload
+	cell := tool.Cell{Wait: v.Wait, Muxer: v.Muxer, Duration: w.Duration.Duration, Warmup: w.Warmup.Duration}
+	var cells []tool.Cell
+	add := func(name string, c tool.Cell) {
+		c.Name = name
+		cells = append(cells, c)
+	}
+	sizes := w.MessageSizes
+	if len(sizes) == 0 && len(w.Streams) == 0 {
+		sizes = []int32{DefaultMessageSize}
+	}
+	for _, protocol := range w.Protocols {
+		for _, size := range sizes {
+			c := cell
+			c.Protocol, c.MessageSize = protocol, size
+			if protocol == v1alpha1.ProtocolMulticast {
+				c.MulticastGroup = w.MulticastGroup
+			}
+			name := fmt.Sprintf("%s-%d", strings.ToLower(string(protocol)), size)
+			if len(w.RatesPerSecond) == 0 {
+				add(name, c)
+			}
+			for _, rate := range w.RatesPerSecond {
+				c.RatePerSecond = rate
+				add(fmt.Sprintf("%s-at-%d", name, rate), c)
+			}
+		}
+	}
+	for _, s := range w.Streams {
+		c := cell
+		c.Stream, c.Protocol, c.MessageSize = true, s.Protocol, s.MessageSize
+		add(fmt.Sprintf("%s-stream-%d", strings.ToLower(string(s.Protocol)), s.MessageSize), c)
 	}
 	return cells
 }
@@ -77,10 +134,10 @@ func Deadline(d tool.Driver, cells []tool.Cell) time.Duration {
 // prepareAllowance is the longest that a cell's server may take to listen, and its raw samples to be read.
 const prepareAllowance = 15 * time.Second
 
-func rotate(cells []tool.Cell, by int) []tool.Cell {
-	if len(cells) == 0 {
+func rotate[T any](all []T, by int) []T {
+	if len(all) == 0 {
 		return nil
 	}
-	by %= len(cells)
-	return append(append(make([]tool.Cell, 0, len(cells)), cells[by:]...), cells[:by]...)
+	by %= len(all)
+	return append(append(make([]T, 0, len(all)), all[by:]...), all[:by]...)
 }

@@ -64,8 +64,8 @@ func TestRuns(t *testing.T) {
 				"x2522-r2: udp-64 tcp-14 tcp-64 udp-14",
 			},
 		},
-		"without cells there are runs of nothing": {
-			benchmark: benchmark(2, both),
+		"without protocols there are runs of nothing": {
+			benchmark: benchmark(2, nil, 64),
 			want:      []string{"x2522-r1: ", "x2522-r2: "},
 		},
 	}
@@ -122,10 +122,70 @@ func TestRunsShareNothing(t *testing.T) {
 }
 
 func TestCellsCarryTheWorkload(t *testing.T) {
-	got := Cells(benchmark(1, []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, 256).Spec)
-	want := []tool.Cell{{Name: "udp-256", Protocol: v1alpha1.ProtocolUDP, MessageSize: 256, Duration: 3 * time.Second, Warmup: 500 * time.Millisecond}}
-	if diff := cmp.Diff(want, got); diff != "" {
+	spec := benchmark(1, []v1alpha1.Protocol{v1alpha1.ProtocolMulticast}, 256).Spec
+	spec.Workload.RatesPerSecond = []int32{1000, 23_000}
+	spec.Workload.MulticastGroup = "239.192.0.1"
+	spec.Workload.Streams = []v1alpha1.Stream{{Protocol: v1alpha1.ProtocolTCP, MessageSize: 1 << 20}}
+	spec.Variants = []v1alpha1.Variant{{Name: "spin", Wait: v1alpha1.WaitSpin}}
+	cell := tool.Cell{Wait: v1alpha1.WaitSpin, Muxer: v1alpha1.MuxerNone, Duration: 3 * time.Second, Warmup: 500 * time.Millisecond}
+	slow, quick, stream := cell, cell, cell
+	slow.Name, slow.Protocol, slow.MessageSize, slow.RatePerSecond, slow.MulticastGroup = "multicast-256-at-1000", v1alpha1.ProtocolMulticast, 256, 1000, "239.192.0.1"
+	quick = slow
+	quick.Name, quick.RatePerSecond = "multicast-256-at-23000", 23_000
+	stream.Name, stream.Protocol, stream.MessageSize, stream.Stream = "tcp-stream-1048576", v1alpha1.ProtocolTCP, 1<<20, true
+	if diff := cmp.Diff([]tool.Cell{slow, quick, stream}, Cells(spec, Variants(spec)[0])); diff != "" {
 		t.Errorf("cells (-want +got):\n%s", diff)
+	}
+}
+
+// What is measured when a workload names no message size.
+func TestDefaultMessageSize(t *testing.T) {
+	b := benchmark(1, []v1alpha1.Protocol{v1alpha1.ProtocolTCP})
+	if got := cellNames(Runs(b)[0].Cells); got != "tcp-64" {
+		t.Errorf("without sizes: %q, want tcp-64", got)
+	}
+	b.Spec.Workload.Streams = []v1alpha1.Stream{{Protocol: v1alpha1.ProtocolUDP, MessageSize: 1472}}
+	if got := cellNames(Runs(b)[0].Cells); got != "udp-stream-1472" {
+		t.Errorf("with a stream: %q, want the stream alone", got)
+	}
+}
+
+// Rounds are outermost; the variants take turns in being first, and each has its own runs.
+func TestRunsOfVariants(t *testing.T) {
+	b := benchmark(3, []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, 64)
+	b.Spec.Variants = []v1alpha1.Variant{{Name: "pod"}, {Name: "vf"}}
+	var got []string
+	for _, run := range Runs(b) {
+		got = append(got, run.Name)
+	}
+	want := []string{"x2522-pod-r1", "x2522-vf-r1", "x2522-vf-r2", "x2522-pod-r2", "x2522-pod-r3", "x2522-vf-r3"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("runs (-want +got):\n%s", diff)
+	}
+}
+
+func TestVariantsInherit(t *testing.T) {
+	pod := v1alpha1.Network{Type: v1alpha1.NetworkPod}
+	vf := v1alpha1.Network{Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"}
+	spec := v1alpha1.LatencyBenchmarkSpec{
+		Network: pod, Capture: true, Workload: v1alpha1.Workload{Wait: v1alpha1.WaitSpin, Muxer: v1alpha1.MuxerEpoll},
+		Variants: []v1alpha1.Variant{{Name: "all"}, {Name: "none", Network: &vf, Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone, Capture: new(false)}},
+	}
+	want := []v1alpha1.Variant{
+		{Name: "all", Network: &pod, Wait: v1alpha1.WaitSpin, Muxer: v1alpha1.MuxerEpoll, Capture: new(true)},
+		{Name: "none", Network: &vf, Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone, Capture: new(false)},
+	}
+	got := Variants(spec)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("variants (-want +got):\n%s", diff)
+	}
+	got[1].Network.ResourceName = "changed"
+	if vf.ResourceName != "amd.com/sf_vf" {
+		t.Error("a resolved variant shares its network with the spec")
+	}
+	bare := []v1alpha1.Variant{{Name: DefaultVariant, Network: &v1alpha1.Network{}, Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone, Capture: new(false)}}
+	if diff := cmp.Diff(bare, Variants(v1alpha1.LatencyBenchmarkSpec{})); diff != "" {
+		t.Errorf("the variant of a bare spec (-want +got):\n%s", diff)
 	}
 }
 
@@ -135,7 +195,8 @@ type deadlines struct{ tool.Driver }
 func (deadlines) Deadline(c tool.Cell) time.Duration { return 2 * (c.Warmup + c.Duration) }
 
 func TestTimes(t *testing.T) {
-	cells := Cells(benchmark(1, []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}, 64, 256).Spec)
+	spec := benchmark(1, []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}, 64, 256).Spec
+	cells := Cells(spec, Variants(spec)[0])
 	if got, want := MeasuringTime(cells), 14*time.Second; got != want {
 		t.Errorf("measuring time of four cells: got %s, want %s", got, want)
 	}

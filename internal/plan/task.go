@@ -19,8 +19,9 @@ const (
 
 // Task is what one agent has to do. The controller gives it to the pod as JSON in the environment.
 type Task struct {
-	// Run, Attempt and Role (client or server) say whose task this is.
+	// Run, Variant, Attempt and Role (client or server) say whose task this is.
 	Run     string `json:"run"`
+	Variant string `json:"variant"`
 	Attempt int32  `json:"attempt"`
 	Role    string `json:"role"`
 	// Tool measures Cells, in this order.
@@ -55,6 +56,8 @@ func DecodeTask(data string) (Task, error) {
 	switch {
 	case t.Run == "" || t.Attempt < 1:
 		return Task{}, fmt.Errorf("reading the task: run %q, attempt %d", t.Run, t.Attempt)
+	case t.Variant == "":
+		return Task{}, fmt.Errorf("reading the task: no variant")
 	case t.Role != v1alpha1.RoleClient && t.Role != v1alpha1.RoleServer:
 		return Task{}, fmt.Errorf("reading the task: role %q is neither client nor server", t.Role)
 	case len(t.Cells) == 0:

@@ -14,7 +14,7 @@ import (
 // client is a complete task.
 func client() Task {
 	return Task{
-		Run: "x2522-r1", Attempt: 2, Role: v1alpha1.RoleClient,
+		Run: "x2522-r1", Variant: DefaultVariant, Attempt: 2, Role: v1alpha1.RoleClient,
 		Tool:          v1alpha1.ToolSfntPingpong,
 		Cells:         []tool.Cell{{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, Duration: time.Second}},
 		Interface:     "net1",
@@ -49,6 +49,7 @@ func TestDecodeTaskRefuses(t *testing.T) {
 		// want is what the error names.
 		want string
 	}{
+		"no variant":                  {func(t *Task) { t.Variant = "" }, "variant"},
 		"no run":                      {func(t *Task) { t.Run = "" }, "run"},
 		"attempt 0":                   {func(t *Task) { t.Attempt = 0 }, "attempt 0"},
 		"a negative attempt":          {func(t *Task) { t.Attempt = -1 }, "attempt -1"},
@@ -95,7 +96,7 @@ func FuzzDecodeTask(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(data)
-	f.Add(`{"run":"a-r1","attempt":1,"role":"server","cells":[{}],"deadline":1}`)
+	f.Add(`{"run":"a-r1","variant":"default","attempt":1,"role":"server","cells":[{}],"deadline":1}`)
 	f.Add(`{"run":"a","attempt":9999999999}`)
 	f.Add(`null`)
 	f.Fuzz(func(t *testing.T, data string) {

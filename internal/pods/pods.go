@@ -6,6 +6,7 @@
 package pods
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"strconv"
@@ -52,6 +53,8 @@ type Endpoint struct {
 	PullPolicy corev1.PullPolicy
 	// Node on which the pod has to run.
 	Node string
+	// Variant that is measured.
+	Variant v1alpha1.Variant
 	// Task of the agent; it also names the pod.
 	Task plan.Task
 }
@@ -80,7 +83,6 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec := e.Benchmark.Spec
 
 	labels := Labels(e.Benchmark.Name)
 	labels[v1alpha1.LabelRun] = e.Task.Run
@@ -102,13 +104,7 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 			// A last resort that holds even when no manager is left to see it.
 			ActiveDeadlineSeconds: new(int64((e.Task.Deadline + StartAllowance).Seconds())),
 			Affinity:              onNode(e.Node),
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot:   new(true),
-				RunAsUser:      new(int64(nobody)),
-				RunAsGroup:     new(int64(nobody)),
-				FSGroup:        new(int64(nobody)),
-				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
+			SecurityContext:       identity(e),
 			Containers: []corev1.Container{{
 				Name:            Container,
 				Image:           e.Image,
@@ -121,11 +117,11 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 					fromField(EnvPodIP, "status.podIP"),
 					fromField(EnvPodUID, "metadata.uid"),
 				},
-				Resources: resources(spec),
+				Resources: resources(e.Benchmark.Spec.Placement, *e.Variant.Network),
 				SecurityContext: &corev1.SecurityContext{
 					AllowPrivilegeEscalation: new(false),
 					ReadOnlyRootFilesystem:   new(true),
-					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: capabilities(e)},
 				},
 				VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: Scratch}},
 			}},
@@ -142,11 +138,11 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 		}
 	}
 
-	switch spec.Network.Type {
+	switch e.Variant.Network.Type {
 	case v1alpha1.NetworkHost:
 		pod.Spec.HostNetwork = true
 	case v1alpha1.NetworkSecondary:
-		namespace, name := NetworkName(e.Benchmark)
+		namespace, name := NetworkName(e.Benchmark.Namespace, e.Variant)
 		annotation, err := nad.Annotation(nad.Selection{Name: name, Namespace: namespace, Interface: Interface})
 		if err != nil {
 			return nil, err
@@ -156,19 +152,41 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// NetworkName returns namespace and name of the NetworkAttachmentDefinition of a benchmark with a secondary
-// network.
-func NetworkName(b *v1alpha1.LatencyBenchmark) (namespace, name string) {
-	ref := b.Spec.Network.NetworkRef
-	if ref.Namespace != "" {
-		return ref.Namespace, ref.Name
+// identity is the user that the agent and the tools run as. A capability that a container adds reaches root only:
+// any other user loses it at exec, as no container has it ambient. So the capturing server is root, with nothing but
+// that one capability.
+func identity(e Endpoint) *corev1.PodSecurityContext {
+	user := int64(nobody)
+	if len(capabilities(e)) > 0 {
+		user = 0
 	}
-	return b.Namespace, ref.Name
+	return &corev1.PodSecurityContext{
+		RunAsNonRoot:   new(user != 0),
+		RunAsUser:      new(user),
+		RunAsGroup:     new(int64(nobody)),
+		FSGroup:        new(int64(nobody)),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
 }
 
-// Address returns the address of a server's pod on the measured network, or "" and what is still missing.
-func Address(b *v1alpha1.LatencyBenchmark, pod *corev1.Pod) (address, missing string) {
-	if b.Spec.Network.Type != v1alpha1.NetworkSecondary {
+// capabilities is what an endpoint needs beyond nothing: the server of a variant with capture reads packets.
+func capabilities(e Endpoint) []corev1.Capability {
+	if *e.Variant.Capture && e.Task.Role == v1alpha1.RoleServer {
+		return []corev1.Capability{"NET_RAW"}
+	}
+	return nil
+}
+
+// NetworkName returns namespace and name of the NetworkAttachmentDefinition of a variant with a secondary network,
+// of a benchmark in a namespace.
+func NetworkName(benchmarkNamespace string, v v1alpha1.Variant) (namespace, name string) {
+	ref := v.Network.NetworkRef
+	return cmp.Or(ref.Namespace, benchmarkNamespace), ref.Name
+}
+
+// Address returns the address of a variant's server pod on the measured network, or "" and what is still missing.
+func Address(v v1alpha1.Variant, pod *corev1.Pod) (address, missing string) {
+	if v.Network.Type != v1alpha1.NetworkSecondary {
 		// With host network the pod's address is the node's.
 		if pod.Status.PodIP == "" {
 			return "", "the server's pod has no address"
@@ -179,7 +197,7 @@ func Address(b *v1alpha1.LatencyBenchmark, pod *corev1.Pod) (address, missing st
 	if !ok {
 		return "", fmt.Sprintf("the server's pod has no annotation %s; is Multus the node's CNI plugin?", nad.AnnotationNetworkStatus)
 	}
-	namespace, name := NetworkName(b)
+	namespace, name := NetworkName(pod.Namespace, v)
 	status, err := nad.FindStatus(annotation, namespace+"/"+name, Interface)
 	if err != nil {
 		return "", err.Error()
@@ -197,13 +215,13 @@ func Address(b *v1alpha1.LatencyBenchmark, pod *corev1.Pod) (address, missing st
 }
 
 // resources asks the same of requests and limits: that makes the pod guaranteed.
-func resources(spec v1alpha1.LatencyBenchmarkSpec) corev1.ResourceRequirements {
+func resources(p v1alpha1.Placement, n v1alpha1.Network) corev1.ResourceRequirements {
 	list := corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewQuantity(int64(spec.Placement.CPUs), resource.DecimalSI),
-		corev1.ResourceMemory: spec.Placement.Memory,
+		corev1.ResourceCPU:    *resource.NewQuantity(int64(p.CPUs), resource.DecimalSI),
+		corev1.ResourceMemory: p.Memory,
 	}
-	if spec.Network.ResourceName != "" {
-		list[corev1.ResourceName(spec.Network.ResourceName)] = *resource.NewQuantity(1, resource.DecimalSI)
+	if n.ResourceName != "" {
+		list[corev1.ResourceName(n.ResourceName)] = *resource.NewQuantity(1, resource.DecimalSI)
 	}
 	return corev1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}
 }

@@ -43,9 +43,9 @@ func benchmark(network v1alpha1.Network) *v1alpha1.LatencyBenchmark {
 
 func endpoint(network v1alpha1.Network, role string) Endpoint {
 	e := Endpoint{
-		Benchmark: benchmark(network), Image: "registry.example.com/tailgate/bench:v0", PullPolicy: corev1.PullIfNotPresent, Node: "node-" + role,
+		Benchmark: benchmark(network), Variant: plan.Variants(benchmark(network).Spec)[0], Image: "registry.example.com/tailgate/bench:v0", PullPolicy: corev1.PullIfNotPresent, Node: "node-" + role,
 		Task: plan.Task{
-			Run: "x2522-r3", Attempt: 2, Role: role, Tool: v1alpha1.ToolSfntPingpong,
+			Run: "x2522-r3", Variant: plan.DefaultVariant, Attempt: 2, Role: role, Tool: v1alpha1.ToolSfntPingpong,
 			Cells:    []tool.Cell{{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, Duration: 3 * time.Second, Warmup: time.Second}},
 			Deadline: 90 * time.Second,
 		},
@@ -258,14 +258,36 @@ func TestAddress(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{Status: corev1.PodStatus{PodIP: c.podIP}}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "perf"}, Status: corev1.PodStatus{PodIP: c.podIP}}
 			if c.annotation != "" {
 				pod.Annotations = map[string]string{nad.AnnotationNetworkStatus: c.annotation}
 			}
-			got, missing := Address(benchmark(networks[c.network]), pod)
+			got, missing := Address(plan.Variants(benchmark(networks[c.network]).Spec)[0], pod)
 			if got != c.want || (missing == "") != (c.wantMissing == "") || !strings.Contains(missing, c.wantMissing) {
 				t.Errorf("got %q, missing %q; want %q, missing %q", got, missing, c.want, c.wantMissing)
 			}
 		})
+	}
+}
+
+// Capturing packets takes one capability, at the server's end only, and root to hold it.
+func TestCapture(t *testing.T) {
+	for role, want := range map[string][]corev1.Capability{v1alpha1.RoleServer: {"NET_RAW"}, v1alpha1.RoleClient: nil} {
+		e := endpoint(networks["vf"], role)
+		e.Variant.Capture = new(true)
+		pod, err := Build(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := pod.Spec.Containers[0].SecurityContext
+		if diff := cmp.Diff(&corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: want}, c.Capabilities); diff != "" {
+			t.Errorf("%s: capabilities (-want +got):\n%s", role, diff)
+		}
+		if root := *pod.Spec.SecurityContext.RunAsUser == 0; root != (want != nil) || root == *pod.Spec.SecurityContext.RunAsNonRoot {
+			t.Errorf("%s: runs as %d, runAsNonRoot %t", role, *pod.Spec.SecurityContext.RunAsUser, *pod.Spec.SecurityContext.RunAsNonRoot)
+		}
+		if *c.AllowPrivilegeEscalation || !*c.ReadOnlyRootFilesystem {
+			t.Errorf("%s: %+v", role, c)
+		}
 	}
 }

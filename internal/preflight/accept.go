@@ -14,6 +14,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -21,17 +22,20 @@ import (
 type Observed struct {
 	// Benchmark whose spec is checked.
 	Benchmark *v1alpha1.LatencyBenchmark
-	// Driver of the benchmark's tool.
+	// Driver of the benchmark's tool, and Tools all that there are: a refusal names those that can.
 	Driver tool.Driver
+	Tools  tool.Registry
 	// Nodes of the cluster, all of them.
 	Nodes []corev1.Node
-	// Network is nil unless the spec names a NetworkAttachmentDefinition.
-	Network *NetworkDefinition
-	// AllowHostNetwork is the operator's setting.
-	AllowHostNetwork bool
+	// Networks are, by name of the variant, what was found of the NetworkAttachmentDefinitions; a variant that names
+	// none has no entry.
+	Networks map[string]*NetworkDefinition
+	// AllowHostNetwork and AllowPacketCapture are the operator's settings.
+	AllowHostNetwork   bool
+	AllowPacketCapture bool
 }
 
-// NetworkDefinition is what was found of the NetworkAttachmentDefinition that the spec names.
+// NetworkDefinition is what was found of the NetworkAttachmentDefinition that a variant names.
 type NetworkDefinition struct {
 	// Name is namespace/name.
 	Name string
@@ -55,7 +59,7 @@ func rejectf(reason, format string, args ...any) *Rejection {
 
 // Accept runs the checks in order and returns the pair of nodes, or the first rejection.
 func Accept(o Observed) (v1alpha1.Pair, *Rejection) {
-	for _, check := range []func(Observed) *Rejection{cells, toolMemory, hostNetwork, networkExists, networkMatches} {
+	for _, check := range []func(Observed) *Rejection{cellCount, cells, percentile, toolMemory, toolCPUs, hostNetwork, capture, networkExists, networkMatches} {
 		if r := check(o); r != nil {
 			return v1alpha1.Pair{}, r
 		}
@@ -63,14 +67,80 @@ func Accept(o Observed) (v1alpha1.Pair, *Rejection) {
 	return choosePair(o)
 }
 
+// maxCells is how many cells a status has room for, all variants together; a cell that is captured too counts twice.
+const maxCells = 400
+
+func cellCount(o Observed) *Rejection {
+	n := 0
+	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		cells := len(plan.Cells(o.Benchmark.Spec, v))
+		if *v.Capture {
+			cells *= 2
+		}
+		n += cells
+	}
+	if n > maxCells {
+		return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload: it makes %d cells (variants, protocols, sizes and rates multiplied), and a benchmark has room for %d; split it", n, maxCells)
+	}
+	return nil
+}
+
 // cells asks the driver about each cell. What CEL can say was refused at admission already.
 func cells(o Observed) *Rejection {
-	for _, c := range plan.Cells(o.Benchmark.Spec) {
-		if err := o.Driver.Validate(c); err != nil {
-			return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload: %v", err)
+	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
+		err := o.Driver.Validate(c)
+		if err == nil {
+			return nil
+		}
+		var able []string
+		for name, d := range o.Tools {
+			if d.Validate(c) == nil {
+				able = append(able, string(name))
+			}
+		}
+		sort.Strings(able)
+		if len(able) == 0 {
+			return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload: %v; no tool can", err)
+		}
+		return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload: %v; tools that can: %s", err, strings.Join(able, ", "))
+	})
+}
+
+// eachCell asks about every cell of every variant until one is rejected.
+func eachCell(o Observed, check func(v1alpha1.Variant, tool.Cell) *Rejection) *Rejection {
+	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		for _, c := range plan.Cells(o.Benchmark.Spec, v) {
+			if r := check(v, c); r != nil {
+				return r
+			}
 		}
 	}
 	return nil
+}
+
+// percentile compares the highest percentile that has to come out with the most samples that a cell can give. How
+// many a closed loop gives is known only when it was measured.
+func percentile(o Observed) *Rejection {
+	spec := o.Benchmark.Spec
+	if spec.HighestPercentile == "" {
+		return nil
+	}
+	wanted, ok := stats.Named(string(spec.HighestPercentile))
+	if !ok {
+		return rejectf(v1alpha1.ReasonPercentileOutOfReach, "spec.highestPercentile: there is no percentile %q", spec.HighestPercentile)
+	}
+	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
+		if c.Stream {
+			return nil
+		}
+		most, known := o.Driver.MostSamples(c)
+		if total := most * int64(spec.Rounds); known && total < wanted.Needs() {
+			return rejectf(v1alpha1.ReasonPercentileOutOfReach,
+				"spec.highestPercentile: %s needs %d samples, and %s gives at most %d for %s in %d rounds of %s; measure longer, at a higher rate, or more rounds",
+				spec.HighestPercentile, wanted.Needs(), spec.Tool, total, c.Name, spec.Rounds, c.Duration)
+		}
+		return nil
+	})
 }
 
 // agentMemory is what an endpoint needs beside the tool, in bytes.
@@ -80,51 +150,96 @@ const agentMemory = 64 << 20
 // its memory at the end of an hour has measured nothing.
 func toolMemory(o Observed) *Rejection {
 	memory := o.Benchmark.Spec.Placement.Memory
-	for _, c := range plan.Cells(o.Benchmark.Spec) {
+	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
 		if need := o.Driver.Memory(c) + agentMemory; memory.CmpInt64(need) < 0 {
 			return rejectf(v1alpha1.ReasonInsufficientMemory,
 				"spec.placement.memory: %s keeps every sample and may need %dMi for %s, but each endpoint gets %s; ask for that much, or measure more rounds of a shorter duration",
 				o.Benchmark.Spec.Tool, (need+1<<20-1)>>20, c.Duration, memory.String())
 		}
-	}
-	return nil
+		return nil
+	})
+}
+
+// toolCPUs compares the CPUs that the tool needs for itself with what the endpoints get.
+func toolCPUs(o Observed) *Rejection {
+	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
+		if need := o.Driver.CPUs(c); int(o.Benchmark.Spec.Placement.CPUs) < need {
+			return rejectf(v1alpha1.ReasonInsufficientCPU, "spec.placement.cpus: %s needs %d CPUs at the client's end, and %d asked for; ask for more",
+				o.Benchmark.Spec.Tool, need, o.Benchmark.Spec.Placement.CPUs)
+		}
+		return nil
+	})
 }
 
 func hostNetwork(o Observed) *Rejection {
-	if o.Benchmark.Spec.Network.Type == v1alpha1.NetworkHost && !o.AllowHostNetwork {
-		return rejectf(v1alpha1.ReasonHostNetworkForbidden,
-			"spec.network.type: Host gives benchmark pods the node's network; the operator must be started with --allow-host-network, or choose Pod or Secondary")
+	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		if v.Network.Type == v1alpha1.NetworkHost && !o.AllowHostNetwork {
+			return rejectf(v1alpha1.ReasonHostNetworkForbidden,
+				"%s.type: Host gives benchmark pods the node's network; the operator must be started with --allow-host-network, or choose Pod or Secondary", networkPath(o, v))
+		}
 	}
 	return nil
 }
 
-func networkExists(o Observed) *Rejection {
-	n := o.Network
-	switch {
-	case n == nil || n.Found:
-		return nil
-	case n.KindMissing:
-		return rejectf(v1alpha1.ReasonNetworkNotFound,
-			"spec.network.networkRef: the cluster has no kind NetworkAttachmentDefinition; install Multus to use secondary networks")
-	default:
-		return rejectf(v1alpha1.ReasonNetworkNotFound,
-			"spec.network.networkRef: NetworkAttachmentDefinition %s does not exist; create it, or name one of `kubectl get network-attachment-definitions -A`", n.Name)
+// capture needs a capability that the operator grants, and a CPU that is not the tool's.
+func capture(o Observed) *Rejection {
+	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		switch {
+		case !*v.Capture:
+		case !o.AllowPacketCapture:
+			return rejectf(v1alpha1.ReasonCaptureForbidden,
+				"spec.capture: it gives the server's pod the capability NET_RAW (variant %s); the operator must be started with --allow-packet-capture, or remove it", v.Name)
+		case o.Benchmark.Spec.Placement.CPUs < 2:
+			return rejectf(v1alpha1.ReasonInsufficientCPU,
+				"spec.placement.cpus: capture (variant %s) needs a CPU beside the tool's; ask for 2 or more", v.Name)
+		}
 	}
+	return nil
+}
+
+// networkPath is the field in which a variant's network stands.
+func networkPath(o Observed, v v1alpha1.Variant) string {
+	for i, given := range o.Benchmark.Spec.Variants {
+		if given.Name == v.Name && given.Network != nil {
+			return fmt.Sprintf("spec.variants[%d].network", i)
+		}
+	}
+	return "spec.network"
+}
+
+func networkExists(o Observed) *Rejection {
+	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		n, path := o.Networks[v.Name], networkPath(o, v)
+		switch {
+		case n == nil || n.Found:
+		case n.KindMissing:
+			return rejectf(v1alpha1.ReasonNetworkNotFound,
+				"%s.networkRef: the cluster has no kind NetworkAttachmentDefinition; install Multus to use secondary networks", path)
+		default:
+			return rejectf(v1alpha1.ReasonNetworkNotFound,
+				"%s.networkRef: NetworkAttachmentDefinition %s does not exist; create it, or name one of `kubectl get network-attachment-definitions -A`", path, n.Name)
+		}
+	}
+	return nil
 }
 
 // networkMatches compares both ways: a pod that requests no device gets none, and the CNI plugin then fails
 // with words that nobody understands ("VF pci addr is required").
 func networkMatches(o Observed) *Rejection {
-	if o.Network == nil || o.Network.ResourceName == o.Benchmark.Spec.Network.ResourceName {
-		return nil
+	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		n, path := o.Networks[v.Name], networkPath(o, v)
+		switch {
+		case n == nil || n.ResourceName == v.Network.ResourceName:
+		case n.ResourceName == "":
+			return rejectf(v1alpha1.ReasonNetworkMismatch,
+				"%s.resourceName: NetworkAttachmentDefinition %s has no annotation k8s.v1.cni.cncf.io/resourceName, so it takes no device; remove resourceName", path, n.Name)
+		default:
+			return rejectf(v1alpha1.ReasonNetworkMismatch,
+				"%s.resourceName: %q, but NetworkAttachmentDefinition %s takes its device from %q; set resourceName to that",
+				path, v.Network.ResourceName, n.Name, n.ResourceName)
+		}
 	}
-	if o.Network.ResourceName == "" {
-		return rejectf(v1alpha1.ReasonNetworkMismatch,
-			"spec.network.resourceName: NetworkAttachmentDefinition %s has no annotation k8s.v1.cni.cncf.io/resourceName, so it takes no device; remove resourceName", o.Network.Name)
-	}
-	return rejectf(v1alpha1.ReasonNetworkMismatch,
-		"spec.network.resourceName: %q, but NetworkAttachmentDefinition %s takes its device from %q; set resourceName to that",
-		o.Benchmark.Spec.Network.ResourceName, o.Network.Name, o.Network.ResourceName)
+	return nil
 }
 
 // choosePair filters the nodes of each role and takes the first two, by name, that differ. A pair that was
@@ -198,11 +313,15 @@ func candidates(o Observed, path string, selection v1alpha1.NodeSelection, kept 
 			"spec.placement.memory: %s asked for each endpoint, but no node matching %s can give more than %s; ask for less", spec.Placement.Memory.String(), path, most.String())
 	}
 
-	if name := corev1.ResourceName(spec.Network.ResourceName); name != "" {
+	for _, v := range plan.Variants(spec) {
+		name := corev1.ResourceName(v.Network.ResourceName)
+		if name == "" {
+			continue
+		}
 		nodes = filter(nodes, has(name, *resource.NewQuantity(1, resource.DecimalSI)))
 		if len(nodes) == 0 {
 			return nil, rejectf(v1alpha1.ReasonResourceNotAdvertised,
-				"spec.network.resourceName: no node matching %s advertises %s; check that its device plugin runs there (`kubectl describe node`, Allocatable)", path, name)
+				"%s.resourceName: no node matching %s advertises %s; check that its device plugin runs there (`kubectl describe node`, Allocatable)", networkPath(o, v), path, name)
 		}
 	}
 

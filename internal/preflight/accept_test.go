@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -81,7 +82,7 @@ func TestAccept(t *testing.T) {
 		return func(o *Observed) {
 			o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: resourceName}
 			found.Name = "perf/sf-vf"
-			o.Network = &found
+			o.Networks = map[string]*NetworkDefinition{plan.DefaultVariant: &found}
 		}
 	}
 	chosen := func(client, server string) func(*Observed) {

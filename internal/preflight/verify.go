@@ -9,9 +9,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// Verify compares what the two agents of a run observed with what was asked, and returns what does not
+// Verify compares what the two agents of a run of a variant observed with what was asked, and returns what does not
 // hold, each reason at most once.
-func Verify(spec v1alpha1.LatencyBenchmarkSpec, client, server result.Evidence) []v1alpha1.Warning {
+func Verify(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, client, server result.Evidence) []v1alpha1.Warning {
 	var warnings []v1alpha1.Warning
 	add := func(reason, format string, args ...any) {
 		for _, w := range warnings {
@@ -39,7 +39,7 @@ func Verify(spec v1alpha1.LatencyBenchmarkSpec, client, server result.Evidence) 
 			add(v1alpha1.WarningCPUsNotExclusive,
 				"%s on %s may use CPUs %s, not %d of its own; give the kubelet cpuManagerPolicy: static", end.role, e.Node, e.CPUsAllowed, spec.Placement.CPUs)
 		}
-		if spec.Network.ResourceName == "" {
+		if v.Network.ResourceName == "" {
 			continue
 		}
 		switch {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
@@ -84,7 +85,7 @@ func TestVerify(t *testing.T) {
 			spec := v1alpha1.LatencyBenchmarkSpec{
 				Placement: v1alpha1.Placement{CPUs: c.cpus}, Network: v1alpha1.Network{ResourceName: c.resource},
 			}
-			warnings := Verify(spec, evidence("client", c.client), evidence("server", c.server))
+			warnings := Verify(spec, plan.Variants(spec)[0], evidence("client", c.client), evidence("server", c.server))
 			var got []string
 			for _, w := range warnings {
 				got = append(got, w.Reason)

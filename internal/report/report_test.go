@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
@@ -60,9 +61,9 @@ func run(h result.Histogram, change ...func(*result.Stored)) result.Stored {
 		return result.Cell{Cell: tool.Cell{Name: name, Protocol: p, MessageSize: 64}, ToolVersion: "3.7", Histogram: h}
 	}
 	s := result.Stored{
-		Client: result.Document{Run: "b-r1", Role: v1alpha1.RoleClient, Evidence: evidence("a", "boot-a"),
+		Client: result.Document{Run: "b-r1", Variant: plan.DefaultVariant, Role: v1alpha1.RoleClient, Evidence: evidence("a", "boot-a"),
 			Cells: []result.Cell{cell("udp-64", v1alpha1.ProtocolUDP), cell("tcp-64", v1alpha1.ProtocolTCP)}},
-		Server: result.Document{Run: "b-r1", Role: v1alpha1.RoleServer, Evidence: evidence("b", "boot-b")},
+		Server: result.Document{Run: "b-r1", Variant: plan.DefaultVariant, Role: v1alpha1.RoleServer, Evidence: evidence("b", "boot-b")},
 	}
 	for _, f := range change {
 		f(&s)
@@ -95,8 +96,13 @@ func TestSummarizeMergesRoundsInTheOrderOfTheSpec(t *testing.T) {
 		t.Errorf("p99.99 is %v and needs %d; want none, and 100000", r.P9999Nanoseconds, r.NeedsSamples)
 	}
 	want := v1alpha1.CellResult{
-		Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSizeBytes: 64, LatencyType: v1alpha1.LatencyHalfRTT,
-		Rounds: 2, Samples: 10_000, MinNanoseconds: 1_000, MaxNanoseconds: 10_999, MeanNanoseconds: 5_999, StddevNanoseconds: 2_887, NeedsSamples: 100_000,
+		Variant: "default", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSizeBytes: 64, LatencyType: "HalfRTT",
+		Rounds: 2, Samples: 10_000, NeedsSamples: 100_000,
+		MinNanoseconds: new(int64(1_000)), MaxNanoseconds: new(int64(10_999)), MeanNanoseconds: new(int64(5_999)), StddevNanoseconds: new(int64(2_887)),
+		// Each round alone has half of the samples, and so no p99.9.
+		Spread: []v1alpha1.Spread{
+			{Percentile: v1alpha1.P50, Rounds: 2, MinNanoseconds: 3_499, MedianNanoseconds: 3_499, MaxNanoseconds: 8_499},
+		},
 	}
 	r.P50Nanoseconds, r.P90Nanoseconds, r.P99Nanoseconds, r.P999Nanoseconds = nil, nil, nil, nil
 	if diff := cmp.Diff(want, r); diff != "" {
@@ -120,7 +126,7 @@ func TestSummarizeShowsRTTWhenAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := got.Results[0]; r.MinNanoseconds != 2_000 || *r.P50Nanoseconds != 2_000 || r.LatencyType != v1alpha1.LatencyRTT {
+	if r := got.Results[0]; *r.MinNanoseconds != 2_000 || *r.P50Nanoseconds != 2_000 || r.LatencyType != "RTT" {
 		t.Errorf("got %+v; want the whole round trip of 2000 ns", r)
 	}
 }

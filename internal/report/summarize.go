@@ -27,106 +27,70 @@ func Summarize(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored) (Summar
 	if len(runs) == 0 {
 		return s, nil
 	}
-	for _, cell := range plan.Cells(spec) {
-		line, found, err := summarizeCell(spec.LatencyType, cell.Name, runs)
-		if err != nil {
-			return Summary{}, err
+	for _, v := range plan.Variants(spec) {
+		own := runsOf(v, runs)
+		if len(own) == 0 {
+			continue
 		}
-		if found {
-			s.Results = append(s.Results, line)
+		for _, cell := range plan.Cells(spec, v) {
+			line, found, err := summarizeCell(spec.LatencyType, v.Name, cell.Name, own)
+			if err != nil {
+				return Summary{}, err
+			}
+			if found {
+				s.Results = append(s.Results, line)
+			}
 		}
+		last := own[len(own)-1]
+		s.Endpoints = append(s.Endpoints, endpoint(last.Client), endpoint(last.Server))
 	}
 	if len(s.Results) > 0 {
 		s.Headline = headline(s.Results[0])
 	}
-	last := runs[len(runs)-1]
-	s.Endpoints = []v1alpha1.Endpoint{endpoint(last.Client), endpoint(last.Server)}
-	s.Endpoints[0].ToolVersion = toolVersion(last.Client)
 	s.Warnings = warnings(spec, runs, s.Results)
 	return s, nil
 }
 
-// summarizeCell merges one cell of all runs that have it.
-func summarizeCell(latencyType v1alpha1.LatencyType, name string, runs []result.Stored) (v1alpha1.CellResult, bool, error) {
-	var histograms []result.Histogram
-	line := v1alpha1.CellResult{Name: name, LatencyType: latencyType}
+// runsOf are the runs of one variant, in the order given.
+func runsOf(v v1alpha1.Variant, runs []result.Stored) []result.Stored {
+	var own []result.Stored
 	for _, run := range runs {
-		for _, c := range run.Client.Cells {
-			if c.Name != name {
-				continue
-			}
-			line.Protocol, line.MessageSizeBytes = c.Protocol, c.MessageSize
-			line.Rounds++
-			line.Lost += c.Lost
-			histograms = append(histograms, c.Histogram)
+		if run.Client.Variant == v.Name {
+			own = append(own, run)
 		}
 	}
-	if len(histograms) == 0 {
-		return line, false, nil
-	}
-	d, err := result.Merge(histograms...)
-	if err != nil {
-		return line, false, fmt.Errorf("merging the rounds of %s: %w", name, err)
-	}
-	shown := func(rtt int64) int64 {
-		if latencyType == v1alpha1.LatencyHalfRTT {
-			return stats.HalfRTT(rtt)
-		}
-		return rtt
-	}
-	line.Samples = d.Count
-	line.Lost += d.OverRange
-	line.MinNanoseconds = shown(d.Min)
-	line.MaxNanoseconds = shown(d.Max)
-	line.MeanNanoseconds = shown(d.Mean())
-	line.StddevNanoseconds = shown(d.StdDev())
-	for _, p := range []struct {
-		percentile stats.Percentile
-		field      **int64
-	}{
-		{stats.P50, &line.P50Nanoseconds},
-		{stats.P90, &line.P90Nanoseconds},
-		{stats.P99, &line.P99Nanoseconds},
-		{stats.P999, &line.P999Nanoseconds},
-		{stats.P9999, &line.P9999Nanoseconds},
-		{stats.P99999, &line.P99999Nanoseconds},
-	} {
-		if !p.percentile.Eligible(d.Count) {
-			line.NeedsSamples = p.percentile.Needs()
-			break
-		}
-		*p.field = new(shown(min(max(stats.Quantile(d.Buckets, p.percentile), d.Min), d.Max)))
-	}
-	return line, true, nil
+	return own
 }
 
 // headline is the first cell for kubectl get.
 func headline(c v1alpha1.CellResult) *v1alpha1.Summary {
-	return &v1alpha1.Summary{
-		Cell: c.Name, Samples: c.Samples,
-		P50: latency(c.P50Nanoseconds), P99: latency(c.P99Nanoseconds), P999: latency(c.P999Nanoseconds),
+	h := &v1alpha1.Summary{Variant: c.Variant, Cell: c.Name, Samples: c.Samples}
+	for _, p := range []struct {
+		name  v1alpha1.Percentile
+		field *string
+	}{{v1alpha1.P50, &h.P50}, {v1alpha1.P99, &h.P99}, {v1alpha1.P999, &h.P999}} {
+		switch ns := *PercentileOf(&c, p.name); {
+		case ns != nil:
+			*p.field = stats.FormatLatency(*ns)
+		case isLost(c, p.name):
+			*p.field = "lost"
+		}
 	}
-}
-
-// latency is a percentile for people, and empty when it is absent.
-func latency(ns *int64) string {
-	if ns == nil {
-		return ""
-	}
-	return stats.FormatLatency(*ns)
+	return h
 }
 
 func endpoint(d result.Document) v1alpha1.Endpoint {
 	e := d.Evidence
 	return v1alpha1.Endpoint{
+		Variant: d.Variant, ToolVersion: toolVersion(d),
 		Role: d.Role, Node: e.Node, Kernel: e.Kernel, CPUs: e.CPUsAllowed, MeasuringCPU: e.MeasuringCPU, CPUNUMANode: e.CPUNUMANode,
 		Interface: e.Interface, Address: e.Address, MTU: e.MTU, Driver: e.Driver, PCIAddress: e.PCIAddress, DeviceNUMANode: e.DeviceNUMANode,
 	}
 }
 
-// toolVersion is the client's: it is the end that measures.
-func toolVersion(client result.Document) string {
-	for _, c := range client.Cells {
+// toolVersion is told by the client only: it is the end that measures.
+func toolVersion(d result.Document) string {
+	for _, c := range d.Cells {
 		if c.ToolVersion != "" {
 			return c.ToolVersion
 		}
@@ -144,15 +108,21 @@ func warnings(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored, results 
 			all = append(all, w)
 		}
 	}
-	for _, run := range runs {
-		for _, w := range preflight.Verify(spec, run.Client.Evidence, run.Server.Evidence) {
-			add(w)
+	for _, v := range plan.Variants(spec) {
+		for _, run := range runsOf(v, runs) {
+			for _, w := range preflight.Verify(spec, v, run.Client.Evidence, run.Server.Evidence) {
+				add(w)
+			}
 		}
 	}
 	for _, r := range results {
 		if r.Lost > 0 {
 			add(v1alpha1.Warning{Reason: v1alpha1.WarningMessagesLost, Message: fmt.Sprintf(
-				"%s: %d messages were sent and not answered, or answered too late to count; they are not in the percentiles", r.Name, r.Lost)})
+				"%s: of %d messages %d were lost; a percentile counts them as slower than any sample", label(r), r.Samples+r.Lost, r.Lost)})
+		}
+		if p := spec.HighestPercentile; p != "" && r.Rounds == spec.Rounds && r.Bandwidth == nil && *PercentileOf(&r, p) == nil && !isLost(r, p) {
+			add(v1alpha1.Warning{Reason: v1alpha1.WarningTooFewSamples, Message: fmt.Sprintf(
+				"%s: %d samples are too few for %s; the next percentile needs %d: measure longer, or more rounds", label(r), r.Samples, p, r.NeedsSamples)})
 		}
 	}
 	for _, run := range runs {

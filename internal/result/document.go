@@ -15,9 +15,10 @@ const Version = 1
 type Document struct {
 	// Version is the constant of this package.
 	Version int `json:"version"`
-	// Run is the name of the run, Attempt the number of the try, Role client or server: the reader compares
-	// them with what it expects.
+	// Run is the name of the run, Variant that of its variant, Attempt the number of the try, Role client or server:
+	// the reader compares them with what it expects.
 	Run     string `json:"run"`
+	Variant string `json:"variant"`
 	Attempt int32  `json:"attempt"`
 	Role    string `json:"role"`
 	// Evidence is what the agent observed.
@@ -97,6 +98,10 @@ type Evidence struct {
 	AgentVersion string   `json:"agentVersion,omitempty"`
 	// AllocatedDevices are the values of PCIDEVICE_* by name of the variable.
 	AllocatedDevices map[string]string `json:"allocatedDevices,omitempty"`
+	// Facts are further conditions of the measurement, by the Keys of this package: only those that could be read.
+	Facts map[string]string `json:"facts,omitempty"`
+	// Deltas are the DeltaKeys: what happened on this end while its tools ran.
+	Deltas map[string]int64 `json:"deltas,omitempty"`
 	// VoluntarySwitches and InvoluntarySwitches count the context switches of the tool's process on this
 	// end, summed over all cells.
 	VoluntarySwitches   int64 `json:"voluntarySwitches"`

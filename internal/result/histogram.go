@@ -98,6 +98,16 @@ func (d Distribution) Mean() int64 { return stats.Mean(d.Sum, d.Count) }
 // StdDev is the standard deviation of the samples in the buckets, in nanoseconds.
 func (d Distribution) StdDev() int64 { return stats.StdDev(d.Sum, d.SumOfSquares, d.Count) }
 
+// Percentile of the samples and of lost messages besides, in nanoseconds; samples out of range count as lost, for they
+// were slower than 60 s.
+func (d Distribution) Percentile(p stats.Percentile, lost int64) stats.Reported {
+	r := stats.Report(d.Buckets, lost+d.OverRange, p)
+	if r.Needs == 0 && !r.Lost {
+		r.Ns = min(max(r.Ns, d.Min), d.Max)
+	}
+	return r
+}
+
 // Merge decodes histograms and puts them together. It returns an error wrapping ErrCorrupt for a histogram
 // whose buckets are not what it says of them.
 func Merge(hs ...Histogram) (Distribution, error) {

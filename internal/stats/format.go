@@ -23,6 +23,21 @@ func FormatLatency(ns int64) string {
 	return fmt.Sprintf("%d.%02ds", hundredths/100, hundredths%100)
 }
 
+// FormatBitRate writes a bit rate for people, in the decimal unit that suits it: 940Mb/s, 9.41Gb/s.
+func FormatBitRate(bitsPerSecond int64) string {
+	for _, u := range []struct {
+		name string
+		bits int64
+	}{{"b/s", 1}, {"kb/s", 1_000}, {"Mb/s", 1_000_000}} {
+		// The unit is chosen after rounding, as with latencies.
+		if whole := roundTo(bitsPerSecond, u.bits); whole < 1_000 {
+			return fmt.Sprintf("%d%s", whole, u.name)
+		}
+	}
+	hundredths := roundTo(bitsPerSecond, 10_000_000)
+	return fmt.Sprintf("%d.%02dGb/s", hundredths/100, hundredths%100)
+}
+
 // roundTo is how many units make up ns, halves rounded up.
 func roundTo(ns, unit int64) int64 {
 	n := ns / unit

@@ -44,15 +44,28 @@ func Ladder() []Percentile {
 	return []Percentile{P50, P90, P99, P999, P9999, P99999, P999999, P9999999, P99999999}
 }
 
+// Named is the percentile of the ladder with a name such as p99.9.
+func Named(name string) (Percentile, bool) {
+	for _, p := range Ladder() {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Percentile{}, false
+}
+
 // samplesBeyond is how many samples must lie beyond a percentile before it is reported. With ten, the true
 // share beyond the reported value is, with 95 % confidence, between 0.48 and 1.84 times the nominal one; with
 // fewer, the "percentile" is one of the few largest samples of this very run.
 const samplesBeyond = 10
 
 // Needs is the smallest number of samples with which a percentile is eligible.
-func (p Percentile) Needs() int64 {
-	beyond := p.Den - p.Num
-	return (samplesBeyond*p.Den + beyond - 1) / beyond
+func (p Percentile) Needs() int64 { return p.needs(samplesBeyond) }
+
+// needs is the smallest number of samples of which at least so many lie beyond the percentile.
+func (p Percentile) needs(beyond int64) int64 {
+	share := p.Den - p.Num
+	return (beyond*p.Den + share - 1) / share
 }
 
 // Eligible says whether a percentile of count samples may be reported.
@@ -70,15 +83,42 @@ func (p Percentile) rank(count int64) int64 {
 // Quantile is the percentile of the samples in buckets, which are in ascending order: the largest value that
 // the bucket of its rank can hold. It is never less than the true one, and more by at most the width of that
 // bucket. Without samples it is 0. It does not judge eligibility.
-func Quantile(buckets []Bucket, p Percentile) int64 {
-	left := p.rank(Count(buckets))
+func Quantile(buckets []Bucket, p Percentile) int64 { return at(buckets, p.rank(Count(buckets))) }
+
+// at is the largest value that the bucket of the sample with this rank can hold; 0 beyond the last.
+func at(buckets []Bucket, rank int64) int64 {
 	for _, b := range buckets {
-		left -= b.Count
-		if left <= 0 && b.Count > 0 {
+		rank -= b.Count
+		if rank <= 0 && b.Count > 0 {
 			return b.High
 		}
 	}
 	return 0
+}
+
+// Reported is a percentile as far as it can be told.
+type Reported struct {
+	// Ns is the percentile in nanoseconds; meaningless when it needs more samples or is lost.
+	Ns int64
+	// Needs is how many samples it needs; 0 when there are enough.
+	Needs int64
+	// Lost says that so many messages were lost that the percentile is one of them.
+	Lost bool
+}
+
+// Report is a percentile of the samples in buckets and of messages that were lost, which took longer than any sample:
+// to leave them out would make a network that loses its slowest messages look quick.
+func Report(buckets []Bucket, lost int64, p Percentile) Reported {
+	samples := Count(buckets)
+	total := samples + lost
+	if !p.Eligible(total) {
+		return Reported{Needs: p.Needs()}
+	}
+	rank := p.rank(total)
+	if rank > samples {
+		return Reported{Lost: true}
+	}
+	return Reported{Ns: at(buckets, rank)}
 }
 
 // Count is the number of samples in buckets.

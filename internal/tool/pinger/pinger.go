@@ -106,3 +106,8 @@ func (driver) Memory(tool.Cell) int64 { return 16 << 20 }
 
 // CPUs is one: a single thread sends and receives.
 func (driver) CPUs(tool.Cell) int { return 1 }
+
+// MostSamples is what the rate gives; how many a closed loop gives depends on how long they take.
+func (driver) MostSamples(c tool.Cell) (int64, bool) {
+	return int64(float64(c.RatePerSecond) * c.Duration.Seconds()), c.OpenLoop()
+}

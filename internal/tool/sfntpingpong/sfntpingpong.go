@@ -136,3 +136,6 @@ func (driver) Memory(c tool.Cell) int64 {
 
 // CPUs is one: a single thread sends and receives.
 func (driver) CPUs(tool.Cell) int { return 1 }
+
+// MostSamples is unknown: it is a closed loop.
+func (driver) MostSamples(tool.Cell) (int64, bool) { return 0, false }

@@ -1,0 +1,277 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// Percentiles are those of a status, in ascending order.
+func Percentiles() []v1alpha1.Percentile {
+	return []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P90, v1alpha1.P99, v1alpha1.P999, v1alpha1.P9999, v1alpha1.P99999, v1alpha1.P999999}
+}
+
+// PercentileOf is the field of a result that holds a percentile of a status, in nanoseconds.
+func PercentileOf(c *v1alpha1.CellResult, p v1alpha1.Percentile) **int64 {
+	switch p {
+	case v1alpha1.P50:
+		return &c.P50Nanoseconds
+	case v1alpha1.P90:
+		return &c.P90Nanoseconds
+	case v1alpha1.P99:
+		return &c.P99Nanoseconds
+	case v1alpha1.P999:
+		return &c.P999Nanoseconds
+	case v1alpha1.P9999:
+		return &c.P9999Nanoseconds
+	case v1alpha1.P99999:
+		return &c.P99999Nanoseconds
+	case v1alpha1.P999999:
+		return &c.P999999Nanoseconds
+	}
+	panic(fmt.Sprintf("no field for percentile %q", p))
+}
+
+// isLost says whether lost messages reach a percentile.
+func isLost(c v1alpha1.CellResult, p v1alpha1.Percentile) bool {
+	all := Percentiles()
+	return c.LostFrom != "" && slices.Index(all, p) >= slices.Index(all, c.LostFrom)
+}
+
+// label is a cell with its variant, where there is more than one.
+func label(c v1alpha1.CellResult) string {
+	if c.Variant == plan.DefaultVariant {
+		return c.Name
+	}
+	return c.Variant + " " + c.Name
+}
+
+// summarizeCell puts one cell of all runs of a variant together. It is not found when no run has it.
+func summarizeCell(latencyType v1alpha1.LatencyType, variant, name string, runs []result.Stored) (v1alpha1.CellResult, bool, error) {
+	var rounds []result.Cell
+	for _, run := range runs {
+		for _, c := range run.Client.Cells {
+			if c.Name == name {
+				rounds = append(rounds, c)
+			}
+		}
+	}
+	line := v1alpha1.CellResult{Variant: variant, Name: name, Rounds: int32(len(rounds))}
+	if len(rounds) == 0 {
+		return line, false, nil
+	}
+	first := rounds[0]
+	line.Protocol, line.MessageSizeBytes, line.RatePerSecond = first.Protocol, first.MessageSize, first.RatePerSecond
+	line.CountedFrom = string(first.Start)
+	for _, c := range rounds {
+		line.Lost += c.Lost
+	}
+	if slices.ContainsFunc(rounds, func(c result.Cell) bool { return c.Bandwidth != nil }) {
+		line.Bandwidth = bandwidth(rounds)
+	}
+	if first.Stream {
+		return line, true, nil
+	}
+	line.LatencyType = v1alpha1.ResultLatencyType(latencyType)
+	shown := func(rtt int64) int64 { return rtt }
+	if latencyType == v1alpha1.LatencyHalfRTT {
+		shown = stats.HalfRTT
+	}
+	if first.Own != nil {
+		ownStatistics(&line, rounds, shown)
+		return line, true, nil
+	}
+	histograms := make([]result.Histogram, 0, len(rounds))
+	for _, c := range rounds {
+		histograms = append(histograms, c.Histogram)
+	}
+	if err := distribution(&line, histograms, lostOf(rounds), shown); err != nil {
+		return line, false, fmt.Errorf("merging the rounds of %s: %w", label(line), err)
+	}
+	line.Outliers = outliers(rounds)
+	return line, true, nil
+}
+
+func lostOf(rounds []result.Cell) []int64 {
+	lost := make([]int64, 0, len(rounds))
+	for _, c := range rounds {
+		lost = append(lost, c.Lost)
+	}
+	return lost
+}
+
+// distribution fills in what follows from the samples of all rounds, of which each lost so many messages besides.
+func distribution(line *v1alpha1.CellResult, rounds []result.Histogram, lost []int64, shown func(int64) int64) error {
+	d, err := result.Merge(rounds...)
+	if err != nil {
+		return err
+	}
+	line.Samples = d.Count
+	line.Lost += d.OverRange
+	if d.Count > 0 {
+		line.MinNanoseconds, line.MaxNanoseconds = new(shown(d.Min)), new(shown(d.Max))
+		line.MeanNanoseconds, line.StddevNanoseconds = new(shown(d.Mean())), new(shown(d.StdDev()))
+	}
+	for _, name := range Percentiles() {
+		p, _ := stats.Named(string(name))
+		switch r := d.Percentile(p, line.Lost-d.OverRange); {
+		case r.Lost:
+			if line.LostFrom == "" {
+				line.LostFrom = name
+			}
+		case r.Needs > 0:
+			if line.NeedsSamples == 0 {
+				line.NeedsSamples = r.Needs
+			}
+		default:
+			*PercentileOf(line, name) = new(shown(r.Ns))
+		}
+	}
+	if len(rounds) < 2 {
+		return nil
+	}
+	each := make([]result.Distribution, 0, len(rounds))
+	for _, h := range rounds {
+		one, err := result.Merge(h)
+		if err != nil {
+			return err
+		}
+		each = append(each, one)
+	}
+	for _, name := range Percentiles() {
+		p, _ := stats.Named(string(name))
+		var values []int64
+		for i, one := range each {
+			if r := one.Percentile(p, lost[i]); !r.Lost && r.Needs == 0 {
+				values = append(values, shown(r.Ns))
+			}
+		}
+		line.Spread = appendSpread(line.Spread, name, values)
+	}
+	return nil
+}
+
+// appendSpread adds what the rounds' values of a percentile differ by. One value alone tells nothing.
+func appendSpread(all []v1alpha1.Spread, p v1alpha1.Percentile, values []int64) []v1alpha1.Spread {
+	if len(values) < 2 {
+		return all
+	}
+	slices.Sort(values)
+	return append(all, v1alpha1.Spread{
+		Percentile: p, Rounds: int32(len(values)),
+		MinNanoseconds: values[0], MedianNanoseconds: median(values), MaxNanoseconds: values[len(values)-1],
+	})
+}
+
+// median is the value in the middle of a sorted list, of an even number the lower one: a value that was measured.
+func median(sorted []int64) int64 { return sorted[(len(sorted)-1)/2] }
+
+// ownStatistics fills in what a tool without samples says itself: the mean over all round trips, and of the rest the
+// median of the rounds, as percentiles of rounds cannot be merged.
+func ownStatistics(line *v1alpha1.CellResult, rounds []result.Cell, shown func(int64) int64) {
+	var sum float64
+	var least, most, deviations []int64
+	of := map[v1alpha1.Percentile][]int64{}
+	known := func(to []int64, ns int64) []int64 {
+		if ns > 0 {
+			to = append(to, shown(ns))
+		}
+		return to
+	}
+	for _, c := range rounds {
+		if c.Own == nil {
+			continue
+		}
+		line.Samples += c.Own.Count
+		sum += c.Own.MeanNs * float64(c.Own.Count)
+		line.StepNanoseconds = max(line.StepNanoseconds, shown(c.Own.StepNs))
+		least, most, deviations = known(least, c.Own.MinNs), known(most, c.Own.MaxNs), known(deviations, c.Own.StdDevNs)
+		for p, ns := range map[v1alpha1.Percentile]int64{v1alpha1.P50: c.Own.P50Ns, v1alpha1.P90: c.Own.P90Ns, v1alpha1.P99: c.Own.P99Ns} {
+			of[p] = known(of[p], ns)
+		}
+	}
+	if line.Samples > 0 {
+		line.MeanNanoseconds = new(shown(int64(math.Round(sum / float64(line.Samples)))))
+	}
+	if len(least) > 0 {
+		line.MinNanoseconds = new(slices.Min(least))
+	}
+	if len(most) > 0 {
+		line.MaxNanoseconds = new(slices.Max(most))
+	}
+	if len(deviations) > 0 {
+		slices.Sort(deviations)
+		line.StddevNanoseconds = new(median(deviations))
+	}
+	for _, p := range Percentiles() {
+		values := of[p]
+		if len(values) == 0 {
+			continue
+		}
+		slices.Sort(values)
+		*PercentileOf(line, p) = new(median(values))
+		line.Spread = appendSpread(line.Spread, p, values)
+	}
+}
+
+// bandwidth is the median of the rounds, with their extremes.
+func bandwidth(rounds []result.Cell) *v1alpha1.BandwidthResult {
+	var received, sent []int64
+	b := &v1alpha1.BandwidthResult{}
+	for _, c := range rounds {
+		if c.Bandwidth == nil {
+			continue
+		}
+		received = append(received, int64(math.Round(c.Bandwidth.BitsPerSecond)))
+		sent = append(sent, int64(math.Round(c.Bandwidth.SentBitsPerSecond)))
+		if n := c.Bandwidth.Retransmits; n != nil {
+			if b.Retransmits == nil {
+				b.Retransmits = new(int64(0))
+			}
+			*b.Retransmits += *n
+		}
+	}
+	slices.Sort(received)
+	slices.Sort(sent)
+	b.BitsPerSecond, b.SentBitsPerSecond = median(received), median(sent)
+	b.MinBitsPerSecond, b.MaxBitsPerSecond = received[0], received[len(received)-1]
+	return b
+}
+
+// outliers says in one sentence with what the slowest samples of all rounds coincide; empty when no round knows.
+func outliers(rounds []result.Cell) string {
+	var a tool.Attribution
+	gaps := true
+	for _, c := range rounds {
+		if c.Attribution == nil {
+			continue
+		}
+		a.Beyond += c.Attribution.Beyond
+		a.Examined += c.Attribution.Examined
+		a.Client += c.Attribution.Client
+		a.Server += c.Attribution.Server
+		a.Both += c.Attribution.Both
+		a.Neither += c.Attribution.Neither
+		a.Undetermined += c.Attribution.Undetermined
+		gaps = gaps && c.Attribution.ClientSeesGaps && c.Attribution.ServerSeesGaps
+	}
+	if a.Examined == 0 {
+		return ""
+	}
+	share := func(n int64) float64 { return 100 * float64(n) / float64(a.Examined) }
+	text := fmt.Sprintf("of the %d slowest of %d samples beyond p99.9, %.0f %% coincide with an interruption of the client's CPU, %.0f %% of the server's, %.0f %% of both, %.0f %% of neither",
+		a.Examined, a.Beyond, share(a.Client), share(a.Server), share(a.Both), share(a.Neither))
+	if a.Undetermined > 0 {
+		text += fmt.Sprintf(", %.0f %% cannot be told", share(a.Undetermined))
+	}
+	if !gaps {
+		text += "; the ends sleep while they wait, so of their interruptions only those in send are seen"
+	}
+	return text
+}
