@@ -69,8 +69,18 @@ func (c *cluster) startRuntimes(ctx context.Context) error {
 
 // startKubelets ends when both nodes are ready and offer all their devices.
 func (c *cluster) startKubelets(ctx context.Context, client *kubernetes.Clientset) error {
+	// By the node's name; not there for a kubelet that ran already. A heartbeat has whole seconds.
+	started := map[string]time.Time{}
 	for _, n := range c.nodes {
-		for _, pr := range []process{kubelet(c.paths, n, c.binaries), devicePlugin(c.paths, n)} {
+		k := kubelet(c.paths, n, c.binaries)
+		running, err := findProcesses(c.runs(k.Name, k.Args[0]))
+		if err != nil {
+			return err
+		}
+		if len(running) == 0 {
+			started[n.Name] = time.Now().Truncate(time.Second)
+		}
+		for _, pr := range []process{k, devicePlugin(c.paths, n)} {
 			if err := c.ensure(pr); err != nil {
 				return err
 			}
@@ -78,7 +88,7 @@ func (c *cluster) startKubelets(ctx context.Context, client *kubernetes.Clientse
 	}
 	for _, n := range c.nodes {
 		err := poll(ctx, func() (bool, error) {
-			ready, err := nodeAnswers(ctx, client, n)
+			ready, err := nodeAnswers(ctx, client, n, started[n.Name])
 			return ready && err == nil, nil
 		})
 		if err != nil {
@@ -88,15 +98,21 @@ func (c *cluster) startKubelets(ctx context.Context, client *kubernetes.Clientse
 	return nil
 }
 
-// nodeAnswers tells whether the kubelet of the node answers and the node is ready. The node's status alone may be what
-// a kubelet reported that was killed since.
-func nodeAnswers(ctx context.Context, client *kubernetes.Clientset, n node) (bool, error) {
+// nodeAnswers tells whether the kubelet of the node answers and has reported the node ready since a time. The node's
+// status alone may be what a kubelet reported that was killed since, and a new one that answers may find the node not
+// ready in its first report.
+func nodeAnswers(ctx context.Context, client *kubernetes.Clientset, n node, since time.Time) (bool, error) {
 	if _, err := client.RESTClient().Get().AbsPath("/api/v1/nodes", n.Name, "proxy/healthz").DoRaw(ctx); err != nil {
 		return false, fmt.Errorf("asking the kubelet: %w", err)
 	}
 	object, err := client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
 	if err != nil {
 		return false, fmt.Errorf("reading the node: %w", err)
+	}
+	for _, condition := range object.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.LastHeartbeatTime.Time.Before(since) {
+			return false, nil
+		}
 	}
 	return nodeReady(object, n), nil
 }

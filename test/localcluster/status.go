@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+	"time"
 )
 
 // Status prints a line for each process and node. It fails when a part is not as it should be, after having printed
@@ -33,7 +34,7 @@ func Status(ctx context.Context, o Options, out io.Writer) error {
 		return err
 	}
 	for _, n := range c.nodes {
-		ready, err := nodeAnswers(ctx, client, n)
+		ready, err := nodeAnswers(ctx, client, n, time.Time{})
 		switch {
 		case err != nil:
 			missing++
