@@ -7,17 +7,18 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/internal/tool/sfnt"
 )
 
 // Parse reads the raw samples. They have no times, but are in the order of measurement and fill the time but for
 // a few per cent, so the warm-up ends at the sample at which they add up to it.
 func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
-		return tool.Measurement{}, explain(c, out)
+		return tool.Measurement{}, sfnt.Explain(v1alpha1.ToolSfntPingpong, c, out, causes(c))
 	}
 	table, err := ParseTable(out.Stdout)
 	if err != nil {
@@ -45,7 +46,7 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 		return tool.Measurement{}, err
 	}
 	return tool.Measurement{
-		Version: version(table), Figures: figures(table, row, fullRTT), Warnings: warnings(table),
+		Version: table.Version(), Figures: figures(table, row, fullRTT), Warnings: table.Warnings(v1alpha1.ToolSfntPingpong),
 		// The tool ends at the first message that is not answered.
 		Lost: 0,
 	}, nil
@@ -160,16 +161,7 @@ func parseInt(b []byte) (n int64, ok bool) {
 	return n, true
 }
 
-// version is the version with the checksum of the source, because builds from a checkout have no version.
-func version(t Table) string {
-	v, src := t.Value("version"), t.Value("src")
-	if src == "" {
-		return v
-	}
-	return strings.TrimSpace(v + " (src " + src + ")")
-}
-
-// figures are the row as printed, and what the header says of acceleration.
+// figures are the row as printed, and those of the header.
 func figures(t Table, r Row, fullRTT bool) []tool.Figure {
 	unit := " (ns, half RTT)"
 	if fullRTT {
@@ -185,90 +177,17 @@ func figures(t Table, r Row, fullRTT bool) []tool.Figure {
 		{Name: "stddev" + unit, Value: number(r.StdDev)},
 		{Name: "iterations", Value: number(r.Iterations)},
 	}
-	for _, e := range t.Header {
-		switch {
-		case e.Key == "tsc_hz", e.Key == "onload_version", e.Key == "LD_PRELOAD", e.Key == "server LD_PRELOAD", strings.HasPrefix(e.Key, "EF_"):
-			out = append(out, tool.Figure{Name: e.Key, Value: e.Value})
-		}
-	}
-	return out
+	return append(out, t.Figures()...)
 }
 
-func warnings(t Table) []string {
-	var out []string
-	for _, e := range t.Header {
-		if e.Key == "WARNING" {
-			out = append(out, "sfnt-pingpong: "+e.Value)
-		}
+// causes are those that only this tool knows, or that mean something else to it.
+func causes(c tool.Cell) []sfnt.Cause {
+	noAnswer := fmt.Sprintf("no answer within %s: the path stalled, or the server hangs", replyTimeout)
+	if c.Protocol != v1alpha1.ProtocolTCP {
+		noAnswer = fmt.Sprintf("no answer within %s: a datagram was lost, after which sfnt-pingpong cannot go on", replyTimeout)
 	}
-	if strings.Contains(t.Value("LD_PRELOAD"), "onload") && t.OnloadVersion() == "" {
-		out = append(out, "LD_PRELOAD names Onload's library, but sfnt-pingpong did not load it: not accelerated")
+	return []sfnt.Cause{
+		{Says: []string{"results != NULL"}, Why: "not enough memory for the samples; raise spec.placement.memory or measure for a shorter time"},
+		{Says: []string{"errno=(11 "}, Why: noAnswer},
 	}
-	return out
-}
-
-// explain turns exit code and ERROR lines into a failure.
-func explain(c tool.Cell, out tool.Output) error {
-	said := errorLines(out.Stderr)
-	has := func(parts ...string) bool {
-		for _, p := range parts {
-			if strings.Contains(said, p) {
-				return true
-			}
-		}
-		return false
-	}
-	why := "the test failed"
-	switch {
-	case out.ExitCode == 1:
-		why = "this build does not take the options it was given; use 1.5.0 or later"
-	case has("Version mismatch", "Source Checksum mismatch"):
-		why = "client and server are different builds; use one bench image on both nodes"
-	case has("Failed to set CPU affinity"):
-		why = "it may not run on the CPU it was told to use"
-	case has("results != NULL"):
-		why = "not enough memory for the samples; raise spec.placement.memory or measure for a shorter time"
-	case has("Could not open output file"):
-		why = "it cannot write its samples to the scratch volume"
-	case has("errno=(111 "):
-		why = "no server listened for 10s"
-	case has("errno=(113 ", "errno=(101 "):
-		why = "there is no way to the server"
-	case has("errno=(11 "):
-		why = fmt.Sprintf("no answer within %s: the path stalled, or the server hangs", replyTimeout)
-		if c.Protocol == "UDP" {
-			why = fmt.Sprintf("no answer within %s: a datagram was lost, after which sfnt-pingpong cannot go on", replyTimeout)
-		}
-	case has("errno=(104 ", "errno=(32 ", "errno=(0 "):
-		why = "the server ended before the test did"
-	case has("errno=(90 "):
-		why = fmt.Sprintf("messages of %d bytes are too long for the path", c.MessageSize)
-	case out.ExitCode == 2:
-		why = "it could not set the test up"
-	case out.ExitCode != 3:
-		why = "it ended in an unexpected way"
-	}
-	message := fmt.Sprintf("sfnt-pingpong failed (exit code %d): %s", out.ExitCode, why)
-	if said != "" {
-		message += ": " + said
-	}
-	return tool.Failf("%s", message)
-}
-
-// errorLines are the ERROR lines as one, without the places in the source.
-func errorLines(stderr []byte) string {
-	var said []string
-	for line := range strings.Lines(string(stderr)) {
-		text, ok := strings.CutPrefix(strings.TrimSpace(line), "ERROR: ")
-		if !ok || strings.HasPrefix(text, "at ") || text == "Test failed." || text == "Test setup failed." {
-			continue
-		}
-		said = append(said, strings.ToValidUTF8(text, "?"))
-	}
-	const most = 400
-	joined := strings.Join(strings.Fields(strings.Join(said, "; ")), " ")
-	if len(joined) > most {
-		joined = strings.ToValidUTF8(joined[:most], "") + "…"
-	}
-	return joined
 }

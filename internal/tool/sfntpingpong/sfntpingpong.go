@@ -9,17 +9,23 @@
 //     nothing may probe it.
 //   - Messages go over a second, ephemeral port: a NetworkPolicy must allow all ports between the two ends.
 //   - After each thousand pings there is one that is not timed, with a message on the control connection.
-//   - A lost datagram ends the measurement.
+//   - A lost datagram ends the measurement, after 2 s. Ends that spin without a muxer do not look at the clock: theirs
+//     ends with the agent's deadline. A muxer cures that at its price: it is one more system call each time an end
+//     looks for a message. So it is used only where it was asked for.
+//   - Over multicast both ends send to the group.
 package sfntpingpong
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/internal/tool/sfnt"
 )
 
 const (
@@ -27,15 +33,14 @@ const (
 
 	// maxSize is the tool's buffer. It takes larger messages and overruns the buffer.
 	maxSize = 65_536
-	// maxDatagram is the payload of the largest UDP datagram over IPv4.
-	maxDatagram = 65_507
 
 	// rawPrefix of the files with the samples.
 	rawPrefix = "raw"
 
 	// replyTimeout is how long either end waits for a message. It ends what would hang for ever after a lost
 	// datagram. It also keeps results honest: nanoseconds overflow in 1.5.0 beyond 2.1 s and in later
-	// versions beyond 3.7 s at 2.5 GHz, and are then printed as negative or as small numbers.
+	// versions beyond 3.7 s at 2.5 GHz, and are then printed as negative or as small numbers. Ends that spin
+	// without a muxer do not look at it.
 	replyTimeout = 2 * time.Second
 	// batch is how many pings the tool sends between two looks at the clock.
 	batch = 1_000
@@ -54,29 +59,32 @@ func New() tool.Driver { return driver{} }
 // Name of the tool.
 func (driver) Name() v1alpha1.Tool { return v1alpha1.ToolSfntPingpong }
 
-// Validate says which sizes the tool measures wrongly, though it takes them.
-func (driver) Validate(c tool.Cell) error {
+// Validate says what the tool cannot do, and which sizes it measures wrongly, though it takes them.
+func (d driver) Validate(c tool.Cell) error {
+	if c.Stream {
+		return errors.New("sfnt-pingpong measures round trips, not bandwidth")
+	}
+	if c.OpenLoop() {
+		return fmt.Errorf("sfnt-pingpong sends when the answer to the last message has come, not %d messages a second", c.RatePerSecond)
+	}
 	switch c.Protocol {
 	case v1alpha1.ProtocolTCP:
 		if c.MessageSize < 1 || c.MessageSize > maxSize {
 			return fmt.Errorf("sfnt-pingpong measures TCP messages of 1 to %d bytes, not of %d", maxSize, c.MessageSize)
 		}
-	case v1alpha1.ProtocolUDP:
-		if c.MessageSize < 0 || c.MessageSize > maxDatagram {
-			return fmt.Errorf("sfnt-pingpong measures UDP messages of 0 to %d bytes, not of %d", maxDatagram, c.MessageSize)
+	case v1alpha1.ProtocolUDP, v1alpha1.ProtocolMulticast:
+		if c.MessageSize < 0 || c.MessageSize > sfnt.MaxDatagram {
+			return fmt.Errorf("sfnt-pingpong measures %s messages of 0 to %d bytes, not of %d", c.Protocol, sfnt.MaxDatagram, c.MessageSize)
 		}
 	default:
-		return fmt.Errorf("sfnt-pingpong measures TCP and UDP, not %q", c.Protocol)
+		return fmt.Errorf("sfnt-pingpong measures TCP, UDP and Multicast, not %q", c.Protocol)
 	}
-	if c.Duration <= 0 || c.Warmup < 0 {
-		return fmt.Errorf("sfnt-pingpong cannot measure for %s after %s", c.Duration, c.Warmup)
-	}
-	return nil
+	return sfnt.Validate(d.Name(), c)
 }
 
 // Server listens for the control connection of one client, and gets everything else from it.
 func (driver) Server(_ tool.Cell, t tool.Target) tool.Command {
-	return tool.Command{Path: program, Args: []string{"--port=" + strconv.Itoa(t.Port)}, Env: environment()}
+	return tool.Command{Path: program, Args: []string{"--port=" + strconv.Itoa(t.Port)}, Env: sfnt.Environment()}
 }
 
 // Listens is always TCP: a server that is ready waits for the control connection.
@@ -91,37 +99,32 @@ func (driver) Listens(tool.Cell) v1alpha1.Protocol { return v1alpha1.ProtocolTCP
 func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	total := c.Warmup + c.Duration
 	ms := strconv.FormatInt(int64((total+time.Millisecond-1)/time.Millisecond), 10)
-	protocol := "tcp"
-	if c.Protocol == v1alpha1.ProtocolUDP {
-		protocol = "udp"
+	protocol := "udp"
+	if c.Protocol == v1alpha1.ProtocolTCP {
+		protocol = "tcp"
+	}
+	options := []string{
+		"--port=" + strconv.Itoa(t.Port),
+		"--affinity=any;any",
+		"--sizes=" + strconv.Itoa(int(c.MessageSize)),
+		"--rtt",
+		"--raw=" + filepath.Join(t.Scratch, rawPrefix),
+		// The default minimum of a second would lengthen shorter measurements.
+		"--minms=" + ms,
+		"--maxms=" + ms,
+		"--miniter=" + strconv.Itoa(batch),
+		"--maxiter=" + strconv.FormatInt(min(int64(total/fastest)+batch, mostSamples), 10),
+		"--timeout=" + strconv.Itoa(int(replyTimeout/time.Second)),
 	}
 	return tool.Command{
 		Path: program,
-		Args: []string{
-			"--port=" + strconv.Itoa(t.Port),
-			"--affinity=any;any",
-			"--sizes=" + strconv.Itoa(int(c.MessageSize)),
-			"--rtt",
-			"--raw=" + filepath.Join(t.Scratch, rawPrefix),
-			// The default minimum of a second would lengthen shorter measurements.
-			"--minms=" + ms,
-			"--maxms=" + ms,
-			"--miniter=" + strconv.Itoa(batch),
-			"--maxiter=" + strconv.FormatInt(min(int64(total/fastest)+batch, mostSamples), 10),
-			// Not looked at by --spin without a muxer, which is therefore not used.
-			"--timeout=" + strconv.Itoa(int(replyTimeout/time.Second)),
-			protocol, t.Address,
-		},
-		Env: environment(),
+		Args: slices.Concat(options, sfnt.WaitOptions(c), sfnt.PathOptions(c, t), []string{protocol, t.Address}),
+		Env:  sfnt.Environment(),
 	}
 }
 
-// environment keeps the tool from running date, uname, lspci and ethtool through a shell, each of which costs
-// time on the measuring CPU. What they tell is in the evidence.
-func environment() []string { return []string{"SFNT_AVOID_FORK=1"} }
-
-// Deadline allows for 10 s of retries to connect, for a warm-up of 10,000 and a batch of 1,000 messages on a
-// path of a millisecond, and for sorting and writing the samples, which takes less than a quarter of the time in
+// Deadline allows for 10 s of retries to connect, for 2 s after a group is joined, for a warm-up of 10,000 and a
+// batch of 1,000 messages on a path of a millisecond, and for sorting and writing the samples, which takes less than a quarter of the time in
 // which they were taken. Nothing of that is reached when all is well; what hangs has ended long before by the
 // tool's own timeout.
 func (driver) Deadline(c tool.Cell) time.Duration {

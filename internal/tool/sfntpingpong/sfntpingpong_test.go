@@ -2,6 +2,7 @@ package sfntpingpong
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,9 +13,13 @@ import (
 )
 
 var (
-	tcp64  = tool.Cell{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, Duration: 3 * time.Second, Warmup: 500 * time.Millisecond}
-	udp0   = tool.Cell{Name: "udp-0", Protocol: v1alpha1.ProtocolUDP, MessageSize: 0, Duration: 100 * time.Millisecond}
-	target = tool.Target{Address: "10.99.0.2", Port: 2048, Scratch: "/scratch/a"}
+	tcp64       = tool.Cell{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, Duration: 3 * time.Second, Warmup: 500 * time.Millisecond}
+	udp0        = tool.Cell{Name: "udp-0", Protocol: v1alpha1.ProtocolUDP, MessageSize: 0, Duration: 100 * time.Millisecond}
+	multicast64 = tool.Cell{
+		Name: "multicast-64", Protocol: v1alpha1.ProtocolMulticast, MulticastGroup: "239.192.0.7", MessageSize: 64,
+		Wait: v1alpha1.WaitSpin, Muxer: v1alpha1.MuxerPoll, Duration: 3 * time.Second, Warmup: 500 * time.Millisecond,
+	}
+	target = tool.Target{Address: "10.99.0.2", LocalAddress: "10.99.0.1", Port: 2048, Scratch: "/scratch/a"}
 )
 
 func TestCommands(t *testing.T) {
@@ -31,7 +36,13 @@ func TestCommands(t *testing.T) {
 		"UDP": {udp0, commands{
 			Server: tool.Command{Path: "sfnt-pingpong", Args: []string{"--port=2048"}, Env: []string{"SFNT_AVOID_FORK=1"}},
 			Client: tool.Command{Path: "sfnt-pingpong", Args: []string{"--port=2048", "--affinity=any;any", "--sizes=0", "--rtt", "--raw=/scratch/a/raw",
-				"--minms=100", "--maxms=100", "--miniter=1000", "--maxiter=101000", "--timeout=2", "udp", "10.99.0.2"}, Env: []string{"SFNT_AVOID_FORK=1"}},
+				"--minms=100", "--maxms=100", "--miniter=1000", "--maxiter=101000", "--timeout=2", "--ttl=64", "udp", "10.99.0.2"}, Env: []string{"SFNT_AVOID_FORK=1"}},
+		}},
+		"a group, spinning in poll": {multicast64, commands{
+			Server: tool.Command{Path: "sfnt-pingpong", Args: []string{"--port=2048"}, Env: []string{"SFNT_AVOID_FORK=1"}},
+			Client: tool.Command{Path: "sfnt-pingpong", Args: []string{"--port=2048", "--affinity=any;any", "--sizes=64", "--rtt", "--raw=/scratch/a/raw",
+				"--minms=3500", "--maxms=3500", "--miniter=1000", "--maxiter=3501000", "--timeout=2", "--spin", "--muxer=poll",
+				"--ttl=1;64", "--mcastintf=10.99.0.1;10.99.0.2", "--mcast=239.192.0.7", "udp", "10.99.0.2"}, Env: []string{"SFNT_AVOID_FORK=1"}},
 		}},
 	}
 	for name, c := range cases {
@@ -73,29 +84,37 @@ func TestDriver(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	cell := func(p v1alpha1.Protocol, size int32) tool.Cell {
-		return tool.Cell{Protocol: p, MessageSize: size, Duration: time.Second}
-	}
 	cases := map[string]struct {
-		cell tool.Cell
-		ok   bool
+		change func(*tool.Cell)
+		says   string // "": it can be measured
 	}{
-		"TCP of 0 measures nothing":           {cell("TCP", 0), false},
-		"TCP of 1":                            {cell("TCP", 1), true},
-		"TCP of 65536":                        {cell("TCP", 65_536), true},
-		"TCP of 65537 overruns the buffer":    {cell("TCP", 65_537), false},
-		"UDP of less than nothing":            {cell("UDP", -1), false},
-		"UDP of 0":                            {cell("UDP", 0), true},
-		"UDP of 65507":                        {cell("UDP", 65_507), true},
-		"UDP of more than a datagram":         {cell("UDP", 65_508), false},
-		"another protocol":                    {cell("SCTP", 64), false},
-		"no time":                             {tool.Cell{Protocol: "TCP", MessageSize: 1}, false},
-		"a warm-up that ends before it began": {tool.Cell{Protocol: "TCP", MessageSize: 1, Duration: 1, Warmup: -1}, false},
+		"TCP of 0 measures nothing":           {func(c *tool.Cell) { c.MessageSize = 0 }, "1 to 65536 bytes, not of 0"},
+		"TCP of 1":                            {func(c *tool.Cell) { c.MessageSize = 1 }, ""},
+		"TCP of 65536":                        {func(c *tool.Cell) { c.MessageSize = 65_536 }, ""},
+		"TCP of 65537 overruns the buffer":    {func(c *tool.Cell) { c.MessageSize = 65_537 }, "1 to 65536 bytes, not of 65537"},
+		"UDP of less than nothing":            {func(c *tool.Cell) { c.Protocol, c.MessageSize = "UDP", -1 }, "0 to 65507 bytes, not of -1"},
+		"UDP of 0":                            {func(c *tool.Cell) { c.Protocol, c.MessageSize = "UDP", 0 }, ""},
+		"UDP of 65507":                        {func(c *tool.Cell) { c.Protocol, c.MessageSize = "UDP", 65_507 }, ""},
+		"UDP of more than a datagram":         {func(c *tool.Cell) { c.Protocol, c.MessageSize = "UDP", 65_508 }, "0 to 65507 bytes, not of 65508"},
+		"multicast":                           {func(c *tool.Cell) { c.Protocol = "Multicast" }, ""},
+		"multicast of more than a datagram":   {func(c *tool.Cell) { c.Protocol, c.MessageSize = "Multicast", 65_508 }, "Multicast messages of 0 to 65507"},
+		"another protocol":                    {func(c *tool.Cell) { c.Protocol = "SCTP" }, `not "SCTP"`},
+		"spinning in epoll":                   {func(c *tool.Cell) { c.Wait, c.Muxer = "Spin", "Epoll" }, ""},
+		"sleeping in select":                  {func(c *tool.Cell) { c.Wait, c.Muxer = "Block", "Select" }, ""},
+		"another muxer":                       {func(c *tool.Cell) { c.Muxer = "Kqueue" }, `not with "Kqueue"`},
+		"another way to wait":                 {func(c *tool.Cell) { c.Wait = "Dream" }, `not with "Dream"`},
+		"a rate":                              {func(c *tool.Cell) { c.RatePerSecond = 23_000 }, "not 23000 messages a second"},
+		"a stream":                            {func(c *tool.Cell) { c.Stream = true }, "not bandwidth"},
+		"no time":                             {func(c *tool.Cell) { c.Duration = 0 }, "cannot measure for 0s"},
+		"a warm-up that ends before it began": {func(c *tool.Cell) { c.Warmup = -1 }, "cannot measure for 3s after -1ns"},
 	}
-	for name, c := range cases {
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			if err := New().Validate(c.cell); (err == nil) != c.ok {
-				t.Errorf("got %v", err)
+			c := tcp64
+			test.change(&c)
+			err := New().Validate(c)
+			if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+				t.Errorf("says %v, not %q", err, test.says)
 			}
 		})
 	}

@@ -65,7 +65,7 @@ func TestPublishedTables(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := facts{Header: len(table.Header), Rows: len(table.Rows), First: table.Rows[0], Last: table.Rows[len(table.Rows)-1],
-				Version: version(table), Onload: table.OnloadVersion(), Profile: table.Value("EF_POLL_USEC"),
+				Version: table.Version(), Onload: table.OnloadVersion(), Profile: table.Value("EF_POLL_USEC"),
 				// The copies have spaces that do not break where the tool had several.
 				CPU: strings.Join(strings.Fields(table.Value("cpu")), " ")}
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -106,7 +106,7 @@ func TestCapturedTables(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := facts{Version: version(table), Date: table.Value("date"), Driver: table.Value("rmv0")}
+			got := facts{Version: table.Version(), Date: table.Value("date"), Driver: table.Value("rmv0")}
 			for _, r := range table.Rows {
 				got.Sizes = append(got.Sizes, r.Size)
 			}
@@ -139,62 +139,8 @@ func TestHeaderOrderDoesNotMatter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(a.Rows, b.Rows); diff != "" || version(a) != version(b) {
+	if diff := cmp.Diff(a.Rows, b.Rows); diff != "" || a.Version() != b.Version() {
 		t.Errorf("rows differ: %s", diff)
-	}
-}
-
-func TestFullRTT(t *testing.T) {
-	cases := map[string]struct {
-		header string
-		want   bool
-		ok     bool
-	}{
-		"a build that says RTT":            {"# cmdline: sfnt-pingpong tcp h\n# reporting: RTT\n", true, true},
-		"a build that says half":           {"# cmdline: sfnt-pingpong --rtt tcp h\n# reporting: 1/2 RTT\n", false, true},
-		"a build that says something else": {"# cmdline: sfnt-pingpong --rtt tcp h\n# reporting: one-way\n", false, false},
-		"an older build with --rtt":        {"# cmdline: ./sfnt-pingpong --sizes 1 --rtt tcp h\n", true, true},
-		"an older build without":           {"# cmdline: ./sfnt-pingpong --raw /x--rtt tcp h\n", false, true},
-		"neither":                          {"# version: 1.5.0\n", false, false},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			table, err := ParseTable([]byte(c.header))
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := table.FullRTT()
-			if got != c.want || (err == nil) != c.ok {
-				t.Errorf("got %v, %v", got, err)
-			}
-		})
-	}
-}
-
-func TestOnloadIsNotWhatLDPreloadSays(t *testing.T) {
-	cases := map[string]struct {
-		header, version string
-		warnings        int
-	}{
-		"loaded":                       {"# LD_PRELOAD=libonload.so\n# onload_version=201811-u1\n# EF_POLL_USEC=100000\n", "201811-u1", 0},
-		"preloaded but not loaded":     {"# LD_PRELOAD=/opt/onload/usr/lib64/libonload.so\n# EF_POLL_USEC=100000\n", "", 1},
-		"a banner alone":               {"oo:sfnt-pingpong[1]: Using OpenOnload 201811-u1 [0]\n", "", 0},
-		"on the server alone":          {"# server LD_PRELOAD=libonload.so\n", "", 0},
-		"something else was preloaded": {"# LD_PRELOAD=libvma.so\n", "", 0},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			table, err := ParseTable([]byte(c.header))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := table.OnloadVersion(); got != c.version {
-				t.Errorf("version %q, want %q", got, c.version)
-			}
-			if got := warnings(table); len(got) != c.warnings {
-				t.Errorf("warnings %q", got)
-			}
-		})
 	}
 }
 

@@ -1,0 +1,160 @@
+package sfnt
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// Table is what a tool prints on its standard output.
+type Table struct {
+	Header
+	// Rows are the lines of numbers, each with as many as there are columns.
+	Rows [][]int64
+}
+
+// Header is the lines that begin with #, in their order, which differs from run to run and from terminal to file.
+type Header []Entry
+
+// Entry is a line of the header: "# key: value" or "# key=value".
+type Entry struct {
+	Key, Value string
+}
+
+// ParseTable reads a tool's standard output, or a copy of it in which spaces stand for tabs (those that do not break
+// among them). Its columns must have these names. Lines that are neither header nor row (of Onload, of a shell) are
+// passed over.
+func ParseTable(output []byte, columns []string) (Table, error) {
+	var t Table
+	number := 0
+	for line := range bytes.Lines(output) {
+		number++
+		text := strings.TrimSpace(string(line))
+		if comment, ok := strings.CutPrefix(text, "#"); ok {
+			comment = strings.TrimSpace(comment)
+			if fields := strings.Fields(comment); len(fields) > 0 && fields[0] == columns[0] {
+				if !slices.Equal(fields, columns) {
+					return Table{}, fmt.Errorf("line %d: columns %v, not %v", number, fields, columns)
+				}
+				continue
+			}
+			if comment != "" {
+				t.Header = append(t.Header, parseEntry(comment))
+			}
+			continue
+		}
+		if text == "" || text[0] < '0' || text[0] > '9' {
+			continue
+		}
+		row, err := parseRow(strings.Fields(text), columns)
+		if err != nil {
+			return Table{}, fmt.Errorf("line %d: %w", number, err)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t, nil
+}
+
+// parseEntry splits what follows a # at the first ": " or "=": command lines hold both.
+func parseEntry(comment string) Entry {
+	colon := strings.Index(comment+" ", ": ")
+	equals := strings.IndexByte(comment, '=')
+	if colon < 0 && equals < 0 {
+		return Entry{Key: comment}
+	}
+	at := colon
+	if colon < 0 || equals >= 0 && equals < colon {
+		at = equals
+	}
+	return Entry{Key: comment[:at], Value: strings.TrimSpace(comment[at+1:])}
+}
+
+func parseRow(fields, columns []string) ([]int64, error) {
+	if len(fields) != len(columns) {
+		return nil, fmt.Errorf("%d columns, not %d", len(fields), len(columns))
+	}
+	row := make([]int64, len(fields))
+	for i, field := range fields {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", columns[i], err)
+		}
+		row[i] = n
+	}
+	return row, nil
+}
+
+// Value is the first value with a key, or "".
+func (h Header) Value(key string) string {
+	for _, e := range h {
+		if e.Key == key {
+			return e.Value
+		}
+	}
+	return ""
+}
+
+// Version is the version with the checksum of the source, because builds from a checkout have no version.
+func (h Header) Version() string {
+	v, src := h.Value("version"), h.Value("src")
+	if src == "" {
+		return v
+	}
+	return strings.TrimSpace(v + " (src " + src + ")")
+}
+
+// OnloadVersion is the version of the Onload library that was really loaded into the client, or "" when none
+// was. LD_PRELOAD and EF_* lines prove nothing: they show the environment, also when the library could not be
+// loaded. And a library that is loaded need not have taken the socket.
+func (h Header) OnloadVersion() string { return h.Value("onload_version") }
+
+// FullRTT says whether the latencies, in rows and raw files, are round-trip times and not half of them. Builds
+// before 2026 do not say so; then it depends on whether --rtt was among the arguments. It is an error if
+// nothing tells.
+func (h Header) FullRTT() (bool, error) {
+	switch reporting := h.Value("reporting"); reporting {
+	case "RTT":
+		return true, nil
+	case "1/2 RTT":
+		return false, nil
+	case "":
+	default:
+		return false, fmt.Errorf("it reports %q, which is neither RTT nor 1/2 RTT", reporting)
+	}
+	arguments := strings.Fields(h.Value("cmdline"))
+	if len(arguments) == 0 {
+		return false, fmt.Errorf("nothing tells whether it reports RTT or 1/2 RTT")
+	}
+	return slices.Contains(arguments, "--rtt"), nil
+}
+
+// Figures are the clock's rate and what the header says of acceleration.
+func (h Header) Figures() []tool.Figure {
+	var out []tool.Figure
+	for _, e := range h {
+		switch {
+		case e.Key == "tsc_hz", e.Key == "onload_version", e.Key == "LD_PRELOAD", e.Key == "server LD_PRELOAD", strings.HasPrefix(e.Key, "EF_"):
+			out = append(out, tool.Figure{Name: e.Key, Value: e.Value})
+		}
+	}
+	return out
+}
+
+// Warnings are the tool's own, and that of an Onload that was wanted and is not there.
+func (h Header) Warnings(name v1alpha1.Tool) []string {
+	var out []string
+	for _, e := range h {
+		if e.Key == "WARNING" {
+			out = append(out, string(name)+": "+e.Value)
+		}
+	}
+	if strings.Contains(h.Value("LD_PRELOAD"), "onload") && h.OnloadVersion() == "" {
+		out = append(out, fmt.Sprintf("LD_PRELOAD names Onload's library, but %s did not load it: not accelerated", name))
+	}
+	return out
+}
