@@ -12,7 +12,7 @@ import (
 )
 
 func TestRunRefuses(t *testing.T) {
-	const server = `{"run":"x-r1","attempt":1,"role":"server","tool":"sockperf","cells":[{"name":"tcp-64"}],"deadline":1}`
+	const server = `{"run":"x-r1","variant":"default","attempt":1,"role":"server","tool":"sockperf","cells":[{"name":"tcp-64"}],"deadline":1}`
 	cases := map[string]struct {
 		args []string
 		task string

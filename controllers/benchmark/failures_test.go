@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
@@ -220,7 +221,8 @@ func TestOneLine(t *testing.T) {
 // A pod that is refused before it has a node in its spec is told by the node it was made for.
 func TestFailureOfAnUnboundPod(t *testing.T) {
 	p := makePod(makeWorld().benchmark, v1alpha1.RoleClient, refused("Evicted", ""), func(p *corev1.Pod) { p.Spec.NodeName = "" })
-	built, err := pods.Build(pods.Endpoint{Benchmark: makeWorld().benchmark, Node: "a"})
+	b := makeWorld().benchmark
+	built, err := pods.Build(pods.Endpoint{Benchmark: b, Node: "a", Variant: plan.Variants(b.Spec)[0]})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,7 @@ type fakeDriver struct{ tool.Driver }
 func (fakeDriver) Name() v1alpha1.Tool              { return v1alpha1.ToolSockperf }
 func (fakeDriver) Validate(tool.Cell) error         { return nil }
 func (fakeDriver) Memory(tool.Cell) int64           { return 0 }
+func (fakeDriver) CPUs(tool.Cell) int               { return 1 }
 func (fakeDriver) Deadline(tool.Cell) time.Duration { return time.Minute }
 
 func makeWorld(changes ...func(*world)) *world {
@@ -49,12 +50,13 @@ func makeWorld(changes ...func(*world)) *world {
 	}
 	w := &world{
 		now: noon, settings: Settings{StartTimeout: 2 * time.Minute, MaxAttempts: 3},
-		benchmark: b, driver: fakeDriver{}, runs: plan.Runs(b), events: map[types.UID][]corev1.Event{},
+		benchmark: b, driver: fakeDriver{}, events: map[types.UID][]corev1.Event{},
 	}
 	w.accepted = preflight.Observed{Benchmark: b, Driver: w.driver, Nodes: []corev1.Node{readyNode("a"), readyNode("b")}}
 	for _, change := range changes {
 		change(w)
 	}
+	w.runs = plan.Runs(w.benchmark)
 	return w
 }
 

@@ -56,14 +56,14 @@ func DecodeTask(data string) (Task, error) {
 	switch {
 	case t.Run == "" || t.Attempt < 1:
 		return Task{}, fmt.Errorf("reading the task: run %q, attempt %d", t.Run, t.Attempt)
-	case t.Variant == "":
-		return Task{}, fmt.Errorf("reading the task: no variant")
 	case t.Role != v1alpha1.RoleClient && t.Role != v1alpha1.RoleServer:
 		return Task{}, fmt.Errorf("reading the task: role %q is neither client nor server", t.Role)
 	case len(t.Cells) == 0:
 		return Task{}, fmt.Errorf("reading the task: no cells")
 	case t.Deadline <= 0:
 		return Task{}, fmt.Errorf("reading the task: deadline %s", t.Deadline)
+	case t.Variant == "":
+		return Task{}, fmt.Errorf("reading the task: no variant")
 	case t.Role == v1alpha1.RoleClient && (t.ServerAddress == "" || t.Token == ""):
 		return Task{}, fmt.Errorf("reading the task: a client needs serverAddress and token")
 	}

@@ -21,12 +21,30 @@ type only64 struct{ tool.Driver }
 // Memory is a mebibyte for each second.
 func (only64) Memory(c tool.Cell) int64 { return int64(c.Duration/time.Second) << 20 }
 
+// CPUs is one, and two with rates.
+func (only64) CPUs(c tool.Cell) int {
+	if c.OpenLoop() {
+		return 2
+	}
+	return 1
+}
+
+// MostSamples is what the rate gives.
+func (only64) MostSamples(c tool.Cell) (int64, bool) {
+	return int64(float64(c.RatePerSecond) * c.Duration.Seconds()), c.OpenLoop()
+}
+
 func (only64) Validate(c tool.Cell) error {
 	if c.MessageSize != 64 {
 		return tool.Failf("size %d: only 64 bytes", c.MessageSize)
 	}
 	return nil
 }
+
+// every is a driver that measures everything.
+type every struct{ only64 }
+
+func (every) Validate(tool.Cell) error { return nil }
 
 // node is ready, with four CPUs, 8Gi and its name as a label.
 func node(name string, change ...func(*corev1.Node)) corev1.Node {
@@ -93,6 +111,14 @@ func TestAccept(t *testing.T) {
 		return func(o *Observed) { o.Benchmark.Spec.Workload.Duration.Duration = d }
 	}
 
+	rate := func(n int32) func(*Observed) {
+		return func(o *Observed) { o.Benchmark.Spec.Workload.RatesPerSecond = []int32{n} }
+	}
+	percentile := func(p v1alpha1.Percentile) func(*Observed) {
+		return func(o *Observed) { o.Benchmark.Spec.HighestPercentile = p }
+	}
+	capturing := func(o *Observed) { o.Benchmark.Spec.Capture = true }
+
 	cases := map[string]struct {
 		change []func(*Observed)
 		// want is the pair, as client and server, or the reason.
@@ -142,6 +168,74 @@ func TestAccept(t *testing.T) {
 			change:      []func(*Observed){func(o *Observed) { o.Benchmark.Spec.Workload.MessageSizes = []int32{64, 9000} }},
 			wantReason:  v1alpha1.ReasonCellUnsupported,
 			wantMessage: []string{"spec.workload", "9000"},
+		},
+		"a tool that does not measure a cell, with others that do": {
+			change: []func(*Observed){
+				func(o *Observed) {
+					o.Tools = tool.Registry{v1alpha1.ToolSockperf: only64{}, v1alpha1.ToolPinger: every{}, v1alpha1.ToolNetperf: every{}}
+					o.Benchmark.Spec.Workload.MessageSizes = []int32{65}
+				},
+			},
+			wantReason:  v1alpha1.ReasonCellUnsupported,
+			wantMessage: []string{"spec.workload", "65", "tools that can: netperf, pinger"},
+		},
+		"more cells than there is room for": {
+			change: []func(*Observed){capturing, cpus(2), func(o *Observed) {
+				o.AllowPacketCapture = true
+				for rate := range int32(201) {
+					o.Benchmark.Spec.Workload.RatesPerSecond = append(o.Benchmark.Spec.Workload.RatesPerSecond, rate+1)
+				}
+			}},
+			wantReason:  v1alpha1.ReasonCellUnsupported,
+			wantMessage: []string{"spec.workload", "402 cells", "400", "split"},
+		},
+		"a tool that needs more CPUs than are asked": {
+			change:      []func(*Observed){rate(1000)},
+			wantReason:  v1alpha1.ReasonInsufficientCPU,
+			wantMessage: []string{"spec.placement.cpus", "2 CPUs"},
+		},
+		"a percentile for which the rate gives too few samples": {
+			change:      []func(*Observed){rate(999), cpus(2), percentile(v1alpha1.P99)},
+			wantReason:  v1alpha1.ReasonPercentileOutOfReach,
+			wantMessage: []string{"spec.highestPercentile", "p99 needs 1000", "at most 999", "tcp-64-at-999"},
+		},
+		"a percentile for which the rate gives samples enough": {
+			change: []func(*Observed){rate(1000), cpus(2), percentile(v1alpha1.P99)},
+			want:   "a b",
+		},
+		"a percentile of a closed loop, of which nobody knows the rate": {
+			change: []func(*Observed){percentile(v1alpha1.P999999)},
+			want:   "a b",
+		},
+		"capture, not allowed": {
+			change:      []func(*Observed){capturing, cpus(2)},
+			wantReason:  v1alpha1.ReasonCaptureForbidden,
+			wantMessage: []string{"spec.capture", "NET_RAW", "--allow-packet-capture"},
+		},
+		"capture without a CPU for it": {
+			change:      []func(*Observed){capturing, func(o *Observed) { o.AllowPacketCapture = true }},
+			wantReason:  v1alpha1.ReasonInsufficientCPU,
+			wantMessage: []string{"spec.placement.cpus", "2 or more"},
+		},
+		"capture, allowed": {
+			change: []func(*Observed){capturing, cpus(2), func(o *Observed) { o.AllowPacketCapture = true }},
+			want:   "a b",
+		},
+		"a variant's network that takes another device": {
+			change: []func(*Observed){func(o *Observed) {
+				other := v1alpha1.Network{Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: vf}
+				o.Benchmark.Spec.Variants = []v1alpha1.Variant{{Name: "pod"}, {Name: "vf", Network: &other}}
+				o.Networks = map[string]*NetworkDefinition{"vf": {Name: "perf/sf-vf", Found: true, ResourceName: "amd.com/other"}}
+			}},
+			wantReason:  v1alpha1.ReasonNetworkMismatch,
+			wantMessage: []string{"spec.variants[1].network.resourceName", "amd.com/other"},
+		},
+		"a variant on the host's network, not allowed": {
+			change: []func(*Observed){func(o *Observed) {
+				o.Benchmark.Spec.Variants = []v1alpha1.Variant{{Name: "host", Network: &v1alpha1.Network{Type: v1alpha1.NetworkHost}}}
+			}},
+			wantReason:  v1alpha1.ReasonHostNetworkForbidden,
+			wantMessage: []string{"spec.variants[0].network.type"},
 		},
 		"host network, not allowed": {
 			change:      []func(*Observed){func(o *Observed) { o.Benchmark.Spec.Network.Type = v1alpha1.NetworkHost }},

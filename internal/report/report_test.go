@@ -99,9 +99,11 @@ func TestSummarizeMergesRoundsInTheOrderOfTheSpec(t *testing.T) {
 		Variant: "default", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSizeBytes: 64, LatencyType: "HalfRTT",
 		Rounds: 2, Samples: 10_000, NeedsSamples: 100_000,
 		MinNanoseconds: new(int64(1_000)), MaxNanoseconds: new(int64(10_999)), MeanNanoseconds: new(int64(5_999)), StddevNanoseconds: new(int64(2_887)),
-		// Each round alone has half of the samples, and so no p99.9.
+		// Each round alone has half of the samples, and so no p99.9. Values are those of buckets.
 		Spread: []v1alpha1.Spread{
-			{Percentile: v1alpha1.P50, Rounds: 2, MinNanoseconds: 3_499, MedianNanoseconds: 3_499, MaxNanoseconds: 8_499},
+			{Percentile: v1alpha1.P50, Rounds: 2, MinNanoseconds: 3_499, MedianNanoseconds: 3_499, MaxNanoseconds: 8_503},
+			{Percentile: v1alpha1.P90, Rounds: 2, MinNanoseconds: 5_499, MedianNanoseconds: 5_499, MaxNanoseconds: 10_503},
+			{Percentile: v1alpha1.P99, Rounds: 2, MinNanoseconds: 5_951, MedianNanoseconds: 5_951, MaxNanoseconds: 10_951},
 		},
 	}
 	r.P50Nanoseconds, r.P90Nanoseconds, r.P99Nanoseconds, r.P999Nanoseconds = nil, nil, nil, nil

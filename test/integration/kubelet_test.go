@@ -334,7 +334,7 @@ func documentOf(pod *corev1.Pod) (result.Document, error) {
 		return result.Document{}, err
 	}
 	d := result.Document{
-		Version: result.Version, Run: task.Run, Attempt: task.Attempt, Role: task.Role,
+		Version: result.Version, Run: task.Run, Variant: task.Variant, Attempt: task.Attempt, Role: task.Role,
 		Evidence: result.Evidence{
 			Node: pod.Spec.NodeName, Kernel: "6.1.0-37-amd64", BootID: "boot-" + pod.Spec.NodeName, CPUsAllowed: "1",
 			MeasuringCPU: 1, DeviceNUMANode: -1, Interface: "eth0", Address: "10.244.0.2", MTU: 1500,
