@@ -1,0 +1,349 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+const (
+	// mostFlows is how many pairs of ports are followed at a time.
+	mostFlows = 1024
+	// mostPending is how many requests of a flow may wait for their replies: 45 s of 23,000 a second.
+	mostPending = 1 << 20
+	// enough is the number of answered messages after which a flow is taken for the one with the messages.
+	enough = 256
+	// dominance is by how many times it must have more of them than any other in the end.
+	dominance = 10
+)
+
+// matcher pairs requests with their replies. It takes the packets in the order of their capture.
+type matcher struct {
+	Traffic
+	// record takes the samples, in ns.
+	record func(ns int64)
+	// result holds what is counted before it is known to which flow a packet belongs.
+	result Result
+	flows  map[ports]*flow
+	// chosen is the flow that carries the messages, once it is known: only its samples are recorded.
+	chosen    *flow
+	fragments fragments
+}
+
+// ports tell the flows between two addresses apart.
+type ports struct{ client, server uint16 }
+
+func newMatcher(t Traffic, record func(ns int64)) *matcher {
+	return &matcher{Traffic: t, record: record, flows: map[ports]*flow{}}
+}
+
+// packet takes a captured packet: b of it was kept, it had wire bytes, and left this machine if out. late is true when
+// its time was taken later than usual.
+func (m *matcher) packet(at int64, out, late bool, b []byte, wire int) {
+	m.result.Packets++
+	if late {
+		m.result.Late++
+	}
+	p, err := parse(b, wire)
+	if err != nil {
+		if errors.Is(err, errTruncated) {
+			m.result.Truncated++
+		}
+		return
+	}
+	p.at, p.out = at, out
+	if !m.wants(p) {
+		return
+	}
+	if m.Protocol == v1alpha1.ProtocolTCP {
+		m.segment(p)
+		return
+	}
+	if p.fragment != nil {
+		// A request came when its last part did, a reply went when its first part did.
+		whole := false
+		if p, whole = m.fragments.join(p); !whole {
+			return
+		}
+	}
+	m.datagram(p)
+}
+
+// wants says whether a packet is of the traffic; the kernel's filter asks less exactly.
+func (m *matcher) wants(p packet) bool {
+	from, to, serverPort := m.Client, m.Server, p.targetPort
+	if p.out {
+		from, to, serverPort = to, from, p.sourcePort
+	}
+	if p.source != from || (p.target != to && !(m.Protocol == v1alpha1.ProtocolMulticast && p.target.IsMulticast())) {
+		return false
+	}
+	if p.fragment != nil && p.fragment.offset > 0 {
+		return p.protocol == m.transport()
+	}
+	return p.protocol == m.transport() && (m.ExceptPort == 0 || serverPort != m.ExceptPort)
+}
+
+// transport is the number of the protocol in the headers of IP.
+func (t Traffic) transport() uint8 {
+	if t.Protocol == v1alpha1.ProtocolTCP {
+		return ipTCP
+	}
+	return ipUDP
+}
+
+// portsOf is the flow to which a packet belongs.
+func (m *matcher) portsOf(p packet) ports {
+	switch {
+	case m.Protocol == v1alpha1.ProtocolMulticast:
+		return ports{} // a group's two directions have nothing in common
+	case p.out:
+		return ports{client: p.targetPort, server: p.sourcePort}
+	default:
+		return ports{client: p.sourcePort, server: p.targetPort}
+	}
+}
+
+// open is a new flow. It returns nil when there are too many that carry messages.
+func (m *matcher) open(id ports) *flow {
+	if len(m.flows) >= mostFlows {
+		for id, f := range m.flows {
+			if f.answered == 0 {
+				delete(m.flows, id)
+			}
+		}
+		if len(m.flows) >= mostFlows {
+			return nil
+		}
+	}
+	f := &flow{matcher: m, ports: id}
+	m.flows[id] = f
+	return f
+}
+
+// datagram takes a UDP message.
+func (m *matcher) datagram(p packet) {
+	if p.payload != m.MessageSize {
+		return
+	}
+	id := m.portsOf(p)
+	f := m.flows[id]
+	if f == nil && !p.out {
+		f = m.open(id)
+	}
+	if f == nil {
+		return
+	}
+	name := nameOf(p.head, m.MessageSize)
+	if p.out {
+		f.reply(p.at, name)
+		return
+	}
+	if !m.OpenLoop && f.indistinct(name) {
+		// In a closed loop a further request means that the last was given up. Its reply may still come, and could not
+		// be told from this one's.
+		f.giveUp(f.pending.length())
+	}
+	f.request(p.at, name)
+}
+
+// finish ends the matching. The samples count only if there is no error.
+func (m *matcher) finish() (Result, error) {
+	best := m.chosen
+	for _, f := range m.flows {
+		f.giveUp(f.pending.length())
+		if best == nil || f.answered > best.answered {
+			best = f
+		}
+	}
+	if best == nil {
+		best = &flow{matcher: m}
+	}
+	if m.chosen == nil {
+		best.choose()
+	}
+	r := m.result
+	r.ClientPort, r.ServerPort = best.ports.client, best.ports.server
+	r.Requests, r.WarmUp, r.Matched, r.Unanswered = best.requests, best.warmUp, best.matched, best.unanswered
+	r.Stray, r.ByOrder, r.Backwards = best.stray, best.byOrder, best.backwards
+	if err := r.err(); err != nil {
+		return r, err
+	}
+	for _, f := range m.flows {
+		if f != m.chosen && f.answered*dominance > m.chosen.answered {
+			return r, fmt.Errorf("%d messages of %d bytes were answered between ports %d and %d, and %d between %d and %d: "+
+				"it cannot be told which are the measured ones", m.chosen.answered, m.MessageSize, m.chosen.ports.client,
+				m.chosen.ports.server, f.answered, f.ports.client, f.ports.server)
+		}
+	}
+	return r, nil
+}
+
+// flow is what goes between two ports.
+type flow struct {
+	*matcher
+	ports   ports
+	streams *streams // of TCP
+
+	// pending are the requests without a reply, the oldest first.
+	pending queue
+	// first is when the first request came.
+	first int64
+	// repeats is true when a reply repeated its request once.
+	repeats bool
+	// early are the samples from before a flow was chosen.
+	early []int64
+
+	// answered are the replies that found their requests. For the others see Result.
+	answered, requests, warmUp, matched, unanswered, stray, byOrder, backwards int64
+}
+
+// name is by what a message is known: its first bytes.
+type name struct {
+	bytes uint64
+	// known is false when they were not captured.
+	known bool
+}
+
+// nameOf is the name of a message of which head was captured.
+func nameOf(head []byte, size int) name {
+	length := min(8, size)
+	if len(head) < length {
+		return name{}
+	}
+	n := name{known: true}
+	for _, b := range head[:length] {
+		n.bytes = n.bytes<<8 | uint64(b)
+	}
+	return n
+}
+
+// pending is a request that waits for its reply.
+type pending struct {
+	at   int64
+	name name
+}
+
+// request notes that a message has come.
+func (f *flow) request(at int64, n name) {
+	if f.requests == 0 {
+		f.first = at
+	}
+	f.requests++
+	if f.pending.length() == mostPending {
+		f.giveUp(1)
+	}
+	f.pending.push(pending{at: at, name: n})
+}
+
+// indistinct says whether a reply to a request of that name could be taken for one to an earlier request.
+func (f *flow) indistinct(n name) bool {
+	for _, p := range f.pending.all() {
+		if p.name == n || !f.repeats {
+			return true
+		}
+	}
+	return false
+}
+
+// giveUp says that the oldest n requests will not be answered any more.
+func (f *flow) giveUp(n int) {
+	for range n {
+		if f.inWarmUp(f.pending.pop()) {
+			f.warmUp++
+		} else {
+			f.unanswered++
+		}
+	}
+}
+
+func (f *flow) inWarmUp(p pending) bool { return p.at-f.first < int64(f.Warmup) }
+
+// reply notes that a message has gone.
+func (f *flow) reply(at int64, n name) {
+	if f.pending.length() == 0 {
+		f.stray++
+		return
+	}
+	if oldest := f.pending.all()[0].name; n.known && oldest.known {
+		overtaken, found := 0, false
+		for i, p := range f.pending.all() {
+			if p.name == n {
+				overtaken, found = i, true
+				break
+			}
+		}
+		if !found && f.repeats {
+			f.stray++
+			return
+		}
+		f.giveUp(overtaken)
+		f.repeats = f.repeats || found
+		if !found {
+			f.byOrder++
+		}
+	} else {
+		f.byOrder++
+	}
+	asked := f.pending.pop()
+	f.answered++
+	latency := at - asked.at
+	switch {
+	case f.inWarmUp(asked):
+		f.warmUp++
+	case latency < 0:
+		f.backwards++
+		f.unanswered++
+	default:
+		f.matched++
+		f.sample(latency)
+	}
+	if f.answered == enough && f.chosen == nil {
+		f.choose()
+	}
+}
+
+// sample records a latency, if this is the flow that counts.
+func (f *flow) sample(ns int64) {
+	switch f.chosen {
+	case f:
+		f.record(ns)
+	case nil:
+		f.early = append(f.early, ns)
+	}
+}
+
+// choose makes this the flow whose samples count.
+func (f *flow) choose() {
+	f.chosen = f
+	for _, ns := range f.early {
+		f.record(ns)
+	}
+	f.early = nil
+}
+
+// queue is a first-in first-out list that reuses its memory.
+type queue struct {
+	items []pending
+	head  int
+}
+
+func (q *queue) length() int    { return len(q.items) - q.head }
+func (q *queue) all() []pending { return q.items[q.head:] }
+
+func (q *queue) push(p pending) {
+	if q.head > len(q.items)/2 && len(q.items) == cap(q.items) {
+		q.items = q.items[:copy(q.items, q.items[q.head:])]
+		q.head = 0
+	}
+	q.items = append(q.items, p)
+}
+
+func (q *queue) pop() pending {
+	p := q.items[q.head]
+	if q.head++; q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	}
+	return p
+}

@@ -1,0 +1,207 @@
+package capture
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+)
+
+// packet is a captured packet, as far as it is looked at.
+type packet struct {
+	// at is its time, in ns since 1970.
+	at int64
+	// out is true when it left this machine.
+	out            bool
+	source, target netip.Addr
+	// protocol is ipTCP or ipUDP.
+	protocol uint8
+	// fragment is nil unless the packet is a part of a datagram. Of its parts only the first has ports and a payload.
+	fragment *fragment
+	// sourcePort and targetPort are those of TCP or UDP.
+	sourcePort, targetPort uint16
+	// payload is the number of bytes of the TCP segment, or of the whole UDP datagram.
+	payload int
+	// head is the beginning of the payload, as far as it was captured.
+	head []byte
+	// sequence and flags are those of TCP.
+	sequence uint32
+	flags    uint8
+}
+
+// fragment says which part of a datagram a packet carries.
+type fragment struct {
+	id uint32
+	// offset and length are those of the part in what is fragmented, UDP's header included, in bytes.
+	offset, length int
+	// more is false for the last part.
+	more bool
+}
+
+// Numbers from the headers.
+const (
+	ipTCP = 6
+	ipUDP = 17
+	// The headers that IPv6 may have between its own and the payload's.
+	ipv6HopByHop, ipv6Routing, ipv6Fragment, ipv6Options = 0, 43, 44, 60
+	mostIPv6Headers                                      = 8
+
+	// The lengths of the headers, without options, in bytes.
+	ipv4Header, ipv6Header, ipv6FragmentHeader, tcpHeader, udpHeader = 20, 40, 8, 20, 8
+
+	// Offsets of fragments count in units of 8 bytes, in IPv6 three bits further up: that is, in bytes.
+	ipv4MoreFragments, ipv4FragmentOffset, ipv6FragmentOffset = 0x2000, 0x1fff, 0xfff8
+
+	tcpFIN, tcpSYN, tcpRST, tcpACK = 1, 2, 4, 16
+)
+
+var (
+	// errTruncated: the headers are longer than what was captured.
+	errTruncated = errors.New("the headers are not complete")
+	// errForeign: neither TCP nor UDP over IP.
+	errForeign = errors.New("neither TCP nor UDP")
+	// errMalformed: the headers contradict each other. The server drops such a packet as well.
+	errMalformed = errors.New("the headers contradict each other")
+)
+
+// parse reads an IP packet of which b was captured and which had wire bytes, padding included. Time and direction are
+// not in it.
+func parse(b []byte, wire int) (packet, error) {
+	if len(b) == 0 {
+		return packet{}, errTruncated
+	}
+	switch b[0] >> 4 {
+	case 4:
+		return parseIPv4(b, wire)
+	case 6:
+		return parseIPv6(b, wire)
+	}
+	return packet{}, errForeign
+}
+
+func parseIPv4(b []byte, wire int) (packet, error) {
+	if len(b) < ipv4Header {
+		return packet{}, errTruncated
+	}
+	header, total := int(b[0]&0xf)*4, int(binary.BigEndian.Uint16(b[2:]))
+	if total == 0 {
+		total = wire // joined by the kernel to more than the field can hold
+	}
+	if header < ipv4Header || total < header || total > wire {
+		return packet{}, errMalformed
+	}
+	if len(b) < header {
+		return packet{}, errTruncated
+	}
+	p := packet{
+		source: netip.AddrFrom4([4]byte(b[12:16])), target: netip.AddrFrom4([4]byte(b[16:20])), protocol: b[9],
+	}
+	if word := binary.BigEndian.Uint16(b[6:]); word&(ipv4MoreFragments|ipv4FragmentOffset) != 0 {
+		p.fragment = &fragment{
+			id: uint32(binary.BigEndian.Uint16(b[4:])), offset: int(word&ipv4FragmentOffset) * 8, length: total - header,
+			more: word&ipv4MoreFragments != 0,
+		}
+	}
+	return parseTransport(p, b[header:], total-header)
+}
+
+func parseIPv6(b []byte, wire int) (packet, error) {
+	if len(b) < ipv6Header {
+		return packet{}, errTruncated
+	}
+	length := int(binary.BigEndian.Uint16(b[4:]))
+	if length == 0 {
+		length = wire - ipv6Header // as above
+	}
+	if length < 0 || length > wire-ipv6Header {
+		return packet{}, errMalformed
+	}
+	p := packet{
+		source: netip.AddrFrom16([16]byte(b[8:24])), target: netip.AddrFrom16([16]byte(b[24:40])), protocol: b[6],
+	}
+	rest := b[ipv6Header:]
+	for range mostIPv6Headers {
+		var header int
+		switch p.protocol {
+		case ipv6HopByHop, ipv6Routing, ipv6Options:
+			if len(rest) < 2 {
+				return packet{}, errTruncated
+			}
+			header = (int(rest[1]) + 1) * 8
+		case ipv6Fragment:
+			if len(rest) < ipv6FragmentHeader {
+				return packet{}, errTruncated
+			}
+			header = ipv6FragmentHeader
+			word := binary.BigEndian.Uint16(rest[2:])
+			p.fragment = &fragment{id: binary.BigEndian.Uint32(rest[4:]), offset: int(word & ipv6FragmentOffset), more: word&1 != 0}
+		default:
+			return parseTransport(p, rest, length)
+		}
+		if header > length {
+			return packet{}, errMalformed
+		}
+		if header > len(rest) {
+			return packet{}, errTruncated
+		}
+		p.protocol = rest[0]
+		rest, length = rest[header:], length-header
+		if p.fragment != nil {
+			p.fragment.length = length
+			if p.fragment.offset > 0 {
+				return parseTransport(p, rest, length)
+			}
+		}
+	}
+	return packet{}, errForeign
+}
+
+// parseTransport reads what follows the headers of IP: b of it was captured, length bytes belong to the packet.
+func parseTransport(p packet, b []byte, length int) (packet, error) {
+	b = b[:min(len(b), length)]
+	switch {
+	case p.protocol != ipTCP && p.protocol != ipUDP:
+		return packet{}, errForeign
+	case p.fragment != nil && p.protocol == ipTCP:
+		return packet{}, errForeign // TCP cuts its segments so that nobody has to
+	case p.fragment != nil && p.fragment.offset > 0:
+		return p, nil
+	case p.protocol == ipTCP:
+		return parseTCP(p, b, length)
+	default:
+		return parseUDP(p, b, length)
+	}
+}
+
+func parseTCP(p packet, b []byte, length int) (packet, error) {
+	if length < tcpHeader {
+		return packet{}, errMalformed
+	}
+	if len(b) < tcpHeader {
+		return packet{}, errTruncated
+	}
+	header := int(b[12]>>4) * 4
+	if header < tcpHeader || header > length {
+		return packet{}, errMalformed
+	}
+	p.sourcePort, p.targetPort = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:])
+	p.sequence, p.flags = binary.BigEndian.Uint32(b[4:]), b[13]
+	p.payload, p.head = length-header, b[min(header, len(b)):]
+	return p, nil
+}
+
+func parseUDP(p packet, b []byte, length int) (packet, error) {
+	if length < udpHeader {
+		return packet{}, errMalformed
+	}
+	if len(b) < udpHeader {
+		return packet{}, errTruncated
+	}
+	datagram := int(binary.BigEndian.Uint16(b[4:]))
+	if datagram < udpHeader || (p.fragment == nil && datagram > length) || (p.fragment != nil && datagram < length) {
+		return packet{}, errMalformed
+	}
+	p.sourcePort, p.targetPort = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:])
+	p.payload = datagram - udpHeader
+	p.head = b[udpHeader:min(len(b), datagram)]
+	return p, nil
+}

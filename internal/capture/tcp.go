@@ -1,0 +1,148 @@
+package capture
+
+import "slices"
+
+// streams are the two directions of a TCP connection. Positions count bytes from the SYN of each.
+type streams struct {
+	in, out stream
+	// outKnown is true once the server's SYN was seen.
+	outKnown bool
+	// ahead are the pieces that came before others that are missing, ascending and apart. The receive window bounds
+	// them.
+	ahead []span
+	// baseIn and baseOut are where the current message begins, or the first of several that came without a pause.
+	baseIn, baseOut int64
+	// asked and replied are where the current message ends, and where the next reply begins.
+	asked, replied int64
+	// name is that of the current message.
+	name name
+}
+
+// stream is one direction.
+type stream struct {
+	// start is the sequence number of the first byte.
+	start uint32
+	// next is the position up to which everything has come, or gone.
+	next int64
+}
+
+// position of a sequence number: of those that it may mean, the one nearest to what comes next.
+func (s stream) position(sequence uint32) int64 {
+	return s.next + int64(int32(sequence-(s.start+uint32(s.next))))
+}
+
+// span is a piece of a stream, from one position to before another.
+type span struct{ from, to int64 }
+
+// segment takes a TCP packet.
+func (m *matcher) segment(p packet) {
+	id := m.portsOf(p)
+	f := m.flows[id]
+	switch {
+	case p.flags&tcpSYN != 0 && !p.out:
+		if f == nil {
+			if f = m.open(id); f == nil {
+				return
+			}
+		} else if f.streams.in.start == p.sequence+1 {
+			return // sent again
+		}
+		f.giveUp(f.pending.length())
+		begin := int64(m.Preamble)
+		f.streams = &streams{in: stream{start: p.sequence + 1}, baseIn: begin, asked: begin + int64(m.MessageSize)}
+	case f == nil:
+		// The connection is older than the capture: where its messages begin cannot be known.
+	case p.flags&tcpSYN != 0:
+		if !f.streams.outKnown {
+			f.streams.out.start, f.streams.outKnown = p.sequence+1, true
+		}
+	case p.payload == 0 || !f.streams.outKnown:
+	case p.out:
+		f.went(p)
+	default:
+		f.came(p)
+	}
+}
+
+// came takes bytes of the client's.
+func (f *flow) came(p packet) {
+	s, size := f.streams, int64(f.MessageSize)
+	from := s.in.position(p.sequence)
+	to := from + int64(p.payload)
+	if to <= s.in.next {
+		return // sent again
+	}
+	if from > s.in.next {
+		s.ahead = insert(s.ahead, span{from, to})
+		return
+	}
+	for len(s.ahead) > 0 && s.ahead[0].from <= to {
+		to = max(to, s.ahead[0].to)
+		s.ahead = slices.Delete(s.ahead, 0, 1)
+	}
+	begin := max(s.in.next, int64(f.Preamble))
+	s.in.next = to
+	if to <= begin {
+		return
+	}
+	if s.out.next-s.baseOut >= begin-s.baseIn {
+		// All that came before was answered: here begins a message, whatever the sizes of those before.
+		f.giveUp(f.pending.length())
+		s.baseIn, s.baseOut, s.asked, s.replied = begin, s.out.next, begin+size, s.out.next
+	}
+	for ; s.asked <= to; s.asked += size {
+		n := s.name
+		if start := s.asked - size; start >= from {
+			n = nameAt(p.head, start-from, f.MessageSize)
+		}
+		f.request(p.at, n)
+	}
+	if start := s.asked - size; start >= from {
+		s.name = nameAt(p.head, start-from, f.MessageSize)
+	}
+}
+
+// went takes bytes of the server's.
+func (f *flow) went(p packet) {
+	s, size := f.streams, int64(f.MessageSize)
+	from := s.out.position(p.sequence)
+	to := from + int64(p.payload)
+	if to <= s.out.next {
+		return // sent again
+	}
+	for ; s.replied < to; s.replied += size {
+		switch {
+		case s.replied < from:
+			// It began in a packet that was not captured.
+			f.giveUp(min(1, f.pending.length()))
+		case !f.OpenLoop && s.in.next-s.baseIn != size:
+			// What is answered was no message of this size: something of the tool's own.
+		default:
+			f.reply(p.at, nameAt(p.head, s.replied-from, f.MessageSize))
+		}
+	}
+	s.out.next = to
+}
+
+// nameAt is the name of the message that begins at an offset in a payload of which head was captured.
+func nameAt(head []byte, offset int64, size int) name {
+	if offset >= int64(len(head)) {
+		return name{}
+	}
+	return nameOf(head[offset:], size)
+}
+
+// insert adds a span to ascending ones and joins those that touch.
+func insert(spans []span, added span) []span {
+	i, _ := slices.BinarySearchFunc(spans, added.from, func(s span, from int64) int {
+		if s.to < from {
+			return -1
+		}
+		return 1
+	})
+	j := i
+	for ; j < len(spans) && spans[j].from <= added.to; j++ {
+		added = span{min(added.from, spans[j].from), max(added.to, spans[j].to)}
+	}
+	return slices.Replace(spans, i, j, added)
+}
