@@ -5,10 +5,11 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/tool/pinger"
 	"github.com/tailgate-dev/tailgate/internal/tool/sfntpingpong"
+	"github.com/tailgate-dev/tailgate/internal/tool/sfntstream"
 	"github.com/tailgate-dev/tailgate/internal/tool/sockperf"
 )
 
 // Registry has a driver for each tool of the API.
 func Registry() tool.Registry {
-	return tool.NewRegistry(pinger.New(), sfntpingpong.New(), sockperf.New())
+	return tool.NewRegistry(pinger.New(), sfntpingpong.New(), sfntstream.New(), sockperf.New())
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestRegistry(t *testing.T) {
-	for _, name := range []v1alpha1.Tool{v1alpha1.ToolPinger, v1alpha1.ToolSfntPingpong, v1alpha1.ToolSockperf} {
+	for _, name := range []v1alpha1.Tool{v1alpha1.ToolPinger, v1alpha1.ToolSfntPingpong, v1alpha1.ToolSfntStream, v1alpha1.ToolSockperf} {
 		d, err := Registry().Get(name)
 		if err != nil {
 			t.Fatal(err)

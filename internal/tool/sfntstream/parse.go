@@ -1,0 +1,142 @@
+package sfntstream
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/internal/tool/sfnt"
+)
+
+// Parse reads the raw samples, each of which tells when it should have been sent, when it was, and its round trip.
+func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
+	if out.ExitCode != 0 {
+		return tool.Measurement{}, sfnt.Explain(v1alpha1.ToolSfntStream, c, out, causes(c))
+	}
+	table, err := sfnt.ParseTable(out.Stdout, columns)
+	if err != nil {
+		return tool.Measurement{}, tool.Failf("sfnt-stream's table cannot be read: %v", err)
+	}
+	r, err := rowOf(c, table)
+	if err != nil {
+		return tool.Measurement{}, err
+	}
+	w, err := newWindow(c, table.Header, r, record)
+	if err != nil {
+		return tool.Measurement{}, tool.Failf("sfnt-stream's table cannot be read: %v", err)
+	}
+	name := fmt.Sprintf("%s-%d-%d.dat", rawPrefix, c.MessageSize, c.RatePerSecond)
+	raw, err := out.OpenRaw(name)
+	if err != nil {
+		return tool.Measurement{}, tool.Failf("sfnt-stream left no samples: %v", err)
+	}
+	defer raw.Close()
+	if err := readRaw(raw, w.add); err != nil {
+		return tool.Measurement{}, tool.Failf("sfnt-stream's samples in %s do not hold: %v", name, err)
+	}
+	if err := w.check(); err != nil {
+		return tool.Measurement{}, err
+	}
+	lost, late := w.lost()
+	bits := 8 * float64(c.MessageSize)
+	return tool.Measurement{
+		Version: table.Version(), Lost: lost, Start: tool.StartIntended, ActualStart: &tool.Samples{RTT: w.actual},
+		// The numbers of messages are not told, only their whole rates.
+		Bandwidth: &tool.Bandwidth{BitsPerSecond: float64(r.received()) * bits, SentBitsPerSecond: float64(r.sent()) * bits},
+		Figures:   figures(table, r),
+		Warnings:  append(table.Warnings(v1alpha1.ToolSfntStream), warnings(r, w.every, late)...),
+	}, nil
+}
+
+// columns are the names of a row's fields in the tool's header: three rates, seven of the round trip, four of the
+// sender's lateness, and three of what its server missed.
+var columns = []string{
+	"target", "send", "recv",
+	"mean", "min", "median", "max", "%ile", "stddev", "samples",
+	"mean", "min", "max", "behind",
+	"n_gaps", "n_drops", "n_ooo",
+}
+
+// row is the tool's one line of results. Times are nanoseconds in C's int, which overflows beyond 2.1 s.
+type row []int64
+
+func (r row) sent() int64       { return r[1] }
+func (r row) received() int64   { return r[2] }
+func (r row) min() int64        { return r[4] }
+func (r row) max() int64        { return r[6] }
+func (r row) samples() int64    { return r[9] }
+func (r row) restarts() int64   { return r[13] }
+func (r row) missing() int64    { return r[15] }
+func (r row) outOfOrder() int64 { return r[16] }
+
+// rowOf is the one row of the cell's rate, if the rate was reached.
+func rowOf(c tool.Cell, t sfnt.Table) (row, error) {
+	rate := int64(c.RatePerSecond)
+	if len(t.Rows) != 1 || t.Rows[0][0] != rate {
+		return nil, tool.Failf("sfnt-stream ended without an error, but printed %d rows and not the one of %d messages a second", len(t.Rows), rate)
+	}
+	r := row(t.Rows[0])
+	for _, i := range []int{1, 2, 9, 13, 14, 15, 16} {
+		if r[i] < 0 || r[i] > math.MaxUint32 {
+			return nil, tool.Failf("sfnt-stream printed an impossible number in column %d, %s: %d", i+1, columns[i], r[i])
+		}
+	}
+	if r.sent()*100 < rate*leastPercent {
+		return nil, tool.Failf("sfnt-stream sent %d of %d messages a second, less than %d %%: its CPU cannot keep that rate up, or was taken away; ask for a lower rate",
+			r.sent(), rate, leastPercent)
+	}
+	return r, nil
+}
+
+// figures are the row as printed, the idle path's half round trip, and those of the header.
+func figures(t sfnt.Table, r row) []tool.Figure {
+	names := []string{
+		"target (messages/s)", "send (messages/s)", "recv (messages/s)",
+		"mean (ns, RTT)", "min (ns, RTT)", "median (ns, RTT)", "max (ns, RTT)", "percentile " + t.Value("percentile") + " (ns, RTT)",
+		"stddev (ns, RTT)", "samples", "sendjit mean (ns)", "sendjit min (ns)", "sendjit max (ns)", "behind", "n_gaps", "n_drops", "n_ooo",
+	}
+	var out []tool.Figure
+	for i, name := range names {
+		out = append(out, tool.Figure{Name: name, Value: strconv.FormatInt(r[i], 10)})
+	}
+	if v := t.Value("return_latency"); v != "" {
+		out = append(out, tool.Figure{Name: "return_latency (ns, half RTT when idle)", Value: v})
+	}
+	return append(out, t.Figures()...)
+}
+
+// warnings are those that follow from the row. late is the number of messages due in the measuring time that were not
+// sent.
+func warnings(r row, every, late int64) []string {
+	var out []string
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf("sfnt-stream: "+format, args...)) }
+	if every > 1 {
+		add("one of %d messages is timed: it can time %d at most", every, mostTimed)
+	}
+	if r.restarts() > 0 {
+		add("the sender was held up for more than %s and began its schedule anew, %d times: that delay is not among the samples, and lost messages are counted over the whole run, to within one for each of its seconds",
+			patience, r.restarts())
+	}
+	if late > 0 {
+		add("the sender was late at the end of the measuring time: %d messages that were due were not sent", late)
+	}
+	if r.missing() > 0 || r.outOfOrder() > 0 {
+		add("its server missed %d messages in their order, %d of which came later (warm-up included)", r.missing(), r.outOfOrder())
+	}
+	return out
+}
+
+// causes are those that only this tool knows, or that mean something else to it.
+func causes(c tool.Cell) []sfnt.Cause {
+	sending := func(errno int) []string {
+		return []string{fmt.Sprintf("msg_len=%d errno=(%d ", c.MessageSize, errno), fmt.Sprintf("msg_len=%d errno=(%d ", answerSize, errno)}
+	}
+	return []sfnt.Cause{
+		{Says: sending(111), Why: "the server ended before the test did"},
+		{Says: []string{"short read or error receiving"}, Why: "no answer for 100ms, after which it gives up when it spins or uses a muxer: an end or the path stalled, or the server is gone"},
+		{Says: []string{"Timeout waiting for synchronisation message"}, Why: "a datagram was lost before the measurement began, or none comes through: are all UDP ports between the two ends open?"},
+		{Says: []string{"Sync messages at end of test lost"}, Why: "no answers came any more: the path broke, or the server hangs"},
+	}
+}
