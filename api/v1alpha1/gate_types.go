@@ -1,0 +1,317 @@
+package v1alpha1
+
+// Gate says what a benchmark's results must hold. The rules may change when the measuring is done: they are then judged
+// again, without measuring.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxDecrease))",message="baseline: maxIncrease and maxDecrease compare with a baseline; name one by benchmarkRef, variant or gateRef, or use max and min"
+// +kubebuilder:validation:XValidation:rule="!has(self.ignoreDifferences) || has(self.baseline)",message="ignoreDifferences: there is no baseline from which to differ; remove it, or name a baseline"
+type Gate struct {
+	// rules are what must hold, each for all cells that it selects, 1 to 32. The verdict is Fail when one fails, Pass
+	// when all pass, and otherwise Inconclusive, which is never a pass.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Rules []GateRule `json:"rules"`
+
+	// baseline is what maxIncrease and maxDecrease compare with.
+	// +optional
+	Baseline *Baseline `json:"baseline,omitempty"`
+
+	// extendRounds is how many rounds are measured once more, and only once, when the planned ones leave the verdict
+	// Inconclusive and more of them may decide it, 0 to 100; default 0. Two looks at the data are two chances of an
+	// error: with extendRounds each is taken at 2.5 % instead of 5 %.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	ExtendRounds int32 `json:"extendRounds,omitempty"`
+
+	// ignoreDifferences are the keys of the evidence that may differ between the baseline and the benchmark, such as
+	// the kernel that an upgrade changes, at most 32. Any other difference leaves comparisons Inconclusive.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	IgnoreDifferences []string `json:"ignoreDifferences,omitempty"`
+}
+
+// GateMetric names the figure of each round at which a rule looks.
+// +kubebuilder:validation:Enum=min;mean;p50;p90;p99;p99.9;p99.99;p99.999;max;stddev;lost;throughput
+type GateMetric string
+
+// The metrics. Percentiles, min, mean and stddev are latencies of the round's own samples.
+const (
+	// MetricMin is the smallest sample. It falls with the number of samples: compare equal durations.
+	MetricMin GateMetric = "min"
+	// MetricMean is the mean of the samples. Lost messages are not among them: add a rule on lost.
+	MetricMean   GateMetric = "mean"
+	MetricP50    GateMetric = "p50"
+	MetricP90    GateMetric = "p90"
+	MetricP99    GateMetric = "p99"
+	MetricP999   GateMetric = "p99.9"
+	MetricP9999  GateMetric = "p99.99"
+	MetricP99999 GateMetric = "p99.999"
+	// MetricMax is the largest sample. It is shown and never judged: it is a single sample of each round.
+	MetricMax GateMetric = "max"
+	// MetricStdDev is the standard deviation of the samples. Lost messages are not among them.
+	MetricStdDev GateMetric = "stddev"
+	// MetricLost is the number of messages that were sent and not answered, or not received in a stream.
+	MetricLost GateMetric = "lost"
+	// MetricThroughput is the payload that arrived at the receiver of a stream, in bits per second.
+	MetricThroughput GateMetric = "throughput"
+)
+
+// GateRule is a limit for one metric, absolute or against the baseline. Exactly one of max, min, maxIncrease and
+// maxDecrease is set. Throughput is better when there is more of it and takes min or maxDecrease; all others are better
+// when there is less and take max or maxIncrease. A value that equals the limit is within it.
+//
+// A rule holds for every cell that it selects: latencies for cells that answer, throughput for streams, lost for both.
+// A rule that selects no cell is Inconclusive.
+//
+// +kubebuilder:validation:XValidation:rule="self.metric != 'max'",message="metric: max is a single sample of each round and cannot be judged; use p99.999 or a lower percentile"
+// +kubebuilder:validation:XValidation:rule="[has(self.max), has(self.min), has(self.maxIncrease), has(self.maxDecrease)].filter(given, given).size() == 1",message="give exactly one of max, min, maxIncrease and maxDecrease; write a rule of its own for each limit"
+// +kubebuilder:validation:XValidation:rule="self.metric == 'throughput' ? !has(self.max) && !has(self.maxIncrease) : !has(self.min) && !has(self.maxDecrease)",message="throughput takes min or maxDecrease, every other metric max or maxIncrease"
+// +kubebuilder:validation:XValidation:rule="!has(self.max) || self.metric in ['lost', 'throughput'] || (self.max.matches('^((0|[1-9][0-9]*)ns|(0|[1-9][0-9]*)([.][0-9]{1,3})?(us|µs|μs)|(0|[1-9][0-9]*)([.][0-9]{1,6})?ms|(0|[1-9][0-9]*)([.][0-9]{1,9})?s)$') && duration(self.max) > duration('0s') && duration(self.max) <= duration('60s'))",message="max: must be a duration of whole nanoseconds from 1ns to 60s, such as 2us or 1.75ms"
+// +kubebuilder:validation:XValidation:rule="!has(self.max) || self.metric != 'lost' || self.max.matches('^(0|[1-9][0-9]{0,11})$')",message="max: must be a number of messages lost in a round, such as 0"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxIncrease) || self.metric == 'lost' || self.maxIncrease.matches('^(0|[1-9][0-9]{0,3})([.][0-9]{1,3})?%$')",message="maxIncrease: must be a percentage with at most three decimals below 10000%, such as 5% or 2.5%"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxIncrease) || self.metric != 'lost' || self.maxIncrease.matches('^(0|[1-9][0-9]{0,11})$')",message="maxIncrease: of lost must be a number of messages, such as 10: a percentage of none lost is none"
+type GateRule struct {
+	// metric is the figure of each round: min, mean, p50, p90, p99, p99.9, p99.99, p99.999, stddev, lost or throughput.
+	// +required
+	Metric GateMetric `json:"metric"`
+
+	// max is the highest that the median round may have: a latency as the benchmark reports it (HalfRTT or RTT), such as
+	// 2us, or of lost a number of messages, which then no round may exceed.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=24
+	Max string `json:"max,omitempty"`
+
+	// min is the lowest throughput that the median round may have, such as 9Gb/s or 940Mb/s.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=24
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]{0,2})([.][0-9]{1,12})?Tb/s$|^(0|[1-9][0-9]{0,5})([.][0-9]{1,9})?Gb/s$|^(0|[1-9][0-9]{0,8})([.][0-9]{1,6})?Mb/s$|^(0|[1-9][0-9]{0,11})([.][0-9]{1,3})?kb/s$|^(0|[1-9][0-9]{0,14})b/s$') && !self.matches('^[0.]*[kMGT]?b/s$')",message="must be a bit rate of whole bits above 0b/s and below 1000Tb/s, such as 9Gb/s or 940Mb/s"
+	Min string `json:"min,omitempty"`
+
+	// maxIncrease is how much higher than the baseline it may be: a percentage such as 5%, or of lost a number of
+	// messages a round such as 10.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=24
+	MaxIncrease string `json:"maxIncrease,omitempty"`
+
+	// maxDecrease is how much lower than the baseline a throughput may be: a percentage such as 5%.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=24
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]?)([.][0-9]{1,3})?%$')",message="must be a percentage with at most three decimals below 100%, such as 5% or 2.5%"
+	MaxDecrease string `json:"maxDecrease,omitempty"`
+
+	// variants selects cells of these variants; absent: all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Variants []string `json:"variants,omitempty"`
+
+	// protocols selects cells of these protocols; absent: all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=3
+	Protocols []Protocol `json:"protocols,omitempty"`
+
+	// messageSizes selects cells of these payload sizes, in bytes; absent: all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:Minimum=0
+	// +kubebuilder:validation:items:Maximum=1048576
+	MessageSizes []int32 `json:"messageSizes,omitempty"`
+
+	// ratesPerSecond selects cells whose messages are sent at these rates; absent: all, ping-pong too.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=10000000
+	RatesPerSecond []int32 `json:"ratesPerSecond,omitempty"`
+
+	// cells selects cells by the names that the results show, such as tcp-64 or udp-64-at-23000; absent: all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Cells []string `json:"cells,omitempty"`
+}
+
+// Baseline names results to compare with.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.benchmarkRef), has(self.variant), has(self.gateRef)].filter(given, given).size() == 1",message="give exactly one of benchmarkRef, variant and gateRef"
+type Baseline struct {
+	// benchmarkRef is another benchmark of the same namespace: its stored results, cell by cell of the same variant.
+	// +optional
+	BenchmarkRef *ObjectName `json:"benchmarkRef,omitempty"`
+
+	// variant is another variant of the same benchmark: its cells with the same traffic. Rules with maxIncrease or
+	// maxDecrease do not select the variant's own cells.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Variant string `json:"variant,omitempty"`
+
+	// gateRef is a LatencyGate: the results that it last accepted of the same node.
+	// +optional
+	GateRef *ObjectName `json:"gateRef,omitempty"`
+}
+
+// ObjectName names an object.
+type ObjectName struct {
+	// name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// GateOutcome is the answer of a gate or of one of its rules.
+// +kubebuilder:validation:Enum=Pass;Fail;Inconclusive
+type GateOutcome string
+
+// The outcomes.
+const (
+	// GatePass surfaces when even the pessimistic bound is within the limit.
+	GatePass GateOutcome = "Pass"
+	// GateFail surfaces when even the optimistic bound is beyond the limit.
+	GateFail GateOutcome = "Fail"
+	// GateInconclusive surfaces when neither was shown: too few rounds or samples, too much noise, or conditions
+	// under which nothing can be concluded. It is never a pass.
+	GateInconclusive GateOutcome = "Inconclusive"
+)
+
+// Reasons of a RuleVerdict. A comparison whose conditions do not hold has the reason of the condition instead, such as
+// NUMAMismatch.
+const (
+	// ReasonWithinLimit surfaces with Pass.
+	ReasonWithinLimit = "WithinLimit"
+	// ReasonBeyondLimit surfaces with Fail.
+	ReasonBeyondLimit = "BeyondLimit"
+	// ReasonLimitInsideBounds surfaces when the limit lies between the bounds: more rounds may decide.
+	ReasonLimitInsideBounds = "LimitInsideBounds"
+	// ReasonUndefinedRatio surfaces when most ratios are of nothing to nothing, or of a percentile that lost messages
+	// reach to another.
+	ReasonUndefinedRatio = "UndefinedRatio"
+	// ReasonStepTooCoarse surfaces when the tool rounds so much that no number of rounds could decide.
+	ReasonStepTooCoarse = "StepTooCoarse"
+	// ReasonTooFewRounds surfaces when no bound exists with so few rounds, whatever they hold.
+	ReasonTooFewRounds = "TooFewRounds"
+	// ReasonTooFewSamples surfaces when a round has too few samples beyond the percentile.
+	ReasonTooFewSamples = "TooFewSamples"
+	// ReasonWorstRoundBeyondLimit surfaces when a single round lost more than is allowed, though most did not.
+	ReasonWorstRoundBeyondLimit = "WorstRoundBeyondLimit"
+	// ReasonNotMeasured surfaces when a round does not have the metric: its tool does not tell it.
+	ReasonNotMeasured = "NotMeasured"
+	// ReasonNoBaseline surfaces when the baseline does not have the cell.
+	ReasonNoBaseline = "NoBaseline"
+	// ReasonNoCells surfaces when a rule selects no cell.
+	ReasonNoCells = "NoCells"
+)
+
+// Verdict is what a gate's rules say of the results.
+type Verdict struct {
+	// outcome is Fail when a rule fails, Pass when all pass, otherwise Inconclusive.
+	Outcome GateOutcome `json:"outcome"`
+	// message is the line of the rule that decided.
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message"`
+	// comparisons is how many there are of a rule with a cell. The probability of a wrong Fail is divided among them.
+	Comparisons int32 `json:"comparisons"`
+	// passErrorOneIn is the highest probability with which a comparison whose truth is just beyond its limit passes, as
+	// one in so many: 20 is 5 %.
+	PassErrorOneIn int64 `json:"passErrorOneIn"`
+	// failErrorOneIn is the highest probability with which a comparison whose truth is just within its limit fails, as
+	// one in so many: 20 times comparisons keeps that of any wrong Fail at 5 %.
+	FailErrorOneIn int64 `json:"failErrorOneIn"`
+	// rules has a line for each rule, in the order of the gate's.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Rules []RuleVerdict `json:"rules"`
+}
+
+// RuleVerdict is what one rule says of all its cells, with the numbers of the cell that decided: one that failed, or
+// else was inconclusive, or else passed, and among these the one that is worst for its limit.
+type RuleVerdict struct {
+	// rule as text, such as p99 max 2us of variants vf-onload.
+	// +kubebuilder:validation:MaxLength=512
+	Rule string `json:"rule"`
+	// outcome is Fail when a cell fails, Pass when all pass, otherwise Inconclusive.
+	Outcome GateOutcome `json:"outcome"`
+	// reason of the outcome as one word.
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason"`
+	// message tells it to people, with the numbers that made it.
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message"`
+	// passed is how many cells pass.
+	Passed int32 `json:"passed"`
+	// failed is how many cells fail.
+	Failed int32 `json:"failed"`
+	// inconclusive is how many cells do neither.
+	Inconclusive int32 `json:"inconclusive"`
+	// variant is the variant of the cell that decided; absent when no cell was selected.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Variant string `json:"variant,omitempty"`
+	// cell is the name of the cell that decided.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Cell string `json:"cell,omitempty"`
+	// unit of candidate and baseline, and of lower and upper where they are no ratios: Nanoseconds (of the benchmark's
+	// latencyType), BitsPerSecond or Messages.
+	// +optional
+	// +kubebuilder:validation:Enum=Nanoseconds;BitsPerSecond;Messages
+	Unit string `json:"unit,omitempty"`
+	// candidate is the median round's value, of an even number of rounds the lower one in the middle; absent when it
+	// was not measured, or is unbounded because messages were lost.
+	// +optional
+	Candidate *int64 `json:"candidate,omitempty"`
+	// baseline is the same of the baseline.
+	// +optional
+	Baseline *int64 `json:"baseline,omitempty"`
+	// candidateRounds is the number of rounds judged.
+	// +optional
+	CandidateRounds int32 `json:"candidateRounds,omitempty"`
+	// baselineRounds is the number of rounds compared with.
+	// +optional
+	BaselineRounds int32 `json:"baselineRounds,omitempty"`
+	// estimate is what is held against the limit, as a decimal number: with maxIncrease and maxDecrease the median of
+	// the ratios of all candidate to all baseline rounds, of lost of their differences; otherwise the median round.
+	// Absent when unbounded.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Estimate string `json:"estimate,omitempty"`
+	// lower is the lower bound of the estimate, rounded down; absent when so few rounds give none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Lower string `json:"lower,omitempty"`
+	// upper is the upper bound of the estimate, rounded up; absent when so few rounds give none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Upper string `json:"upper,omitempty"`
+	// needsRounds is about how many rounds, on each side, would decide if the new ones are like those so far; 0 when
+	// rounds are not what is missing, or more than 1000 would be.
+	// +optional
+	NeedsRounds int32 `json:"needsRounds,omitempty"`
+	// needsSamples is how many samples each round must have; 0 when there are enough.
+	// +optional
+	NeedsSamples int64 `json:"needsSamples,omitempty"`
+}

@@ -1,0 +1,299 @@
+package stats
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// A comparison has one observation a round: a round is one complete run with fresh pods, and rounds, not samples, are
+// independent of each other. It is judged by counting: of all pairs of a candidate and a baseline round, how many lie
+// beyond the limit? If the truth lay just beyond it, few would lie within it, and the exact Mann-Whitney distribution
+// says how few are too few to be chance. That is the same as holding the bounds of the ratio against the limit, and can
+// be done in integers, so that a value at the limit is always within it.
+
+// Infinite is the value of a percentile that lost messages reach: slower than anything that was measured.
+const Infinite = math.MaxInt64
+
+// Observation is the figure of one round, 0 or more, with the range in which it truly lies.
+type Observation struct {
+	Value, Low, High int64
+}
+
+// Exact is a figure that was not rounded, or to the unit only.
+func Exact(value int64) Observation { return Observation{value, value, value} }
+
+// Rounded is a figure that is known to half of a step on each side. Of values that were cut off instead of rounded to
+// the nearest, the ratios lie in the same range: both sides are off in the same direction.
+func Rounded(value, step int64) Observation {
+	if value == Infinite || step <= 1 {
+		return Exact(value)
+	}
+	half := step/2 + step%2
+	high := int64(Infinite)
+	if value < Infinite-half {
+		high = value + half
+	}
+	return Observation{value, max(value-half, 0), high}
+}
+
+// Median is the value of the round in the middle, of an even number the lower one; 0 without rounds.
+func Median(rounds []Observation) int64 {
+	if len(rounds) == 0 {
+		return 0
+	}
+	values := make([]int64, len(rounds))
+	for i, r := range rounds {
+		values[i] = r.Value
+	}
+	slices.Sort(values)
+	return values[(len(values)-1)/2]
+}
+
+// Factor is an exact ratio of two non-negative integers, Den > 0.
+type Factor struct {
+	Num, Den int64
+}
+
+// Float64 is the nearest float.
+func (f Factor) Float64() float64 { return float64(f.Num) / float64(f.Den) }
+
+// Tolerance is a share in thousandths of a percent: 5000 is 5 %.
+type Tolerance int64
+
+const whole = 100_000
+
+// Above is one and the tolerance: 1.05 of 5 %.
+func (t Tolerance) Above() Factor { return Factor{whole + int64(t), whole} }
+
+// Below is one less the tolerance: 0.95 of 5 %.
+func (t Tolerance) Below() Factor { return Factor{whole - int64(t), whole} }
+
+// beyondToGate is how many samples beyond a percentile are enough to judge it against any tolerance up to 10 %. The
+// share that truly lies beyond the reported value is then, with 95 % confidence, between 0.81 and 1.22 times the
+// nominal one. What the samples leave uncertain shows in the spread of the rounds.
+const beyondToGate = 100
+
+// NeedsToGate is the smallest number of samples of a round with which a percentile can be judged against a tolerance;
+// absolute limits are as strict as a tolerance of 10 %. With x samples beyond the percentile, the share that truly lies
+// beyond the reported value has a relative standard error of 1/sqrt(x). That must not be more than the tolerance: 100
+// samples for 10 %, 25 for 20 %, and from 32 % on the 10 without which a percentile is not even shown. Tolerances
+// below 10 % need no more than 100.
+func (p Percentile) NeedsToGate(t Tolerance) int64 {
+	if t <= whole/10 {
+		return p.needs(beyondToGate)
+	}
+	beyond := (whole*whole + int64(t)*int64(t) - 1) / (int64(t) * int64(t))
+	return p.needs(max(beyond, samplesBeyond))
+}
+
+// Tally counts, of a number of comparisons with a limit, how many are worse than it.
+//
+// A comparison that equals the limit is within it. So ties never fail, and pass only where the limit itself is allowed;
+// what rounding may hide counts as possible in either direction.
+type Tally struct {
+	// All is the number of comparisons; Surely of them are worse than the limit whatever was lost in rounding, and
+	// Possibly, which includes these, may be.
+	All, Surely, Possibly int
+}
+
+// Passes says whether the truth is within the limit: so few comparisons are worse that, with a truth beyond it, this
+// would be less probable than the alpha of k.
+func (t Tally) Passes(k int) bool { return t.Possibly <= k }
+
+// Fails says the same of a truth beyond the limit.
+func (t Tally) Fails(k int) bool { return t.All-t.Surely <= k }
+
+// TallyAbove counts the pairs in which the candidate is more than limit times the baseline.
+func TallyAbove(baseline, candidate []Observation, limit Factor) Tally {
+	t := Tally{All: len(baseline) * len(candidate)}
+	for _, c := range candidate {
+		for _, b := range baseline {
+			switch {
+			// Nothing is more than infinity, and of nothing the ratio is unknown.
+			case b.High != Infinite && more(c.Low, limit.Den, b.High, limit.Num):
+				t.Surely++
+				t.Possibly++
+			case b.Low == 0 || c.High == Infinite || b.Low != Infinite && more(c.High, limit.Den, b.Low, limit.Num):
+				t.Possibly++
+			}
+		}
+	}
+	return t
+}
+
+// TallyBelow counts the pairs in which the candidate is less than limit times the baseline.
+func TallyBelow(baseline, candidate []Observation, limit Factor) Tally {
+	// c/b < l is b/c > 1/l.
+	return TallyAbove(candidate, baseline, Factor{limit.Den, limit.Num})
+}
+
+// TallyDifference counts the pairs in which the candidate is more than the baseline and the limit together.
+func TallyDifference(baseline, candidate []Observation, limit int64) Tally {
+	t := Tally{All: len(baseline) * len(candidate)}
+	for _, c := range candidate {
+		for _, b := range baseline {
+			if c.Low-b.High > limit {
+				t.Surely++
+			}
+			if c.High-b.Low > limit {
+				t.Possibly++
+			}
+		}
+	}
+	return t
+}
+
+// TallyLevel counts the rounds that are above a limit.
+func TallyLevel(rounds []Observation, limit int64) Tally {
+	t := Tally{All: len(rounds)}
+	for _, r := range rounds {
+		if r.Low > limit {
+			t.Surely++
+		}
+		if r.High > limit {
+			t.Possibly++
+		}
+	}
+	return t
+}
+
+// TallyLevelBelow counts the rounds that are below a limit.
+func TallyLevelBelow(rounds []Observation, limit int64) Tally {
+	t := Tally{All: len(rounds)}
+	for _, r := range rounds {
+		if r.High < limit {
+			t.Surely++
+		}
+		if r.Low < limit {
+			t.Possibly++
+		}
+	}
+	return t
+}
+
+// more says whether a*b > c*d, all of them 0 or more.
+func more(a, b, c, d int64) bool {
+	abHigh, abLow := bits.Mul64(uint64(a), uint64(b))
+	cdHigh, cdLow := bits.Mul64(uint64(c), uint64(d))
+	return abHigh > cdHigh || abHigh == cdHigh && abLow > cdLow
+}
+
+// Bounds are an estimate and what it is shown to lie between. They are for people: a Tally decides.
+type Bounds struct {
+	// Estimate is the median of all comparisons (Hodges-Lehmann).
+	Estimate float64
+	// Lowest and Highest are what the estimate would be if all rounding had gone one way, or the other. No number of
+	// rounds brings the bounds nearer.
+	Lowest, Highest float64
+	// Lower and Upper are the bounds. Without one they are 0 (of differences negative infinity) and infinity.
+	Lower, Upper float64
+}
+
+// Ratios bounds the ratio of the candidate to the baseline: all len(baseline)*len(candidate) ratios in ascending order,
+// of which the lower bound is number kLower+1 from below, and the upper number kUpper+1 from above. A k of -1 stands
+// for no bound. The ratio of nothing to nothing may be anything.
+func Ratios(baseline, candidate []Observation, kLower, kUpper int) Bounds {
+	return bounds(pairs(baseline, candidate, func(c, b Observation) (lowest, value, highest float64) {
+		return ratio(c.Low, b.High, 0), ratio(c.Value, b.Value, math.Inf(1)), ratio(c.High, b.Low, math.Inf(1))
+	}), 0, kLower, kUpper)
+}
+
+// ratio is c/b, or unknown when both are nothing or infinite.
+func ratio(c, b int64, unknown float64) float64 {
+	switch {
+	case c == b && (b == 0 || b == Infinite):
+		return unknown
+	case c == Infinite || b == 0:
+		return math.Inf(1)
+	case b == Infinite:
+		return 0
+	}
+	return float64(c) / float64(b)
+}
+
+// Differences bounds by how much the candidate is more than the baseline, as Ratios does.
+func Differences(baseline, candidate []Observation, kLower, kUpper int) Bounds {
+	return bounds(pairs(baseline, candidate, func(c, b Observation) (lowest, value, highest float64) {
+		return float64(c.Low - b.High), float64(c.Value - b.Value), float64(c.High - b.Low)
+	}), math.Inf(-1), kLower, kUpper)
+}
+
+// Level bounds the median round: the bounds are rounds number kLower+1 from below and kUpper+1 from above.
+func Level(rounds []Observation, kLower, kUpper int) Bounds {
+	s := newSpread(len(rounds))
+	for _, r := range rounds {
+		s.add(level(r.Low), level(r.Value), level(r.High))
+	}
+	return bounds(s, 0, kLower, kUpper)
+}
+
+func level(v int64) float64 {
+	if v == Infinite {
+		return math.Inf(1)
+	}
+	return float64(v)
+}
+
+// spread holds comparisons: what each is at least, is, and is at most.
+type spread struct {
+	lowest, value, highest []float64
+	rounded                bool
+}
+
+func newSpread(n int) *spread {
+	return &spread{lowest: make([]float64, 0, n), value: make([]float64, 0, n), highest: make([]float64, 0, n)}
+}
+
+func (s *spread) add(lowest, value, highest float64) {
+	s.lowest, s.value, s.highest = append(s.lowest, lowest), append(s.value, value), append(s.highest, highest)
+	s.rounded = s.rounded || lowest != highest
+}
+
+// sort sorts each of the three for itself: what all comparisons are at least is, in order, at most what they are.
+func (s *spread) sort() {
+	slices.Sort(s.value)
+	if !s.rounded {
+		s.lowest, s.highest = s.value, s.value
+		return
+	}
+	slices.Sort(s.lowest)
+	slices.Sort(s.highest)
+}
+
+func pairs(baseline, candidate []Observation, compare func(c, b Observation) (lowest, value, highest float64)) *spread {
+	s := newSpread(len(baseline) * len(candidate))
+	for _, c := range candidate {
+		for _, b := range baseline {
+			s.add(compare(c, b))
+		}
+	}
+	return s
+}
+
+func bounds(s *spread, none float64, kLower, kUpper int) Bounds {
+	n := len(s.value)
+	out := Bounds{Estimate: math.NaN(), Lowest: none, Highest: math.Inf(1), Lower: none, Upper: math.Inf(1)}
+	if n == 0 {
+		return out
+	}
+	s.sort()
+	out.Estimate, out.Lowest, out.Highest = middle(s.value), middle(s.lowest), middle(s.highest)
+	if kLower >= 0 && kLower < n {
+		out.Lower = s.lowest[kLower]
+	}
+	if kUpper >= 0 && kUpper < n {
+		out.Upper = s.highest[n-1-kUpper]
+	}
+	return out
+}
+
+// middle of sorted values, of an even number the mean of the two in the middle.
+func middle(sorted []float64) float64 {
+	n := len(sorted)
+	low, high := sorted[(n-1)/2], sorted[n/2]
+	if low == high { // Infinities have no mean.
+		return low
+	}
+	return low + (high-low)/2
+}

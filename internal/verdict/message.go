@@ -1,0 +1,263 @@
+package verdict
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// The units of a RuleVerdict.
+const (
+	unitNanoseconds   = "Nanoseconds"
+	unitBitsPerSecond = "BitsPerSecond"
+	unitMessages      = "Messages"
+)
+
+func unitOf(m v1alpha1.GateMetric) string {
+	switch m {
+	case v1alpha1.MetricThroughput:
+		return unitBitsPerSecond
+	case v1alpha1.MetricLost:
+		return unitMessages
+	}
+	return unitNanoseconds
+}
+
+// String is the comparison in a line, candidate before baseline: p99 of vf-onload/tcp-64: 1.91µs against 1.80µs, ratio
+// 1.061 [1.020, 1.100] over 10+10 rounds: Inconclusive, maxIncrease 5% lies inside the bounds; ...
+func (c Comparison) String() string {
+	subject := fmt.Sprintf("%s of %s/%s", c.rule.Metric, c.Variant, c.Cell)
+	if c.Pair != "" {
+		subject += " between " + c.Pair
+	}
+	return fmt.Sprintf("%s: %s%s, %s", subject, c.numbers(), c.Outcome, c.detail)
+}
+
+// numbers of the comparison, with a colon after them; empty when there are none.
+func (c Comparison) numbers() string {
+	if c.CandidateRounds == 0 {
+		return ""
+	}
+	rounds := strconv.Itoa(c.CandidateRounds)
+	switch c.rule.kind {
+	case byRatio:
+		return fmt.Sprintf("%s against %s, ratio %s [%s, %s] over %s+%d rounds: ", c.value(c.Candidate), c.value(c.Baseline),
+			decimal(c.Bounds.Estimate, 3), ratioBound(c.Bounds.Lower, false), ratioBound(c.Bounds.Upper, true), rounds, c.BaselineRounds)
+	case byDifference:
+		return fmt.Sprintf("%s against %s a round, difference %s [%s, %s] over %s+%d rounds: ", c.value(c.Candidate), c.value(c.Baseline),
+			decimal(c.Bounds.Estimate, -1), decimal(c.Bounds.Lower, -1), decimal(c.Bounds.Upper, -1), rounds, c.BaselineRounds)
+	}
+	perRound := ""
+	if c.rule.Metric == v1alpha1.MetricLost {
+		perRound = " a round"
+	}
+	return fmt.Sprintf("%s%s [%s, %s] over %s rounds: ", c.value(c.Candidate), perRound, c.bound(c.Bounds.Lower, false),
+		c.bound(c.Bounds.Upper, true), rounds)
+}
+
+// value of a round for people.
+func (c Comparison) value(v int64) string {
+	switch unit := unitOf(c.rule.Metric); {
+	case v == stats.Infinite:
+		return "lost"
+	case unit == unitNanoseconds:
+		return stats.FormatLatency(v)
+	case unit == unitBitsPerSecond:
+		return formatBitRate(v)
+	}
+	return strconv.FormatInt(v, 10)
+}
+
+// bound of the median round for people, rounded outwards, so that what is shown to be within a limit is.
+func (c Comparison) bound(v float64, up bool) string {
+	if math.IsInf(v, 0) || v == 0 {
+		return decimal(v, 0)
+	}
+	// Two decimals of the unit are shown.
+	step := 1.0
+	if unitOf(c.rule.Metric) != unitMessages {
+		for unit := 1_000.0; unit <= v; unit *= 1_000 {
+			step = unit / 100
+		}
+	}
+	return c.value(int64(outwards(v/step, up) * step))
+}
+
+// outwards rounds a bound away from what it bounds. What a float misses of a whole number is not rounded.
+func outwards(v float64, up bool) float64 {
+	if nearest := math.Round(v); math.Abs(v-nearest) < 1e-6 {
+		return nearest
+	}
+	if up {
+		return math.Ceil(v)
+	}
+	return math.Floor(v)
+}
+
+// ratioBound is a bound of a ratio with three decimals, rounded outwards.
+func ratioBound(v float64, up bool) string {
+	if math.IsInf(v, 0) || v == 0 {
+		return decimal(v, 0)
+	}
+	return decimal(outwards(v*1000, up)/1000, 3)
+}
+
+// decimal writes a number; with -1 digits as many as it has.
+func decimal(v float64, digits int) string {
+	switch {
+	case math.IsInf(v, 1):
+		return "∞"
+	case math.IsInf(v, -1):
+		return "-∞"
+	}
+	return strconv.FormatFloat(v, 'f', digits, 64)
+}
+
+// rounds is a number of rounds on each side in words.
+func (c Comparison) rounds(n int) string {
+	if c.rule.kind == absolute {
+		return fmt.Sprintf("%d rounds", n)
+	}
+	return fmt.Sprintf("%d+%d rounds", n, n)
+}
+
+// wouldDecide says what would.
+func (c Comparison) wouldDecide() string {
+	if c.NeedsRounds == 0 {
+		return "it is too near the limit for any sensible number of rounds"
+	}
+	return fmt.Sprintf("about %s would decide", c.rounds(c.NeedsRounds))
+}
+
+// maxMessage is the most bytes that a line in the API may have.
+const maxMessage = 1024
+
+// Status is the verdict as the API has it, nil when nothing was judged.
+func (j Judgement) Status() *v1alpha1.Verdict {
+	if len(j.Rules) == 0 {
+		return nil
+	}
+	v := &v1alpha1.Verdict{
+		Outcome: j.Outcome, Comparisons: int32(j.Comparisons), PassErrorOneIn: int64(j.Pass), FailErrorOneIn: int64(j.Fail),
+		Message: fmt.Sprintf("rules that hold: %d, in %d comparisons", len(j.Rules), j.Comparisons),
+	}
+	for _, r := range j.Rules {
+		v.Rules = append(v.Rules, r.status())
+	}
+	if j.Outcome == v1alpha1.GatePass {
+		return v
+	}
+	for _, r := range v.Rules {
+		if r.Outcome == j.Outcome {
+			v.Message = r.Message
+			break
+		}
+	}
+	return v
+}
+
+// status is a rule's verdict as the API has it.
+func (r RuleJudgement) status() v1alpha1.RuleVerdict {
+	v := v1alpha1.RuleVerdict{Rule: truncate(r.Rule, 512), Outcome: r.Outcome}
+	worst := r.Worst()
+	if worst == nil {
+		v.Reason = v1alpha1.ReasonNoCells
+		v.Message = truncate(fmt.Sprintf("%s: Inconclusive, no cell was measured that it selects", r.Rule), maxMessage)
+		return v
+	}
+	for _, c := range r.Comparisons {
+		switch c.Outcome {
+		case v1alpha1.GatePass:
+			v.Passed++
+		case v1alpha1.GateFail:
+			v.Failed++
+		default:
+			v.Inconclusive++
+		}
+	}
+	v.Reason, v.Message = worst.Reason, worst.String()
+	if len(r.Comparisons) > 1 {
+		v.Message += fmt.Sprintf(" (the worst of %d cells: %s)", len(r.Comparisons), counts(v))
+	}
+	v.Message = truncate(v.Message, maxMessage)
+	worst.fillStatus(&v)
+	return v
+}
+
+// counts names the outcomes of a rule's cells that there are.
+func counts(v v1alpha1.RuleVerdict) string {
+	var words []string
+	for _, c := range []struct {
+		outcome v1alpha1.GateOutcome
+		n       int32
+	}{{v1alpha1.GateFail, v.Failed}, {v1alpha1.GateInconclusive, v.Inconclusive}, {v1alpha1.GatePass, v.Passed}} {
+		if c.n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", c.n, c.outcome))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// fillStatus writes the numbers of the comparison that decided.
+func (c Comparison) fillStatus(v *v1alpha1.RuleVerdict) {
+	v.Variant, v.Cell = c.Variant, c.Cell
+	v.NeedsRounds, v.NeedsSamples = int32(c.NeedsRounds), c.NeedsSamples
+	if c.CandidateRounds == 0 {
+		return
+	}
+	v.Unit = unitOf(c.rule.Metric)
+	v.CandidateRounds, v.BaselineRounds = int32(c.CandidateRounds), int32(c.BaselineRounds)
+	if c.Candidate != stats.Infinite {
+		v.Candidate = new(c.Candidate)
+	}
+	if c.BaselineRounds > 0 && c.Baseline != stats.Infinite {
+		v.Baseline = new(c.Baseline)
+	}
+	if !math.IsInf(c.Bounds.Estimate, 0) {
+		v.Estimate = decimal(c.Bounds.Estimate, c.digits())
+	}
+	if c.hasLower() {
+		v.Lower = c.machineBound(c.Bounds.Lower, false)
+	}
+	if !math.IsInf(c.Bounds.Upper, 0) {
+		v.Upper = c.machineBound(c.Bounds.Upper, true)
+	}
+}
+
+// hasLower says whether there is a lower bound: of a ratio or a median 0 is none.
+func (c Comparison) hasLower() bool {
+	return !math.IsInf(c.Bounds.Lower, 0) && (c.rule.kind == byDifference || c.Bounds.Lower > 0 || c.rule.Metric == v1alpha1.MetricLost)
+}
+
+// digits of an estimate: three of a ratio, all of others.
+func (c Comparison) digits() int {
+	if c.rule.kind == byRatio {
+		return 3
+	}
+	return -1
+}
+
+// machineBound is a bound as a plain number.
+func (c Comparison) machineBound(v float64, up bool) string {
+	if c.rule.kind == byRatio {
+		return ratioBound(v, up)
+	}
+	return decimal(outwards(v, up), 0)
+}
+
+// truncate cuts a line to a number of bytes, at a character, and shows that it did.
+func truncate(line string, most int) string {
+	if len(line) <= most {
+		return line
+	}
+	cut := most - len("…")
+	for cut > 0 && !utf8.RuneStart(line[cut]) {
+		cut--
+	}
+	return line[:cut] + "…"
+}

@@ -1,0 +1,96 @@
+package verdict
+
+import (
+	"math"
+
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// What would decide is an estimate: that the bounds draw together as one over the square root of the rounds, around an
+// estimate that stays where it is.
+
+// mostRounds is from where on a number of rounds is no advice.
+const mostRounds = 1000
+
+// fewestRounds with which anything can be shown.
+func (e *evidence) fewestRounds(alpha stats.OneIn) int {
+	if e.rule.kind == absolute {
+		return stats.FewestRoundsForLevel(alpha)
+	}
+	return stats.FewestRounds(alpha)
+}
+
+// scaledLimit is the limit in the unit of the bounds.
+func (e *evidence) scaledLimit() float64 {
+	switch {
+	case e.rule.kind != byRatio:
+		return float64(e.limit)
+	case e.rule.lowerIsWorse():
+		return e.rule.tolerance.Below().Float64()
+	}
+	return e.rule.tolerance.Above().Float64()
+}
+
+// tooCoarse says whether the limit lies within what rounding leaves open, which no number of rounds draws together.
+func (e *evidence) tooCoarse() bool {
+	limit := e.scaledLimit()
+	return e.bounds.Lowest < e.bounds.Highest && e.bounds.Lowest <= limit && limit <= e.bounds.Highest
+}
+
+// needsRounds is about how many rounds on each side would decide, or 0 when that is not known or more than mostRounds.
+func (e *evidence) needsRounds() int {
+	limit := e.scaledLimit()
+	// The side on which the estimate lies is the one that could be shown.
+	within := e.bounds.Highest < limit
+	if e.rule.lowerIsWorse() {
+		within = e.bounds.Lowest > limit
+	}
+	alpha, k, rounds := e.fail, e.kFail, len(e.candidate)
+	if within {
+		alpha, k = e.pass, e.kPass
+	}
+	if e.rule.kind != absolute {
+		rounds = min(rounds, len(e.baseline))
+	}
+	var needs float64
+	switch {
+	case k < 0:
+		// Without a bound nothing can be reckoned: the fewest rounds that give one are all that can be said.
+	case e.rule.kind == absolute:
+		needs = e.needsForLevel(within, alpha)
+	default:
+		needs = e.needsForPairs(limit, within != e.rule.lowerIsWorse())
+	}
+	if math.IsNaN(needs) || needs > mostRounds {
+		return 0
+	}
+	return max(int(math.Ceil(needs)), rounds+1, e.fewestRounds(alpha))
+}
+
+// needsForPairs is with how many rounds on each side the bound that points to the limit would reach it no more.
+func (e *evidence) needsForPairs(limit float64, limitIsAbove bool) float64 {
+	scale := math.Log
+	if e.rule.kind == byDifference {
+		scale = func(v float64) float64 { return v }
+	}
+	width, distance := scale(e.bounds.Lowest)-scale(e.bounds.Lower), scale(e.bounds.Lowest)-scale(limit)
+	if limitIsAbove {
+		width, distance = scale(e.bounds.Upper)-scale(e.bounds.Highest), scale(limit)-scale(e.bounds.Highest)
+	}
+	m, n := float64(len(e.baseline)), float64(len(e.candidate))
+	return 2 * m * n / (m + n) * (width / distance) * (width / distance)
+}
+
+// needsForLevel is with how many rounds the share of those beyond the limit would be shown to be less, or more, than a
+// half, by the normal distribution.
+func (e *evidence) needsForLevel(within bool, alpha stats.OneIn) float64 {
+	wrong := float64(e.tally.All-e.tally.Surely) / float64(e.tally.All)
+	if within {
+		wrong = float64(e.tally.Possibly) / float64(e.tally.All)
+	}
+	if wrong >= 0.5 {
+		return math.NaN()
+	}
+	z := math.Sqrt2 * math.Erfinv(1-2/float64(alpha)) / (1 - 2*wrong)
+	return z * z
+}

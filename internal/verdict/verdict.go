@@ -1,0 +1,212 @@
+// Package verdict judges the rules of a gate on the rounds of a benchmark: Pass, Fail or Inconclusive, with the numbers
+// that made it. It is pure: the same rounds and rules give the same verdict in the controllers and in the command line.
+//
+// The method is non-inferiority on rounds. A round is one observation. Every candidate round is compared with every
+// baseline round, and the exact Mann-Whitney distribution gives bounds of their ratio. A rule passes only when even the
+// pessimistic bound is within its tolerance, fails only when even the optimistic one is beyond it, and is otherwise
+// Inconclusive. Absolute limits are held against bounds of the median round.
+//
+// Errors: a comparison whose truth is just beyond its limit passes with a probability of at most 1 in 20. All
+// comparisons must pass, so that this is not divided among them. One whose truth is just within its limit fails with a
+// probability of at most 1 in 20 divided by the number of comparisons, so that any wrong Fail has at most that. With
+// extendRounds the data are looked at twice, each time with half of these. testdata/error-rates.md shows what a
+// simulation of this code finds, and what breaks it: rounds that are not independent of each other.
+//
+// What the package does not know: whether a result may be compared at all. Who reads the evidence passes that in as
+// Blockers; with one of them nothing passes, and nothing fails.
+package verdict
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// Round is what one round found in a cell.
+type Round struct {
+	// Samples is the number of round trips behind the percentiles; 0 of streams.
+	Samples int64
+	// Values are the metrics that the round has: latencies in ns of the full round trip (a percentile that lost messages
+	// reach is stats.Exact(stats.Infinite)), throughput in bit/s, lost in messages. What the tool rounds, or a
+	// histogram's bucket hides, is given with stats.Rounded. All must be 0 or more, and far below stats.Infinite.
+	Values map[v1alpha1.GateMetric]stats.Observation
+}
+
+// Blocker is why nothing can be concluded from a cell: its placement or acceleration was not verified, or it cannot be
+// compared.
+type Blocker struct {
+	// Reason as one word, such as NUMAMismatch.
+	Reason string
+	// Message for people, one line.
+	Message string
+}
+
+// Cell is what was measured of one kind of traffic over one variant.
+type Cell struct {
+	// Variant, Name and Pair tell cells from each other, and which cells of candidate and baseline belong together.
+	// Pair is empty where there is one pair of nodes.
+	Variant, Name, Pair string
+	Protocol            v1alpha1.Protocol
+	MessageSize         int32
+	// RatePerSecond is 0 for ping-pong and streams.
+	RatePerSecond int32
+	// Stream is true for a cell that measures bandwidth.
+	Stream bool
+	// HalfRTT is true when latencies are shown, and limits given, as half of the round trip.
+	HalfRTT bool
+	// Rounds in any order.
+	Rounds []Round
+	// Blockers of a candidate hold for every rule, those of a baseline for comparisons with it. What differs between the
+	// two, and may not, is a blocker of the baseline.
+	Blockers []Blocker
+}
+
+// Input is what is judged.
+type Input struct {
+	Gate v1alpha1.Gate
+	// Candidate are the benchmark's own cells.
+	Candidate []Cell
+	// Baseline are the cells to compare with. With gate.baseline.variant they are among Candidate, and this is not read.
+	Baseline []Cell
+}
+
+// Judgement is a verdict with all that made it.
+type Judgement struct {
+	// Outcome is empty when there are no rules: nothing was judged.
+	Outcome v1alpha1.GateOutcome
+	// Rules in the order of the gate's.
+	Rules []RuleJudgement
+	// Comparisons is how many there are in all rules.
+	Comparisons int
+	// Pass and Fail are the probabilities of error of one comparison.
+	Pass, Fail stats.OneIn
+	// MoreRoundsMayDecide is true for an Inconclusive outcome that lacks nothing but rounds.
+	MoreRoundsMayDecide bool
+}
+
+// RuleJudgement is what one rule says of its cells.
+type RuleJudgement struct {
+	// Rule as text.
+	Rule        string
+	Outcome     v1alpha1.GateOutcome
+	Comparisons []Comparison
+}
+
+// Judge judges all rules. It returns an error only for a rule that ValidateRule refuses.
+func Judge(in Input) (Judgement, error) {
+	rules := make([]rule, 0, len(in.Gate.Rules))
+	for i, r := range in.Gate.Rules {
+		parsed, err := parseRule(r)
+		if err != nil {
+			return Judgement{}, fmt.Errorf("rules[%d]: %w", i, err)
+		}
+		rules = append(rules, parsed)
+	}
+	if len(rules) == 0 {
+		return Judgement{}, nil
+	}
+	baselines := newBaselines(in)
+
+	selected := make([][]Cell, len(rules))
+	var j Judgement
+	for i, r := range rules {
+		for _, c := range in.Candidate {
+			if r.selects(c, baselines.variant) {
+				selected[i] = append(selected[i], c)
+			}
+		}
+		j.Comparisons += len(selected[i])
+	}
+	j.Pass = stats.OneLook
+	if in.Gate.ExtendRounds > 0 {
+		j.Pass = stats.TwoLooks
+	}
+	j.Fail = j.Pass.Among(j.Comparisons)
+
+	j.MoreRoundsMayDecide = true
+	for i, r := range rules {
+		judged := RuleJudgement{Rule: r.String(), Outcome: v1alpha1.GatePass}
+		for _, c := range selected[i] {
+			comparison := compare(r, c, baselines.of(c), j.Pass, j.Fail)
+			judged.Outcome = worse(judged.Outcome, comparison.Outcome)
+			judged.Comparisons = append(judged.Comparisons, comparison)
+			j.MoreRoundsMayDecide = j.MoreRoundsMayDecide && comparison.mayDecide()
+		}
+		if len(judged.Comparisons) == 0 {
+			judged.Outcome = v1alpha1.GateInconclusive
+			j.MoreRoundsMayDecide = false
+		}
+		j.Outcome = worse(j.Outcome, judged.Outcome)
+		j.Rules = append(j.Rules, judged)
+	}
+	j.MoreRoundsMayDecide = j.MoreRoundsMayDecide && j.Outcome == v1alpha1.GateInconclusive
+	return j, nil
+}
+
+// severity orders the outcomes: the worst of several is that of all.
+var severity = map[v1alpha1.GateOutcome]int{v1alpha1.GatePass: 1, v1alpha1.GateInconclusive: 2, v1alpha1.GateFail: 3}
+
+func worse(a, b v1alpha1.GateOutcome) v1alpha1.GateOutcome {
+	if severity[b] > severity[a] {
+		return b
+	}
+	return a
+}
+
+// baselines finds the cell with which another is compared.
+type baselines struct {
+	variant string
+	cells   map[cellKey]*Cell
+}
+
+type cellKey struct{ variant, name, pair string }
+
+func newBaselines(in Input) baselines {
+	b := baselines{cells: map[cellKey]*Cell{}}
+	if in.Gate.Baseline == nil {
+		return b
+	}
+	cells := in.Baseline
+	if b.variant = in.Gate.Baseline.Variant; b.variant != "" {
+		cells = in.Candidate
+	}
+	for i, c := range cells {
+		b.cells[cellKey{c.Variant, c.Name, c.Pair}] = &cells[i]
+	}
+	return b
+}
+
+// of is the cell that a candidate is compared with, nil when there is none.
+func (b baselines) of(c Cell) *Cell {
+	variant := c.Variant
+	if b.variant != "" {
+		variant = b.variant
+	}
+	return b.cells[cellKey{variant, c.Name, c.Pair}]
+}
+
+// Worst is the comparison that decided a rule: of those with its outcome the one that is worst for the limit. It is nil
+// when the rule selected no cell.
+func (r RuleJudgement) Worst() *Comparison {
+	var worst *Comparison
+	for i := range r.Comparisons {
+		c := &r.Comparisons[i]
+		if c.Outcome == r.Outcome && (worst == nil || c.excess() > worst.excess()) {
+			worst = c
+		}
+	}
+	return worst
+}
+
+// excess grows with how bad a comparison is for its limit; infinite when it has no numbers.
+func (c Comparison) excess() float64 {
+	if math.IsNaN(c.Bounds.Estimate) {
+		return math.Inf(1)
+	}
+	if c.rule.lowerIsWorse() {
+		return -c.Bounds.Estimate
+	}
+	return c.Bounds.Estimate
+}
