@@ -274,11 +274,11 @@ type Workload struct {
 
 // Stream is a bandwidth test.
 //
+// +kubebuilder:validation:XValidation:rule="self.protocol != 'Multicast'",message="protocol: streams are measured over TCP or UDP"
 // +kubebuilder:validation:XValidation:rule="self.protocol == 'TCP' || self.messageSize <= 65507",message="messageSize: a UDP datagram carries at most 65507 bytes"
 type Stream struct {
 	// protocol is TCP or UDP.
 	// +required
-	// +kubebuilder:validation:Enum=TCP;UDP
 	Protocol Protocol `json:"protocol"`
 	// messageSize is how much the sender hands to its socket at once, in bytes, 1 to 1048576.
 	// +required

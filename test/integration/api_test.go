@@ -78,7 +78,7 @@ var _ = Describe("The API", func() {
 		Entry("a size twice", "workload: {messageSizes: [64, 64]}", "spec.workload.messageSizes[1]", "Duplicate value: 64"),
 		Entry("33 sizes", manySizes, "spec.workload.messageSizes", "at most 32 items"),
 		Entry("no size", "workload: {messageSizes: []}", "spec.workload.messageSizes", "at least 1 item"),
-		Entry("three protocols", "workload: {protocols: [TCP, UDP, TCP]}", "spec.workload.protocols", "at most 2 items"),
+		Entry("four protocols", "workload: {protocols: [TCP, UDP, Multicast, SCTP]}", "spec.workload.protocols", "at most 3 items"),
 		Entry("a protocol twice", "workload: {protocols: [TCP, TCP]}", "spec.workload.protocols[1]", "Duplicate value"),
 		Entry("an unknown protocol", "workload: {protocols: [SCTP]}", "spec.workload.protocols[0]", "supported values", "TCP", "UDP"),
 		Entry("no round", "rounds: 0", "spec.rounds", "greater than or equal to 1"),
@@ -90,9 +90,9 @@ var _ = Describe("The API", func() {
 		Entry("memory as a number too small", "placement: {client: {}, server: {}, memory: 512}", "spec.placement.memory", "from 128Mi to 64Gi"),
 		Entry("memory that is none", "placement: {client: {}, server: {}, memory: plenty}", "spec.placement.memory", "such as 512Mi"),
 		Entry("a duration without a unit", `workload: {duration: "3"}`, "spec.workload.duration", "such as 3s"),
-		Entry("a negative duration", "workload: {duration: -1s}", "spec.workload.duration", "from 100ms to 1h"),
-		Entry("a long duration", "workload: {duration: 2h}", "spec.workload.duration", "from 100ms to 1h"),
-		Entry("a short duration", "workload: {duration: 99ms}", "spec.workload.duration", "from 100ms to 1h"),
+		Entry("a negative duration", "workload: {duration: -1s}", "spec.workload.duration", "from 100ms to 12h"),
+		Entry("a long duration", "workload: {duration: 13h}", "spec.workload.duration", "from 100ms to 12h"),
+		Entry("a short duration", "workload: {duration: 99ms}", "spec.workload.duration", "from 100ms to 12h"),
 		Entry("a duration of unknown unit", "workload: {duration: 5x}", "spec.workload.duration", "such as 3s"),
 		Entry("a duration as a number", "workload: {duration: 3}", "spec.workload.duration", "string"),
 		Entry("a long warm-up", "workload: {warmup: 61s}", "spec.workload.warmup", "from 0s to 60s"),
@@ -103,6 +103,26 @@ var _ = Describe("The API", func() {
 		Entry("a reference without a name", "network: {type: Secondary, networkRef: {}}", "spec.network.networkRef.name", "Required value"),
 		Entry("a resource without its prefix", "network: {type: Secondary, networkRef: {name: net}, resourceName: sf_vf}", "spec.network.resourceName", "with its prefix", "amd.com/sf_vf"),
 		Entry("a resource of type Pod", "network: {type: Pod, resourceName: amd.com/sf_vf}", "spec.network", "resourceName", "set type: Secondary"),
+		Entry("a rate with sfnt-pingpong", "{tool: sfnt-pingpong, workload: {ratesPerSecond: [23000]}}", "spec.workload.ratesPerSecond", "pinger, sockperf and sfnt-stream"),
+		Entry("a rate with netperf", "{tool: netperf, workload: {ratesPerSecond: [23000]}}", "spec.workload.ratesPerSecond", "pinger, sockperf and sfnt-stream"),
+		Entry("a rate of 0", "workload: {ratesPerSecond: [0]}", "spec.workload.ratesPerSecond[0]", "greater than or equal to 1"),
+		Entry("sfnt-stream without a rate", "{tool: sfnt-stream, workload: {protocols: [UDP]}, placement: {client: {}, server: {}, cpus: 2}}", "spec.workload.ratesPerSecond", "give at least one"),
+		Entry("TCP with sfnt-stream", "{tool: sfnt-stream, workload: {ratesPerSecond: [1000]}, placement: {client: {}, server: {}, cpus: 2}}", "spec.workload.protocols", "UDP only", "pinger or sockperf"),
+		Entry("one CPU for sfnt-stream", "{tool: sfnt-stream, workload: {protocols: [UDP], ratesPerSecond: [1000]}}", "spec.placement.cpus", "two CPUs"),
+		Entry("a stream with pinger", "{tool: pinger, workload: {streams: [{protocol: TCP, messageSize: 65536}]}}", "spec.workload.streams", "netperf and sockperf"),
+		Entry("a stream of multicast", "{tool: netperf, workload: {streams: [{protocol: Multicast, messageSize: 64}]}}", "spec.workload.streams[0]", "TCP or UDP"),
+		Entry("a stream of datagrams that are too large", "{tool: netperf, workload: {streams: [{protocol: UDP, messageSize: 65508}]}}", "spec.workload.streams[0]", "at most 65507"),
+		Entry("p99.99 with netperf", "{tool: netperf, highestPercentile: p99.99}", "spec.highestPercentile", "beyond p99", "pinger"),
+		Entry("an unknown percentile", "highestPercentile: p98", "spec.highestPercentile", "supported values", "p99.9999"),
+		Entry("an unknown way to wait", "workload: {wait: Sleep}", "spec.workload.wait", "supported values", "Spin"),
+		Entry("an unknown muxer", "workload: {muxer: Kqueue}", "spec.workload.muxer", "supported values", "Epoll"),
+		Entry("a group that is not multicast", "workload: {protocols: [Multicast], multicastGroup: 192.0.2.1}", "spec.workload.multicastGroup", "such as 239.192.0.1"),
+		Entry("a group that is no address", "workload: {protocols: [Multicast], multicastGroup: 239.1.1.999}", "spec.workload.multicastGroup", "such as 239.192.0.1"),
+		Entry("two variants of one name", "variants: [{name: a}, {name: a}]", "spec.variants[1]", "Duplicate value"),
+		Entry("a variant without a name", "variants: [{wait: Spin}]", "spec.variants[0].name", "Required value"),
+		Entry("a variant whose name is no label", "variants: [{name: VF}]", "spec.variants[0].name", "should match"),
+		Entry("a variant with half a network", "variants: [{name: vf, network: {type: Secondary}}]", "spec.variants[0].network", "networkRef is required"),
+		Entry("401 runs", "{rounds: 58, variants: [{name: a}, {name: b}, {name: c}, {name: d}, {name: e}, {name: f}, {name: g}]}", "spec.rounds", "at most 400"),
 		Entry("an unknown latency type", "latencyType: OneWay", "spec.latencyType", "supported values", "HalfRTT"),
 		Entry("no placement", "placement: null", "spec.placement", "Required value"),
 		Entry("no server", "placement: {client: {}}", "spec.placement.server", "Required value"),
@@ -118,17 +138,29 @@ var _ = Describe("The API", func() {
 		Expect(k8s.Create(ctx, object)).To(Succeed())
 	})
 
+	It("refuses names of benchmark and variant that make pods' labels too long", func(ctx SpecContext) {
+		object := manifest(namespace, "variants: [{name: "+strings.Repeat("v", 20)+"}]")
+		object.SetName(strings.Repeat("x", 38))
+		Expect(k8s.Create(ctx, object)).To(MatchError(And(ContainSubstring("spec.variants"), ContainSubstring("at most 57 characters"))))
+		object.SetName(strings.Repeat("x", 37))
+		Expect(k8s.Create(ctx, object)).To(Succeed())
+	})
+
 	DescribeTable("takes",
 		func(ctx SpecContext, spec string) { Expect(k8s.Create(ctx, manifest(namespace, spec))).To(Succeed()) },
 		Entry("size 0 with UDP for sfnt-pingpong", "{tool: sfnt-pingpong, workload: {protocols: [UDP], messageSizes: [0]}}"),
 		Entry("sizes 1 and 65536 with TCP for pinger", "{tool: pinger, workload: {messageSizes: [1, 65536]}}"),
 		Entry("size 65536 with TCP for sfnt-pingpong", "{tool: sfnt-pingpong, workload: {messageSizes: [1, 65536]}}"),
 		Entry("the smallest and the largest size for sockperf", "workload: {protocols: [TCP, UDP], messageSizes: [14, 65507]}"),
-		Entry("durations at their bounds", "workload: {duration: 1h0m0s, warmup: 0s}"),
+		Entry("durations at their bounds", "workload: {duration: 12h0m0s, warmup: 0s}"),
 		Entry("a compound duration", "workload: {duration: 1m1.5s}"),
 		Entry("memory as a number", "placement: {client: {}, server: {}, memory: 536870912}"),
 		Entry("memory at its bounds", "placement: {client: {}, server: {}, memory: 64Gi}"),
 		Entry("a resource with hyphens and underscores", "network: {type: Secondary, networkRef: {name: net, namespace: networks}, resourceName: openshift.io/x2522-vf_0}"),
+		Entry("every tool's own", "{tool: netperf, highestPercentile: p99, workload: {protocols: [TCP, UDP], messageSizes: [1], streams: [{protocol: TCP, messageSize: 1048576}, {protocol: UDP, messageSize: 65507}]}}"),
+		Entry("sfnt-stream at rates", "{tool: sfnt-stream, workload: {protocols: [UDP, Multicast], ratesPerSecond: [1000, 10000000]}, placement: {client: {}, server: {}, cpus: 2}}"),
+		Entry("a multicast group", "{tool: pinger, workload: {protocols: [Multicast], multicastGroup: 239.192.0.1, wait: Spin}}"),
+		Entry("variants", "variants: [{name: pod, wait: Spin, muxer: Epoll, capture: true}, {name: vf, network: {type: Secondary, networkRef: {name: net}, resourceName: amd.com/sf_vf}}]"),
 		Entry("sixty-four CPUs and a hundred rounds", "{rounds: 100, placement: {client: {}, server: {}, cpus: 64}}"),
 	)
 
@@ -138,7 +170,7 @@ var _ = Describe("The API", func() {
 		var want map[string]any
 		Expect(yaml.Unmarshal([]byte(`
 tool: sockperf
-workload: {protocols: [TCP], messageSizes: [64], duration: 3s, warmup: 500ms}
+workload: {protocols: [TCP], wait: Block, muxer: None, duration: 3s, warmup: 500ms}
 rounds: 5
 placement: {client: {}, server: {}, cpus: 1, memory: 512Mi}
 network: {type: Pod}

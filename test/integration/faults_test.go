@@ -186,7 +186,7 @@ var _ = Describe("A name that is taken", func() {
 		somebody := MakeBenchmark(w.Namespace, "somebody").Obj()
 		somebody.UID = "00000000-0000-0000-0000-000000000001"
 		taken, err := pods.Build(pods.Endpoint{
-			Benchmark: somebody, Image: "somebody:else", Node: w.A,
+			Benchmark: somebody, Image: "somebody:else", Node: w.A, Variant: plan.Variants(somebody.Spec)[0],
 			Task: plan.Task{Run: "x-r1", Attempt: 1, Role: v1alpha1.RoleServer, Cells: []tool.Cell{{Name: "tcp-64"}}, Deadline: time.Minute},
 		})
 		Expect(err).NotTo(HaveOccurred())

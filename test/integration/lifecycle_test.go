@@ -35,6 +35,28 @@ var _ = Describe("A benchmark", func() {
 		Expect(Get(ctx, b).Status.Results[0].Rounds).To(BeEquivalentTo(2))
 	})
 
+	It("measures every variant in every round, in an order that rotates", func(ctx SpecContext) {
+		w.Start()
+		b := MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B)
+		b.Spec.Variants = []v1alpha1.Variant{{Name: "block"}, {Name: "poll", Muxer: v1alpha1.MuxerPoll}}
+		b.Spec.Tool = v1alpha1.ToolSfntPingpong
+		created := w.Create(ctx, b)
+		for _, run := range []string{"x-block-r1", "x-poll-r1", "x-poll-r2", "x-block-r2"} {
+			w.Kubelet.Measure(ctx, run, 1)
+		}
+		ExpectSucceeded(ctx, created, "^True Complete: 4 of 4")
+		Expect(attempts(ctx, created)).To(Equal([]string{"x-block-r1 a1 Measured", "x-poll-r1 a1 Measured", "x-poll-r2 a1 Measured", "x-block-r2 a1 Measured"}))
+		status := Get(ctx, created).Status
+		Expect(status.Results).To(HaveLen(2))
+		for i, name := range []string{"block", "poll"} {
+			Expect(status.Results[i].Variant).To(Equal(name))
+			Expect(status.Results[i].Rounds).To(BeEquivalentTo(2))
+			Expect(status.Results[i].Spread).NotTo(BeEmpty())
+			Expect(status.Endpoints[2*i].Variant).To(Equal(name))
+		}
+		Expect(status.Summary.Variant).To(Equal("block"))
+	})
+
 	It("is measured round by round and completes", func(ctx SpecContext) {
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).Sizes(64, 256).On(w.A, w.B))
@@ -82,7 +104,7 @@ var _ = Describe("A benchmark", func() {
 		for _, r := range status.Results {
 			Expect(r.Rounds).To(BeEquivalentTo(2))
 			Expect(r.Samples).To(BeEquivalentTo(2 * samplesPerRun))
-			Expect(r.MinNanoseconds).To(BeEquivalentTo(5000), "half of the smallest round trip")
+			Expect(*r.MinNanoseconds).To(BeEquivalentTo(5000), "half of the smallest round trip")
 			Expect(r.P99Nanoseconds).NotTo(BeNil())
 			Expect(r.P9999Nanoseconds).To(BeNil(), "too few samples")
 		}
