@@ -1,0 +1,191 @@
+package result
+
+import "strings"
+
+// Key is the name of something that an agent observes.
+type Key struct {
+	// Name in lower case, from the general to the particular, parted by dots; names that Linux or Onload gave are kept
+	// as they are. With a * at its end it stands for all names that begin so.
+	Name string
+	// Fingerprint is true when the values must be equal for two results to be comparable. All other keys explain a
+	// difference.
+	Fingerprint bool
+	// Meaning says what the value is, in which unit, and where it is read.
+	Meaning string
+}
+
+// Keys are the conditions of a measurement, by which results are compared: the fields of Evidence, those of the cells,
+// and Evidence.Facts. A key that is not here explains.
+//
+// "The CPU" is the one on which the tool was pinned, "the NIC" the interface that carries the messages. What cannot be
+// read has no key: many files are absent in virtual machines, from virtual interfaces, or hidden from pods.
+//
+// In the fingerprint stand what the measurement consists of, and what was set up on purpose and changes latency. Not in
+// it stand what a scheduler or a device plugin deals out anew for each pod (which CPU, and with it its siblings and
+// caches; of a VF its number is not even compared), what only names the place of something else, and what the machine
+// changes by itself.
+var Keys = []Key{
+	{"role", true, "client or server"},
+	{"tool.name", true, "the tool; of the client only, like all that begins with tool or cell, but for tool.sha256"},
+	{"tool.version", true, "the tool's own words for its version"},
+	{"tool.sha256", false, "the first 16 digits of the digest of the tool's program, which tells two builds of one version apart"},
+	{"cell.*", true, "cell.NAME.FIELD: what a cell consists of, durations in ns; compared where both results have the cell"},
+	{"agent.version", false, "commit from which the agent was built"},
+	{"image.os", false, "distribution of the bench image (PRETTY_NAME of /etc/os-release)"},
+	{"env.*", true, "env.NAME: a variable in the tool's environment that changes its sockets: EF_*, VMA_*, XLIO_*, LD_PRELOAD and the like"},
+
+	{"node", true, "name of the node"},
+	{"dmi.sys_vendor", true, "who made the machine (/sys/class/dmi/id)"},
+	{"dmi.product_name", true, "its model"},
+	{"dmi.bios_version", true, "version of its firmware"},
+	{"dmi.*", false, "the board and the firmware's date and maker"},
+
+	{"kernel.release", true, "uname -r"},
+	{"kernel.version", true, "uname -v: number and kind (PREEMPT_RT) of the build"},
+	{"kernel.boot-id", false, "random, new with each boot"},
+	{"kernel.cmdline", false, "the whole command line, at most 2048 bytes"},
+	{"kernel.arg.*", true, "kernel.arg.NAME: the arguments that change latency; \"set\" when one has no value, all values when it is repeated"},
+	{"kernel.clocksource", true, "the clock behind clock_gettime"},
+	{"kernel.clocksources", false, "those that the kernel would also take"},
+	{"kernel.tainted", false, "/proc/sys/kernel/tainted, a sum of bits"},
+	{"module.*", true, "module.NAME.version: version of sfc, onload and the modules that come with it"},
+	{"module.srcversion.*", false, "module.srcversion.NAME: checksum of a module's sources"},
+	{"module.intel_idle.max_cstate", true, "deepest C-state that intel_idle may choose"},
+	{"sysctl.kernel.numa_balancing", true, "whether the kernel moves pages to the CPUs that use them"},
+	{"sysctl.net.core.busy_poll", true, "µs for which poll and select poll the NIC"},
+	{"sysctl.net.core.busy_read", true, "µs for which a read polls the NIC"},
+	{"sysctl.net.ipv4.tcp_congestion_control", true, "congestion control of TCP"},
+	{"sysctl.net.ipv4.tcp_timestamps", true, "whether TCP's segments carry timestamps"},
+	{"sysctl.*", false, "sysctl.NAME: other settings of the kernel, and of this network namespace"},
+
+	{"cpu.model", true, "model name of /proc/cpuinfo"},
+	{"cpu.microcode", true, "version of the microcode"},
+	{"cpu.hypervisor", true, "yes in a virtual machine, no on bare metal, as the CPU's flags say"},
+	{"cpu.tsc-flags", false, "what the CPU's flags say of its time stamp counter"},
+	{"cpu.vulnerability.*", true, "cpu.vulnerability.NAME: how the kernel mitigates a weakness that the CPU has"},
+	{"cpu.online", false, "the node's CPUs"},
+	{"cpu.allowed", false, "the CPUs that the endpoint might use"},
+	{"cpu.allowed-count", true, "how many these are: pods with CPUs of their own have as many as they asked for"},
+	{"cpu.measuring", false, "number of the CPU"},
+	{"cpu.agent", false, "number of the CPU on which the agent sleeps meanwhile"},
+	{"cpu.smt.active", true, "1 when SMT is in use on the node"},
+	{"cpu.smt.control", false, "on, off, forceoff or notsupported"},
+	{"cpu.smt.siblings", false, "the CPUs of the CPU's core"},
+	{"cpu.smt.sibling", true, "none: the core has no other CPU; own: they belong to this endpoint; others: anybody may run there"},
+	{"cpu.l3.shared", false, "the CPUs with which it shares its third-level cache"},
+	{"cpu.l3.size", true, "size of that cache"},
+	{"cpu.isolated", true, "whether the scheduler leaves the CPU alone (isolcpus): yes or no"},
+	{"cpu.isolated-cpus", false, "all isolated CPUs of the node, or none"},
+	{"cpu.nohz-full", true, "whether the CPU has no tick while one task runs: yes or no"},
+	{"cpu.nohz-full-cpus", false, "all such CPUs of the node, or none"},
+	{"cpu.governor", true, "cpufreq governor of the CPU"},
+	{"cpu.freq-driver", true, "cpufreq driver"},
+	{"cpu.freq-min", false, "lowest frequency that may be chosen, kHz"},
+	{"cpu.freq-max", false, "highest frequency that may be chosen, kHz; the cores of one CPU may differ"},
+	{"cpu.energy-preference", true, "energy_performance_preference"},
+	{"cpu.pstate", true, "status of intel_pstate or amd_pstate: active, passive, guided or off"},
+	{"cpu.turbo", true, "whether frequencies beyond the nominal one may be chosen: on or off"},
+	{"cpu.idle-driver", true, "cpuidle driver"},
+	{"cpu.idle-governor", true, "cpuidle governor"},
+	{"cpu.cstates", true, "the CPU's idle states with their exit latency; those that are disabled in brackets"},
+	{"cpu.pm-qos-us", true, "exit latency that the CPU may have, µs; n/a: none at all; 0: not limited"},
+	{"irq.default-affinity", false, "mask of the CPUs to which new interrupts go"},
+	{"irq.on-cpu", false, "how many of the node's interrupts are directed at the CPU"},
+
+	{"cgroup.version", false, "1 or 2: of the hierarchy that limits the endpoint's CPUs"},
+	{"cgroup.cpus", false, "CPUs of the endpoint's cpuset"},
+	{"cgroup.mems", false, "NUMA nodes from which its memory may come"},
+	{"cgroup.partition", false, "whether the cpuset is a partition of its own: member, root or isolated"},
+	{"cgroup.cpu-max", true, "CPU time that the endpoint may use in a period, µs: \"max 100000\" is without limit"},
+
+	{"numa.relation", true, "local when the CPU and the NIC are on one NUMA node, remote when not"},
+	{"numa.cpu", false, "NUMA node of the CPU"},
+	{"numa.device", false, "NUMA node of the NIC"},
+	{"numa.distance", false, "from the CPU's node to the NIC's; 10 is local"},
+	{"numa.nodes", false, "the machine's NUMA nodes"},
+
+	{"mm.thp", false, "transparent huge pages: always, madvise or never"},
+	{"mm.thp-defrag", false, "when memory is moved to make one"},
+	{"mm.ksm", false, "1 when the kernel looks for equal pages"},
+	{"mm.hugepages.*", false, "mm.hugepages.SIZE: number of huge pages of the node"},
+
+	{"nic.name", true, "name of the interface in the pod"},
+	{"nic.function", true, "PF, VF, PCI (a PCI function that tells neither) or virtual (not on the PCI bus)"},
+	{"nic.port", true, "PCI address of the PF, be it itself or that of the VF"},
+	{"nic.pci-id", true, "vendor:device"},
+	{"nic.pci-subsystem", true, "vendor:device of the board"},
+	{"nic.pcie", false, "speed and width of the PCIe link; of a PF only"},
+	{"nic.driver", true, "ethtool -i"},
+	{"nic.driver-version", true, "ethtool -i"},
+	{"nic.firmware", true, "ethtool -i"},
+	{"nic.firmware-variant", true, "full-feature, ultra-low-latency, packed-stream, rules-engine or dpdk, of Solarflare's NICs"},
+	{"nic.mtu", true, "bytes"},
+	{"nic.speed", true, "Mbit/s"},
+	{"nic.duplex", true, "full or half"},
+	{"nic.carrier", false, "1 when the link is up"},
+	{"nic.fec", true, "forward error correction in use, ethtool --show-fec"},
+	{"nic.pause.*", false, "nic.pause.rx, .tx: pause frames, ethtool -a"},
+	{"nic.feature.*", true, "nic.feature.NAME: on or off, ethtool -k"},
+	{"nic.coalesce.*", true, "nic.coalesce.NAME: interrupt moderation, ethtool -c"},
+	{"nic.ring.*", true, "nic.ring.rx, .tx: descriptors, ethtool -g"},
+	{"nic.channels.*", true, "nic.channels.rx, .tx, .combined, .other: ethtool -l"},
+	{"nic.private-flags", true, "flags of its own that the driver has and that are on, ethtool --show-priv-flags"},
+	{"nic.timestamping", false, "where messages can be stamped, ethtool -T"},
+	{"nic.hwtstamp", true, "what the NIC stamps now: numbers of tx_type and rx_filter"},
+	{"nic.gro-flush-timeout", true, "ns"},
+	{"nic.napi-defer-hard-irqs", true, "polls without messages before interrupts are enabled again"},
+	{"nic.threaded", true, "1 when NAPI polls in threads of its own"},
+	{"nic.txqueuelen", false, "packets"},
+	{"nic.qdisc", true, "queueing discipline"},
+	{"nic.rps", false, "CPUs to which receive packet steering moves messages, or none"},
+	{"nic.irqs", false, "number of the NIC's interrupts"},
+	{"nic.irq-cpus", false, "CPUs at which these are directed"},
+	{"nic.irq-on-cpu", false, "whether the CPU is among them: yes or no"},
+
+	{"facts.omitted", false, "number of facts that were left out because there were too many"},
+}
+
+// DeltaKeys are the keys of Evidence.Deltas: by how much the kernel's counters grew while the endpoint's tools ran, from
+// before a tool's start to after its end, summed over all cells. They are results of a run and not its conditions.
+var DeltaKeys = []Key{
+	{Name: "elapsed-ms", Meaning: "the time itself, warm-ups included"},
+	{Name: "tool.run-delay-ns", Meaning: "time that the tool's main thread was ready to run and did not"},
+	{Name: "tool.major-faults", Meaning: "page faults of the tool that had to wait for a disk"},
+	{Name: "cpu.run-delay-ns", Meaning: "time that any thread waited for the CPU"},
+	{Name: "cpu.schedules", Meaning: "how often the CPU's scheduler was called"},
+	{Name: "cpu.steal-ms", Meaning: "time that a hypervisor took from the CPU, in steps of 10 ms like the next two"},
+	{Name: "cpu.irq-ms", Meaning: "time of the CPU in interrupts"},
+	{Name: "cpu.softirq-ms", Meaning: "time of the CPU in softirqs"},
+	{Name: "cpu.cstate.*", Meaning: "cpu.cstate.NAME: how often the CPU entered an idle state"},
+	{Name: "cpu.thermal-throttles", Meaning: "how often the CPU's core was slowed because it was hot"},
+	{Name: "cgroup.throttled", Meaning: "periods at whose end the endpoint had used up its CPU time"},
+	{Name: "cgroup.throttled-us", Meaning: "time that it was stopped for that"},
+	{Name: "cgroup.pressure-us", Meaning: "time that any thread of the endpoint waited for a CPU"},
+	{Name: "irq", Meaning: "interrupts of devices on the CPU"},
+	{Name: "irq.*", Meaning: "irq.NUMBER.DEVICE: those of one device; the most frequent only"},
+	{Name: "interrupt.*", Meaning: "interrupt.NAME: other interrupts of the CPU, such as LOC (its timer) and RES, CAL, TLB (from other CPUs)"},
+	{Name: "softirq.*", Meaning: "softirq.NAME: softirqs on the CPU"},
+	{Name: "nic.*", Meaning: "nic.NAME: the interface's packets, errors, drops and changes of its carrier"},
+	{Name: "tcp.*", Meaning: "tcp.NAME: of this network namespace, such as RetransSegs"},
+	{Name: "udp.*", Meaning: "udp.NAME: of this network namespace, such as RcvbufErrors"},
+}
+
+// find returns the entry for a name: its own, or else the longest that stands for all names that begin so.
+func find(keys []Key, name string) (Key, bool) {
+	var best Key
+	for _, k := range keys {
+		if k.Name == name {
+			return k, true
+		}
+		if prefix, ok := strings.CutSuffix(k.Name, "*"); ok && strings.HasPrefix(name, prefix) && len(k.Name) > len(best.Name) {
+			best = k
+		}
+	}
+	return best, best.Name != ""
+}
+
+// FindKey returns what is known of a key of a condition, and whether it is known.
+func FindKey(name string) (Key, bool) { return find(Keys, name) }
+
+// FindDeltaKey returns what is known of a key of Evidence.Deltas, and whether it is known.
+func FindDeltaKey(name string) (Key, bool) { return find(DeltaKeys, name) }
