@@ -123,7 +123,10 @@ type endpoint struct {
 	// cpusAllowed is what the agent might use before it pinned itself.
 	cpusAllowed            string
 	measuringCPU, agentCPU int
-	// voluntary and involuntary count the context switches of the tool's processes that ended.
+	// watch counts what happens while the tool's processes run; command is the last of them. Voluntary and
+	// involuntary count the context switches of those that ended.
+	watch                  *watch
+	command                tool.Command
 	voluntary, involuntary int64
 }
 
@@ -133,7 +136,8 @@ func (e *endpoint) logf(format string, args ...any) {
 
 // document is the agent's result so far: who measured, and where.
 func (e *endpoint) document(iface net.Interface, address string) result.Document {
-	evidence := host{e.Root}.gather(e.measuringCPU, iface, os.Environ())
+	evidence := host{e.Root}.gather(e.measuringCPU, e.cpus, iface, os.Environ())
+	e.watch = host{e.Root}.watch(e.measuringCPU, iface.Name)
 	evidence.Node, evidence.Address = e.Node, address
 	evidence.CPUsAllowed, evidence.AgentCPU = e.cpusAllowed, int32(e.agentCPU)
 	return result.Document{
@@ -161,11 +165,31 @@ func (e *endpoint) toolCPUs(n int) ([]int, error) {
 	return e.cpus[:n], nil
 }
 
-// account adds the context switches of a process that ended.
+// start starts a tool, and the watch over what happens meanwhile.
+func (e *endpoint) start(c tool.Command, cpus []int, dir string) (*process, error) {
+	e.command = c
+	e.watch.begin()
+	return start(c, cpus, dir)
+}
+
+// account adds what happened while a process ran that has ended.
 func (e *endpoint) account(p *process) {
+	e.watch.end()
+	e.watch.add("tool.run-delay-ns", p.runDelay)
+	e.watch.add("tool.major-faults", p.majorFaults())
 	voluntary, involuntary := p.switches()
 	e.voluntary += voluntary
 	e.involuntary += involuntary
+}
+
+// conclude completes the evidence when the last tool has ended.
+func (e *endpoint) conclude(evidence *result.Evidence) {
+	evidence.VoluntarySwitches, evidence.InvoluntarySwitches = e.voluntary, e.involuntary
+	evidence.Deltas = e.watch.deltas()
+	f := facts(evidence.Facts)
+	environmentFacts(f, e.command.Env)
+	f.set("tool.sha256", programDigest(e.command.Path))
+	evidence.Facts = f.bounded(maxFacts)
 }
 
 // pinSelf moves every thread of the agent to one CPU; threads that come later inherit it.

@@ -32,6 +32,9 @@ type fakeTool struct {
 
 const samples = 1000
 
+// toolVariable is set for the fake tool only, and not in its agent's environment.
+const toolVariable = "EF_TEST"
+
 func (fakeTool) Name() v1alpha1.Tool                 { return v1alpha1.ToolSockperf }
 func (fakeTool) Validate(tool.Cell) error            { return nil }
 func (fakeTool) Listens(tool.Cell) v1alpha1.Protocol { return v1alpha1.ProtocolTCP }
@@ -40,14 +43,19 @@ func (f fakeTool) Server(_ tool.Cell, t tool.Target) tool.Command {
 	if f.server.Path != "" {
 		return f.server
 	}
-	return asTool("echo", fmt.Sprintf("%s:%d", t.Address, t.Port))
+	return withVariable(asTool("echo", fmt.Sprintf("%s:%d", t.Address, t.Port)), v1alpha1.RoleServer)
 }
 
 func (f fakeTool) Client(_ tool.Cell, t tool.Target) tool.Command {
 	if f.client.Path != "" {
 		return f.client
 	}
-	return asTool("ping", fmt.Sprintf("%s:%d", t.Address, t.Port), strconv.Itoa(samples), filepath.Join(t.Scratch, "raw"))
+	return withVariable(asTool("ping", fmt.Sprintf("%s:%d", t.Address, t.Port), strconv.Itoa(samples), filepath.Join(t.Scratch, "raw")), v1alpha1.RoleClient)
+}
+
+func withVariable(c tool.Command, value string) tool.Command {
+	c.Env = append(c.Env, toolVariable+"="+value)
+	return c
 }
 
 func (fakeTool) Memory(tool.Cell) int64 { return 0 }
@@ -182,6 +190,12 @@ func TestWholeExchange(t *testing.T) {
 		e := d.Evidence
 		if e.Node != "node-"+role || e.Interface != "lo" || e.Address != "127.0.0.1" || e.Kernel == "" || e.BootID == "" {
 			t.Errorf("the %s's evidence: %+v", role, e)
+		}
+		if e.Facts["kernel.version"] == "" || len(e.Facts["tool.sha256"]) != 16 || e.Facts["env."+toolVariable] != role {
+			t.Errorf("the %s's facts: %v", role, e.Facts)
+		}
+		if e.Deltas["elapsed-ms"] == 0 || e.Deltas["nic.rx-packets"] < samples {
+			t.Errorf("the %s's deltas: %v", role, e.Deltas)
 		}
 		if e.VoluntarySwitches == 0 {
 			t.Errorf("the %s's tools never switched context, though they wait for each other", role)

@@ -57,7 +57,7 @@ func (e *endpoint) drive(ctx context.Context) (result.Document, error) {
 	if _, err := l.ask(request{Verb: verbDone}); err != nil {
 		return result.Document{}, lost(err)
 	}
-	document.Evidence.VoluntarySwitches, document.Evidence.InvoluntarySwitches = e.voluntary, e.involuntary
+	e.conclude(&document.Evidence)
 	return document, nil
 }
 
@@ -174,7 +174,7 @@ func (e *endpoint) runClient(ctx context.Context, command tool.Command, cell too
 	limit := e.driver.Deadline(cell)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	p, err := start(command, t.CPUs, t.Scratch)
+	p, err := e.start(command, t.CPUs, t.Scratch)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ type answer struct {
 	// Note is what the tool's server had to say, in the answer to end.
 	Note string `json:"note,omitempty"`
 	// CPU is where the tool's server was pinned, in the answer to prepare.
-	CPU int `json:"cpu"`
+	CPU int `json:"cpu,omitempty"`
 }
 
 const (

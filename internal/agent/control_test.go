@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net"
 	"os"
@@ -104,8 +105,24 @@ func server(t *testing.T, command string, args ...string) *endpoint {
 			PodUID: "secret", Scratch: t.TempDir(), Log: io.Discard,
 		},
 		driver:       fakeTool{server: asTool(command, args...)},
-		measuringCPU: aCPU(t), cpus: []int{aCPU(t)},
+		measuringCPU: aCPU(t), cpus: []int{aCPU(t)}, watch: host{"/"}.watch(aCPU(t), "lo"),
 	}
+}
+
+// ready is the answer of that endpoint when the tool's server listens.
+func ready(t *testing.T) string {
+	t.Helper()
+	data, err := json.Marshal(answer{CPU: aCPU(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// target is the address of that endpoint's tool.
+func target(t *testing.T) tool.Target {
+	t.Helper()
+	return tool.Target{Port: plan.ToolPort, CPUs: []int{aCPU(t)}}
 }
 
 // toolAddress is where the tools' servers of these tests listen.
@@ -192,12 +209,12 @@ func TestServerAnswers(t *testing.T) {
 		"a cell from beginning to end": {
 			endpoint: server(t, "echo", toolAddress),
 			says:     []string{`{"verb":"prepare","cell":"tcp-64"}`, `{"verb":"end","cell":"tcp-64"}`, `{"verb":"done"}`},
-			answers:  []string{"{}", `{"note":"# echo: ready"}`, "{}"},
+			answers:  []string{ready(t), `{"note":"# echo: ready"}`, "{}"},
 		},
 		"a cell that is prepared twice": {
 			endpoint: server(t, "echo", toolAddress),
 			says:     []string{`{"verb":"prepare","cell":"tcp-64"}`, `{"verb":"prepare","cell":"tcp-64"}`, `{"verb":"end"}`, `{"verb":"done"}`},
-			answers:  []string{"{}", "{}", "echo: ready", "{}"},
+			answers:  []string{ready(t), ready(t), "echo: ready", "{}"},
 		},
 		"an end without a beginning": {
 			endpoint: server(t, "sleep"), says: []string{`{"verb":"end"}`, `{"verb":"done"}`}, answers: []string{"{}", "{}"},
@@ -224,7 +241,7 @@ func TestServerAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			here, there := pair(t)
 			done := make(chan error, 1)
-			go func() { done <- c.endpoint.answerAll(t.Context(), newLink(there), tool.Target{Port: plan.ToolPort}) }()
+			go func() { done <- c.endpoint.answerAll(t.Context(), newLink(there), target(t)) }()
 			for i, line := range c.says {
 				if _, err := here.Write([]byte(line + "\n")); err != nil {
 					t.Fatal(err)
@@ -255,7 +272,7 @@ func TestPortIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	_, err = server(t, "sleep").prepare(t.Context(), "tcp-64", tool.Target{Port: plan.ToolPort})
+	_, err = server(t, "sleep").prepare(t.Context(), "tcp-64", target(t))
 	wantOutcome(t, err, v1alpha1.OutcomeToolFailed, "somebody else listens")
 }
 
@@ -264,11 +281,11 @@ func TestClientDiesWhileMeasuring(t *testing.T) {
 	e := server(t, "echo", toolAddress)
 	here, there := pair(t)
 	done := make(chan error, 1)
-	go func() { done <- e.answerAll(t.Context(), newLink(there), tool.Target{Port: plan.ToolPort}) }()
+	go func() { done <- e.answerAll(t.Context(), newLink(there), target(t)) }()
 	if _, err := here.Write([]byte(`{"verb":"prepare","cell":"tcp-64"}` + "\n")); err != nil {
 		t.Fatal(err)
 	}
-	if got := readLine(t, here); got != "{}" {
+	if got := readLine(t, here); got != ready(t) {
 		t.Fatalf("was answered %s", got)
 	}
 	here.Close()

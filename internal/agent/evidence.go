@@ -6,7 +6,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,6 +31,38 @@ func (h host) read(path string) string {
 		return ""
 	}
 	return strings.TrimSpace(string(data))
+}
+
+// exists says whether there is a file or folder.
+func (h host) exists(path string) bool {
+	_, err := os.Stat(filepath.Join(h.root, path))
+	return err == nil
+}
+
+// glob are the paths, below the root, that match a pattern; sorted.
+func (h host) glob(pattern string) []string {
+	paths, err := filepath.Glob(filepath.Join(h.root, pattern))
+	if err != nil {
+		return nil
+	}
+	for i, path := range paths {
+		paths[i] = h.below(path)
+	}
+	return paths
+}
+
+// resolve is where a link leads, below the root; empty when there is nothing.
+func (h host) resolve(path string) string {
+	path, err := filepath.EvalSymlinks(filepath.Join(h.root, path))
+	if err != nil {
+		return ""
+	}
+	return h.below(path)
+}
+
+// below is a path without the root at its begin.
+func (h host) below(path string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(path, strings.TrimSuffix(h.root, "/")), "/")
 }
 
 func (h host) number(path string) int32 {
@@ -92,26 +126,29 @@ func (h host) cpuNUMANode(cpu int) int32 {
 	return unknown
 }
 
-// device is the PCI address behind an interface and its NUMA node. An interface that is no PCI device itself
-// is taken for the one device that the pod was allocated, if it is exactly one.
-func (h host) device(iface string, allocated map[string]string) (pci string, numa int32) {
-	if path, err := filepath.EvalSymlinks(filepath.Join(h.root, "sys/class/net", iface, "device")); err == nil {
-		// A virtio device is not on the PCI bus itself, but a child of one that is.
-		if strings.HasPrefix(filepath.Base(path), "virtio") {
-			path = filepath.Dir(path)
-		}
-		return filepath.Base(path), host{path}.number("numa_node")
+// pciAddress is how sysfs names the functions on the PCI bus.
+var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+
+// device is the PCI address behind an interface, and the folder of that device if there is one. An interface that is
+// no PCI device itself is taken for the one device that the pod was allocated, if it is exactly one.
+func (h host) device(iface string, allocated map[string]string) (pci, dir string) {
+	dir = h.resolve(filepath.Join("sys/class/net", iface, "device"))
+	// A virtio device is not on the PCI bus itself, but a child of one that is.
+	if strings.HasPrefix(filepath.Base(dir), "virtio") {
+		dir = filepath.Dir(dir)
+	}
+	if pciAddress.MatchString(filepath.Base(dir)) {
+		return filepath.Base(dir), dir
 	}
 	if len(allocated) != 1 {
-		return "", unknown
+		return "", ""
 	}
-	for _, addresses := range allocated {
-		if addresses == "" || strings.Contains(addresses, ",") {
-			return "", unknown
+	for _, address := range allocated {
+		if pciAddress.MatchString(address) {
+			return address, h.resolve("sys/bus/pci/devices/" + address)
 		}
-		return addresses, h.number("sys/bus/pci/devices/" + addresses + "/numa_node")
 	}
-	return "", unknown
+	return "", ""
 }
 
 // allocatedDevices are the PCI addresses that device plugins told the container, by variable. Names may hold
@@ -127,9 +164,9 @@ func allocatedDevices(environ []string) map[string]string {
 	return devices
 }
 
-// gather collects the evidence of an endpoint that measures on one CPU over one interface. Which CPUs were
-// allowed is not among it: by now the agent has pinned itself, and the kernel would tell of that.
-func (h host) gather(measuringCPU int, iface net.Interface, environ []string) result.Evidence {
+// gather collects the evidence of an endpoint that measures on one of its own CPUs over one interface. Which CPUs were
+// allowed is told from outside: by now the agent has pinned itself, and the kernel would tell of that.
+func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ []string) result.Evidence {
 	devices := allocatedDevices(environ)
 	e := result.Evidence{
 		Kernel:           h.read("proc/sys/kernel/osrelease"),
@@ -138,6 +175,7 @@ func (h host) gather(measuringCPU int, iface net.Interface, environ []string) re
 		OnlineCPUs:       h.read("sys/devices/system/cpu/online"),
 		MeasuringCPU:     int32(measuringCPU),
 		CPUNUMANode:      h.cpuNUMANode(measuringCPU),
+		DeviceNUMANode:   unknown,
 		ThreadSiblings:   h.read(fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", measuringCPU)),
 		Clocksource:      h.read("sys/devices/system/clocksource/clocksource0/current_clocksource"),
 		Interface:        iface.Name,
@@ -145,28 +183,53 @@ func (h host) gather(measuringCPU int, iface net.Interface, environ []string) re
 		AllocatedDevices: devices,
 		AgentVersion:     version(),
 	}
-	e.PCIAddress, e.DeviceNUMANode = h.device(iface.Name, devices)
+	pci, dir := h.device(iface.Name, devices)
+	e.PCIAddress = pci
+	if dir != "" {
+		e.DeviceNUMANode = h.number(filepath.Join(dir, "numa_node"))
+	}
 	if addresses, err := iface.Addrs(); err == nil {
 		for _, a := range addresses {
 			e.Addresses = append(e.Addresses, a.String())
 		}
 	}
-	e.Driver, e.Firmware = driverInfo(iface.Name)
+	f := h.facts(subject{cpu: measuringCPU, own: own, iface: iface.Name, index: iface.Index, environ: environ})
+	if e.CPUNUMANode >= 0 && e.DeviceNUMANode >= 0 {
+		f.set("numa.distance", h.distance(e.CPUNUMANode, e.DeviceNUMANode))
+	}
+	var driverVersion string
+	e.Driver, driverVersion, e.Firmware = driverInfo(iface.Name)
+	f.set("nic.driver-version", driverVersion)
+	f.set("nic.firmware-variant", firmwareVariant(e.Driver, e.Firmware))
+	e.Facts = f
 	return e
 }
 
+// distance is that from one NUMA node to another. The file of a node has a number for each node that is online, in order.
+func (h host) distance(from, to int32) string {
+	nodes, err := preflight.ParseCPUs(h.read("sys/devices/system/node/online"))
+	if err != nil {
+		return ""
+	}
+	distances := strings.Fields(h.read(fmt.Sprintf("sys/devices/system/node/node%d/distance", from)))
+	if i := slices.Index(nodes, int(to)); i >= 0 && len(distances) == len(nodes) {
+		return distances[i]
+	}
+	return ""
+}
+
 // driverInfo asks the kernel, as ethtool -i does; it needs no privilege.
-func driverInfo(iface string) (driver, firmware string) {
+func driverInfo(iface string) (driver, version, firmware string) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return "", ""
+		return "", "", ""
 	}
 	defer func() { _ = unix.Close(fd) }()
 	info, err := unix.IoctlGetEthtoolDrvinfo(fd, iface)
 	if err != nil {
-		return "", ""
+		return "", "", ""
 	}
-	return unix.ByteSliceToString(info.Driver[:]), unix.ByteSliceToString(info.Fw_version[:])
+	return unix.ByteSliceToString(info.Driver[:]), unix.ByteSliceToString(info.Version[:]), unix.ByteSliceToString(info.Fw_version[:])
 }
 
 // version is the agent's own, from the build.

@@ -35,6 +35,8 @@ var server2 = map[string]string{
 	"sys/class/net/net1":                                               "->../../devices/pci0000:60/0000:60:01.0/0000:65:02.3/net/net1",
 	"sys/devices/pci0000:00/0000:00:03.0/virtio0/net/eth1/device":      "->../../../virtio0",
 	"sys/class/net/eth1":                                               "->../../devices/pci0000:00/0000:00:03.0/virtio0/net/eth1",
+	"sys/class/net/eth2/device":                                        "->../../../devices/vmbus/7f3c",
+	"sys/devices/vmbus/7f3c/numa_node":                                 "0\n",
 	"sys/class/net/eth0/mtu":                                           "1500\n",
 	"sys/bus/pci/devices/0000:65:02.4":                                 "->../../../devices/pci0000:60/0000:60:01.0/0000:65:02.4",
 	"sys/devices/pci0000:60/0000:60:01.0/0000:65:02.4/numa_node":       "1\n",
@@ -94,13 +96,15 @@ func TestDevice(t *testing.T) {
 		"a virtual interface":                 {iface: "eth0", wantNUMA: -1},
 		"an interface that is not there":      {iface: "eth9", wantNUMA: -1},
 		"a virtio device is behind a PCI one": {iface: "eth1", wantPCI: "0000:00:03.0", wantNUMA: 0},
+		"a virtual device on no PCI bus":      {iface: "eth2", wantNUMA: -1},
+		"a device that is no PCI address":     {iface: "eth0", environ: []string{variable + "=sfc-0"}, wantNUMA: -1},
 		"variables that only look like one":   {iface: "eth0", environ: []string{"PCIDEVICE=0000:65:02.4", "XPCIDEVICE_A=1"}, wantNUMA: -1},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			pci, numa := fakeRoot(t, server2).device(c.iface, allocatedDevices(c.environ))
-			if pci != c.wantPCI || numa != c.wantNUMA {
-				t.Errorf("got %q on NUMA node %d, want %q on %d", pci, numa, c.wantPCI, c.wantNUMA)
+			e := fakeRoot(t, server2).gather(2, nil, net.Interface{Name: c.iface}, c.environ)
+			if e.PCIAddress != c.wantPCI || e.DeviceNUMANode != c.wantNUMA {
+				t.Errorf("got %q on NUMA node %d, want %q on %d", e.PCIAddress, e.DeviceNUMANode, c.wantPCI, c.wantNUMA)
 			}
 		})
 	}
@@ -143,7 +147,6 @@ func TestCPUsAllowed(t *testing.T) {
 }
 
 func TestGather(t *testing.T) {
-	nowhere := net.Interface{Name: "net1", MTU: 9000}
 	cases := map[string]struct {
 		files   map[string]string
 		environ []string
@@ -164,9 +167,9 @@ func TestGather(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := fakeRoot(t, c.files).gather(2, nowhere, c.environ)
-			// The version is the build's.
-			got.AgentVersion = ""
+			got := fakeRoot(t, c.files).gather(2, []int{2, 3}, net.Interface{Name: "net1", MTU: 9000}, c.environ)
+			// The version is the build's; TestFacts has the facts.
+			got.AgentVersion, got.Facts = "", nil
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("evidence (-want +got):\n%s", diff)
 			}

@@ -54,6 +54,11 @@ func helper(name string, args []string) int {
 		err = ping(args[0], args[1], args[2])
 	case "sleep":
 		time.Sleep(time.Minute)
+	case "burn": // until it has used 200 ms of a CPU
+		var usage unix.Rusage
+		for err == nil && usage.Utime.Nano() < (200*time.Millisecond).Nanoseconds() {
+			err = unix.Getrusage(unix.RUSAGE_SELF, &usage)
+		}
 	case "fail": // words: the last thing said
 		fmt.Println("# some tool, version 1")
 		fmt.Fprintln(os.Stderr, args[0])

@@ -30,6 +30,8 @@ type process struct {
 	stdout, stderr capped
 	done           chan struct{}
 	err            error
+	// runDelay is how long the main thread was ready to run and did not, in ns; -1 when the kernel does not tell.
+	runDelay int64
 }
 
 // start starts a tool on the given CPUs, in a process group of its own.
@@ -49,6 +51,8 @@ func start(c tool.Command, cpus []int, dir string) (*process, error) {
 		return nil, fail(v1alpha1.OutcomeToolFailed, "starting %s: %v", c.Path, err)
 	}
 	go func() {
+		// When Wait has taken note of the end, the kernel forgets.
+		p.runDelay = awaitRunDelay(p.cmd.Process.Pid)
 		p.err = p.cmd.Wait()
 		close(p.done)
 	}()
@@ -121,6 +125,14 @@ func (p *process) switches() (voluntary, involuntary int64) {
 		return usage.Nvcsw, usage.Nivcsw
 	}
 	return 0, 0
+}
+
+// majorFaults are the page faults of a process that ended for which a disk was read.
+func (p *process) majorFaults() int64 {
+	if usage, ok := p.cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		return usage.Majflt
+	}
+	return unknown
 }
 
 // lastWords is the last line of what a process printed, standard error first.

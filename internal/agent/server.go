@@ -51,7 +51,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 		}
 		return result.Document{}, err
 	}
-	document.Evidence.VoluntarySwitches, document.Evidence.InvoluntarySwitches = e.voluntary, e.involuntary
+	e.conclude(&document.Evidence)
 	return document, nil
 }
 
@@ -204,7 +204,7 @@ func (e *endpoint) prepare(ctx context.Context, name string, target tool.Target)
 		} else if taken {
 			return nil, fail(v1alpha1.OutcomeToolFailed, "somebody else listens on %s port %d", cell.Protocol, target.Port)
 		}
-		p, err := start(e.driver.Server(cell, target), target.CPUs, dir)
+		p, err := e.start(e.driver.Server(cell, target), target.CPUs, dir)
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,199 @@
+package agent
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ethtool asks the kernel about an interface, as the program of that name does. It asks only what needs no privilege.
+// What a driver does not know has no answer.
+type ethtool struct {
+	socket int
+	iface  string
+}
+
+func openEthtool(iface string) (ethtool, error) {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return ethtool{}, fmt.Errorf("opening a socket: %w", err)
+	}
+	return ethtool{socket, iface}, nil
+}
+
+func (e ethtool) close() { _ = unix.Close(e.socket) }
+
+// ask lets the kernel fill a command in, and says whether it did. The command is a struct of linux/ethtool.h.
+func (e ethtool) ask(command unsafe.Pointer) bool {
+	request := struct { // ifreq
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [16]byte
+	}{data: command}
+	copy(request.name[:unix.IFNAMSIZ-1], e.iface)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(e.socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
+	return errno == 0
+}
+
+// askWords asks for a command that is made of numbers of 32 bits: begin are the first, the command itself above all. It
+// is nil without an answer.
+func (e ethtool) askWords(size int, begin ...uint32) []uint32 {
+	words := make([]uint32, size)
+	copy(words, begin)
+	if !e.ask(unsafe.Pointer(&words[0])) {
+		return nil
+	}
+	return words
+}
+
+// The sets of names that a driver tells.
+const (
+	setPrivateFlags = 2
+	setFeatures     = 4
+	// nameLength is the length of each name, in bytes.
+	nameLength = 32
+	// maxNames bounds a set: Linux has 64 features today.
+	maxNames = 1024
+)
+
+// names are those of a set, in the order of their bits.
+func (e ethtool) names(set uint32) []string {
+	info := struct { // ethtool_sset_info
+		command, _ uint32
+		mask       uint64
+		length     uint32
+	}{command: unix.ETHTOOL_GSSET_INFO, mask: 1 << set}
+	if !e.ask(unsafe.Pointer(&info)) || info.mask == 0 || info.length == 0 || info.length > maxNames {
+		return nil
+	}
+	// ethtool_gstrings: the command, the set, the number of names, the names.
+	buffer := e.askWords(int(3+info.length*nameLength/4), unix.ETHTOOL_GSTRINGS, set, info.length)
+	if buffer == nil {
+		return nil
+	}
+	n := min(buffer[2], info.length)
+	return splitNames(unsafe.Slice((*byte)(unsafe.Pointer(&buffer[3])), info.length*nameLength)[:n*nameLength])
+}
+
+// splitNames splits names that are filled up with zeros.
+func splitNames(data []byte) []string {
+	var names []string
+	for name := range slices.Chunk(data, nameLength) {
+		name, _, _ = bytes.Cut(name, []byte{0})
+		names = append(names, string(name))
+	}
+	return names
+}
+
+// numbers are answers made of numbers: for each command its size in numbers of 32 bits, and which of them are facts.
+var numbers = []struct {
+	command uint32
+	size    int
+	facts   map[int]string
+}{
+	{unix.ETHTOOL_GCOALESCE, 23, map[int]string{
+		1: "nic.coalesce.rx-usecs", 2: "nic.coalesce.rx-frames", 3: "nic.coalesce.rx-usecs-irq", 4: "nic.coalesce.rx-frames-irq",
+		5: "nic.coalesce.tx-usecs", 6: "nic.coalesce.tx-frames", 7: "nic.coalesce.tx-usecs-irq", 8: "nic.coalesce.tx-frames-irq",
+		10: "nic.coalesce.adaptive-rx", 11: "nic.coalesce.adaptive-tx",
+	}},
+	{unix.ETHTOOL_GRINGPARAM, 9, map[int]string{5: "nic.ring.rx", 8: "nic.ring.tx"}},
+	{unix.ETHTOOL_GCHANNELS, 9, map[int]string{5: "nic.channels.rx", 6: "nic.channels.tx", 7: "nic.channels.other", 8: "nic.channels.combined"}},
+	{unix.ETHTOOL_GPAUSEPARAM, 4, map[int]string{2: "nic.pause.rx", 3: "nic.pause.tx"}},
+}
+
+// features are the offloads that change when a message is sent or handed up.
+var features = []string{
+	"rx-checksum", "rx-gro", "rx-gro-hw", "rx-gro-list", "rx-hashing", "rx-lro", "rx-ntuple-filter", "rx-udp-gro-forwarding",
+	"tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-generic-segmentation", "tx-nocache-copy", "tx-scatter-gather",
+	"tx-tcp-segmentation", "tx-udp-segmentation", "hw-tc-offload",
+}
+
+// fecModes and stampers are the names of the bits in the answers.
+var (
+	fecModes = []string{"", "auto", "off", "rs", "baser", "llrs"}
+	stampers = []string{"hardware-transmit", "software-transmit", "hardware-receive", "software-receive", "software-clock", "", "hardware-clock"}
+)
+
+// facts gathers what ethtool shows with -k, -c, -g, -l, -a, -T, --show-fec and --show-priv-flags.
+func (e ethtool) facts(f facts) {
+	for _, n := range numbers {
+		if words := e.askWords(n.size, n.command); words != nil {
+			for i, key := range n.facts {
+				f.set(key, strconv.FormatUint(uint64(words[i]), 10))
+			}
+		}
+	}
+	if names := e.names(setFeatures); len(names) > 0 {
+		blocks := (len(names) + 31) / 32
+		if words := e.askWords(2+4*blocks, unix.ETHTOOL_GFEATURES, uint32(blocks)); words != nil {
+			featureFacts(f, names, words[2:])
+		}
+	}
+	if names := e.names(setPrivateFlags); len(names) > 0 {
+		if words := e.askWords(2, unix.ETHTOOL_GPFLAGS); words != nil {
+			f.set("nic.private-flags", bits(words[1], names))
+		}
+	}
+	if words := e.askWords(4, unix.ETHTOOL_GFECPARAM); words != nil && words[1] > 1 {
+		f.set("nic.fec", bits(words[1], fecModes))
+	}
+	if info, err := unix.IoctlGetEthtoolTsInfo(e.socket, e.iface); err == nil {
+		f.set("nic.timestamping", bits(info.So_timestamping, stampers))
+	}
+	if config, err := unix.IoctlGetHwTstamp(e.socket, e.iface); err == nil {
+		f.set("nic.hwtstamp", fmt.Sprintf("tx %d, rx %d", config.Tx_type, config.Rx_filter))
+	}
+}
+
+// featureFacts reads blocks of 32 features: available, requested, active, never changed.
+func featureFacts(f facts, names []string, blocks []uint32) {
+	for i, name := range names {
+		active := i/32*4 + 2
+		if active >= len(blocks) || !slices.Contains(features, name) {
+			continue
+		}
+		state := "off"
+		if blocks[active]>>(i%32)&1 == 1 {
+			state = "on"
+		}
+		f.set("nic.feature."+name, state)
+	}
+}
+
+// bits are the names of the bits that are set, or none.
+func bits(set uint32, names []string) string {
+	var found []string
+	for i, name := range names {
+		if i < 32 && name != "" && set>>i&1 == 1 {
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 {
+		return none
+	}
+	return strings.Join(found, ",")
+}
+
+// variants are the firmwares of the receiving datapath of Solarflare's NICs, by the number that the driver tells.
+var variants = map[string]string{
+	"rx0": "full-feature", "rx1": "ultra-low-latency", "rx2": "packed-stream", "rx5": "rules-engine", "rx6": "dpdk",
+}
+
+// firmwareVariant reads the variant from a firmware version such as "8.5.2.1000 rx1 tx1". It is empty for other
+// drivers, and for numbers that have no name.
+func firmwareVariant(driver, firmware string) string {
+	if driver != "sfc" {
+		return ""
+	}
+	for _, word := range strings.Fields(firmware) {
+		if name, ok := variants[word]; ok {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,125 @@
+package agent
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+func TestFirmwareVariant(t *testing.T) {
+	cases := map[string]struct{ driver, firmware, want string }{
+		"full feature":             {"sfc", "8.5.2.1000 rx0 tx0", "full-feature"},
+		"low latency":              {"sfc", "6.2.7.1000 rx1 tx1", "ultra-low-latency"},
+		"dpdk":                     {"sfc", "8.5.2.1000 rx6 tx6", "dpdk"},
+		"a number without a name":  {"sfc", "8.5.2.1000 rx10a tx0", ""},
+		"a driver that cannot ask": {"sfc", "8.5.2.1000 rx? tx?", ""},
+		"a version alone":          {"sfc", "8.5.2.1000", ""},
+		"another driver":           {"ice", "4.40 rx1", ""},
+		"nothing":                  {"", "", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := firmwareVariant(c.driver, c.firmware); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestFeatureFacts(t *testing.T) {
+	names := make([]string, 40)
+	names[2], names[33], names[34] = "rx-lro", "rx-gro", "unknown-to-us"
+	f := facts{}
+	// Two blocks; bit 1 of the second, in its third number, is rx-gro's.
+	featureFacts(f, names, []uint32{^uint32(0), 0, 0, 0, 0, 0, 1 << 1, 0})
+	if diff := cmp.Diff(facts{"nic.feature.rx-lro": "off", "nic.feature.rx-gro": "on"}, f); diff != "" {
+		t.Errorf("features (-want +got):\n%s", diff)
+	}
+}
+
+func TestBits(t *testing.T) {
+	cases := map[string]struct {
+		set  uint32
+		want string
+	}{
+		"nothing":              {0, "none"},
+		"two":                  {1<<2 | 1<<3, "off,rs"},
+		"one without a name":   {1, "none"},
+		"beyond what is named": {1<<31 | 1<<4, "baser"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := bits(c.set, fecModes); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func FuzzFeatures(f *testing.F) {
+	f.Add([]byte("rx-gro\x00\x00"), []byte{1, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, names, blocks []byte) {
+		var words []uint32
+		for ; len(blocks) >= 4; blocks = blocks[4:] {
+			words = append(words, binary.NativeEndian.Uint32(blocks))
+		}
+		found := facts{}
+		split := splitNames(names)
+		featureFacts(found, split, words)
+		if len(found) > len(features) {
+			t.Errorf("more features than there are: %v", found)
+		}
+		if len(words) > 0 {
+			bits(words[0], split)
+		}
+	})
+}
+
+func FuzzQdisc(f *testing.F) {
+	message := make([]byte, unix.SizeofNlMsghdr+unix.SizeofIfInfomsg)
+	binary.NativeEndian.PutUint32(message, uint32(len(message)+12))
+	binary.NativeEndian.PutUint16(message[4:], unix.RTM_NEWLINK)
+	binary.NativeEndian.PutUint32(message[20:], 7)
+	attribute := []byte{0, 0, 0, 0, 'n', 'o', 'o', 'p', 0, 0, 0, 0}
+	binary.NativeEndian.PutUint16(attribute, 9)
+	binary.NativeEndian.PutUint16(attribute[2:], unix.IFLA_QDISC)
+	message = append(message, attribute...)
+	if got := qdisc(message, 7); got != "noop" {
+		f.Fatalf("got %q, want noop", got)
+	}
+	if got := qdisc(message, 8); got != "" {
+		f.Fatalf("another interface: got %q", got)
+	}
+	f.Add(message, 7)
+	f.Fuzz(func(t *testing.T, answer []byte, index int) { qdisc(answer, index) })
+}
+
+// The kernel answers for any interface which features it has; what it does not know of loopback has no answer.
+func TestEthtoolOfLoopback(t *testing.T) {
+	e, err := openEthtool("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.close()
+	f := facts{}
+	e.facts(f)
+	if f["nic.feature.tx-tcp-segmentation"] != "on" || f["nic.feature.rx-checksum"] != "on" {
+		t.Errorf("loopback's features: %v", f)
+	}
+	for _, key := range []string{"nic.ring.rx", "nic.coalesce.rx-usecs", "nic.channels.rx", "nic.fec", "nic.private-flags"} {
+		if value, ok := f[key]; ok {
+			t.Errorf("loopback has %s %q", key, value)
+		}
+	}
+	missing, err := openEthtool("no-such-iface")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer missing.close()
+	f = facts{}
+	if missing.facts(f); len(f) > 0 {
+		t.Errorf("an interface that is not there: %v", f)
+	}
+}

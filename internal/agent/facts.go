@@ -1,0 +1,439 @@
+package agent
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+const (
+	// maxValue bounds the value of a fact, maxCmdline that of the kernel's command line, in bytes.
+	maxValue   = 512
+	maxCmdline = 2048
+	// maxFacts bounds all facts together, in bytes of JSON.
+	maxFacts = 8 << 10
+	// none is the value of a list that was read and is empty.
+	none = "none"
+)
+
+// facts are conditions by the keys of result.Keys. Only what was read is in them.
+type facts map[string]string
+
+// set keeps a value, if there is one, as one bounded line.
+func (f facts) set(key, value string) { f.setUpTo(maxValue, key, value) }
+
+func (f facts) setUpTo(limit int, key, value string) {
+	if value = line(value, limit); value != "" {
+		f[key] = value
+	}
+}
+
+// line is a value as one line of at most limit bytes. One that is cut keeps a digest of the whole, so that values that
+// differ stay different.
+func line(value string, limit int) string {
+	value = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(value, "?"), func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r)
+	}), " ")
+	if len(value) <= limit {
+		return value
+	}
+	sum := sha256.Sum256([]byte(value))
+	end := "… " + hex.EncodeToString(sum[:4])
+	return strings.ToValidUTF8(value[:limit-len(end)], "") + end
+}
+
+// bounded leaves out facts that would make the evidence too long, those that only explain before the others. That there
+// are so many takes an unusual machine or a very long environment.
+func (f facts) bounded(limit int) facts {
+	keys := slices.SortedFunc(maps.Keys(f), func(a, b string) int {
+		first, _ := result.FindKey(a)
+		second, _ := result.FindKey(b)
+		if first.Fingerprint != second.Fingerprint {
+			if first.Fingerprint {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a, b)
+	})
+	kept, size, omitted := facts{}, 0, 0
+	for _, key := range keys {
+		// Four quotes, a colon and a comma.
+		if size += len(key) + len(f[key]) + 6; size > limit {
+			omitted++
+			continue
+		}
+		kept[key] = f[key]
+	}
+	if omitted > 0 {
+		kept.set("facts.omitted", strconv.Itoa(omitted))
+	}
+	return kept
+}
+
+// subject is whose facts are gathered: a CPU among those of its endpoint, an interface, and the environment in which
+// the tool runs.
+type subject struct {
+	cpu     int
+	own     []int
+	iface   string
+	index   int
+	environ []string
+}
+
+// facts gathers what is not in the fields of result.Evidence.
+func (h host) facts(s subject) facts {
+	f := facts{}
+	h.machineFacts(f)
+	h.kernelFacts(f)
+	h.cpuFacts(f, s.cpu, s.own)
+	h.idleFacts(f, s.cpu)
+	h.cgroupFacts(f)
+	h.nicFacts(f, s)
+	environmentFacts(f, s.environ)
+	return f
+}
+
+// files sets facts from the contents of files, by key.
+func (h host) files(f facts, paths map[string]string) {
+	for key, path := range paths {
+		f.set(key, h.read(path))
+	}
+}
+
+func (h host) machineFacts(f facts) {
+	for _, name := range []string{"sys_vendor", "product_name", "bios_vendor", "bios_version", "bios_date", "board_vendor", "board_name"} {
+		f.set("dmi."+name, h.read("sys/class/dmi/id/"+name))
+	}
+	for l := range strings.Lines(h.read("etc/os-release")) {
+		if value, ok := strings.CutPrefix(l, "PRETTY_NAME="); ok {
+			f.set("image.os", strings.Trim(strings.TrimSpace(value), `"'`))
+		}
+	}
+	h.files(f, map[string]string{
+		"numa.nodes":    "sys/devices/system/node/online",
+		"mm.ksm":        "sys/kernel/mm/ksm/run",
+		"mm.thp":        "sys/kernel/mm/transparent_hugepage/enabled",
+		"mm.thp-defrag": "sys/kernel/mm/transparent_hugepage/defrag",
+	})
+	for _, key := range []string{"mm.thp", "mm.thp-defrag"} {
+		f.set(key, chosen(f[key]))
+	}
+	for _, dir := range h.glob("sys/kernel/mm/hugepages/hugepages-*") {
+		f.set("mm.hugepages."+strings.TrimPrefix(filepath.Base(dir), "hugepages-"), h.read(filepath.Join(dir, "nr_hugepages")))
+	}
+}
+
+// chosen is the word in brackets of a file that lists all choices.
+func chosen(choices string) string {
+	if _, after, ok := strings.Cut(choices, "["); ok {
+		if word, _, ok := strings.Cut(after, "]"); ok {
+			return word
+		}
+	}
+	return choices
+}
+
+// sysctls are the settings that change latency or the tools' buffers. Those of net.core are mostly hidden outside the
+// node's own network namespace; the others of net are of the pod's.
+var sysctls = []string{
+	"kernel.nmi_watchdog", "kernel.numa_balancing", "kernel.sched_autogroup_enabled", "kernel.sched_rt_period_us",
+	"kernel.sched_rt_runtime_us", "kernel.soft_watchdog", "kernel.timer_migration", "kernel.watchdog",
+	"vm.compaction_proactiveness", "vm.stat_interval", "vm.swappiness", "vm.zone_reclaim_mode",
+	"net.core.busy_poll", "net.core.busy_read", "net.core.default_qdisc", "net.core.dev_weight", "net.core.netdev_budget",
+	"net.core.netdev_budget_usecs", "net.core.netdev_max_backlog", "net.core.rmem_default", "net.core.rmem_max",
+	"net.core.rps_sock_flow_entries", "net.core.wmem_default", "net.core.wmem_max",
+	"net.ipv4.conf.all.rp_filter", "net.ipv4.ip_forward", "net.ipv4.tcp_autocorking", "net.ipv4.tcp_congestion_control",
+	"net.ipv4.tcp_ecn", "net.ipv4.tcp_low_latency", "net.ipv4.tcp_moderate_rcvbuf", "net.ipv4.tcp_mtu_probing",
+	"net.ipv4.tcp_no_metrics_save", "net.ipv4.tcp_notsent_lowat", "net.ipv4.tcp_rmem", "net.ipv4.tcp_sack",
+	"net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_timestamps", "net.ipv4.tcp_wmem", "net.ipv4.udp_rmem_min",
+	"net.ipv4.udp_wmem_min",
+}
+
+// modules are those of Solarflare's NICs and of Onload.
+var modules = []string{"onload", "sfc", "sfc_affinity", "sfc_char", "sfc_resource", "xilinx_efct"}
+
+func (h host) kernelFacts(f facts) {
+	cmdline := h.read("proc/cmdline")
+	f.setUpTo(maxCmdline, "kernel.cmdline", cmdline)
+	for name, value := range kernelArgs(cmdline) {
+		if matters(name) {
+			f.set("kernel.arg."+name, value)
+		}
+	}
+	h.files(f, map[string]string{
+		"kernel.version":               "proc/sys/kernel/version",
+		"kernel.tainted":               "proc/sys/kernel/tainted",
+		"kernel.clocksources":          "sys/devices/system/clocksource/clocksource0/available_clocksource",
+		"module.intel_idle.max_cstate": "sys/module/intel_idle/parameters/max_cstate",
+		"irq.default-affinity":         "proc/irq/default_smp_affinity",
+	})
+	for _, name := range sysctls {
+		f.set("sysctl."+name, h.read("proc/sys/"+strings.ReplaceAll(name, ".", "/")))
+	}
+	for _, name := range modules {
+		f.set("module."+name+".version", h.read("sys/module/"+name+"/version"))
+		f.set("module.srcversion."+name, h.read("sys/module/"+name+"/srcversion"))
+	}
+}
+
+// kernelArgs are the arguments on a kernel's command line, read as the kernel does: quotes keep spaces, hyphens in a
+// name are underscores, and what follows -- is for init. The values of a repeated argument stand in order.
+func kernelArgs(cmdline string) map[string]string {
+	args := map[string]string{}
+	for word := range words(cmdline) {
+		if word == "--" {
+			break
+		}
+		name, value, valued := strings.Cut(word, "=")
+		name, value = strings.ReplaceAll(strings.Trim(name, `"`), "-", "_"), strings.Trim(value, `"`)
+		if !valued {
+			value = "set"
+		}
+		if before, ok := args[name]; ok {
+			value = before + " " + value
+		}
+		args[name] = value
+	}
+	return args
+}
+
+// words are the parts of a line between white space that stands outside of double quotes.
+func words(line string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		quoted, start := false, -1
+		for i, r := range line {
+			if r == '"' {
+				quoted = !quoted
+			}
+			switch space := unicode.IsSpace(r) && !quoted; {
+			case space && start >= 0:
+				if !yield(line[start:i]) {
+					return
+				}
+				start = -1
+			case !space && start < 0:
+				start = i
+			}
+		}
+		if start >= 0 {
+			yield(line[start:])
+		}
+	}
+}
+
+// latencyArgs are the kernel's arguments that change latency: isolation, ticks, idle states, frequencies, mitigations,
+// interrupts, clocks, watchdogs and the way to the NIC. With a dot at its end a name stands for all of a module.
+var latencyArgs = []string{
+	"isolcpus", "nohz", "nohz_full", "rcu_nocbs", "rcu_nocb_poll", "kthread_cpus", "irqaffinity", "acpi_irq_nobalance", "threadirqs",
+	"skew_tick", "highres", "preempt", "nosmt", "maxcpus", "nr_cpus", "numa_balancing", "psi",
+	"idle", "processor.max_cstate", "intel_idle.", "cpuidle.", "intel_pstate", "amd_pstate", "amd_prefcore", "cpufreq.",
+	"mitigations", "pti", "nopti", "kpti", "nospectre_v1", "nospectre_v2", "spectre_v2", "spectre_v2_user", "spectre_bhi",
+	"spec_store_bypass_disable", "l1tf", "mds", "tsx", "tsx_async_abort", "mmio_stale_data", "retbleed", "gather_data_sampling",
+	"reg_file_data_sampling", "srbds", "spec_rstack_overflow",
+	"clocksource", "tsc", "hpet", "nowatchdog", "nosoftlockup", "nmi_watchdog", "watchdog_thresh", "mce", "audit",
+	"iommu", "intel_iommu", "amd_iommu", "iommu.", "pcie_aspm", "pcie_port_pm", "pci", "transparent_hugepage",
+	"rcupdate.", "rcutree.", "workqueue.", "onload.", "sfc.", "sfc_resource.",
+}
+
+func matters(arg string) bool {
+	module, _, _ := strings.Cut(arg, ".")
+	return slices.Contains(latencyArgs, arg) || slices.Contains(latencyArgs, module+".")
+}
+
+// tscFlags are what a CPU says of its time stamp counter.
+var tscFlags = []string{"constant_tsc", "nonstop_tsc", "tsc_known_freq", "tsc_reliable", "tsc_adjust", "tsc_deadline_timer", "rdtscp"}
+
+func (h host) cpuFacts(f facts, cpu int, own []int) {
+	dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/", cpu)
+	h.files(f, map[string]string{
+		"cpu.smt.active":        "sys/devices/system/cpu/smt/active",
+		"cpu.smt.control":       "sys/devices/system/cpu/smt/control",
+		"cpu.governor":          dir + "cpufreq/scaling_governor",
+		"cpu.freq-driver":       dir + "cpufreq/scaling_driver",
+		"cpu.freq-min":          dir + "cpufreq/scaling_min_freq",
+		"cpu.freq-max":          dir + "cpufreq/scaling_max_freq",
+		"cpu.energy-preference": dir + "cpufreq/energy_performance_preference",
+	})
+	f.set("cpu.microcode", h.field("proc/cpuinfo", "microcode"))
+	f.set("cpu.pstate", cmp.Or(h.read("sys/devices/system/cpu/intel_pstate/status"), h.read("sys/devices/system/cpu/amd_pstate/status")))
+	switch boost := cmp.Or(h.read("sys/devices/system/cpu/cpufreq/boost"), h.read(dir+"cpufreq/boost")); {
+	case h.read("sys/devices/system/cpu/intel_pstate/no_turbo") == "0" || boost == "1":
+		f.set("cpu.turbo", "on")
+	case h.read("sys/devices/system/cpu/intel_pstate/no_turbo") == "1" || boost == "0":
+		f.set("cpu.turbo", "off")
+	}
+
+	// Only x86 tells of a hypervisor here.
+	if flags := strings.Fields(h.field("proc/cpuinfo", "flags")); len(flags) > 0 {
+		f.set("cpu.hypervisor", yesNo(slices.Contains(flags, "hypervisor")))
+		var found []string
+		for _, flag := range tscFlags {
+			if slices.Contains(flags, flag) {
+				found = append(found, flag)
+			}
+		}
+		f.set("cpu.tsc-flags", strings.Join(found, " "))
+	}
+	for _, file := range h.glob("sys/devices/system/cpu/vulnerabilities/*") {
+		if state := h.read(file); state != "Not affected" {
+			f.set("cpu.vulnerability."+filepath.Base(file), state)
+		}
+	}
+	h.cpuList(f, "cpu.isolated", "sys/devices/system/cpu/isolated", cpu)
+	h.cpuList(f, "cpu.nohz-full", "sys/devices/system/cpu/nohz_full", cpu)
+
+	if len(own) > 0 {
+		f.set("cpu.allowed-count", strconv.Itoa(len(own)))
+	}
+	if siblings, err := preflight.ParseCPUs(h.read(dir + "topology/thread_siblings_list")); err == nil {
+		f.set("cpu.smt.sibling", sibling(cpu, siblings, own))
+	}
+	for _, cache := range h.glob(dir + "cache/index*") {
+		if h.read(filepath.Join(cache, "level")) == "3" {
+			f.set("cpu.l3.shared", h.read(filepath.Join(cache, "shared_cpu_list")))
+			f.set("cpu.l3.size", h.read(filepath.Join(cache, "size")))
+		}
+	}
+	interrupts := 0
+	for _, irq := range h.glob("proc/irq/[0-9]*") {
+		if h.directedAt(irq, cpu) {
+			interrupts++
+		}
+	}
+	if interrupts > 0 {
+		f.set("irq.on-cpu", strconv.Itoa(interrupts))
+	}
+}
+
+// cpuList sets whether a CPU is in the list of a file, and the list itself.
+func (h host) cpuList(f facts, key, path string, cpu int) {
+	data, err := os.ReadFile(filepath.Join(h.root, path))
+	if err != nil {
+		return
+	}
+	list := strings.TrimSpace(string(data))
+	if list == "" || list == "(null)" { // as some kernels print an empty one
+		f.set(key+"-cpus", none)
+		f.set(key, yesNo(false))
+		return
+	}
+	if cpus, err := preflight.ParseCPUs(list); err == nil {
+		f.set(key+"-cpus", list)
+		f.set(key, yesNo(slices.Contains(cpus, cpu)))
+	}
+}
+
+// sibling says to whom the other CPUs of a CPU's core belong.
+func sibling(cpu int, siblings, own []int) string {
+	others := slices.DeleteFunc(slices.Clone(siblings), func(c int) bool { return c == cpu })
+	switch {
+	case len(others) == 0:
+		return none
+	case !slices.ContainsFunc(others, func(c int) bool { return !slices.Contains(own, c) }):
+		return "own"
+	}
+	return "others"
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// directedAt says whether an interrupt, given by its folder, is delivered to a CPU.
+func (h host) directedAt(irq string, cpu int) bool {
+	cpus, err := preflight.ParseCPUs(h.affinity(irq))
+	return err == nil && slices.Contains(cpus, cpu)
+}
+
+// affinity is the list of the CPUs to which an interrupt is delivered; where the kernel does not tell, those to which it
+// may be.
+func (h host) affinity(irq string) string {
+	return cmp.Or(h.read(filepath.Join(irq, "effective_affinity_list")), h.read(filepath.Join(irq, "smp_affinity_list")))
+}
+
+func (h host) idleFacts(f facts, cpu int) {
+	dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/", cpu)
+	h.files(f, map[string]string{
+		"cpu.idle-driver": "sys/devices/system/cpu/cpuidle/current_driver",
+		"cpu.pm-qos-us":   dir + "power/pm_qos_resume_latency_us",
+	})
+	f.set("cpu.idle-governor", cmp.Or(h.read("sys/devices/system/cpu/cpuidle/current_governor_ro"), h.read("sys/devices/system/cpu/cpuidle/current_governor")))
+	var states []string
+	for _, state := range h.idleStates(cpu) {
+		text := h.read(filepath.Join(state, "name"))
+		if latency := h.read(filepath.Join(state, "latency")); latency != "" {
+			text += " " + latency + "us"
+		}
+		if h.read(filepath.Join(state, "disable")) == "1" {
+			text = "[" + text + "]"
+		}
+		states = append(states, text)
+	}
+	f.set("cpu.cstates", strings.Join(states, ", "))
+}
+
+// idleStates are the folders of a CPU's idle states, lightest first.
+func (h host) idleStates(cpu int) []string {
+	states := h.glob(fmt.Sprintf("sys/devices/system/cpu/cpu%d/cpuidle/state[0-9]*", cpu))
+	number := func(path string) int {
+		n, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(path), "state"))
+		if err != nil {
+			return -1
+		}
+		return n
+	}
+	slices.SortFunc(states, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
+	return states
+}
+
+// environmentFacts keeps the variables that change what becomes of a tool's sockets: the settings of Onload (EF_), VMA
+// and XLIO, and what is loaded before the tool.
+func environmentFacts(f facts, environ []string) {
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		switch prefix, _, _ := strings.Cut(name, "_"); {
+		case prefix == "EF", prefix == "VMA", prefix == "XLIO", name == "LD_PRELOAD", name == "LD_LIBRARY_PATH", name == "LD_BIND_NOW", name == "GLIBC_TUNABLES":
+			if value == "" {
+				value = `""` // set all the same
+			}
+			f.set("env."+name, value)
+		}
+	}
+}
+
+// programDigest is the beginning of the SHA-256 of a program that is found through PATH, in hex; empty when there is
+// none.
+func programDigest(program string) string {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return ""
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	digest := sha256.New()
+	if _, err := io.Copy(digest, file); err != nil {
+		return ""
+	}
+	return hex.EncodeToString(digest.Sum(nil)[:8])
+}

@@ -1,0 +1,148 @@
+package agent
+
+import (
+	"encoding/binary"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+)
+
+// nicFacts gathers what is known of the interface that carries the messages, and of the device behind it.
+func (h host) nicFacts(f facts, s subject) {
+	dir := filepath.Join("sys/class/net", s.iface)
+	h.files(f, map[string]string{
+		"nic.duplex":               dir + "/duplex",
+		"nic.carrier":              dir + "/carrier",
+		"nic.gro-flush-timeout":    dir + "/gro_flush_timeout",
+		"nic.napi-defer-hard-irqs": dir + "/napi_defer_hard_irqs",
+		"nic.threaded":             dir + "/threaded",
+		"nic.txqueuelen":           dir + "/tx_queue_len",
+	})
+	// Drivers that do not know their speed say -1.
+	if speed := h.number(dir + "/speed"); speed > 0 {
+		f.set("nic.speed", strconv.Itoa(int(speed)))
+	}
+	f.set("nic.rps", steering(h, dir))
+	if messages, err := syscall.NetlinkRIB(unix.RTM_GETLINK, unix.AF_UNSPEC); err == nil {
+		f.set("nic.qdisc", qdisc(messages, s.index))
+	}
+	if tool, err := openEthtool(s.iface); err == nil {
+		defer tool.close()
+		tool.facts(f)
+	}
+
+	switch _, device := h.device(s.iface, allocatedDevices(s.environ)); {
+	case device != "":
+		h.deviceFacts(f, device, s.cpu)
+	case h.exists(dir):
+		f.set("nic.function", "virtual")
+	}
+}
+
+// deviceFacts gathers what sysfs shows of a PCI device, given by its folder, and of its interrupts.
+func (h host) deviceFacts(f facts, device string, cpu int) {
+	port := filepath.Base(device)
+	switch pf := h.resolve(filepath.Join(device, "physfn")); {
+	case pf != "":
+		f.set("nic.function", "VF")
+		port = filepath.Base(pf)
+	case h.exists(filepath.Join(device, "sriov_totalvfs")):
+		f.set("nic.function", "PF")
+	default:
+		// A PF without SR-IOV, or a VF in a virtual machine.
+		f.set("nic.function", "PCI")
+	}
+	f.set("nic.port", port)
+	for key, files := range map[string][2]string{"nic.pci-id": {"vendor", "device"}, "nic.pci-subsystem": {"subsystem_vendor", "subsystem_device"}} {
+		vendor, product := h.read(filepath.Join(device, files[0])), h.read(filepath.Join(device, files[1]))
+		if vendor != "" && product != "" {
+			f.set(key, strings.TrimPrefix(vendor, "0x")+":"+strings.TrimPrefix(product, "0x"))
+		}
+	}
+	// A VF has no link of its own and says Unknown.
+	if speed, width := h.read(filepath.Join(device, "current_link_speed")), h.read(filepath.Join(device, "current_link_width")); speed != "" && speed != "Unknown" && width != "" {
+		f.set("nic.pcie", speed+" x"+width)
+	}
+
+	var cpus []int
+	interrupts := h.glob(filepath.Join(device, "msi_irqs/[0-9]*"))
+	for _, irq := range interrupts {
+		if list, err := preflight.ParseCPUs(h.affinity(filepath.Join("proc/irq", filepath.Base(irq)))); err == nil {
+			cpus = append(cpus, list...)
+		}
+	}
+	if len(interrupts) > 0 {
+		f.set("nic.irqs", strconv.Itoa(len(interrupts)))
+	}
+	if len(cpus) > 0 {
+		slices.Sort(cpus)
+		f.set("nic.irq-cpus", cpuRanges(slices.Compact(cpus)))
+		f.set("nic.irq-on-cpu", yesNo(slices.Contains(cpus, cpu)))
+	}
+}
+
+// cpuRanges writes CPUs, ascending, as the kernel does: 1,3-5.
+func cpuRanges(cpus []int) string {
+	var parts []string
+	for i := 0; i < len(cpus); {
+		last := i
+		for last+1 < len(cpus) && cpus[last+1] == cpus[last]+1 {
+			last++
+		}
+		part := strconv.Itoa(cpus[i])
+		if last > i {
+			part += "-" + strconv.Itoa(cpus[last])
+		}
+		parts = append(parts, part)
+		i = last + 1
+	}
+	return strings.Join(parts, ",")
+}
+
+// steering is to which CPUs receive packet steering moves messages: the masks of the interface's queues, each once.
+func steering(h host, dir string) string {
+	queues := h.glob(dir + "/queues/rx-*/rps_cpus")
+	var masks []string
+	for _, queue := range queues {
+		if mask := h.read(queue); strings.Trim(mask, "0,") != "" && !slices.Contains(masks, mask) {
+			masks = append(masks, mask)
+		}
+	}
+	switch {
+	case len(queues) == 0:
+		return ""
+	case len(masks) == 0:
+		return none
+	}
+	return strings.Join(masks, " ")
+}
+
+// qdisc is the queueing discipline of an interface, from the kernel's answer to a request for all interfaces.
+func qdisc(answer []byte, index int) string {
+	messages, err := syscall.ParseNetlinkMessage(answer)
+	if err != nil {
+		return ""
+	}
+	for _, m := range messages {
+		// The index stands at the fifth byte of an ifinfomsg.
+		if m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg || int(binary.NativeEndian.Uint32(m.Data[4:])) != index {
+			continue
+		}
+		attributes, err := syscall.ParseNetlinkRouteAttr(&m)
+		if err != nil {
+			return ""
+		}
+		for _, a := range attributes {
+			if a.Attr.Type == unix.IFLA_QDISC {
+				return unix.ByteSliceToString(a.Value)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,367 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+)
+
+// maxInterrupts bounds how many devices' interrupts are told apart.
+const maxInterrupts = 16
+
+// watch adds up by how much the kernel's counters of what disturbs a measurement grow: of one CPU, of the endpoint's
+// cgroup, and of one interface and its network namespace. It reads them when it is told to, never in between.
+type watch struct {
+	host
+	cpu   int
+	iface string
+	// place is that of the CPU among the possible ones, by which some files are ordered; -1 when it is unknown.
+	place int
+	// throttled and pressed are the folders of the cgroup with cpu.stat and with cpu.pressure.
+	throttled, pressed string
+	buffer             []byte
+
+	began  time.Time
+	before map[string]int64
+	grown  map[string]int64
+}
+
+func (h host) watch(cpu int, iface string) *watch {
+	w := &watch{host: h, cpu: cpu, iface: iface, place: unknown, buffer: make([]byte, 64<<10), grown: map[string]int64{}}
+	if possible, err := preflight.ParseCPUs(h.read("sys/devices/system/cpu/possible")); err == nil {
+		w.place = slices.Index(possible, cpu)
+	}
+	w.throttled, _ = h.cgroup("cpu", "cpu.max", "cpu.cfs_quota_us")
+	w.pressed = h.cgroupWith("", "cpu.pressure")
+	return w
+}
+
+// begin reads the counters before something starts.
+func (w *watch) begin() { w.before, w.began = w.counters(), time.Now() }
+
+// end adds what happened since begin.
+func (w *watch) end() {
+	elapsed := time.Since(w.began)
+	after := w.counters()
+	for name, n := range after {
+		// A counter that was not there, or was set back, tells nothing.
+		if b, ok := w.before[name]; ok && n >= b {
+			w.grown[name] += n - b
+		}
+	}
+	w.grown["elapsed-ms"] += elapsed.Milliseconds()
+}
+
+// add adds to a counter that somebody else read; it is negative when that could not be done.
+func (w *watch) add(name string, n int64) {
+	if n >= 0 {
+		w.grown[name] += n
+	}
+}
+
+// deltas are the sums, by the keys of result.DeltaKeys.
+func (w *watch) deltas() map[string]int64 {
+	all := map[string]int64{}
+	var interrupts []string
+	for name, n := range w.grown {
+		if !strings.HasPrefix(name, irqPrefix) {
+			all[name] = n
+			continue
+		}
+		all["irq"] += n
+		if n > 0 {
+			interrupts = append(interrupts, name)
+		}
+	}
+	slices.SortFunc(interrupts, func(a, b string) int { return cmp.Or(cmp.Compare(w.grown[b], w.grown[a]), cmp.Compare(a, b)) })
+	for _, name := range interrupts[:min(len(interrupts), maxInterrupts)] {
+		number := strings.TrimPrefix(name, irqPrefix)
+		all[line(name+"."+w.read("sys/kernel/irq/"+number+"/actions"), 64)] = w.grown[name]
+	}
+	return all
+}
+
+const irqPrefix = "irq."
+
+// counters reads all counters as they are now.
+func (w *watch) counters() map[string]int64 {
+	all := map[string]int64{}
+	dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/", w.cpu)
+	for name, path := range map[string]string{
+		"cpu.thermal-throttles": dir + "thermal_throttle/core_throttle_count",
+		"nic.carrier-changes":   "sys/class/net/" + w.iface + "/carrier_changes",
+		"nic.rx-packets":        "sys/class/net/" + w.iface + "/statistics/rx_packets",
+		"nic.tx-packets":        "sys/class/net/" + w.iface + "/statistics/tx_packets",
+		"nic.rx-dropped":        "sys/class/net/" + w.iface + "/statistics/rx_dropped",
+		"nic.tx-dropped":        "sys/class/net/" + w.iface + "/statistics/tx_dropped",
+		"nic.rx-errors":         "sys/class/net/" + w.iface + "/statistics/rx_errors",
+		"nic.tx-errors":         "sys/class/net/" + w.iface + "/statistics/tx_errors",
+		"nic.rx-missed":         "sys/class/net/" + w.iface + "/statistics/rx_missed_errors",
+		"nic.rx-fifo-errors":    "sys/class/net/" + w.iface + "/statistics/rx_fifo_errors",
+	} {
+		if n, err := strconv.ParseInt(w.read(path), 10, 64); err == nil {
+			all[name] = n
+		}
+	}
+	for _, state := range w.idleStates(w.cpu) {
+		if n, err := strconv.ParseInt(w.read(filepath.Join(state, "usage")), 10, 64); err == nil {
+			all["cpu.cstate."+w.read(filepath.Join(state, "name"))] += n
+		}
+	}
+	w.interrupts(all)
+	w.scan("proc/interrupts", newPerCPU("interrupt.", w.cpu, all).line)
+	w.scan("proc/softirqs", newPerCPU("softirq.", w.cpu, all).line)
+	w.scan("proc/stat", func(l []byte) { cpuTimes(l, w.cpu, all) })
+	w.scan("proc/schedstat", newScheduler(w.cpu, all).line)
+	w.scan("proc/net/snmp", newProtocols(all).line)
+	if w.throttled != "" {
+		w.scan(filepath.Join(w.throttled, "cpu.stat"), func(l []byte) { throttling(l, all) })
+	}
+	if w.pressed != "" {
+		w.scan(filepath.Join(w.pressed, "cpu.pressure"), func(l []byte) { pressure(l, all) })
+	}
+	return all
+}
+
+// scan hands each line of a file on, which is gone with the next. The files are long on large machines, and the agent
+// collects no garbage.
+func (w *watch) scan(path string, line func([]byte)) {
+	file, err := os.Open(filepath.Join(w.root, path))
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(w.buffer, 1<<20)
+	for lines.Scan() {
+		line(lines.Bytes())
+	}
+}
+
+// interrupts counts those of devices on the CPU, by number. The kernel shows them here even where it hides
+// /proc/interrupts from containers.
+func (w *watch) interrupts(all map[string]int64) {
+	if w.place < 0 {
+		return
+	}
+	folders, err := os.ReadDir(filepath.Join(w.root, "sys/kernel/irq"))
+	if err != nil {
+		return
+	}
+	for _, folder := range folders {
+		if n, ok := nth(w.readInto("sys/kernel/irq/"+folder.Name()+"/per_cpu_count"), w.place); ok {
+			all[irqPrefix+folder.Name()] = n
+		}
+	}
+}
+
+// readInto reads a short file into the watch's buffer, where it stays until the next call.
+func (w *watch) readInto(path string) []byte {
+	fd, err := unix.Open(filepath.Join(w.root, path), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = unix.Close(fd) }()
+	n, err := unix.Read(fd, w.buffer)
+	if err != nil {
+		return nil
+	}
+	return w.buffer[:n]
+}
+
+// nth is the number at a place, from 0, in a list with commas.
+func nth(list []byte, place int) (int64, bool) {
+	for range place {
+		_, rest, ok := bytes.Cut(list, []byte{','})
+		if !ok {
+			return 0, false
+		}
+		list = rest
+	}
+	list, _, _ = bytes.Cut(list, []byte{','})
+	n, err := strconv.ParseInt(string(bytes.TrimSpace(list)), 10, 64)
+	return n, err == nil && n >= 0
+}
+
+// perCPU reads a table with a column for each CPU, whose first line names them: /proc/interrupts, /proc/softirqs.
+type perCPU struct {
+	prefix string
+	cpu    string
+	all    map[string]int64
+	// column is the CPU's, from 0; columns is how many there are, -1 before the first line.
+	column, columns int
+}
+
+func newPerCPU(prefix string, cpu int, all map[string]int64) *perCPU {
+	return &perCPU{prefix: prefix, cpu: "CPU" + strconv.Itoa(cpu), all: all, column: -1, columns: -1}
+}
+
+func (t *perCPU) line(l []byte) {
+	l = bytes.TrimSpace(l)
+	if t.columns < 0 {
+		cpus := strings.Fields(string(l))
+		t.column, t.columns = slices.Index(cpus, t.cpu), len(cpus)
+		return
+	}
+	// The devices' interrupts have numbers, and are counted elsewhere.
+	if t.column < 0 || len(l) == 0 || l[0] >= '0' && l[0] <= '9' {
+		return
+	}
+	name, rest, ok := strings.Cut(string(l), ":")
+	// What counts for the whole machine has one column only.
+	if values := strings.Fields(rest); ok && name != "" && len(values) >= t.columns {
+		if n, err := strconv.ParseInt(values[t.column], 10, 64); err == nil && n >= 0 {
+			t.all[t.prefix+strings.ToLower(name)] = n
+		}
+	}
+}
+
+// tick is the unit of /proc/stat, on every architecture that Go knows.
+const tick = 10 // ms
+
+// cpuTimes reads the line of a CPU in /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
+func cpuTimes(l []byte, cpu int, all map[string]int64) {
+	if !bytes.HasPrefix(l, []byte("cpu")) { // there are very long ones
+		return
+	}
+	fields := strings.Fields(string(l))
+	if len(fields) < 9 || fields[0] != "cpu"+strconv.Itoa(cpu) {
+		return
+	}
+	for name, i := range map[string]int{"cpu.irq-ms": 6, "cpu.softirq-ms": 7, "cpu.steal-ms": 8} {
+		if n, err := strconv.ParseInt(fields[i], 10, 64); err == nil && n >= 0 {
+			all[name] = n * tick
+		}
+	}
+}
+
+// scheduler reads /proc/schedstat. Its versions 15 to 17 say the same of a CPU.
+type scheduler struct {
+	cpu   string
+	known bool
+	all   map[string]int64
+}
+
+func newScheduler(cpu int, all map[string]int64) *scheduler {
+	return &scheduler{cpu: "cpu" + strconv.Itoa(cpu), all: all}
+}
+
+func (s *scheduler) line(l []byte) {
+	fields := strings.Fields(string(l))
+	switch {
+	case len(fields) == 2 && fields[0] == "version":
+		s.known = fields[1] == "15" || fields[1] == "16" || fields[1] == "17"
+	case s.known && len(fields) == 10 && fields[0] == s.cpu:
+		for name, i := range map[string]int{"cpu.schedules": 3, "cpu.run-delay-ns": 8} {
+			if n, err := strconv.ParseInt(fields[i], 10, 64); err == nil && n >= 0 {
+				s.all[name] = n
+			}
+		}
+	}
+}
+
+// protocolCounters are those of /proc/net/snmp that tell of trouble.
+var protocolCounters = map[string][]string{
+	"Tcp:": {"AttemptFails", "InErrs", "InSegs", "OutSegs", "RetransSegs"},
+	"Udp:": {"InCsumErrors", "InDatagrams", "InErrors", "NoPorts", "OutDatagrams", "RcvbufErrors", "SndbufErrors"},
+}
+
+// protocols reads /proc/net/snmp: for each protocol a line of names and one of values.
+type protocols struct {
+	names []string
+	all   map[string]int64
+}
+
+func newProtocols(all map[string]int64) *protocols { return &protocols{all: all} }
+
+func (p *protocols) line(l []byte) {
+	fields := strings.Fields(string(l))
+	if len(fields) == 0 {
+		return
+	}
+	if len(p.names) != len(fields) || p.names[0] != fields[0] {
+		p.names = fields
+		return
+	}
+	for i, name := range p.names {
+		if !slices.Contains(protocolCounters[fields[0]], name) {
+			continue
+		}
+		if n, err := strconv.ParseInt(fields[i], 10, 64); err == nil && n >= 0 {
+			p.all[strings.ToLower(strings.TrimSuffix(fields[0], ":"))+"."+name] = n
+		}
+	}
+	p.names = nil
+}
+
+// throttling reads a line of a cgroup's cpu.stat, of either version.
+func throttling(l []byte, all map[string]int64) {
+	name, value, _ := strings.Cut(strings.TrimSpace(string(l)), " ")
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < 0 {
+		return
+	}
+	switch name {
+	case "nr_throttled":
+		all["cgroup.throttled"] = n
+	case "throttled_usec":
+		all["cgroup.throttled-us"] = n
+	case "throttled_time": // ns
+		all["cgroup.throttled-us"] = n / 1000
+	}
+}
+
+// pressure reads a line of a cgroup's cpu.pressure, such as: some avg10=0.00 avg60=0.00 avg300=0.00 total=51
+func pressure(l []byte, all map[string]int64) {
+	fields := strings.Fields(string(l))
+	if len(fields) < 2 || fields[0] != "some" {
+		return
+	}
+	for _, field := range fields[1:] {
+		if value, ok := strings.CutPrefix(field, "total="); ok {
+			if n, err := strconv.ParseInt(value, 10, 64); err == nil && n >= 0 {
+				all["cgroup.pressure-us"] = n
+			}
+		}
+	}
+}
+
+// awaitRunDelay waits for the end of a child without taking note of it, and then reads how long its main thread was
+// ready to run and did not, in ns. It is -1 when the kernel does not tell.
+func awaitRunDelay(pid int) int64 {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err == nil {
+			return runDelay(host{"/"}.read(fmt.Sprintf("proc/%d/schedstat", pid)))
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return unknown
+		}
+	}
+}
+
+// runDelay reads a process's schedstat: ns on the CPU, ns waiting for it, and how often it was given one.
+func runDelay(schedstat string) int64 {
+	fields := strings.Fields(schedstat)
+	// A process that never ran is one of a kernel that does not count.
+	if len(fields) != 3 || fields[2] == "0" {
+		return unknown
+	}
+	n, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil || n < 0 {
+		return unknown
+	}
+	return n
+}

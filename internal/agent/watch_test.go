@@ -1,0 +1,237 @@
+package agent
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// counting is a machine whose counters stand at a number, CPU 2 of 0 to 3; those of other CPUs are far beyond.
+func counting(n int) map[string]string {
+	s := strconv.Itoa(n)
+	column := " 9000 9001 " + s + " 9003 "
+	cpu := "sys/devices/system/cpu/cpu2/"
+	return map[string]string{
+		"sys/devices/system/cpu/possible":            "0-3\n",
+		"sys/kernel/irq/24/per_cpu_count":            "9000,9001," + s + ",9003\n",
+		"sys/kernel/irq/24/actions":                  "net1-0\n",
+		"sys/kernel/irq/25/per_cpu_count":            "9000,9001,7,9003\n",
+		"sys/kernel/irq/25/actions":                  "nvme0q1\n",
+		"sys/kernel/irq/26/per_cpu_count":            "9000,9001\n",
+		"proc/interrupts":                            "           CPU0       CPU1       CPU2       CPU3\n 24: " + column + " PCI-MSIX 0-edge net1-0\nLOC: " + column + "  Local timer interrupts\nERR:          " + s + "\nMIS:          0\n",
+		"proc/softirqs":                              "                    CPU0       CPU1       CPU2       CPU3\n      NET_RX: " + column + "\n",
+		"proc/stat":                                  "cpu  1 1 1 1 1 1 1 1 1 1\ncpu2 0 0 0 0 0 " + s + " " + s + " " + s + " 0 0\ncpu20 0 0 0 0 0 9 9 9 0 0\nintr 1 2 3\n",
+		"proc/schedstat":                             "version 15\ntimestamp 4295\ncpu2 0 0 " + s + " 0 0 0 0 " + s + " 0\ndomain0 0f 0 0\n",
+		"proc/net/snmp":                              "Ip: Forwarding DefaultTTL\nIp: 2 64\nTcp: RtoMin MaxConn RetransSegs\nTcp: 200 -1 " + s + "\nUdp: InDatagrams NoPorts\nUdp: " + s + " 0\n",
+		"proc/self/cgroup":                           "0::/\n",
+		"proc/self/mountinfo":                        "30 25 0:26 / /cg rw - cgroup2 cgroup2 rw\n",
+		"cg/cpu.max":                                 "200000 100000\n",
+		"cg/cpu.stat":                                "usage_usec 12\nnr_periods 1\nnr_throttled " + s + "\nthrottled_usec " + s + "\n",
+		"cg/cpu.pressure":                            "some avg10=0.00 avg60=0.00 avg300=0.00 total=" + s + "\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=999\n",
+		cpu + "cpuidle/state0/name":                  "C1\n",
+		cpu + "cpuidle/state0/usage":                 s + "\n",
+		cpu + "thermal_throttle/core_throttle_count": s + "\n",
+		"sys/class/net/net1/carrier_changes":         "2\n",
+		"sys/class/net/net1/statistics/rx_dropped":   s + "\n",
+	}
+}
+
+// write puts files below a root in the place of what is there.
+func write(t *testing.T, h host, files map[string]string) {
+	t.Helper()
+	for path, content := range files {
+		if err := os.WriteFile(filepath.Join(h.root, path), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestWatchAddsUpWhatHappens(t *testing.T) {
+	h := fakeRoot(t, counting(100))
+	w := h.watch(2, "net1")
+	w.begin()
+	write(t, h, counting(103))
+	w.end()
+	// What happens between two tools is nobody's.
+	write(t, h, counting(500))
+	w.begin()
+	write(t, h, counting(501))
+	w.end()
+	w.add("tool.run-delay-ns", 7)
+	w.add("tool.run-delay-ns", unknown)
+	got := w.deltas()
+	if elapsed := got["elapsed-ms"]; elapsed < 0 || elapsed > 10_000 {
+		t.Errorf("%d ms went by", elapsed)
+	}
+	delete(got, "elapsed-ms")
+	want := map[string]int64{
+		"cgroup.pressure-us": 4, "cgroup.throttled": 4, "cgroup.throttled-us": 4, "cpu.cstate.C1": 4, "cpu.irq-ms": 40, "cpu.run-delay-ns": 4,
+		"cpu.schedules": 4, "cpu.softirq-ms": 40, "cpu.steal-ms": 40, "cpu.thermal-throttles": 4, "interrupt.loc": 4, "irq": 4, "irq.24.net1-0": 4,
+		"nic.carrier-changes": 0, "nic.rx-dropped": 4, "softirq.net_rx": 4, "tcp.RetransSegs": 4, "tool.run-delay-ns": 7, "udp.InDatagrams": 4, "udp.NoPorts": 0,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("deltas (-want +got):\n%s", diff)
+	}
+}
+
+func TestWatchOfCountersThatTellNothing(t *testing.T) {
+	h := fakeRoot(t, counting(100))
+	w := h.watch(2, "net1")
+	w.begin()
+	// Set back, gone, no number, and of a version that nobody knows.
+	write(t, h, counting(100))
+	write(t, h, map[string]string{
+		"sys/class/net/net1/statistics/rx_dropped": "3\n", "cg/cpu.stat": "", "cg/cpu.pressure": "some total=many\n",
+		"proc/schedstat": "version 99\ncpu2 0 0 200 0 0 0 0 200 0\n", "sys/kernel/irq/24/per_cpu_count": "\n",
+	})
+	w.end()
+	for _, name := range []string{"nic.rx-dropped", "cgroup.throttled", "cgroup.pressure-us", "cpu.run-delay-ns", "irq.24.net1-0"} {
+		if n, ok := w.deltas()[name]; ok {
+			t.Errorf("%s is %d", name, n)
+		}
+	}
+}
+
+func TestWatchKeepsTheMostFrequentInterrupts(t *testing.T) {
+	w := fakeRoot(t, nil).watch(0, "lo")
+	for i := range 100 {
+		w.grown[irqPrefix+strconv.Itoa(i)] = int64(i)
+	}
+	got := w.deltas()
+	if len(got) != maxInterrupts+1 || got["irq"] != 99*100/2 || got["irq.99."] != 99 || got["irq.84."] != 84 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestThrottlingOfVersion1(t *testing.T) {
+	all := map[string]int64{}
+	for l := range strings.Lines("nr_periods 9\nnr_throttled 2\nthrottled_time 5000999\nnr_bursts 0\n") {
+		throttling([]byte(l), all)
+	}
+	if diff := cmp.Diff(map[string]int64{"cgroup.throttled": 2, "cgroup.throttled-us": 5000}, all); diff != "" {
+		t.Errorf("throttling (-want +got):\n%s", diff)
+	}
+}
+
+func TestRunDelay(t *testing.T) {
+	cases := map[string]struct {
+		schedstat string
+		want      int64
+	}{
+		"a process that ran":           {"1000 200 3", 200},
+		"one that never waited":        {"1000 0 3", 0},
+		"a kernel that does not count": {"0 0 0", -1},
+		"a process that is not there":  {"", -1},
+		"something else":               {"1 x 3", -1},
+		"a line of another kind":       {"1 2 3 4", -1},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := runDelay(c.schedstat); got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+// A tool that shares its CPU with another waits for it, and the kernel tells how long.
+func TestRunDelayOfATool(t *testing.T) {
+	if runDelay(host{"/"}.read("proc/self/schedstat")) == unknown {
+		t.Skip("this kernel does not count how long a thread waits for a CPU")
+	}
+	p, other := startTool(t, asTool("burn")), startTool(t, asTool("burn"))
+	for _, p := range []*process{p, other} {
+		if !p.wait(context.Background()) {
+			t.Fatal("the tool did not end by itself")
+		}
+	}
+	if p.runDelay+other.runDelay < (50 * time.Millisecond).Nanoseconds() {
+		t.Errorf("two tools that used 200 ms of one CPU each waited %d and %d ns for it", p.runDelay, other.runDelay)
+	}
+}
+
+// The kernel counts the datagrams over loopback.
+func TestWatchOfThisMachine(t *testing.T) {
+	receiver, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer receiver.Close()
+	sender, err := net.Dial("udp", receiver.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sender.Close()
+	w := host{"/"}.watch(aCPU(t), "lo")
+	w.begin()
+	const datagrams = 100
+	for range datagrams {
+		if _, err := sender.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.end()
+	got := w.deltas()
+	for _, name := range []string{"nic.rx-packets", "nic.tx-packets", "udp.OutDatagrams"} {
+		if got[name] < datagrams {
+			t.Errorf("%s is %d after %d datagrams", name, got[name], datagrams)
+		}
+	}
+}
+
+// BenchmarkCounters reads all counters once, as happens before and after each cell.
+func BenchmarkCounters(b *testing.B) {
+	w := host{"/"}.watch(0, "lo")
+	b.ReportAllocs()
+	for b.Loop() {
+		w.counters()
+	}
+}
+
+// BenchmarkGather gathers the evidence of an endpoint once.
+func BenchmarkGather(b *testing.B) {
+	loopback, err := net.InterfaceByName("lo")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		host{"/"}.gather(0, []int{0}, *loopback, nil)
+	}
+}
+
+// FuzzCounters lets everything that reads counters read anything: no counter is negative, and all are documented.
+func FuzzCounters(f *testing.F) {
+	for _, content := range counting(3) {
+		f.Add(content, 2)
+	}
+	f.Fuzz(func(t *testing.T, content string, cpu int) {
+		all := map[string]int64{}
+		table, scheduler, protocols := newPerCPU("interrupt.", cpu, all), newScheduler(cpu, all), newProtocols(all)
+		for l := range strings.Lines(content) {
+			table.line([]byte(l))
+			scheduler.line([]byte(l))
+			protocols.line([]byte(l))
+			cpuTimes([]byte(l), cpu, all)
+			throttling([]byte(l), all)
+			pressure([]byte(l), all)
+			runDelay(l)
+		}
+		for name, n := range all {
+			if _, ok := result.FindDeltaKey(name); !ok || n < 0 {
+				t.Errorf("%s is %d", name, n)
+			}
+		}
+		if n, ok := nth([]byte(content), cpu&0xff); ok && n < 0 {
+			t.Errorf("a count of %d", n)
+		}
+	})
+}
