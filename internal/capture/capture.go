@@ -23,8 +23,8 @@
 //     (a tool's warm-up) do no harm. In a closed loop what was asked must have been one message exactly.
 //   - A reply belongs to the oldest request whose first bytes (up to 8) it repeats: the number of the message, with
 //     pinger and sockperf. Requests before that one were never answered, as a server answers in the order in which it
-//     hears. Where no reply repeats its request, or a message began inside a captured packet beyond what was kept of
-//     it, the order alone decides; Result.ByOrder counts these.
+//     hears. Where no reply repeats its request (netperf), or a message began inside a packet beyond what was kept of it,
+//     the order alone decides; Result.ByOrder counts these.
 //
 // Limits: an end that bypasses the kernel's network stack (Onload) shows no packets here. Server and tools have to
 // answer with as many bytes as they were asked with. UDP that the kernel joined (UDP_GRO, UDP_SEGMENT) is not taken
@@ -55,7 +55,8 @@ type Traffic struct {
 	// Preamble is the number of bytes that the client sends on a TCP connection before its first message, and which
 	// are not answered there; see PingerPreamble.
 	Preamble int
-	// Warmup is the time from the first request on, within which requests do not count.
+	// Warmup is the time within which requests do not count, from the client's first byte on the connection (UDP: its
+	// first datagram), of whatever size.
 	Warmup time.Duration
 }
 
@@ -102,7 +103,7 @@ type Result struct {
 	// ByOrder is how many replies found their request by order alone, in the warm-up as well.
 	ByOrder int64 `json:"byOrder"`
 	// Late is the number of packets whose time the kernel took only when it copied them, behind the queue to another
-	// CPU if there is one. They may be a few at the beginning.
+	// CPU if there is one: all that come by TCP through a veth, which leaves the sender's departure time on them.
 	Late int64 `json:"late"`
 	// Backwards is the number of replies that seem older than their requests: the clock was set. They are no samples.
 	Backwards int64 `json:"backwards"`

@@ -124,9 +124,6 @@ func (m *matcher) open(id ports) *flow {
 
 // datagram takes a UDP message.
 func (m *matcher) datagram(p packet) {
-	if p.payload != m.MessageSize {
-		return
-	}
 	id := m.portsOf(p)
 	f := m.flows[id]
 	if f == nil && !p.out {
@@ -134,6 +131,12 @@ func (m *matcher) datagram(p packet) {
 	}
 	if f == nil {
 		return
+	}
+	if !p.out {
+		f.heard(p.at)
+	}
+	if p.payload != m.MessageSize {
+		return // something of the tool's own
 	}
 	name := nameOf(p.head, m.MessageSize)
 	if p.out {
@@ -188,10 +191,11 @@ type flow struct {
 
 	// pending are the requests without a reply, the oldest first.
 	pending queue
-	// first is when the first request came.
-	first int64
-	// repeats is true when a reply repeated its request once.
-	repeats bool
+	// begin is when the client was heard first, if begun.
+	begin int64
+	begun bool
+	// repeats is true when a reply repeated its request once, skips when one came before those of earlier requests.
+	repeats, skips bool
 	// early are the samples from before a flow was chosen.
 	early []int64
 
@@ -225,11 +229,15 @@ type pending struct {
 	name name
 }
 
+// heard notes that bytes of the client's have come, of a message or not.
+func (f *flow) heard(at int64) {
+	if !f.begun {
+		f.begin, f.begun = at, true
+	}
+}
+
 // request notes that a message has come.
 func (f *flow) request(at int64, n name) {
-	if f.requests == 0 {
-		f.first = at
-	}
 	f.requests++
 	if f.pending.length() == mostPending {
 		f.giveUp(1)
@@ -258,7 +266,7 @@ func (f *flow) giveUp(n int) {
 	}
 }
 
-func (f *flow) inWarmUp(p pending) bool { return p.at-f.first < int64(f.Warmup) }
+func (f *flow) inWarmUp(p pending) bool { return p.at-f.begin < int64(f.Warmup) }
 
 // reply notes that a message has gone.
 func (f *flow) reply(at int64, n name) {
@@ -266,24 +274,17 @@ func (f *flow) reply(at int64, n name) {
 		f.stray++
 		return
 	}
-	if oldest := f.pending.all()[0].name; n.known && oldest.known {
-		overtaken, found := 0, false
-		for i, p := range f.pending.all() {
-			if p.name == n {
-				overtaken, found = i, true
-				break
-			}
-		}
-		if !found && f.repeats {
-			f.stray++
-			return
-		}
+	overtaken, found := f.find(n)
+	switch {
+	case found:
+		f.repeats = true
+		f.skips = f.skips || overtaken > 0
 		f.giveUp(overtaken)
-		f.repeats = f.repeats || found
-		if !found {
-			f.byOrder++
-		}
-	} else {
+	case f.skips || (f.repeats && n.known && f.pending.all()[0].name.known):
+		// Not every request is answered, or this reply is none to the oldest.
+		f.stray++
+		return
+	default:
 		f.byOrder++
 	}
 	asked := f.pending.pop()
@@ -302,6 +303,23 @@ func (f *flow) reply(at int64, n name) {
 	if f.answered == enough && f.chosen == nil {
 		f.choose()
 	}
+}
+
+// find looks for the oldest request of a name and says how many are older. Where every request is answered, one whose
+// name is not known is not passed over: it may be the one.
+func (f *flow) find(n name) (int, bool) {
+	if !n.known {
+		return 0, false
+	}
+	for i, p := range f.pending.all() {
+		if !p.name.known && !f.skips {
+			return 0, false
+		}
+		if p.name == n {
+			return i, true
+		}
+	}
+	return 0, false
 }
 
 // sample records a latency, if this is the flow that counts.

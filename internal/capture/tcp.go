@@ -80,6 +80,7 @@ func (f *flow) came(p packet) {
 		to = max(to, s.ahead[0].to)
 		s.ahead = slices.Delete(s.ahead, 0, 1)
 	}
+	f.heard(p.at)
 	begin := max(s.in.next, int64(f.Preamble))
 	s.in.next = to
 	if to <= begin {
