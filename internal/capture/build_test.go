@@ -15,6 +15,15 @@ var (
 	group      = netip.MustParseAddr("239.255.77.71")
 )
 
+// addressOf is an address from its bytes.
+func addressOf(b []byte) netip.Addr {
+	a, ok := netip.AddrFromSlice(b)
+	if !ok {
+		panic("no address")
+	}
+	return a
+}
+
 // between is the traffic of a test, between the two ends.
 func between(protocol v1alpha1.Protocol, size int) Traffic {
 	return Traffic{Server: serverAddr, Client: clientAddr, Protocol: protocol, MessageSize: size}
