@@ -41,13 +41,13 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	if err != nil {
 		return tool.Measurement{}, explain(out.ExitCode, said, err)
 	}
-	log, err := out.OpenRaw(logName)
+	raw, err := out.OpenRaw(logName)
 	if err != nil {
 		return tool.Measurement{}, tool.Failf("sockperf left no log: %v", err)
 	}
-	defer log.Close()
+	defer raw.Close()
 	w := window{cell: c, record: record}
-	if err := readLog(log, w.add); err != nil {
+	if err := readLog(raw, w.add); err != nil {
 		return tool.Measurement{}, tool.Failf("sockperf's log cannot be read: %v", err)
 	}
 	if w.rows != r.logged {

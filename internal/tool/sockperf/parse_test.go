@@ -342,15 +342,15 @@ func TestNoLog(t *testing.T) {
 
 func TestParseRow(t *testing.T) {
 	good := "12, 2.417649771, 2.417784332, 134.561"
-	index, r, ok := parseRow([]byte(good))
-	if !ok || index != 12 || r != (row{2_417_649_771, 2_417_784_332}) {
-		t.Fatalf("row %d: %v, %v", index, r, ok)
+	index, r, length := parseRow([]byte(good + "\n"))
+	if length != len(good)+1 || index != 12 || r != (row{2_417_649_771, 2_417_784_332}) {
+		t.Fatalf("row %d of %d bytes: %v", index, length, r)
 	}
 	for _, bad := range []string{"", "12", "12, ", good + ", ", good + ",", good + ", 1", good[:len(good)-1], "12,2.417649771,2.417784332,134.561",
 		"x" + good, "-" + good, "12.0, 2.417649771, 2.417784332, 134.561", "12, 2.41764977, 2.417784332, 134.561", "12, 2, 2.417784332, 134.561",
 		"12, .417649771, .417784332, 134.561", "12, 2.417.649771, 2.417784332, 134.561", "12, 2.417649771, 2.417784332, nan", "12, 2.417649771, 2.417784332, -134.561",
 		"12, 12345678901.417649771, 12345678901.417784332, 134.561", ", 2.417649771, 2.417784332, 134.561"} {
-		if index, r, ok := parseRow([]byte(bad)); ok {
+		if index, r, length := parseRow([]byte(bad + "\n")); length > 0 {
 			t.Errorf("%q became row %d: %v", bad, index, r)
 		}
 	}
