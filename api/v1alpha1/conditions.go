@@ -130,6 +130,8 @@ const (
 	WarningNUMAUnknown = "NUMAUnknown"
 	// WarningMessagesLost surfaces when messages were sent and not answered; they are not in the percentiles.
 	WarningMessagesLost = "MessagesLost"
+	// WarningCaptureSharesCPU surfaces when packets were captured on the CPU that measured.
+	WarningCaptureSharesCPU = "CaptureSharesCPU"
 	// WarningTooFewSamples surfaces when highestPercentile did not come out.
 	WarningTooFewSamples = "TooFewSamples"
 	// WarningCaptureIncomplete surfaces when packets were missed, or requests could not be matched with answers.

@@ -157,7 +157,8 @@ type LatencyBenchmarkSpec struct {
 	// capture also takes the latency of the server from packets: its agent captures the measured interface and
 	// tells the time from the arrival of each request to the departure of its answer, by the kernel's timestamps.
 	// It gives the server's pod the capability NET_RAW, which the operator refuses unless it was started with
-	// --allow-packet-capture, and needs a CPU for itself: placement.cpus of at least 2. Variants may differ.
+	// --allow-packet-capture. With placement.cpus of 2 or more it has a CPU of its own; with one it disturbs what it
+	// measures, and the results say so. Variants may differ.
 	// +optional
 	Capture bool `json:"capture,omitempty"`
 

@@ -122,6 +122,7 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 		node = active.Pair.ServerNode
 		// The server also waits for its client to start.
 		task.Deadline += w.settings.StartTimeout
+		task.Capture = *run.Variant.Capture
 	} else {
 		task.ServerAddress, task.Token = serverAddress, active.ServerPodUID
 	}

@@ -128,6 +128,9 @@ type endpoint struct {
 	watch                  *watch
 	command                tool.Command
 	voluntary, involuntary int64
+	// iface is the measured interface of a server, and captured what it took from packets there.
+	iface    string
+	captured []result.Captured
 }
 
 func (e *endpoint) logf(format string, args ...any) {

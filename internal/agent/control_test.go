@@ -272,7 +272,7 @@ func TestPortIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	_, err = server(t, "sleep").prepare(t.Context(), "tcp-64", target(t))
+	_, _, err = server(t, "sleep").prepare(t.Context(), "tcp-64", nil, target(t))
 	wantOutcome(t, err, v1alpha1.OutcomeToolFailed, "somebody else listens")
 }
 

@@ -45,6 +45,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 	stop := context.AfterFunc(ctx, func() { l.conn.Close() })
 	defer stop()
 
+	e.iface = iface.Name
 	if err := e.answerAll(ctx, l, target); err != nil {
 		if ctx.Err() != nil {
 			return result.Document{}, fmt.Errorf("serving: %w", ctx.Err())
@@ -52,6 +53,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 		return result.Document{}, err
 	}
 	e.conclude(&document.Evidence)
+	document.Captured = e.captured
 	return document, nil
 }
 
@@ -139,12 +141,16 @@ func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, erro
 	}
 }
 
-// answerAll answers the client's requests until it is done.
+// answerAll answers the client's requests until it is done, and gathers what is captured meanwhile.
 func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) error {
 	var running *process
+	var capturing *capturing
 	defer func() {
 		if running != nil {
 			running.end(0)
+		}
+		if capturing != nil {
+			_, _ = capturing.end()
 		}
 	}()
 	for {
@@ -158,7 +164,10 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 			if running != nil {
 				running.end(0) // of a cell that was not ended
 			}
-			p, err := e.prepare(ctx, r.Cell, target)
+			if capturing != nil {
+				_, _ = capturing.end()
+			}
+			p, c, err := e.prepare(ctx, r.Cell, l.conn, target)
 			if err != nil {
 				a.Error = err.Error()
 				var f *failure
@@ -166,13 +175,20 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 					a.Reason = f.reason
 				}
 			}
-			running, a.CPU = p, e.measuringCPU
+			running, capturing, a.CPU = p, c, e.measuringCPU
 		case verbEnd:
 			if running != nil {
 				running.end(endGrace)
 				e.account(running)
 				a.Note = running.lastWords()
 				running = nil
+			}
+			if capturing != nil {
+				found, err := capturing.end()
+				if err != nil {
+					return err
+				}
+				e.captured, capturing = append(e.captured, found), nil
 			}
 		case verbDone:
 		default:
@@ -187,32 +203,37 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 	}
 }
 
-// prepare starts the tool's server for a cell and waits until it listens.
-func (e *endpoint) prepare(ctx context.Context, name string, target tool.Target) (*process, error) {
+// prepare starts the tool's server for a cell, waits until it listens, and begins to capture where that was asked.
+func (e *endpoint) prepare(ctx context.Context, name string, client net.Conn, target tool.Target) (*process, *capturing, error) {
 	for _, cell := range e.Task.Cells {
 		if cell.Name != name {
 			continue
 		}
 		dir, err := e.scratch(name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		target.Scratch = dir
 		// On a host's network somebody else may have the port, and would be taken for the tool.
 		if taken, err := isListening(e.driver.Listens(cell), target.Port); err != nil {
-			return nil, err
+			return nil, nil, err
 		} else if taken {
-			return nil, fail(v1alpha1.OutcomeToolFailed, "somebody else listens on %s port %d", cell.Protocol, target.Port)
+			return nil, nil, fail(v1alpha1.OutcomeToolFailed, "somebody else listens on %s port %d", cell.Protocol, target.Port)
 		}
 		p, err := e.start(e.driver.Server(cell, target), target.CPUs, dir)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if err := awaitListening(ctx, p, e.driver.Listens(cell), target.Port); err != nil {
 			p.end(0)
-			return nil, err
+			return nil, nil, err
 		}
-		return p, nil
+		c, err := e.beginCapture(cell, client)
+		if err != nil {
+			p.end(0)
+			return nil, nil, err
+		}
+		return p, c, nil
 	}
-	return nil, fail(v1alpha1.OutcomeAgentFailed, "the client asked for cell %q, which is not in the server's task", name)
+	return nil, nil, fail(v1alpha1.OutcomeAgentFailed, "the client asked for cell %q, which is not in the server's task", name)
 }

@@ -30,6 +30,8 @@ type Task struct {
 	// Interface is the measured interface where the network gives it a known name (net1); empty: the
 	// interface that has the pod's address.
 	Interface string `json:"interface,omitempty"`
+	// Capture makes the server's agent take latencies from packets, too.
+	Capture bool `json:"capture,omitempty"`
 	// ServerAddress is the server's address on the measured network, and Token (the UID of the server's pod)
 	// what the server asks of its client. Both for the client only.
 	ServerAddress string `json:"serverAddress,omitempty"`

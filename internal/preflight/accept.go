@@ -181,17 +181,12 @@ func hostNetwork(o Observed) *Rejection {
 	return nil
 }
 
-// capture needs a capability that the operator grants, and a CPU that is not the tool's.
+// capture needs a capability that the operator grants.
 func capture(o Observed) *Rejection {
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		switch {
-		case !*v.Capture:
-		case !o.AllowPacketCapture:
+		if *v.Capture && !o.AllowPacketCapture {
 			return rejectf(v1alpha1.ReasonCaptureForbidden,
 				"spec.capture: it gives the server's pod the capability NET_RAW (variant %s); the operator must be started with --allow-packet-capture, or remove it", v.Name)
-		case o.Benchmark.Spec.Placement.CPUs < 2:
-			return rejectf(v1alpha1.ReasonInsufficientCPU,
-				"spec.placement.cpus: capture (variant %s) needs a CPU beside the tool's; ask for 2 or more", v.Name)
 		}
 	}
 	return nil

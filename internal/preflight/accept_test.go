@@ -212,13 +212,8 @@ func TestAccept(t *testing.T) {
 			wantReason:  v1alpha1.ReasonCaptureForbidden,
 			wantMessage: []string{"spec.capture", "NET_RAW", "--allow-packet-capture"},
 		},
-		"capture without a CPU for it": {
-			change:      []func(*Observed){capturing, func(o *Observed) { o.AllowPacketCapture = true }},
-			wantReason:  v1alpha1.ReasonInsufficientCPU,
-			wantMessage: []string{"spec.placement.cpus", "2 or more"},
-		},
 		"capture, allowed": {
-			change: []func(*Observed){capturing, cpus(2), func(o *Observed) { o.AllowPacketCapture = true }},
+			change: []func(*Observed){capturing, func(o *Observed) { o.AllowPacketCapture = true }},
 			want:   "a b",
 		},
 		"a variant's network that takes another device": {

@@ -26,6 +26,10 @@ func Verify(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, client, serv
 		add(v1alpha1.WarningSimulatedNIC,
 			"simulated NIC: both endpoints ran on one kernel (same boot id), so these are real timings of virtual Ethernet on one machine, not of a NIC and a wire")
 	}
+	if *v.Capture && server.AgentCPU == server.MeasuringCPU {
+		add(v1alpha1.WarningCaptureSharesCPU,
+			"server on %s captured packets on CPU %d, which also measured; set placement.cpus to 2 or more", server.Node, server.MeasuringCPU)
+	}
 	for _, end := range []struct {
 		role     string
 		evidence result.Evidence

@@ -16,12 +16,20 @@ func TestVerify(t *testing.T) {
 	cases := map[string]struct {
 		cpus           int32
 		resource       string
+		capture        bool
 		client, server func(*result.Evidence)
 		// want are the reasons, in order.
 		want []string
 		// wantMessage are parts of the first message.
 		wantMessage []string
 	}{
+		"a capture on the measuring CPU": {
+			cpus: 2, capture: true, server: func(e *result.Evidence) { e.AgentCPU = e.MeasuringCPU },
+			want: []string{v1alpha1.WarningCaptureSharesCPU}, wantMessage: []string{"node-server", "placement.cpus"},
+		},
+		"a capture on another CPU": {
+			cpus: 2, capture: true, server: func(e *result.Evidence) { e.AgentCPU = e.MeasuringCPU + 1 },
+		},
 		"two machines as asked":      {cpus: 2},
 		"two machines with a device": {cpus: 2, resource: vf},
 		"one kernel under both is told": {
@@ -83,7 +91,7 @@ func TestVerify(t *testing.T) {
 				return e
 			}
 			spec := v1alpha1.LatencyBenchmarkSpec{
-				Placement: v1alpha1.Placement{CPUs: c.cpus}, Network: v1alpha1.Network{ResourceName: c.resource},
+				Placement: v1alpha1.Placement{CPUs: c.cpus}, Network: v1alpha1.Network{ResourceName: c.resource}, Capture: c.capture,
 			}
 			warnings := Verify(spec, plan.Variants(spec)[0], evidence("client", c.client), evidence("server", c.server))
 			var got []string

@@ -98,6 +98,33 @@ func summarizeCell(latencyType v1alpha1.LatencyType, variant, name string, runs 
 	return line, true, nil
 }
 
+// summarizeCaptured puts together what the servers captured of a cell, whose line has just been made. It is not found
+// when no run has it whole.
+func summarizeCaptured(of v1alpha1.CellResult, runs []result.Stored) (v1alpha1.CellResult, bool, error) {
+	line := v1alpha1.CellResult{
+		Variant: of.Variant, Name: of.Name + "-captured", Protocol: of.Protocol, MessageSizeBytes: of.MessageSizeBytes,
+		RatePerSecond: of.RatePerSecond, LatencyType: v1alpha1.ResultInToOut,
+	}
+	var histograms []result.Histogram
+	var unanswered []int64
+	for _, run := range runs {
+		for _, c := range run.Server.Captured {
+			if c.Cell == of.Name && c.Incomplete == "" {
+				histograms, unanswered = append(histograms, c.Histogram), append(unanswered, c.Unanswered)
+				line.Lost += c.Unanswered
+			}
+		}
+	}
+	if len(histograms) == 0 {
+		return line, false, nil
+	}
+	line.Rounds = int32(len(histograms))
+	if err := distribution(&line, histograms, unanswered, func(ns int64) int64 { return ns }); err != nil {
+		return line, false, fmt.Errorf("merging the captures of %s: %w", label(of), err)
+	}
+	return line, true, nil
+}
+
 func lostOf(rounds []result.Cell) []int64 {
 	lost := make([]int64, 0, len(rounds))
 	for _, c := range rounds {

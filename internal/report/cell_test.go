@@ -153,6 +153,30 @@ func TestSummarizeOutliers(t *testing.T) {
 	}
 }
 
+// What the server captured has a line of its own, whole and not halved; a capture that missed packets has none.
+func TestSummarizeCaptured(t *testing.T) {
+	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}})
+	cell := tool.Cell{Name: "udp-64", Protocol: v1alpha1.ProtocolUDP, MessageSize: 64}
+	run := func(c result.Captured) result.Stored {
+		r := stored(plan.DefaultVariant, result.Cell{Cell: cell, Histogram: histogram(t, 20_000, 0, 1_000)})
+		c.Cell = "udp-64"
+		r.Server.Captured = []result.Captured{c}
+		return r
+	}
+	whole := result.Captured{Histogram: histogram(t, 2_000, 0, 1_000), Matched: 1_000, Unanswered: 1}
+	got := summarize(t, s, run(whole), run(result.Captured{Incomplete: "the kernel dropped 7 of 2000 captured packets"}), run(whole))
+	if len(got.Results) != 2 {
+		t.Fatalf("results %+v, want the round trips and the capture", got.Results)
+	}
+	r := got.Results[1]
+	if r.Name != "udp-64-captured" || r.LatencyType != v1alpha1.ResultInToOut || r.Rounds != 2 || r.Samples != 2_000 || r.Lost != 2 || *r.P50Nanoseconds != 2_000 {
+		t.Errorf("captured %+v", r)
+	}
+	if len(got.Warnings) != 2 || got.Warnings[1].Reason != v1alpha1.WarningCaptureIncomplete || !strings.Contains(got.Warnings[1].Message, "dropped 7") {
+		t.Errorf("warnings %v", got.Warnings)
+	}
+}
+
 // A percentile that was asked for and did not come out is told, once all rounds are there.
 func TestSummarizeMissesThePercentile(t *testing.T) {
 	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}})

@@ -40,6 +40,13 @@ func Summarize(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored) (Summar
 			if found {
 				s.Results = append(s.Results, line)
 			}
+			line, found, err = summarizeCaptured(line, own)
+			if err != nil {
+				return Summary{}, err
+			}
+			if found {
+				s.Results = append(s.Results, line)
+			}
 		}
 		last := own[len(own)-1]
 		s.Endpoints = append(s.Endpoints, endpoint(last.Client), endpoint(last.Server))
@@ -123,6 +130,13 @@ func warnings(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored, results 
 		if p := spec.HighestPercentile; p != "" && r.Rounds == spec.Rounds && r.Bandwidth == nil && *PercentileOf(&r, p) == nil && !isLost(r, p) {
 			add(v1alpha1.Warning{Reason: v1alpha1.WarningTooFewSamples, Message: fmt.Sprintf(
 				"%s: %d samples are too few for %s; the next percentile needs %d: measure longer, or more rounds", label(r), r.Samples, p, r.NeedsSamples)})
+		}
+	}
+	for _, run := range runs {
+		for _, c := range run.Server.Captured {
+			if c.Incomplete != "" {
+				add(v1alpha1.Warning{Reason: v1alpha1.WarningCaptureIncomplete, Message: fmt.Sprintf("%s, %s: %s", run.Server.Run, c.Cell, c.Incomplete)})
+			}
 		}
 	}
 	for _, run := range runs {

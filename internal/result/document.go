@@ -25,6 +25,32 @@ type Document struct {
 	Evidence Evidence `json:"evidence"`
 	// Cells are the measurements, of the client only.
 	Cells []Cell `json:"cells,omitempty"`
+	// Captured are what the server's agent took from packets, of the server of a variant with capture only.
+	Captured []Captured `json:"captured,omitempty"`
+}
+
+// Captured is the latency of the server in one cell: from the arrival of each request at its interface to the
+// departure of the answer, by the kernel's timestamps.
+type Captured struct {
+	// Cell is the name of the cell.
+	Cell string `json:"cell"`
+	// Histogram of the times in nanoseconds; empty when Incomplete.
+	Histogram Histogram `json:"histogram"`
+	// Incomplete says why there are no samples, or not all: they are dropped then. Empty when all is well.
+	Incomplete string `json:"incomplete,omitempty"`
+	// Packets were captured, and Drops lost for lack of room.
+	Packets int64 `json:"packets"`
+	Drops   int64 `json:"drops"`
+	// Requests came in after the warm-up; Matched of them have an answer, Unanswered have none; Stray are answers
+	// without a request.
+	Requests   int64 `json:"requests"`
+	Matched    int64 `json:"matched"`
+	Unanswered int64 `json:"unanswered"`
+	Stray      int64 `json:"stray"`
+	// ByOrder is how many answers found their request by order alone, as they did not repeat its first bytes.
+	ByOrder int64 `json:"byOrder"`
+	// Late is the number of packets whose time was taken only when they were copied.
+	Late int64 `json:"late"`
 }
 
 // MeasuredTime is how long the tools ran, their own start and warm-ups included.

@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/capture"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// capturing is a capture of the packets of one cell.
+type capturing struct {
+	cell     string
+	running  *capture.Capture
+	recorder *result.Recorder
+}
+
+// beginCapture captures what the client, which is at the other end of a connection, sends in a cell. Nil when the task
+// asks for no capture, or the cell has no answers.
+func (e *endpoint) beginCapture(cell tool.Cell, connection net.Conn) (*capturing, error) {
+	if !e.Task.Capture || cell.Stream {
+		return nil, nil
+	}
+	server, err := netip.ParseAddrPort(connection.LocalAddr().String())
+	if err != nil {
+		return nil, fmt.Errorf("reading the server's address: %w", err)
+	}
+	client, err := netip.ParseAddrPort(connection.RemoteAddr().String())
+	if err != nil {
+		return nil, fmt.Errorf("reading the client's address: %w", err)
+	}
+	traffic := capture.Traffic{
+		Server: server.Addr(), Client: client.Addr(), Protocol: cell.Protocol, ExceptPort: plan.ControlPort,
+		MessageSize: int(cell.MessageSize), OpenLoop: cell.OpenLoop(), Warmup: cell.Warmup,
+	}
+	if e.Task.Tool == v1alpha1.ToolPinger && cell.Protocol == v1alpha1.ProtocolTCP {
+		traffic.Preamble = capture.PingerPreamble
+	}
+	c := &capturing{cell: cell.Name, recorder: result.NewRecorder()}
+	if c.running, err = capture.Open(e.iface, traffic, c.recorder.Record); err != nil {
+		return nil, fail(v1alpha1.OutcomeAgentFailed, "%v", err)
+	}
+	return c, nil
+}
+
+// end ends the capture and returns what it found. Samples that are not all are none.
+func (c *capturing) end() (result.Captured, error) {
+	r, incomplete := c.running.Stop()
+	captured := result.Captured{
+		Cell: c.cell, Packets: r.Packets, Drops: r.Drops, Requests: r.Requests - r.WarmUp, Matched: r.Matched,
+		Unanswered: r.Unanswered, Stray: r.Stray, ByOrder: r.ByOrder, Late: r.Late,
+	}
+	if incomplete != nil {
+		captured.Incomplete = incomplete.Error()
+		c.recorder = result.NewRecorder()
+	}
+	var err error
+	captured.Histogram, err = c.recorder.Histogram()
+	return captured, err
+}
