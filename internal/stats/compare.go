@@ -194,9 +194,26 @@ type Bounds struct {
 // of which the lower bound is number kLower+1 from below, and the upper number kUpper+1 from above. A k of -1 stands
 // for no bound. The ratio of nothing to nothing may be anything.
 func Ratios(baseline, candidate []Observation, kLower, kUpper int) Bounds {
-	return bounds(pairs(baseline, candidate, func(c, b Observation) (lowest, value, highest float64) {
-		return ratio(c.Low, b.High, 0), ratio(c.Value, b.Value, math.Inf(1)), ratio(c.High, b.Low, math.Inf(1))
-	}), 0, kLower, kUpper)
+	s := newSpread(len(baseline)*len(candidate), isExact(baseline) && isExact(candidate))
+	for _, c := range candidate {
+		for _, b := range baseline {
+			s.value = append(s.value, ratio(c.Value, b.Value, math.Inf(1)))
+			if s.rounded {
+				s.widen(ratio(c.Low, b.High, 0), ratio(c.High, b.Low, math.Inf(1)))
+			}
+		}
+	}
+	return s.bounds(0, kLower, kUpper)
+}
+
+// isExact says whether the ratios of rounds to each other are known exactly. What is nothing or lost has none.
+func isExact(rounds []Observation) bool {
+	for _, r := range rounds {
+		if r.Low != r.High || r.Value == 0 || r.Value == Infinite {
+			return false
+		}
+	}
+	return true
 }
 
 // ratio is c/b, or unknown when both are nothing or infinite.
@@ -214,18 +231,24 @@ func ratio(c, b int64, unknown float64) float64 {
 
 // Differences bounds by how much the candidate is more than the baseline, as Ratios does.
 func Differences(baseline, candidate []Observation, kLower, kUpper int) Bounds {
-	return bounds(pairs(baseline, candidate, func(c, b Observation) (lowest, value, highest float64) {
-		return float64(c.Low - b.High), float64(c.Value - b.Value), float64(c.High - b.Low)
-	}), math.Inf(-1), kLower, kUpper)
+	s := newSpread(len(baseline)*len(candidate), false)
+	for _, c := range candidate {
+		for _, b := range baseline {
+			s.value = append(s.value, float64(c.Value-b.Value))
+			s.widen(float64(c.Low-b.High), float64(c.High-b.Low))
+		}
+	}
+	return s.bounds(math.Inf(-1), kLower, kUpper)
 }
 
 // Level bounds the median round: the bounds are rounds number kLower+1 from below and kUpper+1 from above.
 func Level(rounds []Observation, kLower, kUpper int) Bounds {
-	s := newSpread(len(rounds))
+	s := newSpread(len(rounds), false)
 	for _, r := range rounds {
-		s.add(level(r.Low), level(r.Value), level(r.High))
+		s.value = append(s.value, level(r.Value))
+		s.widen(level(r.Low), level(r.High))
 	}
-	return bounds(s, 0, kLower, kUpper)
+	return s.bounds(0, kLower, kUpper)
 }
 
 func level(v int64) float64 {
@@ -235,55 +258,45 @@ func level(v int64) float64 {
 	return float64(v)
 }
 
-// spread holds comparisons: what each is at least, is, and is at most.
+// spread holds comparisons: what each is, and, when they are rounded, what it is at least and at most.
 type spread struct {
-	lowest, value, highest []float64
+	value, lowest, highest []float64
 	rounded                bool
 }
 
-func newSpread(n int) *spread {
-	return &spread{lowest: make([]float64, 0, n), value: make([]float64, 0, n), highest: make([]float64, 0, n)}
-}
-
-func (s *spread) add(lowest, value, highest float64) {
-	s.lowest, s.value, s.highest = append(s.lowest, lowest), append(s.value, value), append(s.highest, highest)
-	s.rounded = s.rounded || lowest != highest
-}
-
-// sort sorts each of the three for itself: what all comparisons are at least is, in order, at most what they are.
-func (s *spread) sort() {
-	slices.Sort(s.value)
-	if !s.rounded {
-		s.lowest, s.highest = s.value, s.value
-		return
-	}
-	slices.Sort(s.lowest)
-	slices.Sort(s.highest)
-}
-
-func pairs(baseline, candidate []Observation, compare func(c, b Observation) (lowest, value, highest float64)) *spread {
-	s := newSpread(len(baseline) * len(candidate))
-	for _, c := range candidate {
-		for _, b := range baseline {
-			s.add(compare(c, b))
-		}
+func newSpread(n int, exact bool) *spread {
+	s := &spread{value: make([]float64, 0, n), rounded: !exact}
+	if s.rounded {
+		s.lowest, s.highest = make([]float64, 0, n), make([]float64, 0, n)
 	}
 	return s
 }
 
-func bounds(s *spread, none float64, kLower, kUpper int) Bounds {
+func (s *spread) widen(lowest, highest float64) {
+	s.lowest, s.highest = append(s.lowest, lowest), append(s.highest, highest)
+}
+
+// bounds of the comparisons; none is the lower bound when there is none.
+func (s *spread) bounds(none float64, kLower, kUpper int) Bounds {
 	n := len(s.value)
 	out := Bounds{Estimate: math.NaN(), Lowest: none, Highest: math.Inf(1), Lower: none, Upper: math.Inf(1)}
 	if n == 0 {
 		return out
 	}
-	s.sort()
-	out.Estimate, out.Lowest, out.Highest = middle(s.value), middle(s.lowest), middle(s.highest)
+	// Each of the three is sorted for itself: what all comparisons are at least is, in order, at most what they are.
+	slices.Sort(s.value)
+	lowest, highest := s.value, s.value
+	if s.rounded {
+		lowest, highest = s.lowest, s.highest
+		slices.Sort(lowest)
+		slices.Sort(highest)
+	}
+	out.Estimate, out.Lowest, out.Highest = middle(s.value), middle(lowest), middle(highest)
 	if kLower >= 0 && kLower < n {
-		out.Lower = s.lowest[kLower]
+		out.Lower = lowest[kLower]
 	}
 	if kUpper >= 0 && kUpper < n {
-		out.Upper = s.highest[n-1-kUpper]
+		out.Upper = highest[n-1-kUpper]
 	}
 	return out
 }

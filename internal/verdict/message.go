@@ -144,12 +144,12 @@ func (j Judgement) Status() *v1alpha1.Verdict {
 	}
 	v := &v1alpha1.Verdict{
 		Outcome: j.Outcome, Comparisons: int32(j.Comparisons), PassErrorOneIn: int64(j.Pass), FailErrorOneIn: int64(j.Fail),
-		Message: fmt.Sprintf("rules that hold: %d, in %d comparisons", len(j.Rules), j.Comparisons),
+		Message: fmt.Sprintf("all %d rules hold, in %d comparisons", len(j.Rules), j.Comparisons),
 	}
 	for _, r := range j.Rules {
 		v.Rules = append(v.Rules, r.status())
 	}
-	if j.Outcome == v1alpha1.GatePass {
+	if j.Outcome == v1alpha1.GatePass && len(j.Rules) > 1 {
 		return v
 	}
 	for _, r := range v.Rules {

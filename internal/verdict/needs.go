@@ -7,7 +7,11 @@ import (
 )
 
 // What would decide is an estimate: that the bounds draw together as one over the square root of the rounds, around an
-// estimate that stays where it is.
+// estimate that stays where it is, and are to be on one side of the limit in four of five cases.
+
+// zPower is the normal quantile of four in five: without it the bound would be expected at the limit itself, and be beyond
+// it in half of the cases.
+const zPower = 0.8416
 
 // mostRounds is from where on a number of rounds is no advice.
 const mostRounds = 1000
@@ -57,9 +61,9 @@ func (e *evidence) needsRounds() int {
 	case k < 0:
 		// Without a bound nothing can be reckoned: the fewest rounds that give one are all that can be said.
 	case e.rule.kind == absolute:
-		needs = e.needsForLevel(within, alpha)
+		needs = e.needsForLevel(within, normalQuantile(alpha))
 	default:
-		needs = e.needsForPairs(limit, within != e.rule.lowerIsWorse())
+		needs = e.needsForPairs(limit, within != e.rule.lowerIsWorse(), normalQuantile(alpha))
 	}
 	if math.IsNaN(needs) || needs > mostRounds {
 		return 0
@@ -67,8 +71,12 @@ func (e *evidence) needsRounds() int {
 	return max(int(math.Ceil(needs)), rounds+1, e.fewestRounds(alpha))
 }
 
-// needsForPairs is with how many rounds on each side the bound that points to the limit would reach it no more.
-func (e *evidence) needsForPairs(limit float64, limitIsAbove bool) float64 {
+// normalQuantile is the value that a normal variable exceeds with a probability of alpha.
+func normalQuantile(alpha stats.OneIn) float64 { return math.Sqrt2 * math.Erfinv(1-2/float64(alpha)) }
+
+// needsForPairs is with how many rounds on each side the bound that points to the limit would keep clear of it. The bound
+// is z standard errors away from the estimate.
+func (e *evidence) needsForPairs(limit float64, limitIsAbove bool, z float64) float64 {
 	scale := math.Log
 	if e.rule.kind == byDifference {
 		scale = func(v float64) float64 { return v }
@@ -78,12 +86,13 @@ func (e *evidence) needsForPairs(limit float64, limitIsAbove bool) float64 {
 		width, distance = scale(e.bounds.Upper)-scale(e.bounds.Highest), scale(limit)-scale(e.bounds.Highest)
 	}
 	m, n := float64(len(e.baseline)), float64(len(e.candidate))
-	return 2 * m * n / (m + n) * (width / distance) * (width / distance)
+	ratio := width / distance * (z + zPower) / z
+	return 2 * m * n / (m + n) * ratio * ratio
 }
 
-// needsForLevel is with how many rounds the share of those beyond the limit would be shown to be less, or more, than a
-// half, by the normal distribution.
-func (e *evidence) needsForLevel(within bool, alpha stats.OneIn) float64 {
+// needsForLevel is with how many rounds the share of those on the wrong side of the limit would be shown to be less than
+// a half.
+func (e *evidence) needsForLevel(within bool, z float64) float64 {
 	wrong := float64(e.tally.All-e.tally.Surely) / float64(e.tally.All)
 	if within {
 		wrong = float64(e.tally.Possibly) / float64(e.tally.All)
@@ -91,6 +100,6 @@ func (e *evidence) needsForLevel(within bool, alpha stats.OneIn) float64 {
 	if wrong >= 0.5 {
 		return math.NaN()
 	}
-	z := math.Sqrt2 * math.Erfinv(1-2/float64(alpha)) / (1 - 2*wrong)
-	return z * z
+	ratio := (z + zPower) / (1 - 2*wrong)
+	return ratio * ratio
 }

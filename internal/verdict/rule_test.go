@@ -1,0 +1,117 @@
+package verdict
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+func TestValidateRule(t *testing.T) {
+	cases := map[string]struct {
+		rule v1alpha1.GateRule
+		ok   bool
+	}{
+		"a latency at most":                     {v1alpha1.GateRule{Metric: "p99", Max: "2us"}, true},
+		"a latency against a baseline":          {v1alpha1.GateRule{Metric: "p99.999", MaxIncrease: "5%"}, true},
+		"min":                                   {v1alpha1.GateRule{Metric: "min", Max: "2us"}, true},
+		"mean":                                  {v1alpha1.GateRule{Metric: "mean", MaxIncrease: "0%"}, true},
+		"stddev":                                {v1alpha1.GateRule{Metric: "stddev", MaxIncrease: "50%"}, true},
+		"lost at most":                          {v1alpha1.GateRule{Metric: "lost", Max: "0"}, true},
+		"lost against a baseline":               {v1alpha1.GateRule{Metric: "lost", MaxIncrease: "10"}, true},
+		"throughput at least":                   {v1alpha1.GateRule{Metric: "throughput", Min: "9Gb/s"}, true},
+		"throughput against a baseline":         {v1alpha1.GateRule{Metric: "throughput", MaxDecrease: "5%"}, true},
+		"max is never judged":                   {v1alpha1.GateRule{Metric: "max", Max: "2us"}, false},
+		"an unknown metric":                     {v1alpha1.GateRule{Metric: "p42", Max: "2us"}, false},
+		"no metric":                             {v1alpha1.GateRule{Max: "2us"}, false},
+		"no limit":                              {v1alpha1.GateRule{Metric: "p99"}, false},
+		"two limits":                            {v1alpha1.GateRule{Metric: "p99", Max: "2us", MaxIncrease: "5%"}, false},
+		"a latency at least":                    {v1alpha1.GateRule{Metric: "p99", Min: "2us"}, false},
+		"a latency that may decrease":           {v1alpha1.GateRule{Metric: "p99", MaxDecrease: "5%"}, false},
+		"a latency in percent":                  {v1alpha1.GateRule{Metric: "p99", Max: "5%"}, false},
+		"an increase of latency in nanoseconds": {v1alpha1.GateRule{Metric: "p99", MaxIncrease: "100ns"}, false},
+		"lost at least":                         {v1alpha1.GateRule{Metric: "lost", Min: "1"}, false},
+		"lost in percent":                       {v1alpha1.GateRule{Metric: "lost", MaxIncrease: "5%"}, false},
+		"throughput at most":                    {v1alpha1.GateRule{Metric: "throughput", Max: "9Gb/s"}, false},
+		"throughput that may increase":          {v1alpha1.GateRule{Metric: "throughput", MaxIncrease: "5%"}, false},
+		"throughput that may vanish":            {v1alpha1.GateRule{Metric: "throughput", MaxDecrease: "100%"}, false},
+		"a throughput in time":                  {v1alpha1.GateRule{Metric: "throughput", Min: "2us"}, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := ValidateRule(c.rule)
+			if (err == nil) != c.ok {
+				t.Errorf("got %v", err)
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than a line: %v", err)
+			}
+			_, judgeErr := Judge(Input{Gate: v1alpha1.Gate{Rules: []v1alpha1.GateRule{c.rule}}})
+			if (judgeErr == nil) != c.ok {
+				t.Errorf("validated %v, judged %v", err, judgeErr)
+			}
+		})
+	}
+}
+
+func TestSelects(t *testing.T) {
+	pingPong := Cell{Variant: "vf-onload", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}
+	atRate := Cell{Variant: "host", Name: "udp-64-at-23000", Protocol: v1alpha1.ProtocolUDP, MessageSize: 64, RatePerSecond: 23_000}
+	stream := Cell{Variant: "host", Name: "tcp-stream-65536", Protocol: v1alpha1.ProtocolTCP, MessageSize: 65_536, Stream: true}
+	cells := []Cell{pingPong, atRate, stream}
+	cases := map[string]struct {
+		rule     v1alpha1.GateRule
+		baseline string
+		want     string
+	}{
+		"a latency of every cell that answers":        {v1alpha1.GateRule{Metric: "p99", Max: "2us"}, "", "tcp-64 udp-64-at-23000"},
+		"throughput of every stream":                  {v1alpha1.GateRule{Metric: "throughput", Min: "1b/s"}, "", "tcp-stream-65536"},
+		"lost of every cell":                          {v1alpha1.GateRule{Metric: "lost", Max: "0"}, "", "tcp-64 udp-64-at-23000 tcp-stream-65536"},
+		"of a variant":                                {v1alpha1.GateRule{Metric: "lost", Max: "0", Variants: []string{"host"}}, "", "udp-64-at-23000 tcp-stream-65536"},
+		"of a protocol":                               {v1alpha1.GateRule{Metric: "lost", Max: "0", Protocols: []v1alpha1.Protocol{"TCP"}}, "", "tcp-64 tcp-stream-65536"},
+		"of a size":                                   {v1alpha1.GateRule{Metric: "lost", Max: "0", MessageSizes: []int32{64}}, "", "tcp-64 udp-64-at-23000"},
+		"of a rate":                                   {v1alpha1.GateRule{Metric: "lost", Max: "0", RatesPerSecond: []int32{23_000}}, "", "udp-64-at-23000"},
+		"of a name":                                   {v1alpha1.GateRule{Metric: "lost", Max: "0", Cells: []string{"tcp-64"}}, "", "tcp-64"},
+		"all selectors must agree":                    {v1alpha1.GateRule{Metric: "lost", Max: "0", Variants: []string{"host"}, MessageSizes: []int32{64}}, "", "udp-64-at-23000"},
+		"not what is compared with":                   {v1alpha1.GateRule{Metric: "lost", MaxIncrease: "0"}, "host", "tcp-64"},
+		"an absolute limit of what is compared with":  {v1alpha1.GateRule{Metric: "lost", Max: "0", Variants: []string{"host"}}, "host", "udp-64-at-23000 tcp-stream-65536"},
+		"nothing has this size":                       {v1alpha1.GateRule{Metric: "lost", Max: "0", MessageSizes: []int32{65}}, "", ""},
+		"a latency of a stream, which there never is": {v1alpha1.GateRule{Metric: "p50", Max: "1s", Cells: []string{"tcp-stream-65536"}}, "", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			r, err := parseRule(c.rule)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, cell := range cells {
+				if r.selects(cell, c.baseline) {
+					got = append(got, cell.Name)
+				}
+			}
+			if line := strings.Join(got, " "); line != c.want {
+				t.Errorf("selected %q, want %q", line, c.want)
+			}
+		})
+	}
+}
+
+func TestRuleText(t *testing.T) {
+	cases := map[string]v1alpha1.GateRule{
+		"p99 max 2us": {Metric: "p99", Max: "2us"},
+		"throughput min 9Gb/s of protocols TCP UDP":  {Metric: "throughput", Min: "9Gb/s", Protocols: []v1alpha1.Protocol{"TCP", "UDP"}},
+		"lost maxIncrease 0 of ratesPerSecond 23000": {Metric: "lost", MaxIncrease: "0", RatesPerSecond: []int32{23_000}},
+		"throughput maxDecrease 5% of variants a, cells b c d e and 2 more": {
+			Metric: "throughput", MaxDecrease: "5%", Variants: []string{"a"}, Cells: []string{"b", "c", "d", "e", "f", "g"}},
+	}
+	for want, r := range cases {
+		parsed, err := parseRule(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := parsed.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,482 @@
+package verdict
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden holds a text against a file of testdata, or writes it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s; go test -update writes it anew (-want +got):\n%s", path, diff)
+	}
+}
+
+// cell makes a cell vf-onload/tcp-64 with one metric, a round for each value, and samples enough for any percentile.
+func cell(metric v1alpha1.GateMetric, values ...int64) Cell {
+	c := Cell{Variant: "vf-onload", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}
+	for _, v := range values {
+		c.Rounds = append(c.Rounds, Round{Samples: 100_000_000, Values: map[v1alpha1.GateMetric]stats.Observation{metric: stats.Exact(v)}})
+	}
+	return c
+}
+
+func (c Cell) named(variant, name string) Cell {
+	c.Variant, c.Name = variant, name
+	return c
+}
+
+func (c Cell) streaming() Cell {
+	c.Name, c.Stream = "tcp-stream-65536", true
+	return c
+}
+
+func (c Cell) inHalves() Cell {
+	c.HalfRTT = true
+	return c
+}
+
+func (c Cell) blocked(reason, message string) Cell {
+	c.Blockers = append(c.Blockers, Blocker{reason, message})
+	return c
+}
+
+// with adds the same value of another metric to every round.
+func (c Cell) with(metric v1alpha1.GateMetric, value int64) Cell {
+	for _, r := range c.Rounds {
+		r.Values[metric] = stats.Exact(value)
+	}
+	return c
+}
+
+func (c Cell) sampled(samples int64) Cell {
+	c.Rounds = slices.Clone(c.Rounds)
+	c.Rounds[len(c.Rounds)-1].Samples = samples
+	return c
+}
+
+// stepped rounds every value.
+func (c Cell) stepped(step int64) Cell {
+	for _, r := range c.Rounds {
+		for m, o := range r.Values {
+			r.Values[m] = stats.Rounded(o.Value, step)
+		}
+	}
+	return c
+}
+
+// around are n values within a few percent of a center.
+func around(center int64, n int) []int64 {
+	out := make([]int64, n)
+	for i := range out {
+		// -2 to +2 percent, in an order that is not sorted.
+		out[i] = center + center*int64((i*7+3)%5-2)/100
+	}
+	return out
+}
+
+func against(rules ...v1alpha1.GateRule) v1alpha1.Gate {
+	return v1alpha1.Gate{Rules: rules, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}}
+}
+
+const (
+	pass         = v1alpha1.GatePass
+	fail         = v1alpha1.GateFail
+	inconclusive = v1alpha1.GateInconclusive
+)
+
+func TestJudge(t *testing.T) {
+	p99 := v1alpha1.MetricP99
+	fivePercent := v1alpha1.GateRule{Metric: p99, MaxIncrease: "5%"}
+	fourMicros := v1alpha1.GateRule{Metric: p99, Max: "4us"}
+	lost, throughput := v1alpha1.MetricLost, v1alpha1.MetricThroughput
+	manyCells := func(n int, metric v1alpha1.GateMetric, values ...int64) []Cell {
+		var out []Cell
+		for i := range n {
+			out = append(out, cell(metric, values...).named("vf-onload", fmt.Sprintf("tcp-%d", i+1)))
+		}
+		return out
+	}
+	cases := []struct {
+		name    string
+		gate    v1alpha1.Gate
+		cells   []Cell
+		base    []Cell
+		outcome v1alpha1.GateOutcome
+		reason  string
+		more    bool
+	}{
+		{name: "an increase within the tolerance", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(p99, around(3620, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
+		{name: "an improvement", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(p99, around(3000, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
+		{name: "slower, and yet within the tolerance", gate: against(v1alpha1.GateRule{Metric: p99, MaxIncrease: "20%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(p99, around(4000, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
+		{name: "an increase beyond the tolerance", gate: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+			cells: []Cell{cell(p99, around(4000, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
+		{name: "an increase about as large as the tolerance", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
+			cells: []Cell{cell(p99, around(3760, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
+		{name: "every ratio is the tolerance itself, which is allowed", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(p99, 4200, 4200, 4200)}, base: []Cell{cell(p99, 4000, 4000, 4000)}},
+		{name: "every ratio is a nanosecond beyond the tolerance", gate: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+			cells: []Cell{cell(p99, 4201, 4201, 4201)}, base: []Cell{cell(p99, 4000, 4000, 4000)}},
+		{name: "two rounds show nothing", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds, more: true,
+			cells: []Cell{cell(p99, 9000, 9000)}, base: []Cell{cell(p99, 4000, 4000)}},
+		{name: "one round a side shows nothing, however far apart", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds, more: true,
+			cells: []Cell{cell(p99, 9_000_000)}, base: []Cell{cell(p99, 4000)}},
+		{name: "three rounds and two looks show nothing", outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds, more: true,
+			gate:  v1alpha1.Gate{Rules: []v1alpha1.GateRule{fivePercent}, Baseline: against().Baseline, ExtendRounds: 5},
+			cells: []Cell{cell(p99, 4000, 4000, 4000)}, base: []Cell{cell(p99, 4000, 4000, 4000)}},
+		{name: "more rounds on one side", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(p99, around(3600, 16)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
+		{name: "a round with too few samples", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewSamples,
+			cells: []Cell{cell(p99, around(3600, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...).sampled(9_999)}},
+		{name: "just enough samples", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(p99, around(3600, 10)...).sampled(10_000)}, base: []Cell{cell(p99, around(3600, 10)...)}},
+		{name: "a wide tolerance needs fewer samples", gate: against(v1alpha1.GateRule{Metric: p99, MaxIncrease: "20%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(p99, around(3600, 10)...).sampled(2_500)}, base: []Cell{cell(p99, around(3600, 10)...)}},
+		{name: "a mean needs no samples beyond", gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricMean, MaxIncrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(v1alpha1.MetricMean, around(3600, 10)...).sampled(10)}, base: []Cell{cell(v1alpha1.MetricMean, around(3600, 10)...)}},
+		{name: "a mean without the lost messages says so", gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricMean, MaxIncrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(v1alpha1.MetricMean, around(3600, 10)...).with(lost, 3)}, base: []Cell{cell(v1alpha1.MetricMean, around(3600, 10)...)}},
+		{name: "whole microseconds hide the tolerance", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonStepTooCoarse,
+			cells: []Cell{cell(p99, 7000, 7000, 7000, 7000, 7000).stepped(1000)}, base: []Cell{cell(p99, 7000, 7000, 7000, 7000, 7000).stepped(1000)}},
+		{name: "whole microseconds do not hide a large change", gate: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+			cells: []Cell{cell(p99, 9000, 9000, 9000, 9000, 9000).stepped(1000)}, base: []Cell{cell(p99, 7000, 7000, 7000, 7000, 7000).stepped(1000)}},
+		{name: "unverified placement never passes", gate: against(fivePercent), outcome: inconclusive, reason: "NUMAMismatch",
+			cells: []Cell{cell(p99, around(3000, 10)...).blocked("NUMAMismatch", "the client measured from CPU 3 on NUMA node 1, but the device is on NUMA node 0")},
+			base:  []Cell{cell(p99, around(3600, 10)...)}},
+		{name: "unverified placement never fails either", gate: against(fourMicros), outcome: inconclusive, reason: "NotAccelerated",
+			cells: []Cell{cell(p99, around(8000, 10)...).blocked("NotAccelerated", "the server's socket is not accelerated by Onload")}},
+		{name: "a baseline of another firmware never passes", gate: against(fivePercent), outcome: inconclusive, reason: "FingerprintDiffers",
+			cells: []Cell{cell(p99, around(3600, 10)...)},
+			base:  []Cell{cell(p99, around(3600, 10)...).blocked("FingerprintDiffers", "firmware variant rx1 there, rx0 here")}},
+		{name: "an absolute limit does not ask for the baseline's firmware", gate: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(p99, around(3600, 10)...)},
+			base:  []Cell{cell(p99, around(3600, 10)...).blocked("FingerprintDiffers", "firmware variant rx1 there, rx0 here")}},
+		{name: "no baseline", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonNoBaseline,
+			cells: []Cell{cell(p99, around(3600, 10)...)}},
+		{name: "a baseline of another cell", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonNoBaseline,
+			cells: []Cell{cell(p99, around(3600, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...).named("vf-onload", "udp-64")}},
+		{name: "the tool does not tell the metric", gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricP9999, Max: "4us"}), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
+			cells: []Cell{cell(p99, around(3600, 10)...)}},
+		{name: "the baseline does not tell the metric", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
+			cells: []Cell{cell(p99, around(3600, 10)...)}, base: []Cell{cell(v1alpha1.MetricP50, around(3600, 10)...)}},
+		{name: "no rounds at all", gate: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
+			cells: []Cell{cell(p99)}},
+		{name: "a rule that selects nothing", gate: against(v1alpha1.GateRule{Metric: p99, Max: "4us", Variants: []string{"pf-onload"}, MessageSizes: []int32{1, 2, 3, 4, 5, 6}}),
+			outcome: inconclusive, reason: v1alpha1.ReasonNoCells, cells: []Cell{cell(p99, around(3600, 10)...)}},
+
+		{name: "within an absolute limit", gate: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(p99, around(3600, 5)...)}},
+		{name: "at an absolute limit", gate: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(p99, 4000, 4000, 4000, 4000, 4000)}},
+		{name: "one round of ten beyond an absolute limit", gate: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(p99, append(around(3600, 9), 4001)...)}},
+		{name: "two rounds of ten beyond an absolute limit", gate: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
+			cells: []Cell{cell(p99, append(around(3600, 8), 4004, 4005)...)}},
+		{name: "half of the rounds beyond an absolute limit", gate: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
+			cells: []Cell{cell(p99, 3900, 3900, 3900, 3900, 3900, 4100, 4100, 4100, 4100, 4100)}},
+		{name: "beyond an absolute limit", gate: against(fourMicros), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+			cells: []Cell{cell(p99, around(4400, 5)...)}},
+		{name: "four rounds show nothing of an absolute limit", gate: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds, more: true,
+			cells: []Cell{cell(p99, 1, 1, 1, 1)}},
+		{name: "a limit on the half round trip", gate: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(p99, around(7200, 5)...).inHalves()}},
+		{name: "beyond a limit on the half round trip", gate: against(fourMicros), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+			cells: []Cell{cell(p99, 8001, 8001, 8001, 8001, 8001).inHalves()}},
+		{name: "whole microseconds at an absolute limit", gate: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonStepTooCoarse,
+			cells: []Cell{cell(p99, 4000, 4000, 4000, 4000, 4000).stepped(1000)}},
+
+		{name: "a percentile that lost messages reach fails", gate: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+			cells: []Cell{cell(p99, slices.Repeat([]int64{stats.Infinite}, 5)...)}, base: []Cell{cell(p99, around(3600, 5)...)}},
+		{name: "lost against lost", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonUndefinedRatio,
+			cells: []Cell{cell(p99, slices.Repeat([]int64{stats.Infinite}, 5)...)}, base: []Cell{cell(p99, slices.Repeat([]int64{stats.Infinite}, 5)...)}},
+		{name: "a limit on the half round trip, lost", gate: against(fourMicros), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+			cells: []Cell{cell(p99, slices.Repeat([]int64{stats.Infinite}, 5)...).inHalves()}},
+		{name: "better than a baseline that was lost", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(p99, around(3600, 5)...)}, base: []Cell{cell(p99, slices.Repeat([]int64{stats.Infinite}, 5)...)}},
+
+		{name: "nothing lost", gate: against(v1alpha1.GateRule{Metric: lost, Max: "0"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(lost, 0, 0, 0, 0, 0)}},
+		{name: "one round of ten lost a thousand", gate: against(v1alpha1.GateRule{Metric: lost, Max: "0"}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
+			cells: []Cell{cell(lost, 0, 0, 0, 0, 1000, 0, 0, 0, 0, 0)}},
+		{name: "every round lost some", gate: against(v1alpha1.GateRule{Metric: lost, Max: "0"}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+			cells: []Cell{cell(lost, 1, 2, 1, 3, 1)}},
+		{name: "none lost, against a baseline with none", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncrease: "0"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(lost, 0, 0, 0)}, base: []Cell{cell(lost, 0, 0, 0)}},
+		{name: "two rounds of ten lost, against a baseline with none", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncrease: "10"}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
+			cells: []Cell{cell(lost, 0, 700, 0, 0, 0, 0, 0, 800, 0, 0)}, base: []Cell{cell(lost, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)}},
+		{name: "no more lost than the baseline and the limit", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncrease: "10"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(lost, 12, 14, 9, 11, 13)}, base: []Cell{cell(lost, 10, 12, 14, 9, 11)}},
+		{name: "more lost than the baseline and the limit", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncrease: "10"}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+			cells: []Cell{cell(lost, 32, 34, 29, 31, 33)}, base: []Cell{cell(lost, 10, 12, 14, 9, 11)}},
+		{name: "lost about as many more as allowed", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncrease: "10"}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
+			cells: []Cell{cell(lost, 22, 17, 19, 21, 18)}, base: []Cell{cell(lost, 10, 12, 14, 9, 11)}},
+
+		{name: "throughput above an absolute limit", gate: against(v1alpha1.GateRule{Metric: throughput, Min: "9Gb/s"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(throughput, around(9_400_000_000, 5)...).streaming()}},
+		{name: "throughput below an absolute limit", gate: against(v1alpha1.GateRule{Metric: throughput, Min: "9Gb/s"}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+			cells: []Cell{cell(throughput, around(8_000_000_000, 5)...).streaming()}},
+		{name: "throughput at an absolute limit", gate: against(v1alpha1.GateRule{Metric: throughput, Min: "9Gb/s"}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
+			cells: []Cell{cell(throughput, around(9_080_000_000, 10)...).streaming()}},
+		{name: "throughput within the tolerance", gate: against(v1alpha1.GateRule{Metric: throughput, MaxDecrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}},
+		{name: "throughput gained", gate: against(v1alpha1.GateRule{Metric: throughput, MaxDecrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(throughput, around(20_000_000_000, 10)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}},
+		{name: "throughput lost", gate: against(v1alpha1.GateRule{Metric: throughput, MaxDecrease: "5%"}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+			cells: []Cell{cell(throughput, around(8_000_000_000, 10)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}},
+		{name: "throughput about as much lower as the tolerance", gate: against(v1alpha1.GateRule{Metric: throughput, MaxDecrease: "5%"}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
+			cells: []Cell{cell(throughput, around(8_990_000_000, 10)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}},
+		{name: "no throughput on either side", gate: against(v1alpha1.GateRule{Metric: throughput, MaxDecrease: "5%"}), outcome: inconclusive, reason: v1alpha1.ReasonUndefinedRatio,
+			cells: []Cell{cell(throughput, 0, 0, 0, 0, 0).streaming()}, base: []Cell{cell(throughput, 0, 0, 0, 0, 0).streaming()}},
+
+		{name: "a variant against another", outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+			gate:  v1alpha1.Gate{Rules: []v1alpha1.GateRule{fivePercent}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
+			cells: []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64"), cell(p99, around(7200, 10)...)},
+			base:  []Cell{cell(p99, around(7200, 10)...)}},
+		{name: "the variant that is compared with is not compared with itself", outcome: inconclusive, reason: v1alpha1.ReasonNoCells,
+			gate:  v1alpha1.Gate{Rules: []v1alpha1.GateRule{fivePercent}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
+			cells: []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64")}},
+		{name: "an absolute limit holds for the variant that is compared with", outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			gate:  v1alpha1.Gate{Rules: []v1alpha1.GateRule{fourMicros}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
+			cells: []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64")}},
+
+		{name: "among twenty comparisons five rounds cannot fail", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
+			cells: manyCells(20, p99, 8000, 8000, 8000, 8000, 8000), base: manyCells(20, p99, 4000, 4000, 4000, 4000, 4000)},
+		{name: "among twenty comparisons five rounds can pass", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: manyCells(20, p99, 4000, 4010, 4020, 4000, 4010), base: manyCells(20, p99, 4000, 4010, 4020, 4000, 4010)},
+		{name: "a failure among cells that pass, and one that is inconclusive", gate: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+			cells: []Cell{cell(p99, around(3600, 10)...), cell(p99, around(4500, 10)...).named("vf-onload", "tcp-1024"), cell(p99, around(4200, 10)...).named("vf-onload", "tcp-512"),
+				cell(p99, around(3600, 10)...).named("vf-onload", "udp-64")},
+			base: []Cell{cell(p99, around(3600, 10)...), cell(p99, around(3600, 10)...).named("vf-onload", "tcp-1024"), cell(p99, around(3600, 10)...).named("vf-onload", "tcp-512")}},
+	}
+	var lines strings.Builder
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			j, err := Judge(Input{Gate: c.gate, Candidate: c.cells, Baseline: c.base})
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := j.Status()
+			fmt.Fprintf(&lines, "%s\n\t%s\n", c.name, v.Message)
+			got := fmt.Sprint(v.Outcome, v.Rules[0].Outcome, v.Rules[0].Reason, j.MoreRoundsMayDecide)
+			if want := fmt.Sprint(c.outcome, c.outcome, c.reason, c.more); got != want {
+				t.Errorf("got %s, want %s: %s", got, want, v.Message)
+			}
+			if c.outcome == inconclusive && c.reason == v1alpha1.ReasonTooFewRounds && v.Rules[0].NeedsRounds == 0 {
+				t.Error("it does not tell how many rounds are needed")
+			}
+			checkLimits(t, v)
+		})
+	}
+	golden(t, "messages.txt", lines.String())
+}
+
+// checkLimits holds a status against the bounds of the API.
+func checkLimits(t *testing.T, v *v1alpha1.Verdict) {
+	t.Helper()
+	for _, r := range v.Rules {
+		for _, text := range []struct {
+			value string
+			most  int
+		}{{r.Rule, 512}, {r.Message, 1024}, {r.Reason, 64}, {r.Estimate, 32}, {r.Lower, 32}, {r.Upper, 32}} {
+			if len(text.value) > text.most || strings.Contains(text.value, "\n") || strings.Contains(text.value, "NaN") {
+				t.Errorf("%q does not suit the API", text.value)
+			}
+		}
+		if r.Passed+r.Failed+r.Inconclusive == 0 && r.Reason != v1alpha1.ReasonNoCells {
+			t.Errorf("%s: no cell is counted", r.Rule)
+		}
+	}
+}
+
+func TestStatus(t *testing.T) {
+	gate := against(
+		v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%", Variants: []string{"vf-onload"}},
+		v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "2us"},
+		v1alpha1.GateRule{Metric: v1alpha1.MetricLost, MaxIncrease: "3"})
+	candidate := cell(v1alpha1.MetricP99, 3700, 3720, 3740, 3760, 3780).inHalves().with(v1alpha1.MetricLost, 4)
+	baseline := cell(v1alpha1.MetricP99, 3600, 3620, 3640, 3660, 3680).inHalves().with(v1alpha1.MetricLost, 2)
+	j, err := Judge(Input{Gate: gate, Candidate: []Cell{candidate}, Baseline: []Cell{baseline}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &v1alpha1.Verdict{
+		Outcome: pass, Message: "all 3 rules hold, in 3 comparisons", Comparisons: 3, PassErrorOneIn: 20, FailErrorOneIn: 60,
+		Rules: []v1alpha1.RuleVerdict{{
+			Rule: "p99 maxIncrease 5% of variants vf-onload", Outcome: pass, Reason: v1alpha1.ReasonWithinLimit, Passed: 1, Variant: "vf-onload", Cell: "tcp-64",
+			Message: "p99 of vf-onload/tcp-64: 1.87µs against 1.82µs, ratio 1.027 [1.010, 1.039] over 5+5 rounds: Pass, within maxIncrease 5%, higher than the baseline",
+			Unit:    "Nanoseconds", Candidate: new(int64(1870)), Baseline: new(int64(1820)), CandidateRounds: 5, BaselineRounds: 5,
+			Estimate: "1.027", Lower: "1.010", Upper: "1.039",
+		}, {
+			Rule: "p99 max 2us", Outcome: pass, Reason: v1alpha1.ReasonWithinLimit, Passed: 1, Variant: "vf-onload", Cell: "tcp-64",
+			Message: "p99 of vf-onload/tcp-64: 1.87µs [0, 1.89µs] over 5 rounds: Pass, within max 2us",
+			Unit:    "Nanoseconds", Candidate: new(int64(1870)), CandidateRounds: 5, Estimate: "1870", Upper: "1890",
+		}, {
+			Rule: "lost maxIncrease 3", Outcome: pass, Reason: v1alpha1.ReasonWithinLimit, Passed: 1, Variant: "vf-onload", Cell: "tcp-64",
+			Message: "lost of vf-onload/tcp-64: 4 against 2 a round, difference 2 [2, 2] over 5+5 rounds: Pass, within maxIncrease 3",
+			Unit:    "Messages", Candidate: new(int64(4)), Baseline: new(int64(2)), CandidateRounds: 5, BaselineRounds: 5, Estimate: "2", Lower: "2", Upper: "2",
+		}},
+	}
+	if diff := cmp.Diff(want, j.Status()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// Bounds hold against exact arithmetic: with 60 as alpha k is 2, with 20 it is 4; the ratios are known.
+	if k := stats.MannWhitney(5, 5, 60); k != 2 {
+		t.Errorf("k is %d", k)
+	}
+}
+
+func TestNothingJudged(t *testing.T) {
+	j, err := Judge(Input{Candidate: []Cell{cell(v1alpha1.MetricP99, 1)}})
+	if err != nil || j.Outcome != "" || j.Status() != nil || j.MoreRoundsMayDecide {
+		t.Errorf("without rules nothing is judged: %+v, %v", j, err)
+	}
+}
+
+// TestMoreRounds says when more rounds are worth measuring: when nothing but rounds is missing.
+func TestMoreRounds(t *testing.T) {
+	rule := v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}
+	undecided, base := cell(v1alpha1.MetricP99, around(3760, 10)...), cell(v1alpha1.MetricP99, around(3600, 10)...)
+	good, bad := cell(v1alpha1.MetricP99, around(3600, 10)...), cell(v1alpha1.MetricP99, around(7200, 10)...)
+	blocked := good.blocked("NotAccelerated", "not accelerated")
+	cases := map[string]struct {
+		cells []Cell
+		want  bool
+	}{
+		"one cell is undecided":                        {[]Cell{undecided, good.named("vf-onload", "udp-64")}, true},
+		"another cell fails already":                   {[]Cell{undecided, bad.named("vf-onload", "udp-64")}, false},
+		"another cell can never be judged":             {[]Cell{undecided, blocked.named("vf-onload", "udp-64")}, false},
+		"everything passes":                            {[]Cell{good}, false},
+		"another cell has no baseline, which stays so": {[]Cell{undecided, good.named("vf-onload", "udp-1")}, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			j, err := Judge(Input{Gate: against(rule), Candidate: c.cells, Baseline: []Cell{base, base.named("vf-onload", "udp-64")}})
+			if err != nil || j.MoreRoundsMayDecide != c.want {
+				t.Errorf("got %v and %v, want %v", j.MoreRoundsMayDecide, err, c.want)
+			}
+		})
+	}
+}
+
+// TestNeedsRounds measures as many rounds as were said to decide: with the same spread they mostly do, and a quarter of
+// them mostly do not.
+func TestNeedsRounds(t *testing.T) {
+	judge := func(seed uint64, n int, gate v1alpha1.Gate, shift float64) Comparison {
+		random := newRandom(seed)
+		draw := func(center float64) []int64 {
+			return normal(random, center, 0.03, n)
+		}
+		j, err := Judge(Input{Gate: gate, Candidate: []Cell{cell(v1alpha1.MetricP99, draw(20_000*shift)...)}, Baseline: []Cell{cell(v1alpha1.MetricP99, draw(20_000)...)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j.Rules[0].Comparisons[0]
+	}
+	for name, c := range map[string]struct {
+		rule  v1alpha1.GateRule
+		shift float64
+	}{
+		"a ratio that passes": {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, 1.03},
+		"a ratio that fails":  {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, 1.07},
+		"a level that passes": {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "20.5us"}, 1},
+		"a level that fails":  {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "19.5us"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told, decided, quarter := 0, 0, 0
+			for seed := range uint64(200) {
+				first := judge(seed, 10, against(c.rule), c.shift)
+				if first.NeedsRounds == 0 || first.NeedsRounds > 80 {
+					continue
+				}
+				if first.NeedsRounds <= 10 {
+					t.Fatalf("10 rounds did not decide, and %d should: %s", first.NeedsRounds, first)
+				}
+				told++
+				if judge(seed+1000, first.NeedsRounds, against(c.rule), c.shift).Outcome != inconclusive {
+					decided++
+				}
+				if judge(seed+1000, max(first.NeedsRounds/4, 5), against(c.rule), c.shift).Outcome != inconclusive {
+					quarter++
+				}
+			}
+			t.Logf("of %d told, %d were decided by as many rounds and %d by a quarter", told, decided, quarter)
+			if told < 40 || decided < told*6/10 || quarter > decided*2/3 {
+				t.Errorf("of %d told, %d were decided by as many rounds and %d by a quarter", told, decided, quarter)
+			}
+		})
+	}
+}
+
+func TestWorst(t *testing.T) {
+	gate := against(v1alpha1.GateRule{Metric: v1alpha1.MetricThroughput, Min: "9Gb/s"})
+	slow := cell(v1alpha1.MetricThroughput, around(8_000_000_000, 10)...).streaming()
+	slower := cell(v1alpha1.MetricThroughput, around(7_000_000_000, 10)...).streaming()
+	slower.Variant = "host"
+	j, err := Judge(Input{Gate: gate, Candidate: []Cell{slow, slower}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if worst := j.Rules[0].Worst(); worst.Variant != "host" {
+		t.Errorf("the worst throughput is the lowest, not that of %s", worst.Variant)
+	}
+	if !math.IsInf(Comparison{Bounds: stats.Bounds{Estimate: math.NaN()}}.excess(), 1) {
+		t.Error("what has no numbers is the worst")
+	}
+}
+
+func TestPairs(t *testing.T) {
+	at := func(pair string, center int64) Cell {
+		c := cell(v1alpha1.MetricP99, around(center, 5)...)
+		c.Pair = pair
+		return c
+	}
+	j, err := Judge(Input{Gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}),
+		Candidate: []Cell{at("a and b", 3600), at("a and c", 7200)}, Baseline: []Cell{at("a and c", 7200), at("a and b", 3600)}})
+	if err != nil || j.Outcome != pass {
+		t.Fatalf("each pair is compared with itself: %v, %v", j.Status(), err)
+	}
+	if line := j.Rules[0].Comparisons[1].String(); !strings.Contains(line, "between a and c") {
+		t.Errorf("the pair is not named: %s", line)
+	}
+}
+
+func TestTruncate(t *testing.T) {
+	cases := []struct {
+		line string
+		most int
+		want string
+	}{{"short", 5, "short"}, {"longer", 5, "lo…"}, {"1.87µs and more", 8, "1.87…"}, {"ααα", 4, "…"}}
+	for _, c := range cases {
+		if got := truncate(c.line, c.most); got != c.want {
+			t.Errorf("%q to %d bytes: got %q, want %q", c.line, c.most, got, c.want)
+		}
+	}
+}
