@@ -120,10 +120,10 @@ func warnings(r row, every, late int64) []string {
 			patience, r.restarts())
 	}
 	if late > 0 {
-		add("the sender was late at the end of the measuring time: %d messages that were due were not sent", late)
+		add("the sender was late at the end of the measuring time; messages that were due and were not sent: %d", late)
 	}
 	if r.missing() > 0 || r.outOfOrder() > 0 {
-		add("its server missed %d messages in their order, %d of which came later (warm-up included)", r.missing(), r.outOfOrder())
+		add("messages that its server missed in their order: %d; of these came later: %d (warm-up included)", r.missing(), r.outOfOrder())
 	}
 	return out
 }
