@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -22,6 +23,11 @@ const helperVariable = "TAILGATE_TEST_HELPER"
 func TestMain(m *testing.M) {
 	if name := os.Getenv(helperVariable); name != "" {
 		os.Exit(helper(name, os.Args[1:]))
+	}
+	// The workers of a fuzz test are of the run that has the lock already, and use no ports.
+	flag.Parse()
+	if worker := flag.Lookup("test.fuzzworker"); worker != nil && worker.Value.String() == "true" {
+		os.Exit(m.Run())
 	}
 	unlock, err := lock()
 	if err != nil {

@@ -131,18 +131,25 @@ func qdisc(answer []byte, index int) string {
 	}
 	for _, m := range messages {
 		// The index stands at the fifth byte of an ifinfomsg.
-		if m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg || int(binary.NativeEndian.Uint32(m.Data[4:])) != index {
-			continue
-		}
-		attributes, err := syscall.ParseNetlinkRouteAttr(&m)
-		if err != nil {
-			return ""
-		}
-		for _, a := range attributes {
-			if a.Attr.Type == unix.IFLA_QDISC {
-				return unix.ByteSliceToString(a.Value)
-			}
+		if m.Header.Type == unix.RTM_NEWLINK && len(m.Data) >= unix.SizeofIfInfomsg && int(binary.NativeEndian.Uint32(m.Data[4:])) == index {
+			return unix.ByteSliceToString(attribute(m.Data[unix.SizeofIfInfomsg:], unix.IFLA_QDISC))
 		}
 	}
 	return ""
+}
+
+// attribute is the value of the first attribute of a kind. The parser of the standard library takes for granted that the
+// last attribute is filled up to a multiple of four bytes, and panics where it is not.
+func attribute(attributes []byte, kind uint16) []byte {
+	for len(attributes) >= unix.SizeofRtAttr {
+		length := int(binary.NativeEndian.Uint16(attributes))
+		if length < unix.SizeofRtAttr || length > len(attributes) {
+			return nil
+		}
+		if binary.NativeEndian.Uint16(attributes[2:]) == kind {
+			return attributes[unix.SizeofRtAttr:length]
+		}
+		attributes = attributes[min((length+3)&^3, len(attributes)):]
+	}
+	return nil
 }
