@@ -1,0 +1,364 @@
+package capture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/bench-image/pinger"
+)
+
+// pair is two network namespaces with a cable between them.
+type pair struct{ client, server string }
+
+const (
+	clientInterface, serverInterface = "cap-client", "cap-server"
+	toolPort, agentPort              = 22048, 22047
+)
+
+func newPair(t *testing.T) pair {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("making network namespaces takes root")
+	}
+	p := pair{fmt.Sprintf("cap-c-%d", os.Getpid()), fmt.Sprintf("cap-s-%d", os.Getpid())}
+	for _, n := range []string{p.client, p.server} {
+		ipCommand(t, "netns add "+n)
+		t.Cleanup(func() { ipCommand(t, "netns del "+n) })
+	}
+	ipCommand(t, fmt.Sprintf("link add %s netns %s type veth peer name %s netns %s", clientInterface, p.client, serverInterface, p.server))
+	for _, args := range []string{
+		fmt.Sprintf("-n %s addr add %s/24 dev %s", p.client, clientAddr, clientInterface),
+		fmt.Sprintf("-n %s addr add %s/24 dev %s", p.server, serverAddr, serverInterface),
+		fmt.Sprintf("-n %s addr add %s/64 dev %s nodad", p.client, client6, clientInterface),
+		fmt.Sprintf("-n %s addr add %s/64 dev %s nodad", p.server, server6, serverInterface),
+		fmt.Sprintf("-n %s link set %s up", p.client, clientInterface),
+		fmt.Sprintf("-n %s link set %s up", p.server, serverInterface),
+	} {
+		ipCommand(t, args)
+	}
+	return p
+}
+
+func ipCommand(t *testing.T, args string) {
+	t.Helper()
+	if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %s: %v: %s", args, err, out)
+	}
+}
+
+// in calls do in a network namespace. Sockets made there stay there.
+func in(t *testing.T, namespace string, do func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Close()
+	there, err := netns.GetFromName(namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	if err := netns.Set(there); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := netns.Set(before); err != nil {
+			panic(err) // the thread must not be used any more
+		}
+	}()
+	do()
+}
+
+// recorded is a capture with its samples.
+type recorded struct {
+	*Capture
+	samples []int64
+}
+
+func (p pair) capture(t *testing.T, traffic Traffic) *recorded {
+	t.Helper()
+	r := &recorded{}
+	in(t, p.server, func() {
+		var err error
+		if r.Capture, err = Open(serverInterface, traffic, func(ns int64) { r.samples = append(r.samples, ns) }); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return r
+}
+
+// socketPair connects a client's socket with a server's, over UDP.
+func (p pair) socketPair(t *testing.T, client, server netip.Addr) (c, s *net.UDPConn) {
+	t.Helper()
+	to := net.UDPAddrFromAddrPort(netip.AddrPortFrom(server, toolPort))
+	in(t, p.server, func() {
+		var err error
+		if s, err = net.ListenUDP("udp", to); err != nil {
+			t.Fatal(err)
+		}
+	})
+	in(t, p.client, func() {
+		var err error
+		if c, err = net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(client, 0)), to); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { c.Close(); s.Close() })
+	return c, s
+}
+
+// awaitServer waits until somebody listens. The pinger's server takes such a connection for a probe.
+func (p pair) awaitServer(t *testing.T) {
+	t.Helper()
+	in(t, p.client, func() {
+		for range 500 {
+			if c, err := net.Dial("tcp", netip.AddrPortFrom(serverAddr, toolPort).String()); err == nil {
+				c.Close()
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatal("the pinger's server does not listen")
+	})
+}
+
+// TestEcho captures datagrams that a server answers after a time of its own, whole ones and such in parts.
+func TestEcho(t *testing.T) {
+	p := newPair(t)
+	const messages, lost, pause = 300, 7, 2 * time.Millisecond
+	for _, c := range []struct {
+		client, server netip.Addr
+		size           int
+	}{{clientAddr, serverAddr, 64}, {clientAddr, serverAddr, 9000}, {client6, server6, 64}, {client6, server6, 9000}} {
+		t.Run(fmt.Sprintf("%s, %d bytes", c.server, c.size), func(t *testing.T) {
+			traffic := Traffic{Server: c.server, Client: c.client, Protocol: v1alpha1.ProtocolUDP, MessageSize: c.size, ExceptPort: agentPort}
+			capture := p.capture(t, traffic)
+			client, server := p.socketPair(t, c.client, c.server)
+			started := time.Now()
+			buffer := make([]byte, c.size)
+			for i := range messages {
+				if _, err := client.Write(message(i, c.size)); err != nil {
+					t.Fatal(err)
+				}
+				_, from, err := server.ReadFromUDPAddrPort(buffer)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if i < lost {
+					continue // the server forgets it
+				}
+				if i%100 == 50 {
+					time.Sleep(pause)
+				}
+				if _, err := server.WriteToUDPAddrPort(buffer, from); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := client.Read(buffer); err != nil {
+					t.Fatal(err)
+				}
+			}
+			took := time.Since(started)
+			r, err := capture.Stop()
+			if err != nil {
+				t.Errorf("%v: %+v", err, r)
+			}
+			if r.Requests != messages || r.Matched != messages-lost || r.Unanswered != lost || r.Stray != 0 || r.Drops != 0 || r.ServerPort != toolPort {
+				t.Errorf("result %+v", r)
+			}
+			if int64(len(capture.samples)) != r.Matched {
+				t.Errorf("%d samples of %d", len(capture.samples), r.Matched)
+			}
+			var sum, slow int64
+			for _, ns := range capture.samples {
+				sum += ns
+				if ns >= int64(pause) {
+					slow++
+				}
+			}
+			if slow < 3 || time.Duration(sum) > took || slices.Min(capture.samples) <= 0 {
+				t.Errorf("%d samples of at least %s, %s in all of %s", slow, pause, time.Duration(sum), took)
+			}
+		})
+	}
+}
+
+// TestDrops lets the kernel run out of room: the result must say so.
+func TestDrops(t *testing.T) {
+	p := newPair(t)
+	traffic := between(v1alpha1.ProtocolUDP, 64)
+	traffic.OpenLoop = true
+	resume := make(chan struct{})
+	var capture *Capture
+	in(t, p.server, func() {
+		var err error
+		// The first sample is taken only when all is over, and the ring not emptied meanwhile.
+		if capture, err = Open(serverInterface, traffic, func(int64) { <-resume }); err != nil {
+			t.Fatal(err)
+		}
+	})
+	client, server := p.socketPair(t, clientAddr, serverAddr)
+	buffer := make([]byte, 64)
+	send := func(i int) {
+		if _, err := client.Write(message(i, 64)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range enough {
+		send(i)
+		if _, from, err := server.ReadFromUDPAddrPort(buffer); err != nil {
+			t.Fatal(err)
+		} else if _, err := server.WriteToUDPAddrPort(buffer, from); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(3 * readEvery)
+	const more = 1000
+	for i := range slots + more {
+		send(enough + i)
+	}
+	close(resume)
+	r, err := capture.Stop()
+	if err == nil || !strings.Contains(err.Error(), "dropped") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %v", err)
+	}
+	if r.Drops < more || r.Packets+r.Drops != int64(slots+more+2*enough) {
+		t.Errorf("result %+v, sent %d", r, slots+more+enough)
+	}
+}
+
+// TestPinger captures what the real tool measures: every message that it counts, and each within its round trip.
+func TestPinger(t *testing.T) {
+	p := newPair(t)
+	program := filepath.Join(t.TempDir(), pinger.Program)
+	if err := pinger.Build(context.Background(), "../..", program); err != nil {
+		t.Fatal(err)
+	}
+	server := exec.Command("ip", "netns", "exec", p.server, program, "server", "--bind", "::", "--port", fmt.Sprint(toolPort), "--deadline", "120")
+	server.Env = append(os.Environ(), "TAILGATE_PINGER_TOKEN=token")
+	server.Stderr = os.Stderr
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	}()
+	p.awaitServer(t)
+	for name, c := range map[string]struct {
+		six  bool
+		size int
+		rate int
+		tcp  bool
+	}{
+		"TCP, closed loop":                     {tcp: true, size: 64},
+		"TCP, closed loop, 1 byte":             {tcp: true, size: 1},
+		"TCP, closed loop, 65536 bytes":        {tcp: true, size: 65536},
+		"TCP, open loop":                       {tcp: true, size: 64, rate: 23000},
+		"TCP, open loop, as long as its hello": {tcp: true, size: 38, rate: 1000, six: true},
+		"UDP, closed loop":                     {size: 64, six: true},
+		"UDP, closed loop, 9000 bytes":         {size: 9000},
+		"UDP, open loop":                       {size: 64, rate: 23000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			traffic := between(v1alpha1.ProtocolUDP, c.size)
+			protocol, probes := "udp", int64(1) // one datagram tries the path
+			if c.tcp {
+				traffic.Protocol, traffic.Preamble = v1alpha1.ProtocolTCP, PingerPreamble
+				protocol, probes = "tcp", 0
+			}
+			if c.six {
+				traffic.Server, traffic.Client = server6, client6
+			}
+			traffic.OpenLoop, traffic.ExceptPort = c.rate > 0, agentPort
+			capture := p.capture(t, traffic)
+			client := exec.Command("ip", "netns", "exec", p.client, program, "client", "--server", traffic.Server.String(),
+				"--port", fmt.Sprint(toolPort), "--protocol", protocol, "--sizes", fmt.Sprint(c.size), "--rates", fmt.Sprint(c.rate),
+				"--duration", "500ms", "--warmup", "0s", "--deadline", "60")
+			client.Env = append(os.Environ(), "TAILGATE_PINGER_TOKEN=token")
+			var said strings.Builder
+			client.Stderr = &said
+			output, err := client.Output()
+			if err != nil {
+				t.Fatalf("%v: %s", err, said.String())
+			}
+			r, err := capture.Stop()
+			if err != nil {
+				t.Errorf("%v: %+v", err, r)
+			}
+			var told struct {
+				Cells []struct {
+					Sent, Received, Lost int64
+					RTT                  struct {
+						Sum int64 `json:"sum_ns"`
+						Max int64 `json:"max_ns"`
+					}
+				}
+			}
+			if err := json.Unmarshal(output, &told); err != nil || len(told.Cells) != 1 {
+				t.Fatalf("%v: %s", err, output)
+			}
+			cell := told.Cells[0]
+			if cell.Lost > 0 {
+				t.Fatalf("%d messages were lost on a cable between two namespaces", cell.Lost)
+			}
+			if r.Requests != cell.Sent+probes || r.Matched != cell.Received+probes || r.Unanswered+r.Stray+r.Drops+r.Truncated != 0 {
+				t.Errorf("the pinger sent %d and received %d, the capture has %+v", cell.Sent, cell.Received, r)
+			}
+			// A probe may come before the pinger's first message; all others are part of a round trip.
+			var sum int64
+			for _, ns := range capture.samples[min(int(probes), len(capture.samples)):] {
+				sum += ns
+			}
+			if sum <= 0 || sum >= cell.RTT.Sum || slices.Max(capture.samples[probes:]) > cell.RTT.Max {
+				t.Errorf("IN to OUT %d ns in all, the longest %d; the round trips %d and %d", sum, slices.Max(capture.samples), cell.RTT.Sum, cell.RTT.Max)
+			}
+		})
+	}
+}
+
+// TestNotPermitted opens a capture on a thread that lacks the capability.
+func TestNotPermitted(t *testing.T) {
+	got := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var data [2]unix.CapUserData
+		if err := unix.Capset(&header, &data[0]); err != nil {
+			got <- fmt.Errorf("dropping capabilities: %w", err)
+			return
+		}
+		_, err := Open("lo", between(v1alpha1.ProtocolUDP, 64), func(int64) {})
+		got <- err
+	}()
+	if err := <-got; !errors.Is(err, ErrNotPermitted) {
+		t.Errorf("error %v, want %v", err, ErrNotPermitted)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	if _, err := Open("no-such-if", between(v1alpha1.ProtocolUDP, 64), nil); err == nil || !strings.Contains(err.Error(), "no-such-if") {
+		t.Errorf("error %v for an interface that is not there", err)
+	}
+	if _, err := Open("lo", Traffic{}, nil); err == nil {
+		t.Error("no error for no traffic")
+	}
+}
