@@ -79,10 +79,7 @@ func summarizeCell(latencyType v1alpha1.LatencyType, variant, name string, runs 
 		return line, true, nil
 	}
 	line.LatencyType = v1alpha1.ResultLatencyType(latencyType)
-	shown := func(rtt int64) int64 { return rtt }
-	if latencyType == v1alpha1.LatencyHalfRTT {
-		shown = stats.HalfRTT
-	}
+	shown := showing(latencyType)
 	if first.Own != nil {
 		ownStatistics(&line, rounds, shown)
 		return line, true, nil

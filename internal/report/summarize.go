@@ -146,11 +146,14 @@ func warnings(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored, results 
 			}
 		}
 	}
-	for _, run := range runs[1:] {
-		for _, ends := range [][2]result.Evidence{{runs[0].Client.Evidence, run.Client.Evidence}, {runs[0].Server.Evidence, run.Server.Evidence}} {
-			if difference := differs(ends[0], ends[1]); difference != "" {
-				add(v1alpha1.Warning{Reason: v1alpha1.WarningEvidenceDiffers, Message: fmt.Sprintf(
-					"%s and %s did not run under equal conditions: %s", runs[0].Client.Run, run.Client.Run, difference)})
+	for _, v := range plan.Variants(spec) {
+		own := runsOf(v, runs)
+		for _, run := range own {
+			for _, ends := range [][2]result.Evidence{{own[0].Client.Evidence, run.Client.Evidence}, {own[0].Server.Evidence, run.Server.Evidence}} {
+				if difference := differs(ends[0], ends[1]); difference != "" {
+					add(v1alpha1.Warning{Reason: v1alpha1.WarningEvidenceDiffers, Message: fmt.Sprintf(
+						"%s and %s did not run under equal conditions: %s", own[0].Client.Run, run.Client.Run, difference)})
+				}
 			}
 		}
 	}

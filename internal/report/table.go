@@ -60,7 +60,7 @@ func latencies(w io.Writer, results []v1alpha1.CellResult) error {
 		}
 		fmt.Fprintf(t, "  %s\t%s\t%d\t%d\t%d\t%s\t%s\t", r.Variant, r.Name, r.Rounds, r.Samples, r.Lost, orEmpty(r.MinNanoseconds), orEmpty(r.MeanNanoseconds))
 		for _, p := range Percentiles() {
-			fmt.Fprintf(t, "%s\t", percentile(r, p))
+			fmt.Fprintf(t, "%s\t", percentile(r, p, stats.FormatLatency))
 		}
 		fmt.Fprintf(t, "%s\t%s\t\n", orEmpty(r.MaxNanoseconds), orEmpty(r.StddevNanoseconds))
 	}
@@ -96,12 +96,12 @@ func bandwidths(w io.Writer, results []v1alpha1.CellResult) error {
 	return nil
 }
 
-// percentile shows a percentile, or why there is none.
-func percentile(r v1alpha1.CellResult, name v1alpha1.Percentile) string {
+// percentile shows a percentile in a format, or why there is none.
+func percentile(r v1alpha1.CellResult, name v1alpha1.Percentile, format func(ns int64) string) string {
 	p, _ := stats.Named(string(name))
 	switch ns := *PercentileOf(&r, name); {
 	case ns != nil:
-		return stats.FormatLatency(*ns)
+		return format(*ns)
 	case isLost(r, name):
 		return "lost"
 	case r.StepNanoseconds > 0:

@@ -1,0 +1,161 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// What a form can refuse, for errors.Is.
+var (
+	// ErrUnknownForm is returned for the name of a form that does not exist.
+	ErrUnknownForm = errors.New("unknown format")
+	// ErrNothingToShow is returned by a form for results of which it shows nothing.
+	ErrNothingToShow = errors.New("nothing to show")
+)
+
+// Form is a layout in which the stored runs of a benchmark are printed.
+type Form struct {
+	// Name by which it is asked for.
+	Name string
+	// Shows says in a few words what it prints.
+	Shows string
+
+	write func(w io.Writer, s sheet) error
+}
+
+// sheet is what a form prints from.
+type sheet struct {
+	// benchmark with what follows from runs in its status.
+	benchmark *v1alpha1.LatencyBenchmark
+	// runs are the stored ones, oldest first.
+	runs []result.Stored
+}
+
+// Forms are all layouts, the general one first. The others are those of published tables.
+func Forms() []Form {
+	return []Form{
+		{Name: "table", Shows: "every cell with its percentiles and bandwidth, the endpoints, and what limits the numbers",
+			write: func(w io.Writer, s sheet) error { return Table(w, s.benchmark) }},
+		{Name: "sfnt", Shows: "the columns of sfnt-pingpong, nanoseconds by message size, a block for each variant", write: sfnt},
+		{Name: "networks", Shows: "mean latency and bandwidth, networks down, MTUs across, a table for each protocol", write: networks},
+		{Name: "matrix", Shows: "min, mean, percentiles and max by rate and message size, in microseconds", write: matrix},
+		{Name: "ladder", Shows: "percentiles from 50 to 99.999999, a column for each round, in microseconds", write: ladder},
+	}
+}
+
+// FormNamed finds a form. The error wraps ErrUnknownForm and names those that there are.
+func FormNamed(name string) (Form, error) {
+	var known []string
+	for _, f := range Forms() {
+		if f.Name == name {
+			return f, nil
+		}
+		known = append(known, f.Name)
+	}
+	return Form{}, fmt.Errorf("%w %q; known are %s", ErrUnknownForm, name, strings.Join(known, ", "))
+}
+
+// Write prints the stored runs of a benchmark, oldest first. What the benchmark's status says of results is not looked
+// at. The error wraps ErrNothingToShow when no cell is of the kind that the form shows.
+func (f Form) Write(w io.Writer, b *v1alpha1.LatencyBenchmark, runs []result.Stored) error {
+	summary, err := Summarize(b.Spec, runs)
+	if err != nil {
+		return err
+	}
+	b = b.DeepCopy()
+	b.Status.Results, b.Status.Warnings, b.Status.Endpoints = summary.Results, summary.Warnings, summary.Endpoints
+	return f.write(w, sheet{benchmark: b, runs: runs})
+}
+
+// title says which benchmark this is, and how much of it was measured.
+func (s sheet) title() string {
+	b := s.benchmark
+	return fmt.Sprintf("%s/%s: %s, %d of %d runs, %s a cell", b.Namespace, b.Name, b.Spec.Tool, len(s.runs), len(plan.Runs(b)), b.Spec.Workload.Duration.Duration)
+}
+
+// variant is one of the benchmark's with everything filled in.
+func (s sheet) variant(name string) v1alpha1.Variant {
+	for _, v := range plan.Variants(s.benchmark.Spec) {
+		if v.Name == name {
+			return v
+		}
+	}
+	return v1alpha1.Variant{Name: name, Network: &s.benchmark.Spec.Network}
+}
+
+// block is a list of cells that belong together.
+type block []v1alpha1.CellResult
+
+// roundTrips are the lines of round trips, in blocks of neighbours that same holds to be of one block.
+func (s sheet) roundTrips(same func(a, b v1alpha1.CellResult) bool) []block {
+	var blocks []block
+	for _, r := range s.benchmark.Status.Results {
+		if r.LatencyType != v1alpha1.ResultLatencyType(s.benchmark.Spec.LatencyType) {
+			continue
+		}
+		if n := len(blocks); n > 0 && same(blocks[n-1][0], r) {
+			blocks[n-1] = append(blocks[n-1], r)
+		} else {
+			blocks = append(blocks, block{r})
+		}
+	}
+	return blocks
+}
+
+// warnings are the lines that say what limits the numbers.
+func (s sheet) warnings() []string {
+	var lines []string
+	for _, warning := range s.benchmark.Status.Warnings {
+		lines = append(lines, warning.Reason+": "+warning.Message)
+	}
+	return lines
+}
+
+// notes prints lines below the tables, each after a prefix, with a blank line before them.
+func notes(w io.Writer, prefix string, lines []string) {
+	for i, line := range lines {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "%s%s\n", prefix, line)
+	}
+}
+
+// ways says over which network, and how the ends waited.
+func ways(v v1alpha1.Variant) string {
+	return fmt.Sprintf("network %s, %s%s", network(*v.Network), strings.ToLower(string(v.Wait)), muxer(v.Muxer))
+}
+
+// countedFrom says from when the latencies of an open loop count; empty for a closed loop.
+func countedFrom(start string) string {
+	if start == "" {
+		return ""
+	}
+	return fmt.Sprintf(" from the %s send", strings.ToLower(start))
+}
+
+// micros is a latency in microseconds, exact: three decimals.
+func micros(ns int64) string { return fmt.Sprintf("%d.%03d", ns/1_000, ns%1_000) }
+
+// microsOf is a latency in microseconds, or a dash where there is none.
+func microsOf(ns *int64) string {
+	if ns == nil {
+		return "-"
+	}
+	return micros(*ns)
+}
+
+// showing is what is shown of a round-trip time in nanoseconds: all of it, or its half.
+func showing(t v1alpha1.LatencyType) func(rtt int64) int64 {
+	if t == v1alpha1.LatencyHalfRTT {
+		return stats.HalfRTT
+	}
+	return func(rtt int64) int64 { return rtt }
+}

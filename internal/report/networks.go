@@ -1,0 +1,223 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// networks prints the mean latency and the bandwidth of each network: a table for each protocol, a row for each
+// network, a column for each cell and MTU. A second table shows how far the rounds lie apart.
+//
+// A network measured at several MTUs is several variants, named after it and its MTU: vf-1500 and vf-9000 are row vf.
+// MTUs are those that the endpoints saw, of unequal ones the smaller.
+func networks(w io.Writer, s sheet) error {
+	if len(s.benchmark.Status.Results) == 0 {
+		return fmt.Errorf("%w: no cell has a result", ErrNothingToShow)
+	}
+	fmt.Fprintf(w, "%s\n", s.title())
+	g := s.networkGrid()
+	for _, p := range []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP, v1alpha1.ProtocolMulticast} {
+		columns := g.columns(p)
+		if len(columns) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "\n%s: mean latency of all round trips, median bandwidth of the rounds\n", p)
+		if err := g.write(w, columns, figures.typical); err != nil {
+			return err
+		}
+		if len(s.runs) > len(g.variants) {
+			fmt.Fprintf(w, "\n%s: lowest to highest of the rounds\n", p)
+			if err := g.write(w, columns, figures.between); err != nil {
+				return err
+			}
+		}
+	}
+	notes(w, "", append(g.notes, s.warnings()...))
+	return nil
+}
+
+// grid is what the tables are made of.
+type grid struct {
+	// variants that have results, in the order of the spec.
+	variants []networkVariant
+	// results by variant and cell.
+	results map[[2]string]figures
+	// order is that of the cells in the spec.
+	order []v1alpha1.CellResult
+	// notes are what the tables cannot say.
+	notes []string
+}
+
+// networkVariant is where a variant stands in the tables.
+type networkVariant struct {
+	name, row string
+	mtu       int32
+}
+
+// figures are a cell's result, with the means of its rounds in nanoseconds.
+type figures struct {
+	v1alpha1.CellResult
+	roundMeans []int64
+}
+
+// networkColumn is a cell at an MTU.
+type networkColumn struct {
+	cell v1alpha1.CellResult
+	mtu  int32
+}
+
+func (s sheet) networkGrid() grid {
+	g := grid{results: map[[2]string]figures{}}
+	taken := map[string]bool{}
+	for _, v := range plan.Variants(s.benchmark.Spec) {
+		runs := runsOf(v, s.runs)
+		if len(runs) == 0 {
+			continue
+		}
+		seen := mtus(runs)
+		placed := networkVariant{name: v.Name, mtu: seen[0]}
+		placed.row = strings.TrimSuffix(v.Name, fmt.Sprintf("-%d", placed.mtu))
+		// Two variants cannot have one place.
+		if place := fmt.Sprint(placed.row, placed.mtu); taken[place] {
+			placed.row = v.Name
+		} else {
+			taken[place] = true
+		}
+		if len(seen) > 1 {
+			g.notes = append(g.notes, fmt.Sprintf("%s: the endpoints had MTUs of %s; it stands under the smallest", v.Name, strings.Trim(fmt.Sprint(seen), "[]")))
+		}
+		g.variants = append(g.variants, placed)
+		for _, r := range s.benchmark.Status.Results {
+			if r.Variant != v.Name || r.LatencyType == v1alpha1.ResultInToOut {
+				continue
+			}
+			g.results[[2]string{v.Name, r.Name}] = figures{r, roundMeans(r, runs, showing(s.benchmark.Spec.LatencyType))}
+			if !slices.ContainsFunc(g.order, func(o v1alpha1.CellResult) bool { return o.Name == r.Name }) {
+				g.order = append(g.order, r)
+			}
+		}
+	}
+	return g
+}
+
+// mtus are those of all endpoints of the runs, in ascending order, each once.
+func mtus(runs []result.Stored) []int32 {
+	seen := map[int32]bool{}
+	for _, run := range runs {
+		seen[run.Client.Evidence.MTU], seen[run.Server.Evidence.MTU] = true, true
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// roundMeans are the means of each round's round trips, as they are shown.
+func roundMeans(r v1alpha1.CellResult, runs []result.Stored, shown func(int64) int64) []int64 {
+	var means []int64
+	for _, run := range runs {
+		for _, c := range run.Client.Cells {
+			switch {
+			case c.Name != r.Name || c.Stream:
+			case c.Own != nil:
+				means = append(means, shown(int64(math.Round(c.Own.MeanNs))))
+			case c.Histogram.Count > 0:
+				means = append(means, shown(int64(math.Round(float64(c.Histogram.SumNs)/float64(c.Histogram.Count)))))
+			}
+		}
+	}
+	return means
+}
+
+// columns are the cells of a protocol at every MTU at which any variant has them, latencies first.
+func (g grid) columns(p v1alpha1.Protocol) []networkColumn {
+	var latencies, bandwidths []networkColumn
+	for _, cell := range g.order {
+		if cell.Protocol != p {
+			continue
+		}
+		at := map[int32]bool{}
+		for _, v := range g.variants {
+			if _, ok := g.results[[2]string{v.name, cell.Name}]; ok {
+				at[v.mtu] = true
+			}
+		}
+		for _, mtu := range slices.Sorted(maps.Keys(at)) {
+			if streams(cell) {
+				bandwidths = append(bandwidths, networkColumn{cell, mtu})
+			} else {
+				latencies = append(latencies, networkColumn{cell, mtu})
+			}
+		}
+	}
+	return append(latencies, bandwidths...)
+}
+
+func (g grid) write(w io.Writer, columns []networkColumn, show func(figures) string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	line := func(name string, value func(networkColumn) string) {
+		fmt.Fprintf(t, "%s\t", name)
+		for _, c := range columns {
+			fmt.Fprintf(t, "%s\t", value(c))
+		}
+		fmt.Fprintln(t)
+	}
+	line("", func(c networkColumn) string { return c.cell.Name })
+	line("", func(c networkColumn) string {
+		if streams(c.cell) {
+			return "Mb/s"
+		}
+		return string(c.cell.LatencyType) + " µs"
+	})
+	line("NETWORK", func(c networkColumn) string { return fmt.Sprintf("MTU=%d", c.mtu) })
+	var rows []string
+	for _, v := range g.variants {
+		if slices.Contains(rows, v.row) {
+			continue
+		}
+		rows = append(rows, v.row)
+		line(v.row, func(c networkColumn) string {
+			for _, other := range g.variants {
+				if f, ok := g.results[[2]string{other.name, c.cell.Name}]; ok && other.row == v.row && other.mtu == c.mtu {
+					return show(f)
+				}
+			}
+			return "-"
+		})
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("writing the networks: %w", err)
+	}
+	return nil
+}
+
+// streams says whether a cell measured bandwidth, and not round trips.
+func streams(r v1alpha1.CellResult) bool { return r.LatencyType == "" }
+
+// typical is the mean latency, or the median bandwidth.
+func (f figures) typical() string {
+	if f.Bandwidth != nil {
+		return megabits(f.Bandwidth.BitsPerSecond)
+	}
+	return microsOf(f.MeanNanoseconds)
+}
+
+// between is the lowest and the highest of the rounds.
+func (f figures) between() string {
+	switch {
+	case f.Bandwidth != nil:
+		return megabits(f.Bandwidth.MinBitsPerSecond) + "-" + megabits(f.Bandwidth.MaxBitsPerSecond)
+	case len(f.roundMeans) == 0:
+		return "-"
+	}
+	return micros(slices.Min(f.roundMeans)) + "-" + micros(slices.Max(f.roundMeans))
+}
+
+// megabits is a bit rate in whole megabits a second.
+func megabits(bitsPerSecond int64) string { return fmt.Sprintf("%.0f", float64(bitsPerSecond)/1e6) }

@@ -1,0 +1,104 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// sfnt prints the table of sfnt-pingpong: the same columns, each after a tab, whole nanoseconds, everything else in
+// lines that begin with #. There is a block for each variant, protocol and rate. The figures are of all rounds together,
+// by our estimator, whatever tool measured; iter is the number of samples. Where a figure cannot be told there is a
+// dash, which no reader takes for a number, or the word lost.
+func sfnt(w io.Writer, s sheet) error {
+	blocks := s.roundTrips(func(a, b v1alpha1.CellResult) bool {
+		return a.Variant == b.Variant && a.Protocol == b.Protocol && a.RatePerSecond == b.RatePerSecond
+	})
+	if len(blocks) == 0 {
+		return fmt.Errorf("%w: no cell measured round trips", ErrNothingToShow)
+	}
+	for i, rows := range blocks {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		s.sfntHeader(w, rows[0])
+		for _, r := range rows {
+			fmt.Fprintf(w, "\t%d", r.MessageSizeBytes)
+			for _, ns := range []*int64{r.MeanNanoseconds, r.MinNanoseconds} {
+				fmt.Fprintf(w, "\t%s", whole(ns))
+			}
+			fmt.Fprintf(w, "\t%s\t%s", wholePercentile(r, v1alpha1.P50), whole(r.MaxNanoseconds))
+			fmt.Fprintf(w, "\t%s\t%s\t%d\n", wholePercentile(r, v1alpha1.P99), whole(r.StddevNanoseconds), r.Samples)
+		}
+		betweenRounds(w, rows)
+	}
+	notes(w, "# ", s.warnings())
+	return nil
+}
+
+// sfntHeader says what was measured, on what, and what the columns are.
+func (s sheet) sfntHeader(w io.Writer, first v1alpha1.CellResult) {
+	fmt.Fprintf(w, "# %s\n", s.title())
+	fmt.Fprintf(w, "# variant: %s: %s\n", first.Variant, ways(s.variant(first.Variant)))
+	fmt.Fprintf(w, "# protocol: %s\n", strings.ToLower(string(first.Protocol)))
+	if first.RatePerSecond > 0 {
+		fmt.Fprintf(w, "# rate: %d messages a second, counted%s\n", first.RatePerSecond, countedFrom(first.CountedFrom))
+	}
+	for _, e := range s.benchmark.Status.Endpoints {
+		if e.Variant != first.Variant {
+			continue
+		}
+		if e.ToolVersion != "" {
+			fmt.Fprintf(w, "# version: %s\n", e.ToolVersion)
+		}
+		fmt.Fprintf(w, "# %s: %s, CPU %d, %s mtu %d driver %s%s, kernel %s\n", e.Role, e.Node, e.MeasuringCPU, e.Interface, e.MTU, orDash(e.Driver), device(e), e.Kernel)
+	}
+	if first.StepNanoseconds > 0 {
+		fmt.Fprintf(w, "# the tool tells no samples: median and percentile are the medians of its own in each round, in steps of %d ns\n", first.StepNanoseconds)
+	}
+	fmt.Fprintf(w, "# percentile=99\n# reporting: %s\n#\n", sfntReporting(first.LatencyType))
+	fmt.Fprintf(w, "#\tsize\tmean\tmin\tmedian\tmax\t%%ile\tstddev\titer\n")
+}
+
+// betweenRounds says how much median and percentile differ between the rounds. A single sweep cannot tell that.
+func betweenRounds(w io.Writer, rows []v1alpha1.CellResult) {
+	for _, r := range rows {
+		text := ""
+		for _, spread := range r.Spread {
+			switch spread.Percentile {
+			case v1alpha1.P50:
+				text += fmt.Sprintf(", median %d to %d", spread.MinNanoseconds, spread.MaxNanoseconds)
+			case v1alpha1.P99:
+				text += fmt.Sprintf(", %%ile %d to %d", spread.MinNanoseconds, spread.MaxNanoseconds)
+			}
+		}
+		if text != "" {
+			fmt.Fprintf(w, "# between %d rounds: size %d%s\n", r.Rounds, r.MessageSizeBytes, text)
+		}
+	}
+}
+
+// sfntReporting is sfnt-pingpong's own word for a latency type.
+func sfntReporting(t v1alpha1.ResultLatencyType) string {
+	if t == v1alpha1.ResultLatencyType(v1alpha1.LatencyHalfRTT) {
+		return "1/2 RTT"
+	}
+	return string(t)
+}
+
+func whole(ns *int64) string {
+	if ns == nil {
+		return "-"
+	}
+	return strconv.FormatInt(*ns, 10)
+}
+
+func wholePercentile(r v1alpha1.CellResult, p v1alpha1.Percentile) string {
+	if isLost(r, p) {
+		return "lost"
+	}
+	return whole(*PercentileOf(&r, p))
+}
