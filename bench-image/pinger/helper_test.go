@@ -48,23 +48,25 @@ func TestMain(m *testing.M) {
 
 // result is what the tests look at in a client's output.
 type result struct {
-	Cells []struct {
-		Protocol, Loop                                            string
-		Size                                                      int
-		Spin                                                      bool
-		Sent, Received, Lost, Late, Duplicates, Reordered, Strays int64
-		Elapsed                                                   int64 `json:"elapsed_ns"`
-		RTT                                                       histogram
-		Intended                                                  histogram `json:"rtt_from_intended"`
-		Idle                                                      histogram
-		Attribution                                               attribution
-		Client, Server                                            endpoint
-		Intervals                                                 struct{ Log [][5]int64 }
-	}
+	Cells []cellResult
 	Clock struct{ Source string }
 	Scan  struct {
 		Client, Server struct{ Interruptions histogram }
 	}
+}
+
+type cellResult struct {
+	Protocol, Loop                                            string
+	Size                                                      int
+	Spin                                                      bool
+	Sent, Received, Lost, Late, Duplicates, Reordered, Strays int64
+	Elapsed                                                   int64 `json:"elapsed_ns"`
+	RTT                                                       histogram
+	Intended                                                  histogram `json:"rtt_from_intended"`
+	Idle                                                      histogram
+	Attribution                                               attribution
+	Client, Server                                            endpoint
+	Intervals                                                 struct{ Log [][6]int64 }
 }
 
 type histogram struct {
@@ -112,9 +114,11 @@ func start(t *testing.T, path string, env []string, args ...string) *process {
 	p := &process{Cmd: exec.Command(path, args...), done: make(chan struct{})}
 	p.Env = append(append(os.Environ(), "TAILGATE_PINGER_TOKEN="+token), env...)
 	p.Stdout, p.Stderr = &p.stdout, &p.stderr
+	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
+	preferred(p.Process.Pid)
 	go func() {
 		_ = p.Wait()
 		close(p.done)
@@ -124,6 +128,29 @@ func start(t *testing.T, path string, env []string, args ...string) *process {
 		<-p.done
 	})
 	return p
+}
+
+// preferred gives a process most of its CPU, as far as that is permitted: what else the machine does interrupts the
+// ends just as the tests do. The kernel may weigh a whole session (autogroup) instead of its processes.
+func preferred(pid int) {
+	_ = syscall.Setpriority(syscall.PRIO_PROCESS, pid, -10)
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte("-10"), 0)
+}
+
+// quietly repeats a test whose numbers hold only while nothing else interrupts the two ends for long: a machine that
+// does other work gets three tries. What is wrong with the program is wrong in all of them.
+func quietly(t *testing.T, test func(t *testing.T) error) {
+	t.Helper()
+	for try := 1; ; try++ {
+		err := test(t)
+		if err == nil {
+			return
+		}
+		if try == 3 {
+			t.Fatal(err)
+		}
+		t.Logf("once more: %v", err)
+	}
 }
 
 // code waits for the end and returns the exit code.
@@ -237,12 +264,12 @@ func wantResult(t *testing.T, p *process, cells int) result {
 		if counted != c.RTT.Count || c.RTT.Min > c.RTT.Max || c.RTT.Sum < float64(c.RTT.Min)*float64(c.RTT.Count) || c.RTT.Sum > float64(c.RTT.Max)*float64(c.RTT.Count) {
 			t.Errorf("%s: %d in buckets of %d, %d to %d ns, sum %.0f", name, counted, c.RTT.Count, c.RTT.Min, c.RTT.Max, c.RTT.Sum)
 		}
-		var logged int64
+		var logged, lost int64
 		for _, in := range c.Intervals.Log {
-			logged += in[0]
+			logged, lost = logged+in[0], lost+in[5]
 		}
-		if logged != c.Received {
-			t.Errorf("%s: the log has %d of %d", name, logged, c.Received)
+		if logged != c.Received || lost != c.Lost || len(c.Intervals.Log) > 128 {
+			t.Errorf("%s: the log's %d intervals have %d of %d, and %d of %d lost", name, len(c.Intervals.Log), logged, c.Received, lost, c.Lost)
 		}
 		if c.Loop == "open" && (c.Intended.Count+c.Intended.Over != c.Received || c.Intended.Sum < c.RTT.Sum*0.999) {
 			t.Errorf("%s: %d measured from the intended time, %.0f ns, %.0f ns from the actual", name, c.Intended.Count, c.Intended.Sum, c.RTT.Sum)

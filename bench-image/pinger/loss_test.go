@@ -146,7 +146,7 @@ func TestLoss(t *testing.T) {
 						}
 					}}
 				r.start(t)
-				args := clientArgs(port, "--protocol", "udp", "--sizes", "64", "--rates", rate, "--duration", "2500ms", "--warmup", "0s", "--loss-after", "100ms", spin)
+				args := clientArgs(port, "--protocol", "udp", "--sizes", "64", "--rates", rate, "--duration", "1500ms", "--warmup", "0s", "--loss-after", "100ms", spin)
 				for i, a := range args {
 					if a == "127.0.0.1" {
 						args[i] = "127.0.0.2"
@@ -193,6 +193,7 @@ func TestReordered(t *testing.T) {
 }
 
 func TestNothingComesBack(t *testing.T) {
+	t.Parallel()
 	_, port := serve(t, program, nil)
 	r := relay{port: port, request: func(uint64, func()) {}, answer: passAll}
 	r.start(t)

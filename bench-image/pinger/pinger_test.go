@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -25,7 +26,8 @@ func TestCells(t *testing.T) {
 	for protocol, largest := range map[string]string{"tcp": "65536", "udp": "65507", "multicast": "65507"} {
 		for _, spin := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, spin %v", protocol, spin), func(t *testing.T) {
-				args := clientArgs("", "--protocol", protocol, "--sizes", "1,2,3000,"+largest, "--rates", "0,100", "--duration", "120ms", "--warmup", "20ms", "--interval", "1ms")
+				args := clientArgs("", "--protocol", protocol, "--sizes", "1,2,3000,"+largest, "--rates", "0,100", "--duration", "120ms", "--warmup", "20ms",
+					"--interval", "1ms", "--local", "127.0.0.1")
 				var serverArgs []string
 				if spin {
 					args, serverArgs = append(args, "--spin"), []string{"--spin"}
@@ -41,7 +43,7 @@ func TestCells(t *testing.T) {
 					if c.Loop == "open" && c.Sent != 12 {
 						t.Errorf("%d sent at 100 a second in 120 ms", c.Sent)
 					}
-					if c.Client.Accelerated != "unknown" || c.Server.Accelerated != "unknown" || c.Server.Served < c.Received {
+					if c.Client.Accelerated != "absent" || c.Server.Accelerated != "absent" || c.Server.Served < c.Received {
 						t.Errorf("endpoints %+v, %+v", c.Client, c.Server)
 					}
 				}
@@ -114,69 +116,82 @@ func TestIsDynamic(t *testing.T) {
 	}
 }
 
-func TestFrozenServer(t *testing.T) {
-	const frozen = 400 * time.Millisecond
-	server, port := serve(t, program, nil, "--spin")
-	client := start(t, program, nil, clientArgs(port, "--protocol", "tcp", "--sizes", "64", "--rates", "5000", "--duration", "3s", "--warmup", "100ms", "--spin")...)
+const frozen = 500 * time.Millisecond
+
+// whileFrozen measures for two seconds, at a rate or (0) in a closed loop, and freezes one end for half a second.
+func whileFrozen(t *testing.T, who, protocol, rate, wait string) cellResult {
+	t.Helper()
+	server, port := serve(t, program, nil, wait)
+	client := start(t, program, nil, clientArgs(port, "--protocol", protocol, "--sizes", "64", "--rates", rate, "--duration", "2s", "--warmup", "100ms", wait)...)
 	during()
-	server.freeze(t, frozen)
-	c := wantResult(t, client, 1).Cells[0]
-	// 400 of 3000 ms: 13 % of the messages came while nobody answered.
-	if got := c.Intended.quantile(0.99); got < frozen/2 || c.Intended.Max < int64(frozen*9/10) {
-		t.Errorf("p99 from the intended time is %s, the largest %s", got, time.Duration(c.Intended.Max))
-	}
-	a := c.Attribution
-	if a.Examined == 0 || a.Server*10 < a.Examined*9 || a.ServerExcess < 0.5*a.Excess {
-		t.Errorf("a frozen server is told as %+v", a)
-	}
+	map[string]*process{"server": server, "client": client}[who].freeze(t, frozen)
+	r := wantResult(t, client, 1)
+	_ = server.Process.Kill()
+	return r.Cells[0]
 }
 
+// told says whether the attribution has at least 90 % of the slowest samples, and of the time they took, at one end.
+func told(c cellResult, who string) error {
+	a := c.Attribution
+	n, excess := a.Client, a.ClientExcess
+	if who == "server" {
+		n, excess = a.Server, a.ServerExcess
+	}
+	if a.Examined == 0 || n*10 < a.Examined*9 || excess < 0.9*a.Excess {
+		return fmt.Errorf("a frozen %s is told as %+v", who, a)
+	}
+	return nil
+}
+
+// At a rate a stall is as many slow samples as messages were due meanwhile: here in half of a second of two. That of
+// the server shows in the round trips from the actual time as well, since the messages were sent.
+func TestFrozenServer(t *testing.T) {
+	quietly(t, func(t *testing.T) error {
+		c := whileFrozen(t, "server", "tcp", "23000", "--spin")
+		if intended, actual := c.Intended.quantile(0.99), c.RTT.quantile(0.99); intended < frozen*3/4 || actual < frozen*3/4 {
+			return fmt.Errorf("p99 is %s from the intended time, %s from the actual one", intended, actual)
+		}
+		return told(c, "server")
+	})
+}
+
+// A frozen client sends late what was due meanwhile, every fourth message. That shows only from the intended time.
 func TestFrozenClient(t *testing.T) {
-	const frozen = 400 * time.Millisecond
 	for _, protocol := range []string{"tcp", "udp"} {
-		t.Run(protocol, func(t *testing.T) {
-			_, port := serve(t, program, nil, "--spin")
-			client := start(t, program, nil, clientArgs(port, "--protocol", protocol, "--sizes", "64", "--rates", "5000", "--duration", "3s", "--warmup", "100ms", "--spin")...)
-			during()
-			client.freeze(t, frozen)
-			c := wantResult(t, client, 1).Cells[0]
-			if c.Sent != 15000 {
-				t.Errorf("%d messages of 15000: the schedule was put off", c.Sent)
-			}
-			intended, actual := c.Intended.quantile(0.99), c.RTT.quantile(0.99)
-			// Over TCP congestion control may pace what has piled up, and that is seen from the actual time too.
-			if intended < frozen/2 || (protocol == "udp" && actual > frozen/2) {
-				t.Errorf("p99 is %s from the intended time, %s from the actual one", intended, actual)
-			}
-			a := c.Attribution
-			share := map[string]float64{"tcp": 0.5, "udp": 0.9}[protocol]
-			if a.Examined == 0 || float64(a.Client) < share*float64(a.Examined) || a.ClientExcess < share*a.Excess {
-				t.Errorf("a frozen client is told as %+v", a)
-			}
-		})
+		for _, wait := range []string{"--spin", "--block"} {
+			t.Run(protocol+" "+wait, func(t *testing.T) {
+				quietly(t, func(t *testing.T) error {
+					c := whileFrozen(t, "client", protocol, "23000", wait)
+					if c.Sent != 46000 {
+						t.Errorf("%d messages of 46000: the schedule was put off", c.Sent)
+					}
+					if intended, actual := c.Intended.quantile(0.9), c.RTT.quantile(0.9); intended < frozen/4 || actual > frozen/20 {
+						return fmt.Errorf("p90 is %s from the intended time, %s from the actual one", intended, actual)
+					}
+					return told(c, "client")
+				})
+			})
+		}
 	}
 }
 
 // In the closed loop a stall is one sample: its own percentiles do not move, but the sample is told as what it is.
 func TestFrozenInClosedLoop(t *testing.T) {
-	const frozen = 300 * time.Millisecond
 	for _, who := range []string{"server", "client"} {
 		t.Run(who, func(t *testing.T) {
-			server, port := serve(t, program, nil, "--spin")
-			client := start(t, program, nil, clientArgs(port, "--protocol", "udp", "--sizes", "1", "--duration", "2s", "--warmup", "100ms", "--spin")...)
-			during()
-			map[string]*process{"server": server, "client": client}[who].freeze(t, frozen)
-			c := wantResult(t, client, 1).Cells[0]
-			a := c.Attribution
-			excess := map[string]float64{"server": a.ServerExcess, "client": a.ClientExcess}[who]
-			// A client may also stop between two round trips: then the pause between them shows it.
-			if longest := max(c.RTT.Max, c.Idle.Max); longest < int64(frozen*9/10) || c.RTT.quantile(0.99) > frozen/3 {
-				t.Errorf("the longest took %s, p99 %s", time.Duration(longest), c.RTT.quantile(0.99))
-			}
-			// Of less than a thousand samples none is beyond p99.9.
-			if c.RTT.Max >= int64(frozen*9/10) && c.RTT.Count > 2000 && excess < 0.8*float64(frozen) {
-				t.Errorf("told as %+v", a)
-			}
+			quietly(t, func(t *testing.T) error {
+				c := whileFrozen(t, who, "udp", "0", "--spin")
+				// A client may also stop between two round trips: then the pause between them shows it.
+				if longest := max(c.RTT.Max, c.Idle.Max); longest < int64(frozen*9/10) || c.RTT.quantile(0.999) > frozen/4 {
+					return fmt.Errorf("the longest took %s, p99.9 %s", time.Duration(longest), c.RTT.quantile(0.999))
+				}
+				a := c.Attribution
+				excess := map[string]float64{"server": a.ServerExcess, "client": a.ClientExcess}[who]
+				if c.RTT.Max >= int64(frozen*9/10) && excess < 0.9*float64(frozen) {
+					return fmt.Errorf("told as %+v", a)
+				}
+				return nil
+			})
 		})
 	}
 }
@@ -256,6 +271,18 @@ func TestDeaths(t *testing.T) {
 	}
 }
 
+// A rate that cannot be kept is told, instead of a result of messages that pile up for ever.
+func TestOverload(t *testing.T) {
+	t.Parallel()
+	server, port := serve(t, program, nil)
+	client := start(t, program, nil, clientArgs(port, "--protocol", "tcp", "--sizes", "64", "--rates", "100", "--duration", "2s", "--loss-after", "1ms")...)
+	during()
+	if err := server.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	wantFailure(t, client, 12, "100 a second", "lower rate")
+}
+
 func TestDeadlines(t *testing.T) {
 	server, port := serve(t, program, nil)
 	args := clientArgs(port, "--protocol", "tcp", "--sizes", "64", "--duration", "30s")
@@ -277,35 +304,36 @@ func TestFailures(t *testing.T) {
 		code  int
 		words string
 	}{
-		"no server":                {clientArgs(freePort(t), good...), 3, "refused"},
-		"the server's port in use": {[]string{"server", "--bind", "127.0.0.1", "--port", port}, 9, "in use"},
-		"an address of others":     {[]string{"server", "--bind", "192.0.2.1", "--port", port}, 9, "192.0.2.1"},
-		"no arguments":             {nil, 2, "server or client"},
-		"a third role":             {[]string{"relay"}, 2, "server or client"},
-		"an unknown option":        {clientArgs(port, append(good, "--fast")...), 2, "--fast"},
-		"an option without value":  {clientArgs(port, append(good, "--rates")...), 2, "--rates"},
-		"a server's option":        {clientArgs(port, append(good, "--bind", "127.0.0.1")...), 2, "--bind"},
-		"a client's option":        {[]string{"server", "--bind", "127.0.0.1", "--port", port, "--sizes", "1"}, 2, "--sizes"},
-		"a word too many":          {clientArgs(port, append(good, "tcp")...), 2, "too many"},
-		"a name":                   {append(clientArgs(port, good...), "--server", "localhost"), 2, "not an IP address"},
-		"no sizes":                 {clientArgs(port, "--protocol", "tcp", "--duration", "1s"), 2, "--sizes"},
-		"no protocol":              {clientArgs(port, "--sizes", "1", "--duration", "1s"), 2, "--protocol"},
-		"another protocol":         {clientArgs(port, append(good, "--protocol", "sctp")...), 2, "sctp"},
-		"size 0":                   {clientArgs(port, append(good, "--sizes", "0")...), 2, "--sizes"},
-		"size 65537":               {clientArgs(port, append(good, "--sizes", "65537")...), 2, "65536"},
-		"size 65508 with UDP":      {clientArgs(port, append(good, "--protocol", "udp", "--sizes", "65508")...), 2, "65507"},
-		"an empty size":            {clientArgs(port, append(good, "--sizes", "1,,2")...), 2, "--sizes"},
-		"a negative rate":          {clientArgs(port, append(good, "--rates", "-1")...), 2, "--rates"},
-		"datagrams too small":      {clientArgs(port, append(good, "--protocol", "udp", "--sizes", "1", "--rates", "1000")...), 2, "told apart"},
-		"no unit":                  {clientArgs(port, append(good, "--duration", "5")...), 2, "--duration"},
-		"an unknown unit":          {clientArgs(port, append(good, "--duration", "5d")...), 2, "--duration"},
-		"no time":                  {clientArgs(port, append(good, "--duration", "0s")...), 2, "--duration"},
-		"no port":                  {[]string{"client", "--server", "127.0.0.1"}, 2, "--port"},
-		"a port that is none":      {clientArgs("65536", good...), 2, "--port"},
-		"two words for a token":    {clientArgs(port, append(good, "--token", "a b")...), 2, "--token"},
-		"an empty token":           {clientArgs(port, append(good, "--token", "")...), 2, "--token"},
-		"another clock":            {clientArgs(port, append(good, "--clock", "sundial")...), 2, "sundial"},
-		"a group that is none":     {clientArgs(port, append(good, "--group", "10.0.0.1")...), 2, "10.0.0.1"},
+		"no server":                 {clientArgs(freePort(t), good...), 3, "refused"},
+		"the server's port in use":  {[]string{"server", "--bind", "127.0.0.1", "--port", port}, 9, "in use"},
+		"an address of others":      {[]string{"server", "--bind", "192.0.2.1", "--port", port}, 9, "192.0.2.1"},
+		"no arguments":              {nil, 2, "server or client"},
+		"a third role":              {[]string{"relay"}, 2, "server or client"},
+		"an unknown option":         {clientArgs(port, append(good, "--fast")...), 2, "--fast"},
+		"an option without value":   {clientArgs(port, append(good, "--rates")...), 2, "--rates"},
+		"a server's option":         {clientArgs(port, append(good, "--bind", "127.0.0.1")...), 2, "--bind"},
+		"a client's option":         {[]string{"server", "--bind", "127.0.0.1", "--port", port, "--sizes", "1"}, 2, "--sizes"},
+		"a word too many":           {clientArgs(port, append(good, "tcp")...), 2, "too many"},
+		"a name":                    {append(clientArgs(port, good...), "--server", "localhost"), 2, "not an IP address"},
+		"no sizes":                  {clientArgs(port, "--protocol", "tcp", "--duration", "1s"), 2, "--sizes"},
+		"no protocol":               {clientArgs(port, "--sizes", "1", "--duration", "1s"), 2, "--protocol"},
+		"another protocol":          {clientArgs(port, append(good, "--protocol", "sctp")...), 2, "sctp"},
+		"size 0":                    {clientArgs(port, append(good, "--sizes", "0")...), 2, "--sizes"},
+		"size 65537":                {clientArgs(port, append(good, "--sizes", "65537")...), 2, "65536"},
+		"size 65508 with UDP":       {clientArgs(port, append(good, "--protocol", "udp", "--sizes", "65508")...), 2, "65507"},
+		"an empty size":             {clientArgs(port, append(good, "--sizes", "1,,2")...), 2, "--sizes"},
+		"a negative rate":           {clientArgs(port, append(good, "--rates", "-1")...), 2, "--rates"},
+		"datagrams too small":       {clientArgs(port, append(good, "--protocol", "udp", "--sizes", "1", "--rates", "1000")...), 2, "told apart"},
+		"no unit":                   {clientArgs(port, append(good, "--duration", "5")...), 2, "--duration"},
+		"an unknown unit":           {clientArgs(port, append(good, "--duration", "5d")...), 2, "--duration"},
+		"no time":                   {clientArgs(port, append(good, "--duration", "0s")...), 2, "--duration"},
+		"no port":                   {[]string{"client", "--server", "127.0.0.1"}, 2, "--port"},
+		"a port that is none":       {clientArgs("65536", good...), 2, "--port"},
+		"two words for a token":     {clientArgs(port, append(good, "--token", "a b")...), 2, "--token"},
+		"an empty token":            {clientArgs(port, append(good, "--token", "")...), 2, "--token"},
+		"another clock":             {clientArgs(port, append(good, "--clock", "sundial")...), 2, "sundial"},
+		"a local address of others": {clientArgs(port, append(good, "--local", "192.0.2.1")...), 9, "192.0.2.1"},
+		"a group that is none":      {clientArgs(port, append(good, "--group", "10.0.0.1")...), 2, "10.0.0.1"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { wantFailure(t, start(t, sanitized, nil, c.args...), c.code, c.words) })

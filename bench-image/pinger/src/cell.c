@@ -3,13 +3,21 @@
 #include "cell.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fail.h"
 
 // WINDOW_MOST is how many messages may be under way, at most.
 #define WINDOW_MOST (1ull << 20)
+// OVERRUN_NS is for how long after the last message was due an open loop still catches up.
+#define OVERRUN_NS 10000000000ull
+// SENDS_TO_LEARN is from how many messages the usual time in send is learnt.
+#define SENDS_TO_LEARN 64
+// NEVER is longer than anything takes, in ticks.
+#define NEVER (UINT64_MAX / 4)
 
 uint64_t window_length(double rate, uint64_t loss_ns) {
 	double need = rate * (double)loss_ns / 1e9 * 2;
@@ -26,10 +34,28 @@ static void begin_measuring(struct cell *c, uint64_t now, uint64_t first) {
 	c->measuring = true;
 	c->start = now;
 	c->first = first;
-	// Polls take longer in one network stack than in another. What is an interruption is learnt in the warm-up.
-	uint64_t usual = c->poll_count ? c->poll_sum / c->poll_count : to_ticks(1000);
-	c->floor = usual + usual / 2 + to_ticks(250);
-	c->usual_send = c->send_count ? c->send_sum / c->send_count : 0;
+	coarse_reset(&c->sends);
+}
+
+static int ascending(const void *a, const void *b) {
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+// learn_polls finds out how long so many polls in vain take, before anything is sent. They take longer in one network
+// stack than in another. Most of them are not interrupted, so their median is not.
+static void learn_polls(struct cell *c, int polls) {
+	enum { LOOKS = 101 };
+	uint64_t looks[LOOKS];
+	for (int i = 0; i < LOOKS; i++) {
+		uint64_t from = ticks();
+		for (int k = 0; k < polls; k++)
+			(void)!recv(c->path.in, c->in, c->protocol == TCP ? c->size : sizeof c->in, MSG_DONTWAIT);
+		looks[i] = since(from, ticks());
+	}
+	qsort(looks, LOOKS, sizeof looks[0], ascending);
+	c->usual_look = looks[LOOKS / 2];
+	c->floor = c->usual_look + c->usual_look / 2 + to_ticks(250);
 }
 
 // refused is what to do about an error of send or recv on the data connection.
@@ -73,17 +99,14 @@ static inline bool send_some(struct cell *c, size_t *done, int flags) {
 	return *done == c->size;
 }
 
-// sent_at notes a message's time in send.
+// sent_at notes the time in send in an open loop, where it holds up all messages that are under way.
 static inline void sent_at(struct cell *c, uint64_t from, uint64_t to) {
 	uint64_t took = since(from, to);
-	if (__builtin_expect(!c->measuring, 0)) {
-		c->send_count++;
-		c->send_sum += took;
-		return;
-	}
 	coarse_add(&c->sends, to_ns(took));
 	if (took > 2 * c->usual_send && took - c->usual_send > c->floor)
 		gaps_add(&c->gaps, IN_SEND, from + c->usual_send, to);
+	if (__builtin_expect(c->sends.totals.count == SENDS_TO_LEARN, 0))
+		c->usual_send = to_ticks(coarse_quantile(&c->sends, 0.5));
 }
 
 // held_up notes that nobody looked for messages for a while.
@@ -93,25 +116,21 @@ static void held_up(struct cell *c, uint64_t from, uint64_t to) {
 		coarse_add(&c->held, to_ns(since(from, to)));
 }
 
-// empty_poll notes that nothing was there, and that nobody had looked since last.
-static inline void empty_poll(struct cell *c, uint64_t last, uint64_t now) {
-	uint64_t took = since(last, now);
-	if (__builtin_expect(!c->measuring, 0)) {
-		c->poll_count++;
-		c->poll_sum += took;
-	}
-	if (took > c->floor)
-		held_up(c, last, now);
+// empty_polls notes that nothing was there, and that nobody had looked since last.
+static inline void empty_polls(struct cell *c, uint64_t last, uint64_t now) {
+	if (since(last, now) > c->floor)
+		held_up(c, last + c->usual_look, now);
 }
 
 // full_poll does the same for a poll that found something, which takes longer in any case.
 static inline void full_poll(struct cell *c, uint64_t last, uint64_t now) {
 	if (since(last, now) / 2 > c->floor)
-		held_up(c, last, now);
+		held_up(c, last + c->usual_look, now);
 }
 
-// record counts the answer to a message that was sent at, should have been sent at, and was answered at.
-static inline void record(struct cell *c, uint64_t seq, uint64_t sent, uint64_t should, uint64_t now) {
+// record counts the answer to a message that was sent at, should have been sent at, and was answered at. away is for
+// how long, in ticks, the client was busy sending it, where that is not among the gaps.
+static inline void record(struct cell *c, uint64_t seq, uint64_t sent, uint64_t should, uint64_t now, uint64_t away) {
 	uint64_t ns = to_ns(since(sent, now));
 	c->received++;
 	hist_add(&c->rtt, ns);
@@ -124,7 +143,7 @@ static inline void record(struct cell *c, uint64_t seq, uint64_t sent, uint64_t 
 	if (ns > c->slow.floor) {
 		uint64_t sums[2];
 		gaps_within(&c->gaps, should, now, sums);
-		reservoir_add(&c->slow, (struct entry){.value = ns, .seq = seq, .at = at, .gap = to_ns(sums[BETWEEN_POLLS]), .send = to_ns(sums[IN_SEND])});
+		reservoir_add(&c->slow, (struct entry){.value = ns, .seq = seq, .at = at, .gap = to_ns(sums[BETWEEN_POLLS]), .send = to_ns(sums[IN_SEND] + away)});
 	}
 }
 
@@ -160,6 +179,12 @@ static bool foreign(struct cell *c, ssize_t n, uint64_t next, uint64_t *seq) {
 	return false;
 }
 
+// lose counts a message that should have been sent at a moment, and was given up.
+static void lose(struct cell *c, uint64_t should) {
+	c->lost++;
+	interval_at(&c->intervals, to_ns(since(c->start, should)))->lost++;
+}
+
 // in_step checks that a stream brings back what was sent.
 static void in_step(const struct cell *c, uint64_t seq) {
 	if (c->in[0] != (unsigned char)seq)
@@ -172,11 +197,14 @@ void closed_loop(struct cell *c) {
 	uint64_t begin = ticks(), warm = begin + c->warmup, end = 0, previous = 0;
 	// A blocking recv gives up after the same time by a coarser clock.
 	const uint64_t patience = c->spin ? c->loss : c->loss - c->loss / 16;
-	c->floor = UINT64_MAX / 2;
+	if (c->spin)
+		learn_polls(c, POLLS_A_LOOK);
 	for (uint64_t seq = 1;; seq++) {
 		put_seq(c->out, c->size, seq);
 		size_t done = 0, have = 0;
 		uint64_t got = seq, pause;
+		// From here to the answer nothing is done that could wait. Between send and the first poll that is not even a
+		// look at the clock, except by an end that sleeps and has the time.
 		uint64_t start = ticks();
 		if (__builtin_expect(!c->measuring, 0)) {
 			if (start >= warm) {
@@ -196,7 +224,8 @@ void closed_loop(struct cell *c) {
 		*slot(c, seq) = start;
 		while (!send_some(c, &done, flags))
 			;
-		uint64_t gone = ticks(), last = gone, now;
+		// gone is when the client was through with sending, as far as it knows; last when it looked at the clock.
+		uint64_t gone = c->spin ? 0 : ticks(), last = gone, now;
 		bool answered = true;
 		for (unsigned polls = 0;;) {
 			ssize_t n = recv(c->path.in, c->in + have, stream ? c->size - have : sizeof c->in, flags);
@@ -216,10 +245,11 @@ void closed_loop(struct cell *c) {
 			} else {
 				if (__builtin_expect(errno != EAGAIN, 0))
 					check_errno(c);
-				if (c->spin) {
-					empty_poll(c, last, now);
-					last = now;
-				}
+				if (gone == 0)
+					gone = now;
+				else if (c->spin)
+					empty_polls(c, last, now);
+				last = now;
 			}
 			if (!stream && __builtin_expect(since(start, now) > patience, 0)) {
 				answered = false;
@@ -230,20 +260,24 @@ void closed_loop(struct cell *c) {
 			coarse_add(&c->idle, to_ns(pause) + 1);
 		if (__builtin_expect(!answered, 0)) {
 			*slot(c, seq) = LOST;
-			c->lost += c->measuring;
+			if (c->measuring)
+				lose(c, start);
 			check_server(c);
 			previous = ticks();
 			continue;
 		}
-		// The poll that found the answer may itself have come late.
-		if (c->spin)
+		// An answer to the first polls leaves no look between. The poll that found it may itself have come late.
+		if (gone == 0)
+			gone = now;
+		else if (c->spin)
 			full_poll(c, last, now);
-		sent_at(c, start, gone);
 		if (stream)
 			in_step(c, seq);
 		*slot(c, seq) = ANSWERED;
-		if (c->measuring)
-			record(c, seq, start, start, now);
+		if (c->measuring) {
+			coarse_add(&c->sends, to_ns(since(start, gone)));
+			record(c, seq, start, start, now, since(start, gone));
+		}
 		previous = now;
 	}
 }
@@ -261,26 +295,37 @@ static void wait_for(struct cell *c, bool wants_to_send, uint64_t now, uint64_t 
 	uint64_t ns = to_ns(since(now, until));
 	struct timespec timeout = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 	struct pollfd p[2] = {{.fd = c->path.in, .events = POLLIN}, {.fd = c->path.out, .events = POLLOUT}};
-	if (ppoll(p, wants_to_send ? 2 : 1, &timeout, NULL) != 0)
-		return;
-	// It was time, and this end was woken too late.
+	(void)!ppoll(p, wants_to_send ? 2 : 1, &timeout, NULL);
+	// Whatever woke this end: it was time, and it woke too late.
 	now = ticks();
-	if (since(until, now) > c->floor)
+	if (since(until, now) > 0)
 		held_up(c, until, now);
+}
+
+static _Noreturn void overloaded(const struct cell *c, uint64_t total, uint64_t sent, uint64_t under_way) {
+	die(EXIT_OVERLOADED,
+	    "%s of %zu bytes at %.15g a second: long after the last was due, %" PRIu64 " of %" PRIu64 " messages are sent and %" PRIu64
+	    " of them under way; the path does not carry so many, use a lower rate",
+	    protocol_names[c->protocol], c->size, c->rate, sent, total, under_way);
 }
 
 void open_loop(struct cell *c) {
 	const bool stream = c->protocol == TCP;
+	if (c->spin)
+		learn_polls(c, 1);
+	c->usual_send = NEVER;
 	const uint64_t warm_count = (uint64_t)(c->rate * (double)c->warmup / clock_now.hertz);
 	const uint64_t total = warm_count + (uint64_t)(c->rate * (double)c->duration / clock_now.hertz + 0.5);
 	struct schedule plan = {.begin = ticks() + to_ticks(1000), .period = (u128)(clock_now.hertz / c->rate * 4294967296.0)};
+	const uint64_t limit = due(&plan, total) + to_ticks(OVERRUN_NS) + c->loss;
 	// next is the number of the next message to send, oldest that of the first without an answer.
 	uint64_t next = 1, oldest = 1, last = ticks(), send_began = 0;
 	size_t done = 0, have = 0;
-	c->floor = UINT64_MAX / 2;
 	while (next <= total || oldest < next) {
 		uint64_t now = ticks();
 		bool waiting_for_room = false;
+		if (__builtin_expect(since(limit, now) > 0, 0))
+			overloaded(c, total, next - 1, next - oldest);
 		if (!c->measuring && next > warm_count)
 			begin_measuring(c, due(&plan, warm_count + 1), warm_count + 1);
 		if (next <= total && (now >= due(&plan, next) || done > 0) && next - oldest < c->window.length) {
@@ -288,8 +333,8 @@ void open_loop(struct cell *c) {
 				put_seq(c->out, c->size, next);
 				now = send_began = ticks();
 				// A message that should have gone while nobody looked is late by that gap.
-				if (c->spin && since(last, now) > c->floor) {
-					held_up(c, last, now);
+				if (c->spin) {
+					empty_polls(c, last, now);
 					last = now;
 				}
 			}
@@ -309,15 +354,15 @@ void open_loop(struct cell *c) {
 		}
 		if (oldest == next && (c->spin || (next <= total && now >= due(&plan, next)))) {
 			// Nothing is under way: only the clock is looked at.
-			if (c->spin && since(last, now) > c->floor)
-				held_up(c, last, now);
+			if (c->spin)
+				empty_polls(c, last, now);
 			last = now;
 			continue;
 		}
 		ssize_t n = recv(c->path.in, c->in + have, stream ? c->size - have : sizeof c->in, MSG_DONTWAIT);
 		now = ticks();
 		if (c->spin && n < 0)
-			empty_poll(c, last, now);
+			empty_polls(c, last, now);
 		else if (c->spin)
 			full_poll(c, last, now);
 		last = now;
@@ -335,7 +380,7 @@ void open_loop(struct cell *c) {
 			uint64_t sent = *slot(c, seq);
 			*slot(c, seq) = ANSWERED;
 			if (seq > warm_count)
-				record(c, seq, sent, due(&plan, seq), now);
+				record(c, seq, sent, due(&plan, seq), now, 0);
 			while (oldest < next && *slot(c, oldest) <= LOST)
 				oldest++;
 			continue;
@@ -348,7 +393,8 @@ void open_loop(struct cell *c) {
 			while (oldest < next && (*slot(c, oldest) <= LOST || since(*slot(c, oldest), now) > c->loss)) {
 				if (*slot(c, oldest) > LOST) {
 					*slot(c, oldest) = LOST;
-					c->lost += oldest > warm_count;
+					if (oldest > warm_count)
+						lose(c, due(&plan, oldest));
 				}
 				oldest++;
 			}

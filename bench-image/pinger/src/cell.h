@@ -33,9 +33,11 @@ struct cell {
 	// What came of it. Messages of the warm-up are in none of it, but for gaps and window.
 	struct hist rtt;      // from send to answer
 	struct hist intended; // from when it should have been sent; open loop only
-	struct coarse sends;  // in send
+	// sends is the time in send. Where the client polls in a closed loop it lasts until it looked at the clock again, a
+	// few polls later: between send and answer it has nothing to do but to poll.
+	struct coarse sends;
 	struct coarse idle;   // closed loop: from an answer to the next send; open loop: how late a message was sent
-	struct coarse held;   // interruptions: polls further apart than floor
+	struct coarse held;   // interruptions: looks further apart than floor
 	struct intervals intervals;
 	struct reservoir slow;
 	struct gaps gaps;
@@ -43,13 +45,13 @@ struct cell {
 	uint64_t sent, received, lost, late, duplicates, reordered, strays;
 	uint64_t start, finish; // ticks: of the measurement
 	uint64_t first;         // number of the first message that counts
-	uint64_t floor;         // ticks: polls further apart are an interruption
-	uint64_t usual_send;    // ticks
+	// Ticks: the usual time between two looks at the clock while polling in vain, above which time it is an
+	// interruption, and the usual time in send.
+	uint64_t usual_look, floor, usual_send;
 
 	// While it runs.
 	bool measuring;
-	uint64_t highest;                               // number of the latest message answered
-	uint64_t poll_count, poll_sum, send_count, send_sum; // of the warm-up
+	uint64_t highest; // number of the latest message answered
 	unsigned char out[MAX_TCP + 64] __attribute__((aligned(64)));
 	unsigned char in[MAX_TCP + 64] __attribute__((aligned(64)));
 };
@@ -57,6 +59,7 @@ struct cell {
 // window_length is what a rate needs, so that a message is in it until it counts as lost.
 uint64_t window_length(double rate, uint64_t loss_ns);
 
+// closed_loop and open_loop measure a cell. Both die when it cannot be measured to its end.
 void closed_loop(struct cell *c);
 void open_loop(struct cell *c);
 

@@ -29,6 +29,11 @@ static struct address connect_to(const struct client_options *o, struct link *l)
 	*l = (struct link){.fd = socket(a.sockaddr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
 	if (l->fd < 0)
 		die(EXIT_SYSTEM, "making a socket: %s", strerror(errno));
+	if (o->local) {
+		struct address local = resolve(o->local, 0);
+		if (bind(l->fd, (struct sockaddr *)&local.sockaddr, local.length) != 0)
+			die(EXIT_SYSTEM, "binding %s: %s", o->local, strerror(errno));
+	}
 	if (connect(l->fd, (struct sockaddr *)&a.sockaddr, a.length) != 0)
 		die(EXIT_UNREACHABLE, "connecting to %s port %d: %s", o->server, o->port, strerror(errno));
 	prepare_tcp(l->fd);
@@ -183,7 +188,7 @@ static void finish(struct json *j, const struct client_options *o, struct link *
 static void intervals_json(struct json *j, const struct intervals *log) {
 	json_open(j, "intervals", '{');
 	json_uint(j, "length_ns", log->length);
-	// Each is count, p50, p99, p99.9 and max, in ns.
+	// Each is count, p50, p99, p99.9 and max in ns, and how many were lost.
 	json_open(j, "log", '[');
 	for (size_t i = 0; i < log->used; i++) {
 		const struct interval *in = &log->log[i];
@@ -193,6 +198,7 @@ static void intervals_json(struct json *j, const struct intervals *log) {
 		json_uint(j, NULL, interval_quantile(in, 0.99));
 		json_uint(j, NULL, interval_quantile(in, 0.999));
 		json_uint(j, NULL, in->max);
+		json_uint(j, NULL, in->lost);
 		json_close(j, ']');
 	}
 	json_close(j, ']');
@@ -204,7 +210,9 @@ static int by_value(const void *a, const void *b) {
 	return x > y ? -1 : x < y;
 }
 
-// attribution_json says of the slowest samples where their time went. The list is sorted anew.
+// attribution_json says of the slowest samples where their time went. usual is what neither end is to blame for: in a
+// closed loop the time in send, in an open one, where sends that took long are gaps already, how late an end that sleeps
+// is woken. The list is sorted anew.
 static void attribution_json(struct json *j, struct typical usual, bool server_spins) {
 	const struct hist *h = cell.rate > 0 ? &cell.intended : &cell.rtt;
 	struct attribution a = {.p50 = hist_quantile(h, 0.5), .threshold = hist_quantile(h, 0.999)};
@@ -262,7 +270,7 @@ static void client_json(struct json *j, const struct counters *before, const str
 		json_null(j, "tcp_retransmits");
 	else
 		json_int(j, "tcp_retransmits", resent);
-	object(j, "send", &cell.sends);
+	object(j, cell.spin && cell.rate == 0 ? "first_look" : "send", &cell.sends);
 	if (cell.spin) {
 		json_uint(j, "gap_floor_ns", to_ns(cell.floor));
 		object(j, "gaps", &cell.held);
@@ -301,7 +309,7 @@ static void run_cell(struct json *j, const struct client_options *o, struct link
 		reach(l, size);
 	// Only what is lost is waited for in vain, and only datagrams are.
 	set_receive_timeout(cell.path.in, o->protocol != TCP && !o->spin ? o->loss : 0);
-	const char *fast = accelerated(cell.path.in);
+	const char *fast = path_accelerated(&cell.path);
 	struct counters before, after;
 	counters_read(&before);
 	if (rate > 0)
@@ -341,6 +349,10 @@ static void run_cell(struct json *j, const struct client_options *o, struct link
 	intervals_json(j, &cell.intervals);
 	client_json(j, &before, &after, memory, fast, resent);
 	struct typical usual = {0};
+	if (rate == 0)
+		usual.client_send = coarse_quantile(&cell.sends, 0.5);
+	else if (!o->spin)
+		usual.client_gap = coarse_quantile(&cell.idle, 0.5);
 	bool server_spins;
 	finish(j, o, l, &usual, &server_spins);
 	path_close(&cell.path);

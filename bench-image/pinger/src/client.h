@@ -12,7 +12,7 @@
 #define MOST_RATES 32
 
 struct client_options {
-	const char *server, *token;
+	const char *server, *local, *token; // local: an own address, or NULL
 	int port;
 	enum protocol protocol;
 	size_t sizes[MOST_SIZES];

@@ -66,8 +66,8 @@ static inline uint64_t since(uint64_t a, uint64_t b) {
 	return (int64_t)(b - a) > 0 ? b - a : 0;
 }
 
-// POLLS_A_LOOK is how often an end that spins polls in vain before it looks at the clock: the clock costs as much as a
-// tenth of a poll, of a stack in user space a good part of one.
+// POLLS_A_LOOK is how often an end that spins polls in vain before it looks at the clock: that costs 2 % of a poll, of a
+// stack in user space a good part of one.
 #define POLLS_A_LOOK 4
 
 // to_ticks converts a duration in nanoseconds.

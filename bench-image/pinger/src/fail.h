@@ -14,6 +14,7 @@ enum exit_code {
 	EXIT_SYSTEM = 9,      // the system refused something: a port in use, no memory, no such address
 	EXIT_VERSION = 10,    // the two ends are not of one version
 	EXIT_OUTPUT = 11,     // the result could not be written
+	EXIT_OVERLOADED = 12, // messages could not be sent, or were not answered, at the rate that was asked for
 };
 
 // die prints "tailgate-pinger: " and the message to stderr, in one line, and ends the program.

@@ -4,13 +4,15 @@
 
 void intervals_reset(struct intervals *log, uint64_t length, uint64_t duration) {
 	memset(log, 0, sizeof *log);
-	log->length = length ? length : 1;
-	while (duration / log->length >= MOST_INTERVALS)
-		log->length *= 2;
+	length = length ? length : 1;
+	uint64_t fit = (duration + length * MOST_INTERVALS - 1) / (length * MOST_INTERVALS);
+	log->length = length * (fit ? fit : 1);
+	log->used = (duration + log->length - 1) / log->length;
 }
 
 static void merge(struct interval *into, const struct interval *from) {
 	into->count += from->count;
+	into->lost += from->lost;
 	if (from->max > into->max)
 		into->max = from->max;
 	for (size_t i = 0; i < HIST_LENGTH(COARSE_BITS); i++) {

@@ -26,7 +26,7 @@ static const char usage[] =
     "Usage: tailgate-pinger server --bind ADDR --port P [--spin] [--clock C] [--deadline SECONDS]\n"
     "       tailgate-pinger client --server ADDR --port P --protocol tcp|udp|multicast --sizes N,N,...\n"
     "                              --duration T [--warmup T] [--rates N,N,...] [--spin|--block] [--loss-after T]\n"
-    "                              [--interval T] [--group ADDR] [--clock C] [--deadline SECONDS]\n"
+    "                              [--interval T] [--local ADDR] [--group ADDR] [--clock C] [--deadline SECONDS]\n"
     "\n"
     "  --bind ADDR         address to serve at; --server ADDR is the same at the other end\n"
     "  --port P            TCP port for control and messages, and UDP port for datagrams\n"
@@ -38,7 +38,8 @@ static const char usage[] =
     "  --warmup T          time for which a cell runs before it counts; default 500ms\n"
     "  --spin, --block     poll for messages, or sleep until they come (default); each end has its own choice\n"
     "  --loss-after T      a datagram without an answer for so long is lost; default 1s\n"
-    "  --interval T        length of an interval of the log, doubled until 512 of them are enough; default 1s\n"
+    "  --interval T        length of an interval of the log, or the multiple of which 128 are enough; default 1s\n"
+    "  --local ADDR        the client's own address, and so the interface; default as the system routes\n"
     "  --group ADDR        multicast group; default 239.255.77.71. Answers go to the group as well, to another port\n"
     "  --clock C           auto (default), tsc or monotonic\n"
     "  --deadline SECONDS  the program ends by then, whatever happens; default none\n"
@@ -49,7 +50,8 @@ static const char usage[] =
     "   3  no server, or a busy one             8  no message was answered\n"
     "   4  the server did not take the token    9  the system refused something\n"
     "   5  the other end went away             10  the two ends are of different versions\n"
-    "   6  the clock cannot be trusted         11  the result could not be written\n";
+    "   6  the clock cannot be trusted         11  the result could not be written\n"
+    "                                          12  the path does not carry so many messages a second\n";
 
 // number reads a whole text as a number within bounds.
 static double number(const char *option, const char *text, double least, double most) {
@@ -81,7 +83,7 @@ static uint64_t duration(const char *option, const char *text, double least) {
 			rest = end + length;
 		}
 	}
-	if (!good || !(total >= least && total <= 1e18))
+	if (!good || !(total >= least && total <= 1e16))
 		die(EXIT_USAGE, "--%s takes a duration such as 500ms or 1m30s, not %s", option, text);
 	return (uint64_t)total;
 }
@@ -138,14 +140,14 @@ static void check_sizes(const struct client_options *o) {
 	}
 }
 
-enum flag { BIND = 1, SERVER, PORT, TOKEN, PROTOCOL, SIZES, RATES, DURATION, WARMUP, SPIN, BLOCK, LOSS, INTERVAL, GROUP, CLOCK, DEADLINE, HELP };
+enum flag { BIND = 1, SERVER, PORT, TOKEN, PROTOCOL, SIZES, RATES, DURATION, WARMUP, SPIN, BLOCK, LOSS, INTERVAL, LOCAL, GROUP, CLOCK, DEADLINE, HELP };
 
 static const struct option options[] = {
     {"bind", 1, 0, BIND},         {"server", 1, 0, SERVER},     {"port", 1, 0, PORT},         {"token", 1, 0, TOKEN},
     {"protocol", 1, 0, PROTOCOL}, {"sizes", 1, 0, SIZES},       {"rates", 1, 0, RATES},       {"duration", 1, 0, DURATION},
     {"warmup", 1, 0, WARMUP},     {"spin", 0, 0, SPIN},         {"block", 0, 0, BLOCK},       {"loss-after", 1, 0, LOSS},
-    {"interval", 1, 0, INTERVAL}, {"group", 1, 0, GROUP},       {"clock", 1, 0, CLOCK},       {"deadline", 1, 0, DEADLINE},
-    {"help", 0, 0, HELP},         {0, 0, 0, 0},
+    {"interval", 1, 0, INTERVAL}, {"local", 1, 0, LOCAL},       {"group", 1, 0, GROUP},       {"clock", 1, 0, CLOCK},
+    {"deadline", 1, 0, DEADLINE}, {"help", 0, 0, HELP},         {0, 0, 0, 0},
 };
 
 int main(int argc, char **argv) {
@@ -183,6 +185,7 @@ int main(int argc, char **argv) {
 		case WARMUP: for_client = true; c.warmup = duration("warmup", optarg, 0); break;
 		case LOSS: for_client = true; c.loss = duration("loss-after", optarg, 1e6); break;
 		case INTERVAL: for_client = true; c.interval = duration("interval", optarg, 1e6); break;
+		case LOCAL: for_client = true; c.local = optarg; break;
 		case GROUP: for_client = true; c.group = optarg; break;
 		case SPIN: s.spin = c.spin = true; break;
 		case BLOCK: s.spin = c.spin = false; break;

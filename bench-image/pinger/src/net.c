@@ -29,14 +29,20 @@ struct onload_stat {
 };
 extern int onload_fd_stat(int fd, struct onload_stat *stat) __attribute__((weak));
 
-const char *accelerated(int fd) {
-	if (!onload_fd_stat)
-		return "unknown";
+// accelerated is 1 or 0 as Onload says of a socket, less when it does not tell.
+static int accelerated(int fd) {
 	struct onload_stat stat = {0};
 	int found = onload_fd_stat(fd, &stat);
 	if (found > 0)
 		free(stat.stack_name);
-	return found > 0 ? "yes" : found == 0 ? "no" : "unknown";
+	return found;
+}
+
+const char *path_accelerated(const struct path *p) {
+	if (!onload_fd_stat)
+		return "absent";
+	int in = accelerated(p->in), out = p->out == p->in ? in : accelerated(p->out);
+	return in == 0 || out == 0 ? "no" : in < 0 || out < 0 ? "unknown" : "yes";
 }
 
 struct address resolve(const char *ip, int port) {

@@ -58,8 +58,9 @@ void prepare_tcp(int fd);
 void set_receive_timeout(int fd, uint64_t ns);
 // retransmits of a TCP connection so far; -1 if unknown.
 int64_t retransmits(int fd);
-// accelerated is what Onload says of a socket: "yes", "no", or "unknown" without Onload.
-const char *accelerated(int fd);
+// path_accelerated is what Onload says of the sockets of a path: "yes" when that is true of all of them, "no", "unknown"
+// when it does not tell, or "absent" when it is not loaded into this process.
+const char *path_accelerated(const struct path *p);
 
 // link is a control connection: lines of text, answered one by one, and blocks of announced length.
 struct link {

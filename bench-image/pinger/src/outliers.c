@@ -67,7 +67,11 @@ void gaps_within(const struct gaps *g, uint64_t from, uint64_t to, uint64_t sums
 
 static uint64_t more_than(uint64_t value, uint64_t usual) { return value > usual ? value - usual : 0; }
 
-static uint64_t at_most(uint64_t value, uint64_t limit) { return value < limit ? value : limit; }
+// interrupted is for how long an end was kept from a message, beyond what is usual and at most for limit.
+static uint64_t interrupted(const struct entry *e, uint64_t usual_gap, uint64_t usual_send, uint64_t limit) {
+	uint64_t time = more_than(e->gap, usual_gap) + more_than(e->send, usual_send);
+	return time < limit ? time : limit;
+}
 
 void attribute(struct attribution *a, const struct reservoir *client, const struct reservoir *server, struct typical usual) {
 	a->examined = a->client = a->server = a->both = a->neither = a->undetermined = 0;
@@ -78,10 +82,10 @@ void attribute(struct attribution *a, const struct reservoir *client, const stru
 			continue;
 		a->examined++;
 		uint64_t excess = more_than(sample->value, a->p50);
-		uint64_t here = at_most(sample->gap + sample->send, excess), there = 0;
+		uint64_t here = interrupted(sample, usual.client_gap, usual.client_send, excess), there = 0;
 		const struct entry *found = reservoir_find(server, sample->seq);
 		if (found)
-			there = at_most(more_than(found->gap, usual.server_gap) + more_than(found->send, usual.server_send), excess);
+			there = interrupted(found, usual.server_gap, usual.server_send, excess);
 		a->excess += excess;
 		a->client_excess += here;
 		a->server_excess += there;

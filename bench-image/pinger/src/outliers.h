@@ -15,7 +15,7 @@ struct entry {
 	uint64_t value; // ns; what entries are ranked by
 	uint64_t seq;   // number of the message in its cell
 	uint64_t at;    // ns since the start of the measurement; client only
-	uint64_t gap;   // ns between two polls, while the message was or may have been under way
+	uint64_t gap;   // ns for which this end did not look for messages while this one was or may have been under way
 	uint64_t send;  // ns in send
 };
 
@@ -74,9 +74,9 @@ struct attribution {
 	uint64_t excess, client_excess, server_excess;
 };
 
-// typical is what is no interruption: the usual time in ns, to be taken off.
+// typical is what is no interruption: the usual times in ns, to be taken off.
 struct typical {
-	uint64_t server_gap, server_send;
+	uint64_t client_gap, client_send, server_gap, server_send;
 };
 
 // attribute compares both ends' lists. Both must be sorted.

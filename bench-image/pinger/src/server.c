@@ -192,43 +192,67 @@ static bool read_request(const char *line, struct request *r) {
 	return r->protocol == TCP || (r->port > 0 && r->port < 65536);
 }
 
-// log_message notes how the server spent the time around a message: from when it last looked in vain until the
-// message was in its hands, and in send. It may have looked in vain, and then been stopped before it could read the
-// clock; therefore the clock is read before.
-static inline void log_message(uint64_t seq, uint64_t empty, uint64_t received, uint64_t sent) {
-	uint64_t gap = to_ns(since(empty, received)), send_time = to_ns(since(received, sent));
+// times are what the server remembers from one message to the next, in ticks: when it looked at the clock last and the
+// time before that, and when it had answered. polls counts those in vain since then.
+struct times {
+	uint64_t looked, empty, answered;
+	unsigned polls;
+};
+
+static struct times times_now(void) {
+	uint64_t now = ticks();
+	return (struct times){.looked = now, .empty = now, .answered = now};
+}
+
+// polled_in_vain notes that no message was there.
+static inline void polled_in_vain(struct times *t) {
+	if (++t->polls % POLLS_A_LOOK == 0) {
+		t->empty = t->looked;
+		t->looked = ticks();
+	}
+}
+
+// log_message notes how the server spent the time around a message that it has just answered. One that polls tells the
+// time since it had last polled in vain; it may have done so and then been stopped before it could read the clock, and
+// therefore that is counted from the look before. It reads no clock between recv and send, which would be part of every
+// round trip. One that blocks does not see how long a message waited for it, and tells the time in send, received being
+// when that began.
+static inline void log_message(struct times *t, bool spin, uint64_t seq, uint64_t received) {
+	uint64_t sent = ticks();
+	if (t->polls > 0 && since(t->empty, t->answered) > 0)
+		t->empty = t->answered;
+	struct entry e = {.seq = seq};
+	if (spin)
+		coarse_add(&cell.gaps, e.gap = to_ns(since(t->empty, sent)));
+	else
+		coarse_add(&cell.sends, e.send = to_ns(since(received, sent)));
+	e.value = e.gap + e.send;
 	cell.served++;
-	coarse_add(&cell.sends, send_time);
-	coarse_add(&cell.gaps, gap);
-	if (gap + send_time > cell.slow.floor)
-		reservoir_add(&cell.slow, (struct entry){.value = gap + send_time, .seq = seq, .gap = gap, .send = send_time});
+	if (e.value > cell.slow.floor)
+		reservoir_add(&cell.slow, e);
+	t->looked = t->answered = sent;
+	t->polls = 0;
 }
 
 // echo_stream serves a TCP connection until its end.
-//
-// A server that blocks does not see how long a message waited for it; of that it tells nothing.
 static void echo_stream(int fd, size_t size, bool spin) {
 	int flags = spin ? MSG_DONTWAIT : 0;
 	unsigned char *buffer = cell.buffer;
-	uint64_t seq = 0, looked = ticks(), empty = looked, answered = looked;
-	unsigned polls = 0; // in vain since the last answer
-	for (;;) {
+	struct times t = times_now();
+	for (uint64_t seq = 1;; seq++) {
 		size_t have = 0;
 		while (have < size) {
 			ssize_t n = recv(fd, buffer + have, size - have, flags);
 			if (__builtin_expect(n <= 0, 0)) {
 				if (n < 0 && (errno == EAGAIN || errno == EINTR) && !stop) {
-					if (++polls % POLLS_A_LOOK == 0) {
-						empty = looked;
-						looked = ticks();
-					}
+					polled_in_vain(&t);
 					continue;
 				}
 				return;
 			}
 			have += (size_t)n;
 		}
-		uint64_t received = ticks();
+		uint64_t received = spin ? 0 : ticks();
 		for (size_t done = 0; done < size;) {
 			ssize_t n = send(fd, buffer + done, size - done, flags | MSG_NOSIGNAL);
 			if (__builtin_expect(n < 0, 0)) {
@@ -238,12 +262,7 @@ static void echo_stream(int fd, size_t size, bool spin) {
 			}
 			done += (size_t)n;
 		}
-		uint64_t sent = ticks();
-		if (polls > 0 && since(empty, answered) > 0)
-			empty = answered;
-		log_message(++seq, spin ? empty : received, received, sent);
-		looked = answered = sent;
-		polls = 0;
+		log_message(&t, spin, seq, received);
 	}
 }
 
@@ -251,19 +270,16 @@ static void echo_stream(int fd, size_t size, bool spin) {
 static void echo_datagrams(struct path p, size_t size, bool spin) {
 	int flags = spin ? MSG_DONTWAIT : 0;
 	unsigned char *buffer = cell.buffer;
-	uint64_t seq = 0, looked = ticks(), empty = looked, answered = looked;
-	unsigned polls = 0; // in vain since the last answer
+	uint64_t seq = 0;
+	struct times t = times_now();
 	while (!stop) {
 		ssize_t n = recv(p.in, buffer, sizeof cell.buffer, flags);
 		if (__builtin_expect(n < 0, 0)) {
-			if (++polls % POLLS_A_LOOK == 0) {
-				empty = looked;
-				looked = ticks();
-			}
+			polled_in_vain(&t);
 			// A refused answer is told by the next recv; whether the client is gone, the control connection knows.
 			continue;
 		}
-		uint64_t received = ticks();
+		uint64_t received = spin ? 0 : ticks();
 		if ((size_t)n != size) {
 			if (n == 0)
 				return;
@@ -272,13 +288,8 @@ static void echo_datagrams(struct path p, size_t size, bool spin) {
 		}
 		while (send(p.out, buffer, size, flags | MSG_NOSIGNAL) < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR) && !stop)
 			;
-		uint64_t sent = ticks();
-		if (polls > 0 && since(empty, answered) > 0)
-			empty = answered;
 		seq = get_seq(buffer, size, seq);
-		log_message(seq, spin ? empty : received, received, sent);
-		looked = answered = sent;
-		polls = 0;
+		log_message(&t, spin, seq, received);
 	}
 }
 
@@ -316,14 +327,9 @@ static bool report(struct link *l, const struct counters *before, const struct c
 		json_null(&j, "tcp_retransmits");
 	else
 		json_int(&j, "tcp_retransmits", resent);
-	json_open(&j, "send", '{');
-	coarse_json(&j, &cell.sends);
+	json_open(&j, server.options->spin ? "gaps" : "send", '{');
+	coarse_json(&j, server.options->spin ? &cell.gaps : &cell.sends);
 	json_close(&j, '}');
-	if (server.options->spin) {
-		json_open(&j, "gaps", '{');
-		coarse_json(&j, &cell.gaps);
-		json_close(&j, '}');
-	}
 	json_close(&j, '}');
 	for (size_t i = 0; i < cell.slow.count; i++) {
 		const struct entry *e = &cell.slow.heap[i];
@@ -382,7 +388,7 @@ static bool run_cell(struct link *l, const struct request *r) {
 		path_close(&p);
 		return alive;
 	}
-	const char *fast = accelerated(p.in);
+	const char *fast = path_accelerated(&p);
 	reservoir_reset(&cell.slow);
 	coarse_reset(&cell.gaps);
 	coarse_reset(&cell.sends);

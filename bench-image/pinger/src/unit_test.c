@@ -298,32 +298,55 @@ static void test_attribution(void) {
 	server.dropped = false;
 	attribute(&a, &client, &server, (struct typical){.server_gap = 50, .server_send = 50});
 	CHECK(a.neither == 3 && a.undetermined == 0, "neither %llu, undetermined %llu", LL(a.neither), LL(a.undetermined));
+	// What is usual at the client explains nothing either: of number 1 420 are left, of number 2 nothing.
+	attribute(&a, &client, &server, (struct typical){.client_gap = 480, .client_send = 600, .server_gap = 50, .server_send = 50});
+	CHECK(a.client == 0 && a.neither == 6 && a.client_excess == 420, "client %llu, neither %llu, excess %llu", LL(a.client), LL(a.neither), LL(a.client_excess));
 }
 
 static void test_intervals(void) {
 	static struct intervals log;
-	intervals_reset(&log, 1000, 100 * 1000);
-	CHECK(log.length == 1000, "length %llu", LL(log.length));
-	intervals_reset(&log, 1000, 1000ull * MOST_INTERVALS * 5);
-	CHECK(log.length == 8000, "length %llu", LL(log.length));
+	static const struct {
+		uint64_t length, duration, want;
+		size_t used;
+	} fits[] = {
+	    {1000, 100 * 1000, 1000, 100},
+	    {1000, 99 * 1000 + 1, 1000, 100},
+	    {1000, 1000ull * MOST_INTERVALS, 1000, MOST_INTERVALS},
+	    {1000, 1000ull * MOST_INTERVALS + 1, 2000, MOST_INTERVALS / 2 + 1},
+	    {1000, 1000ull * MOST_INTERVALS * 5, 5000, MOST_INTERVALS},
+	    {1000000000, 12 * 3600 * 1000000000ull, 338 * 1000000000ull, 128},
+	    {1000, 1, 1000, 1},
+	    {10000000000000000ull, 10000000000000000ull, 10000000000000000ull, 1}, // the most that an option takes
+	    {1000000, 10000000000000000ull, 78125000000000ull, MOST_INTERVALS},
+	};
+	for (size_t i = 0; i < sizeof fits / sizeof fits[0]; i++) {
+		intervals_reset(&log, fits[i].length, fits[i].duration);
+		CHECK(log.length == fits[i].want && log.used == fits[i].used, "case %zu: %zu of %llu ns", i, log.used, LL(log.length));
+	}
 	// A measurement that takes far longer than was said.
 	intervals_reset(&log, 1000, 1000);
-	uint64_t total = 0;
-	for (uint64_t at = 0; at < 1000ull * MOST_INTERVALS * 7; at += 500) {
-		intervals_add(&log, at, at < 1000000 ? 100 : 200);
+	uint64_t total = 0, lost = 0;
+	for (uint64_t at = 0; at < 1000ull * MOST_INTERVALS * 7; at += 100) {
+		intervals_add(&log, at, at < 96000 ? 100 : 200);
 		total++;
+		if (at % 7000 == 0) {
+			interval_at(&log, at)->lost++;
+			lost++;
+		}
 	}
 	CHECK(log.length == 8000 && log.used <= MOST_INTERVALS, "%zu of %llu", log.used, LL(log.length));
 	uint64_t counted = 0, in_buckets = 0;
 	for (size_t i = 0; i < log.used; i++) {
 		const struct interval *in = &log.log[i];
 		counted += in->count;
+		lost -= in->lost;
 		for (size_t k = 0; k < HIST_LENGTH(COARSE_BITS); k++)
 			in_buckets += in->buckets[k];
-		uint64_t want = (i + 1) * log.length <= 1000000 ? 100 : 200, got = interval_quantile(in, 0.5);
+		uint64_t want = (i + 1) * log.length <= 96000 ? 100 : 200, got = interval_quantile(in, 0.5);
 		CHECK(got == want, "p50 of interval %zu is %llu", i, LL(got));
 	}
-	CHECK(counted == total && in_buckets == total, "%llu of %llu, %llu in buckets", LL(counted), LL(total), LL(in_buckets));
+	CHECK(counted == total && in_buckets == total && lost == 0, "%llu of %llu, %llu in buckets; %llu lost are missing", LL(counted), LL(total), LL(in_buckets), LL(lost));
+	CHECK(interval_quantile(&(struct interval){.lost = 1}, 0.5) == 0, "a quantile of nothing");
 	// Beyond the range, a sample has no bucket but counts.
 	intervals_reset(&log, 1000, 1000);
 	intervals_add(&log, 3600000000000ull, 3600000000000ull);
