@@ -26,7 +26,6 @@ type document struct {
 	Clock struct {
 		Source   string  `json:"source"`
 		DriftPPM float64 `json:"drift_ppm"`
-		WhyNot   string  `json:"why_not_tsc"`
 	} `json:"clock"`
 }
 
@@ -38,19 +37,25 @@ type scan struct {
 }
 
 type cell struct {
-	Protocol    string      `json:"protocol"`
-	Size        int32       `json:"size"`
-	Loop        string      `json:"loop"`
-	DurationNs  int64       `json:"duration_ns"`
-	WarmupNs    int64       `json:"warmup_ns"`
-	Sent        int64       `json:"sent"`
-	Received    int64       `json:"received"`
-	Lost        int64       `json:"lost"`
-	Late        int64       `json:"late"`
-	Duplicates  int64       `json:"duplicates"`
-	Reordered   int64       `json:"reordered"`
-	Strays      int64       `json:"strays"`
+	Protocol   string  `json:"protocol"`
+	Size       int32   `json:"size"`
+	Loop       string  `json:"loop"`
+	RatePerS   float64 `json:"rate_per_s"`
+	Spin       bool    `json:"spin"`
+	DurationNs int64   `json:"duration_ns"`
+	WarmupNs   int64   `json:"warmup_ns"`
+	Sent       int64   `json:"sent"`
+	Received   int64   `json:"received"`
+	Lost       int64   `json:"lost"`
+	Late       int64   `json:"late"`
+	Duplicates int64   `json:"duplicates"`
+	Reordered  int64   `json:"reordered"`
+	Strays     int64   `json:"strays"`
+	// RTT counts from when each message was sent, Intended, of an open loop only, from when it should have been.
 	RTT         histogram   `json:"rtt"`
+	Intended    *histogram  `json:"rtt_from_intended"`
+	Lateness    histogram   `json:"lateness"`
+	Intervals   intervals   `json:"intervals"`
 	Attribution attribution `json:"attribution"`
 	Client      endpoint    `json:"client"`
 	Server      endpoint    `json:"server"`
@@ -65,6 +70,13 @@ type histogram struct {
 	SumNs         int64      `json:"sum_ns"`
 	SumSquaresNs2 float64    `json:"sum_squares_ns2"`
 	Buckets       [][2]int64 `json:"buckets"`
+}
+
+// intervals are the course of the measurement. Each is the number of samples, their p50, p99, p99.9 and maximum in ns,
+// and the number of messages lost.
+type intervals struct {
+	LengthNs int64      `json:"length_ns"`
+	Log      [][6]int64 `json:"log"`
 }
 
 // attribution says with whose interruptions the samples beyond p99.9 coincide.
@@ -84,6 +96,7 @@ type attribution struct {
 type endpoint struct {
 	Accelerated         string `json:"accelerated"`
 	MemoryLocked        string `json:"memory_locked"`
+	Spin                bool   `json:"spin"`
 	Moved               bool   `json:"moved"`
 	VoluntarySwitches   *int64 `json:"voluntary_switches"`
 	InvoluntarySwitches *int64 `json:"involuntary_switches"`
@@ -93,8 +106,17 @@ type endpoint struct {
 	TCPRetransmits      *int64 `json:"tcp_retransmits"`
 }
 
-// highest is the largest sample that has a bucket, in ns.
-const highest = 60_000_000_000
+const (
+	// highest is the largest sample that has a bucket, in ns.
+	highest = 60_000_000_000
+	// mostIntervals is how many the tool keeps at most.
+	mostIntervals = 128
+)
+
+// accelerations are the tool's words for what a socket says of itself. It may also not tell.
+var accelerations = map[string]tool.Acceleration{
+	"yes": tool.AccelerationYes, "no": tool.AccelerationNo, "absent": tool.AccelerationAbsent, "unknown": "",
+}
 
 // Parse reads the result. The histogram has the resolution of ours, so its buckets are recorded one to one.
 func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
@@ -109,11 +131,38 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 		return tool.Measurement{}, tool.Failf("pinger's result cannot be used: %v", err)
 	}
 	m := d.Cells[0]
-	m.RTT.record(record)
-	return tool.Measurement{
-		Version: d.Version, Lost: m.Lost, Figures: figures(d), Warnings: warnings(d),
-		Sums: &tool.Sums{SumNs: m.RTT.SumNs, SumOfSquaresNs2: m.RTT.SumSquaresNs2},
-	}, nil
+	measured := tool.Measurement{
+		Version: d.Version, Lost: m.Lost, Attribution: (*tool.Attribution)(&m.Attribution), Intervals: m.course(),
+		Accelerated: tool.Accelerated{Client: accelerations[m.Client.Accelerated], Server: accelerations[m.Server.Accelerated]},
+		Figures:     figures(d), Warnings: warnings(d),
+	}
+	counted := m.RTT
+	if m.Intended != nil {
+		counted = *m.Intended
+		actual := tool.Samples{Sums: m.RTT.sums()}
+		m.RTT.record(func(rtt, count int64) { actual.RTT = append(actual.RTT, tool.Bucket{RTTNs: rtt, Count: count}) })
+		measured.Start, measured.ActualStart = tool.StartIntended, &actual
+	}
+	counted.record(record)
+	measured.Sums = counted.sums()
+	return measured, nil
+}
+
+func (h histogram) sums() *tool.Sums {
+	return &tool.Sums{SumNs: h.SumNs, SumOfSquaresNs2: h.SumSquaresNs2}
+}
+
+// course are the intervals; the last is cut off where the measurement ended.
+func (m cell) course() []tool.Interval {
+	var all []tool.Interval
+	for i, in := range m.Intervals.Log {
+		start := int64(i) * m.Intervals.LengthNs
+		all = append(all, tool.Interval{
+			StartNs: start, LengthNs: min(m.Intervals.LengthNs, m.DurationNs-start), Count: in[0],
+			P50Ns: in[1], P99Ns: in[2], P999Ns: in[3], MaxNs: in[4], Lost: in[5],
+		})
+	}
+	return all
 }
 
 // read decodes one document and nothing else.
@@ -135,9 +184,17 @@ func (d document) check(c tool.Cell) error {
 		return fmt.Errorf("it is of %q and has %d cells", d.Tool, len(d.Cells))
 	}
 	m := d.Cells[0]
-	if m.Protocol != strings.ToLower(string(c.Protocol)) || m.Size != c.MessageSize || m.Loop != "closed" ||
+	loop := "closed"
+	if c.OpenLoop() {
+		loop = "open"
+	}
+	if m.Protocol != strings.ToLower(string(c.Protocol)) || m.Size != c.MessageSize || m.Loop != loop || m.RatePerS != float64(c.RatePerSecond) ||
 		m.DurationNs != int64(c.Duration) || m.WarmupNs != int64(c.Warmup) {
-		return fmt.Errorf("it is of %s messages of %d bytes in a %s loop, for %d ns after %d ns", m.Protocol, m.Size, m.Loop, m.DurationNs, m.WarmupNs)
+		return fmt.Errorf("it is of %s messages of %d bytes in a %s loop at %g a second, for %d ns after %d ns",
+			m.Protocol, m.Size, m.Loop, m.RatePerS, m.DurationNs, m.WarmupNs)
+	}
+	if m.Spin != c.Spins() || m.Client.Spin != c.Spins() || m.Server.Spin != c.Spins() {
+		return fmt.Errorf("the client polled: %t, the server: %t", m.Client.Spin, m.Server.Spin)
 	}
 	for _, n := range []int64{m.Received, m.Lost, m.Late, m.Duplicates, m.Reordered, m.Strays} {
 		if n < 0 {
@@ -152,6 +209,67 @@ func (d document) check(c tool.Cell) error {
 	}
 	if m.RTT.Count+m.RTT.OverRange != m.Received {
 		return fmt.Errorf("%d messages were answered, but %d measured", m.Received, m.RTT.Count+m.RTT.OverRange)
+	}
+	if (m.Intended != nil) != c.OpenLoop() {
+		return fmt.Errorf("round trips from the intended time: %t", m.Intended != nil)
+	}
+	if h := m.Intended; h != nil {
+		if err := h.check(); err != nil {
+			return fmt.Errorf("round trips from the intended time: %w", err)
+		}
+		if h.Count+h.OverRange != m.Received {
+			return fmt.Errorf("%d messages were answered, but %d measured from the intended time", m.Received, h.Count+h.OverRange)
+		}
+	}
+	if err := m.checkCourse(); err != nil {
+		return err
+	}
+	for _, word := range []string{m.Client.Accelerated, m.Server.Accelerated} {
+		if _, ok := accelerations[word]; !ok {
+			return fmt.Errorf("a socket is accelerated: %q", word)
+		}
+	}
+	return m.Attribution.check(m.Received)
+}
+
+// checkCourse says whether the intervals cover the measurement and hold all its messages.
+func (m cell) checkCourse() error {
+	n, length := int64(len(m.Intervals.Log)), m.Intervals.LengthNs
+	if n < 1 || n > mostIntervals || length < 1 || (n-1) >= math.MaxInt64/length || (n-1)*length >= m.DurationNs || m.DurationNs-(n-1)*length > length {
+		return fmt.Errorf("%d intervals of %d ns are not its course", n, length)
+	}
+	answered, lost := m.Received, m.Lost
+	for i, in := range m.Intervals.Log {
+		for _, v := range in {
+			if v < 0 {
+				return fmt.Errorf("interval %d has a %d", i, v)
+			}
+		}
+		if in[1] > in[2] || in[2] > in[3] || in[3] > in[4] || (in[0] == 0 && in[4] > 0) {
+			return fmt.Errorf("the percentiles of interval %d descend: %d", i, in)
+		}
+		if in[0] > answered || in[5] > lost {
+			return fmt.Errorf("the intervals have more than %d answered and %d lost messages", m.Received, m.Lost)
+		}
+		answered, lost = answered-in[0], lost-in[5]
+	}
+	if answered != 0 || lost != 0 {
+		return fmt.Errorf("the intervals lack %d answered and %d lost messages", answered, lost)
+	}
+	return nil
+}
+
+// check says whether the parts are the whole.
+func (a attribution) check(received int64) error {
+	left := a.Examined
+	for _, part := range []int64{a.Client, a.Server, a.Both, a.Neither, a.Undetermined} {
+		if part < 0 || part > left {
+			return fmt.Errorf("the slowest samples are divided into %+v", a)
+		}
+		left -= part
+	}
+	if left != 0 || a.Examined > a.Beyond || a.Beyond > received {
+		return fmt.Errorf("the slowest samples are divided into %+v", a)
 	}
 	return nil
 }
@@ -247,6 +365,9 @@ func figures(d document) []tool.Figure {
 	add("clock drift (ppm)", strconv.FormatFloat(d.Clock.DriftPPM, 'f', 3, 64))
 	add("sent", m.Sent)
 	add("received", m.Received)
+	if m.Intended != nil {
+		add("the latest send after its time (ns)", max(m.Lateness.MaxNs-1, 0))
+	}
 	add("answered after the deadline", m.Late)
 	add("duplicates", m.Duplicates)
 	add("reordered", m.Reordered)
@@ -258,27 +379,11 @@ func figures(d document) []tool.Figure {
 		idle := fmt.Sprintf("%s: interruptions of the idle CPU, longer than %d ns in %d ms", end.name, end.scan.ThresholdNs, end.scan.DurationNs/1_000_000)
 		add(idle, end.scan.Interruptions.Count)
 		add(end.name+": the longest of these (ns)", end.scan.Interruptions.MaxNs)
-		add(end.name+": socket accelerated", end.count.Accelerated)
 		known(end.name+": voluntary context switches", end.count.VoluntarySwitches)
 		known(end.name+": involuntary context switches", end.count.InvoluntarySwitches)
 		known(end.name+": waited for the CPU (ns)", end.count.RunQueueWaitNs)
 		known(end.name+": stolen by the hypervisor (ms)", end.count.StealMs)
 		known(end.name+": TCP retransmits", end.count.TCPRetransmits)
-	}
-	a := m.Attribution
-	add("samples beyond p99.9", a.Beyond)
-	if a.Examined > 0 {
-		share := func(name string, n int64) {
-			add("of these, "+name+" (%)", strconv.FormatFloat(100*float64(n)/float64(a.Examined), 'f', 1, 64))
-		}
-		share("coincide with an interruption of the client's CPU", a.Client)
-		share("coincide with an interruption of the server's CPU", a.Server)
-		share("coincide with both together", a.Both)
-		share("coincide with neither", a.Neither)
-		share("cannot be told", a.Undetermined)
-		if !a.ClientSeesGaps || !a.ServerSeesGaps {
-			add("interruptions seen", "in send only: an end that sleeps does not see how late it is woken")
-		}
 	}
 	return all
 }

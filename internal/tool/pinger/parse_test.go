@@ -13,14 +13,27 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 // The captured results, and the cells that they are of.
 var captured = map[string]tool.Cell{
-	"tcp.json": cellOf("TCP", 64, 300*time.Millisecond, 100*time.Millisecond),
-	"udp.json": cellOf("UDP", 1, 200*time.Millisecond, 100*time.Millisecond),
+	"tcp.json":       cellOf("TCP", 64, 300*time.Millisecond, 100*time.Millisecond),
+	"udp.json":       spinning(cellOf("UDP", 1, 200*time.Millisecond, 100*time.Millisecond)),
+	"multicast.json": cellOf("Multicast", 64, 200*time.Millisecond, 100*time.Millisecond),
+	"rate.json":      at(500, cellOf("UDP", 64, 1500*time.Millisecond, 100*time.Millisecond)),
+}
+
+func spinning(c tool.Cell) tool.Cell {
+	c.Wait = v1alpha1.WaitSpin
+	return c
+}
+
+func at(rate int32, c tool.Cell) tool.Cell {
+	c.RatePerSecond = rate
+	return c
 }
 
 func file(t testing.TB, name string) []byte {
@@ -35,16 +48,53 @@ func file(t testing.TB, name string) []byte {
 // plain is a result read without the parser's types.
 type plain struct {
 	Cells []struct {
-		Received int64 `json:"received"`
-		RTT      struct {
-			Count   int64       `json:"count"`
-			Min     int64       `json:"min_ns"`
-			Max     int64       `json:"max_ns"`
-			Sum     int64       `json:"sum_ns"`
-			Squares json.Number `json:"sum_squares_ns2"`
-			Buckets [][2]int64  `json:"buckets"`
-		} `json:"rtt"`
+		Received    int64           `json:"received"`
+		RTT         plainHistogram  `json:"rtt"`
+		Intended    *plainHistogram `json:"rtt_from_intended"`
+		Attribution map[string]any  `json:"attribution"`
+		Intervals   struct {
+			Log [][]int64 `json:"log"`
+		} `json:"intervals"`
 	} `json:"cells"`
+}
+
+type plainHistogram struct {
+	Count   int64       `json:"count"`
+	Min     int64       `json:"min_ns"`
+	Max     int64       `json:"max_ns"`
+	Sum     int64       `json:"sum_ns"`
+	Squares json.Number `json:"sum_squares_ns2"`
+	Buckets [][2]int64  `json:"buckets"`
+}
+
+// wantHistogram checks that what was recorded is the histogram, to the bucket.
+func wantHistogram(t *testing.T, r *result.Recorder, sums *tool.Sums, want plainHistogram) {
+	t.Helper()
+	r.SetSums(sums.SumNs, sums.SumOfSquaresNs2)
+	h, err := r.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Count != want.Count || h.MinNs != want.Min || h.MaxNs != want.Max || h.SumNs != want.Sum || h.OverRange != 0 {
+		t.Errorf("%d samples of %d to %d ns, sum %d; want %+v", h.Count, h.MinNs, h.MaxNs, h.SumNs, want)
+	}
+	if got := fmt.Sprintf("%.17g", h.SumOfSquaresNs2); got != want.Squares.String() {
+		t.Errorf("sum of squares %s, want %s", got, want.Squares)
+	}
+	// Merge decodes the histogram and holds it against the sums.
+	d, err := result.Merge(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got [][2]int64
+	for _, b := range d.Buckets {
+		got = append(got, [2]int64{b.Low, b.Count})
+	}
+	buckets := append([][2]int64{}, want.Buckets...)
+	buckets[0][0] = want.Min
+	if diff := cmp.Diff(buckets, got); diff != "" {
+		t.Errorf("buckets, -want +got:\n%s", diff)
+	}
 }
 
 func TestParseCaptured(t *testing.T) {
@@ -60,31 +110,38 @@ func TestParseCaptured(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.SetSums(m.Sums.SumNs, m.Sums.SumOfSquaresNs2)
-			h, err := r.Histogram()
-			if err != nil {
-				t.Fatal(err)
+			one := want.Cells[0]
+			if c.OpenLoop() {
+				wantHistogram(t, r, m.Sums, *one.Intended)
+				actual := result.NewRecorder()
+				for _, b := range m.ActualStart.RTT {
+					actual.RecordN(b.RTTNs, b.Count)
+				}
+				wantHistogram(t, actual, m.ActualStart.Sums, one.RTT)
+			} else {
+				wantHistogram(t, r, m.Sums, one.RTT)
 			}
-			rtt := want.Cells[0].RTT
-			if h.Count != rtt.Count || h.MinNs != rtt.Min || h.MaxNs != rtt.Max || h.SumNs != rtt.Sum || h.OverRange != 0 {
-				t.Errorf("%d samples of %d to %d ns, sum %d; want %+v", h.Count, h.MinNs, h.MaxNs, h.SumNs, rtt)
+			if start := map[bool]tool.StartTime{true: tool.StartIntended}[c.OpenLoop()]; m.Start != start || (m.ActualStart != nil) != c.OpenLoop() {
+				t.Errorf("counted from %q", m.Start)
 			}
-			if got := fmt.Sprintf("%.17g", h.SumOfSquaresNs2); got != rtt.Squares.String() {
-				t.Errorf("sum of squares %s, want %s", got, rtt.Squares)
+			var course [][]int64
+			var until int64
+			for _, in := range m.Intervals {
+				course = append(course, []int64{in.Count, in.P50Ns, in.P99Ns, in.P999Ns, in.MaxNs, in.Lost})
+				if in.StartNs != until || in.LengthNs < 1 {
+					t.Errorf("an interval from %d to %d ns follows on %d ns", in.StartNs, in.StartNs+in.LengthNs, until)
+				}
+				until = in.StartNs + in.LengthNs
 			}
-			// Merge decodes the histogram and holds it against the sums.
-			d, err := result.Merge(h)
-			if err != nil {
-				t.Fatal(err)
+			if diff := cmp.Diff(one.Intervals.Log, course); diff != "" || until != int64(c.Duration) {
+				t.Errorf("intervals to %d ns, -want +got:\n%s", until, diff)
 			}
-			var got [][2]int64
-			for _, b := range d.Buckets {
-				got = append(got, [2]int64{b.Low, b.Count})
+			if a := m.Attribution; float64(a.Beyond) != one.Attribution["beyond"] || float64(a.Client) != one.Attribution["client"] ||
+				float64(a.Neither) != one.Attribution["neither"] || a.ClientSeesGaps != c.Spins() || a.ServerSeesGaps != c.Spins() {
+				t.Errorf("attribution %+v of %v", a, one.Attribution)
 			}
-			buckets := append([][2]int64{}, rtt.Buckets...)
-			buckets[0][0] = rtt.Min
-			if diff := cmp.Diff(buckets, got); diff != "" {
-				t.Errorf("buckets, -want +got:\n%s", diff)
+			if want := (tool.Accelerated{Client: tool.AccelerationAbsent, Server: tool.AccelerationAbsent}); m.Accelerated != want {
+				t.Errorf("accelerated: %+v", m.Accelerated)
 			}
 			if m.Version != "1" || m.Lost != 0 || len(m.Warnings) > 0 {
 				t.Errorf("version %q, %d lost, warnings %q", m.Version, m.Lost, m.Warnings)
@@ -96,8 +153,10 @@ func TestParseCaptured(t *testing.T) {
 			if len(figures) != len(m.Figures) {
 				t.Error("two figures have one name")
 			}
-			if figures["received"] != fmt.Sprint(want.Cells[0].Received) || figures["client: socket accelerated"] != "unknown" ||
-				figures["clock"] != map[string]string{"tcp.json": "tsc", "udp.json": "monotonic"}[name] {
+			if clock := map[bool]string{false: "tsc", true: "monotonic"}[name == "udp.json"]; figures["received"] != fmt.Sprint(one.Received) || figures["clock"] != clock {
+				t.Errorf("figures %v", figures)
+			}
+			if _, late := figures["the latest send after its time (ns)"]; late != c.OpenLoop() {
 				t.Errorf("figures %v", figures)
 			}
 		})
@@ -114,10 +173,10 @@ func text(t testing.TB, v any) []byte {
 }
 
 // changed is a captured result with one change in its only cell.
-func changed(t testing.TB, change func(cell map[string]any)) []byte {
+func changed(t testing.TB, name string, change func(cell map[string]any)) []byte {
 	t.Helper()
 	var d map[string]any
-	decoder := json.NewDecoder(bytes.NewReader(file(t, "tcp.json")))
+	decoder := json.NewDecoder(bytes.NewReader(file(t, name)))
 	decoder.UseNumber()
 	if err := decoder.Decode(&d); err != nil {
 		t.Fatal(err)
@@ -136,7 +195,14 @@ func answered(h map[string]any) func(map[string]any) {
 	return func(cell map[string]any) {
 		n := h["count"].(int64) + h["over_range"].(int64)
 		cell["rtt"], cell["received"], cell["sent"] = h, n, n
+		cell["intervals"] = course(300_000_000, [6]int64{n, 1, 2, 3, 4, 0})
+		cell["attribution"] = map[string]any{}
 	}
+}
+
+// course is the log of intervals as the tool writes it.
+func course(length int64, log ...[6]int64) map[string]any {
+	return map[string]any{"length_ns": length, "log": log}
 }
 
 func TestParseRecords(t *testing.T) {
@@ -160,6 +226,7 @@ func TestParseRecords(t *testing.T) {
 		"lost, late, doubled, throttled": {func(cell map[string]any) {
 			answered(rtt(1, 0, 5000, 5000, 5000, [2]int64{5000, 1}))(cell)
 			cell["lost"], cell["sent"], cell["late"], cell["duplicates"], cell["reordered"], cell["strays"] = 2, 3, 1, 4, 5, 6
+			cell["intervals"] = course(150_000_000, [6]int64{1, 5000, 5000, 5000, 5000, 0}, [6]int64{0, 0, 0, 0, 0, 2})
 			cell["client"].(map[string]any)["throttled_periods"] = 7
 			cell["server"].(map[string]any)["tcp_retransmits"] = 8
 			cell["server"].(map[string]any)["moved"] = true
@@ -172,7 +239,7 @@ func TestParseRecords(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got []pair
-			m, err := New().Parse(captured["tcp.json"], tool.Output{Stdout: changed(t, c.change)}, func(v, n int64) { got = append(got, pair{v, n}) })
+			m, err := New().Parse(captured["tcp.json"], tool.Output{Stdout: changed(t, "tcp.json", c.change)}, func(v, n int64) { got = append(got, pair{v, n}) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -188,9 +255,22 @@ func TestParseRecords(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	good := captured["tcp.json"]
-	with := func(change func(map[string]any)) tool.Output { return tool.Output{Stdout: changed(t, change)} }
+	with := func(change func(map[string]any)) tool.Output {
+		return tool.Output{Stdout: changed(t, "tcp.json", change)}
+	}
 	set := func(key string, value any) tool.Output {
 		return with(func(cell map[string]any) { cell[key] = value })
+	}
+	// five is a result of five samples in the buckets that are not looked at here.
+	five := func(key string, value any) tool.Output {
+		return with(func(cell map[string]any) {
+			answered(rtt(5, 0, 10, 10, 50, [2]int64{10, 5}))(cell)
+			cell[key] = value
+		})
+	}
+	rate := captured["rate.json"]
+	rated := func(change func(map[string]any)) tool.Output {
+		return tool.Output{Stdout: changed(t, "rate.json", change)}
 	}
 	cases := map[string]struct {
 		cell tool.Cell
@@ -206,6 +286,29 @@ func TestParseRefuses(t *testing.T) {
 		"another protocol":             {cellOf("UDP", 64, good.Duration, good.Warmup), tool.Output{Stdout: file(t, "tcp.json")}, "of tcp messages"},
 		"another duration":             {cellOf("TCP", 64, time.Second, good.Warmup), tool.Output{Stdout: file(t, "tcp.json")}, "300000000 ns"},
 		"an open loop":                 {good, set("loop", "open"), "open loop"},
+		"a closed loop":                {at(500, good), tool.Output{Stdout: file(t, "tcp.json")}, "closed loop"},
+		"another rate":                 {at(501, rate), tool.Output{Stdout: file(t, "rate.json")}, "at 500 a second"},
+		"ends that sleep":              {spinning(good), tool.Output{Stdout: file(t, "tcp.json")}, "the client polled: false"},
+		"a server that polls":          {good, with(func(cell map[string]any) { cell["server"].(map[string]any)["spin"] = true }), "the server: true"},
+		"no intended times":            {rate, rated(func(cell map[string]any) { delete(cell, "rtt_from_intended") }), "intended time: false"},
+		"broken intended times":        {rate, rated(func(cell map[string]any) { cell["rtt_from_intended"] = rtt(1, 0, 5001, 5001, 5001, [2]int64{5001, 1}) }), "no place"},
+		"few intended times":           {rate, rated(func(cell map[string]any) { cell["rtt_from_intended"] = rtt(1, 0, 5000, 5000, 5000, [2]int64{5000, 1}) }), "1 measured from the intended"},
+		"no course":                    {good, set("intervals", course(1_000_000_000)), "0 intervals"},
+		"a course that is too long":    {good, five("intervals", course(100_000_000, [6]int64{5}, [6]int64{}, [6]int64{}, [6]int64{})), "4 intervals"},
+		"a course that is too short":   {good, five("intervals", course(100_000_000, [6]int64{5}, [6]int64{})), "2 intervals"},
+		"too many intervals":           {good, five("intervals", course(2_000_000, make([][6]int64, 150)...)), "150 intervals"},
+		"intervals of no time":         {good, five("intervals", course(0, [6]int64{5})), "intervals of 0 ns"},
+		"intervals of ages":            {good, five("intervals", course(1<<62, [6]int64{5}, [6]int64{}, [6]int64{})), "3 intervals"},
+		"an interval with too few":     {good, five("intervals", course(300_000_000, [6]int64{4})), "lack 1 answered"},
+		"an interval with too many":    {good, five("intervals", course(300_000_000, [6]int64{6})), "more than 5"},
+		"a loss in no interval":        {good, five("intervals", course(300_000_000, [6]int64{5, 0, 0, 0, 0, 1})), "0 lost"},
+		"a negative interval":          {good, five("intervals", course(300_000_000, [6]int64{-5})), "a -5"},
+		"percentiles that descend":     {good, five("intervals", course(300_000_000, [6]int64{5, 3, 2, 3, 4})), "descend"},
+		"a largest of nothing":         {good, five("intervals", course(150_000_000, [6]int64{5}, [6]int64{0, 0, 0, 0, 4})), "descend"},
+		"an attribution beyond all":    {good, five("attribution", map[string]any{"beyond": 6}), "divided"},
+		"an attribution with a rest":   {good, five("attribution", map[string]any{"beyond": 5, "examined": 2, "client": 1}), "divided"},
+		"an attribution of too many":   {good, five("attribution", map[string]any{"beyond": 5, "examined": 2, "client": 3}), "divided"},
+		"another word of Onload":       {good, with(func(cell map[string]any) { cell["client"].(map[string]any)["accelerated"] = "perhaps" }), "perhaps"},
 		"messages that vanish":         {good, set("sent", 10), "of 10 messages"},
 		"a negative count":             {good, set("late", -1), "-1 messages"},
 		"more answers than samples":    {good, with(func(cell map[string]any) { cell["received"], cell["sent"] = 7, 7 }), "7 messages were answered"},
@@ -238,8 +341,12 @@ func FuzzParse(f *testing.F) {
 	for _, h := range []map[string]any{
 		rtt(1, 2, 10, 61_000_000_000, 10, [2]int64{10, 1}), rtt(4, 0, 10, 5002, 10022, [2]int64{10, 2}, [2]int64{5000, 2}), rtt(0, 1, 0, 0, 0),
 	} {
-		f.Add([]byte(fmt.Sprintf(`{"tool":"tailgate-pinger","version":"1","cells":[{"protocol":"tcp","size":64,"loop":"closed","duration_ns":300000000,`+
-			`"warmup_ns":100000000,"sent":%d,"received":%[1]d,"lost":0,"rtt":%s}]}`, h["count"].(int64)+h["over_range"].(int64), text(f, h))))
+		n := h["count"].(int64) + h["over_range"].(int64)
+		const one = `{"tool":"tailgate-pinger","version":"1","cells":[{"protocol":"%s","size":64,"loop":"%s","rate_per_s":%d,"duration_ns":%d,` +
+			`"warmup_ns":100000000,"sent":%d,"received":%[5]d,"lost":0,"rtt":%s,%s"intervals":{"length_ns":1500000000,"log":[[%[5]d,1,2,3,4,0]]},` +
+			`"client":{"accelerated":"yes"},"server":{"accelerated":"no"}}]}`
+		f.Add(fmt.Appendf(nil, one, "tcp", "closed", 0, 300_000_000, n, text(f, h), ""))
+		f.Add(fmt.Appendf(nil, one, "udp", "open", 500, 1_500_000_000, n, text(f, h), `"rtt_from_intended":`+string(text(f, h))+`,`))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, c := range captured {
@@ -268,6 +375,24 @@ func FuzzParse(f *testing.F) {
 				t.Fatal(err)
 			}
 			want := d.Cells[0].RTT
+			if m.ActualStart != nil {
+				want = *d.Cells[0].Intended
+				actual := result.NewRecorder()
+				for _, b := range m.ActualStart.RTT {
+					actual.RecordN(b.RTTNs, b.Count)
+				}
+				actual.SetSums(m.ActualStart.Sums.SumNs, m.ActualStart.Sums.SumOfSquaresNs2)
+				if _, err := actual.Histogram(); err != nil {
+					t.Errorf("what was accepted cannot be stored: %v", err)
+				}
+			}
+			var inIntervals int64
+			for _, in := range m.Intervals {
+				inIntervals += in.Count
+			}
+			if inIntervals != recorded || len(m.Intervals) > 128 {
+				t.Errorf("%d intervals hold %d of %d", len(m.Intervals), inIntervals, recorded)
+			}
 			if h.Count != want.Count || h.OverRange != want.OverRange || recorded != want.Count+want.OverRange || h.MinNs != want.MinNs || h.MaxNs != want.MaxNs {
 				t.Errorf("recorded %+v of %+v", h, want)
 			}

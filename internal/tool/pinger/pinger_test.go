@@ -20,13 +20,24 @@ func TestCommands(t *testing.T) {
 	target := tool.Target{Address: "10.99.0.2", Port: 22048, Scratch: "/scratch/a", Token: "uid"}
 	want := commands{
 		tool.Command{Path: "tailgate-pinger", Env: []string{"TAILGATE_PINGER_TOKEN=uid"},
-			Args: []string{"server", "--bind", "10.99.0.2", "--port", "22048", "--deadline", "92"}},
+			Args: []string{"server", "--bind", "10.99.0.2", "--port", "22048", "--block", "--deadline", "92"}},
 		tool.Command{Path: "tailgate-pinger", Env: []string{"TAILGATE_PINGER_TOKEN=uid"},
-			Args: []string{"client", "--server", "10.99.0.2", "--port", "22048", "--protocol", "udp", "--sizes", "1",
-				"--duration", "1500000000ns", "--warmup", "500000000ns", "--block", "--deadline", "27"}},
+			Args: []string{"client", "--server", "10.99.0.2", "--port", "22048", "--protocol", "udp", "--sizes", "1", "--rates", "0",
+				"--duration", "1500000000ns", "--warmup", "500000000ns", "--loss-after", "1000000000ns", "--block", "--deadline", "27"}},
 	}
 	if diff := cmp.Diff(want, commands{New().Server(c, target), New().Client(c, target)}); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+
+	c = spinning(at(23000, cellOf("Multicast", 64, time.Second, 0)))
+	c.MulticastGroup = "239.192.0.1"
+	target.LocalAddress = "10.99.0.1"
+	want.Server.Args = []string{"server", "--bind", "10.99.0.2", "--port", "22048", "--spin", "--deadline", "102"}
+	want.Client.Args = []string{"client", "--server", "10.99.0.2", "--port", "22048", "--protocol", "multicast", "--sizes", "64", "--rates", "23000",
+		"--duration", "1000000000ns", "--warmup", "0ns", "--loss-after", "1000000000ns", "--spin", "--deadline", "37",
+		"--local", "10.99.0.1", "--group", "239.192.0.1"}
+	if diff := cmp.Diff(want, commands{New().Server(c, target), New().Client(c, target)}); diff != "" {
+		t.Errorf("multicast at a rate, polling, -want +got:\n%s", diff)
 	}
 }
 
@@ -40,6 +51,14 @@ func TestDriver(t *testing.T) {
 	}
 	if hour := cellOf("TCP", 64, time.Hour, 0); d.Memory(hour) != d.Memory(c) || d.Memory(c) > 32<<20 {
 		t.Errorf("memory %d and %d: it must not grow with time", d.Memory(hour), d.Memory(c))
+	}
+	if d.Deadline(at(23000, c)) != 42*time.Second {
+		t.Errorf("deadline %s", d.Deadline(at(23000, c)))
+	}
+	for rate, window := range map[int32]int64{1: 1 << 10, 23_000: 1 << 16, 10_000_000: 1 << 20} {
+		if got, want := d.Memory(at(rate, c)), 12<<20+8*window; got != want {
+			t.Errorf("%d a second take %d bytes, want %d", rate, got, want)
+		}
 	}
 }
 
@@ -59,6 +78,21 @@ func TestValidate(t *testing.T) {
 		"no time":                   {cellOf("TCP", 64, 0, 0), false},
 		"a warm-up back in time":    {cellOf("TCP", 64, time.Second, -1), false},
 		"an hour, a minute warm-up": {cellOf("TCP", 64, time.Hour, time.Minute), true},
+		"a rate":                    {at(23000, cellOf("TCP", 1, time.Second, 0)), true},
+		"a rate of no message":      {at(1, cellOf("TCP", 64, 900*time.Millisecond, 0)), false},
+		"a rate below none":         {at(-1, cellOf("TCP", 64, time.Second, 0)), false},
+		"a byte, 127 a second":      {at(127, cellOf("UDP", 1, time.Second, 0)), true},
+		"a byte, 128 a second":      {at(128, cellOf("UDP", 1, time.Second, 0)), false},
+		"a byte, 128 a second, TCP": {at(128, cellOf("TCP", 1, time.Second, 0)), true},
+		"8 bytes, the highest rate": {at(10_000_000, cellOf("UDP", 8, time.Second, 0)), true},
+		"polling":                   {spinning(cellOf("UDP", 64, time.Second, 0)), true},
+		"multicast":                 {cellOf("Multicast", 65_507, time.Second, 0), true},
+		"multicast, a group":        {tool.Cell{Protocol: "Multicast", MessageSize: 64, Duration: time.Second, MulticastGroup: "239.192.0.1"}, true},
+		"multicast, no group":       {tool.Cell{Protocol: "Multicast", MessageSize: 64, Duration: time.Second, MulticastGroup: "10.0.0.1"}, false},
+		"multicast, IPv6":           {tool.Cell{Protocol: "Multicast", MessageSize: 64, Duration: time.Second, MulticastGroup: "ff02::1"}, false},
+		"no muxer":                  {tool.Cell{Protocol: "TCP", MessageSize: 64, Duration: time.Second, Muxer: v1alpha1.MuxerNone}, true},
+		"a muxer":                   {tool.Cell{Protocol: "TCP", MessageSize: 64, Duration: time.Second, Muxer: v1alpha1.MuxerEpoll}, false},
+		"a stream":                  {tool.Cell{Stream: true, Protocol: "TCP", MessageSize: 64, Duration: time.Second}, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

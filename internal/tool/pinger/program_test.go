@@ -3,6 +3,7 @@ package pinger
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -29,9 +30,14 @@ func TestProgram(t *testing.T) {
 	port := listener.Addr().(*net.TCPAddr).Port
 	for _, c := range []tool.Cell{
 		cellOf(v1alpha1.ProtocolTCP, 65536, 200*time.Millisecond, 50*time.Millisecond), cellOf(v1alpha1.ProtocolUDP, 1, 100*time.Millisecond, 0),
+		spinning(at(1000, cellOf(v1alpha1.ProtocolUDP, 64, 300*time.Millisecond, 50*time.Millisecond))),
+		at(1000, cellOf(v1alpha1.ProtocolMulticast, 64, 300*time.Millisecond, 50*time.Millisecond)),
 	} {
-		t.Run(string(c.Protocol), func(t *testing.T) {
-			target := tool.Target{Address: "127.0.0.1", Port: port, Token: "3c1f8a52-0000-4000-8000-000000000000"}
+		t.Run(fmt.Sprintf("%s at %d", c.Protocol, c.RatePerSecond), func(t *testing.T) {
+			target := tool.Target{Address: "127.0.0.1", LocalAddress: "127.0.0.1", Port: port, Token: "3c1f8a52-0000-4000-8000-000000000000"}
+			if err := New().Validate(c); err != nil {
+				t.Fatal(err)
+			}
 			command := func(of tool.Command) *exec.Cmd {
 				if of.Path != build.Program {
 					t.Errorf("the driver runs %s", of.Path)
@@ -77,8 +83,11 @@ func TestProgram(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d.Count < 100 || m.Lost > 0 || len(m.Figures) < 15 {
-				t.Errorf("%d samples, %d lost, figures %v", d.Count, m.Lost, m.Figures)
+			if d.Count < 100 || m.Lost > 0 || len(m.Figures) < 15 || m.Attribution == nil || len(m.Intervals) != 1 {
+				t.Errorf("%d samples, %d lost, figures %v, %d intervals", d.Count, m.Lost, m.Figures, len(m.Intervals))
+			}
+			if c.OpenLoop() && (d.Count+h.OverRange != 300 || len(m.ActualStart.RTT) == 0) {
+				t.Errorf("%d messages of 300", d.Count)
 			}
 		})
 	}
