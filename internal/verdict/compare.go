@@ -34,7 +34,8 @@ type Comparison struct {
 
 // mayDecide says whether a comparison is decided or lacks nothing but rounds.
 func (c Comparison) mayDecide() bool {
-	return c.Outcome != v1alpha1.GateInconclusive || c.Reason == v1alpha1.ReasonLimitInsideBounds || c.Reason == v1alpha1.ReasonTooFewRounds
+	return c.Outcome != v1alpha1.GateInconclusive ||
+		c.Reason == v1alpha1.ReasonLimitInsideBounds || c.Reason == v1alpha1.ReasonTooFewRounds
 }
 
 // compare holds one rule against one cell. It first gathers the numbers, then asks what forbids a conclusion, and then
@@ -102,7 +103,8 @@ type evidence struct {
 
 // gather takes the rule's metric out of all rounds, or says what is missing.
 func gather(r rule, candidate Cell, baseline *Cell) (*evidence, *Blocker) {
-	e := &evidence{rule: r, limit: r.limit, samples: math.MaxInt64, halfRTT: candidate.HalfRTT && unitOf(r.Metric) == unitNanoseconds}
+	e := &evidence{rule: r, limit: r.limit, samples: math.MaxInt64}
+	e.halfRTT = candidate.HalfRTT && unitOf(r.Metric) == unitNanoseconds
 	if e.halfRTT && r.kind == absolute {
 		e.limit *= 2
 	}
@@ -120,7 +122,8 @@ func gather(r rule, candidate Cell, baseline *Cell) (*evidence, *Blocker) {
 		return nil, &Blocker{v1alpha1.ReasonNoBaseline, "the baseline does not have this cell"}
 	}
 	if e.baseline, ok = e.observe(*baseline); !ok {
-		return nil, &Blocker{v1alpha1.ReasonNotMeasured, fmt.Sprintf("not every round of the baseline has %s", r.Metric)}
+		return nil, &Blocker{v1alpha1.ReasonNotMeasured,
+			fmt.Sprintf("not every round of the baseline has %s", r.Metric)}
 	}
 	return e, nil
 }
@@ -209,19 +212,20 @@ func (c *Comparison) decide(e *evidence) {
 				"most rounds are within %s %s, but one lost %d and %d are allowed", name, limit, worst, allowed))
 			return
 		}
-		c.conclude(v1alpha1.GatePass, v1alpha1.ReasonWithinLimit, fmt.Sprintf("within %s %s%s", name, limit, c.direction()))
+		c.conclude(v1alpha1.GatePass, v1alpha1.ReasonWithinLimit,
+			fmt.Sprintf("within %s %s%s", name, limit, c.direction()))
 	case e.tally.Fails(e.kFail):
 		c.conclude(v1alpha1.GateFail, v1alpha1.ReasonBeyondLimit, fmt.Sprintf("beyond %s %s", name, limit))
 	case e.rule.kind == byRatio && e.bounds.Lowest == 0 && math.IsInf(e.bounds.Highest, 1):
 		c.conclude(v1alpha1.GateInconclusive, v1alpha1.ReasonUndefinedRatio,
 			"the ratio of nothing to nothing, or of lost to lost, is not known; use an absolute limit")
 	case e.tooCoarse():
-		c.conclude(v1alpha1.GateInconclusive, v1alpha1.ReasonStepTooCoarse, fmt.Sprintf(
-			"%s %s lies within what the tool rounds away; no number of rounds can decide, a tool that tells samples can", name, limit))
+		c.conclude(v1alpha1.GateInconclusive, v1alpha1.ReasonStepTooCoarse, fmt.Sprintf("%s %s lies within what the tool "+
+			"rounds away; no number of rounds can decide, a tool that tells samples can", name, limit))
 	default:
 		c.NeedsRounds = e.needsRounds()
-		c.conclude(v1alpha1.GateInconclusive, v1alpha1.ReasonLimitInsideBounds, fmt.Sprintf("%s %s lies inside the bounds; %s",
-			name, limit, c.wouldDecide()))
+		c.conclude(v1alpha1.GateInconclusive, v1alpha1.ReasonLimitInsideBounds, fmt.Sprintf(
+			"%s %s lies inside the bounds; %s", name, limit, c.wouldDecide()))
 	}
 	if e.lost > 0 && (e.rule.Metric == v1alpha1.MetricMean || e.rule.Metric == v1alpha1.MetricStdDev) {
 		c.detail += fmt.Sprintf(" (%d lost messages are not in it)", e.lost)

@@ -40,7 +40,7 @@ func ParseLatency(text string) (int64, error) {
 func ParseBitRate(text string) (int64, error) {
 	bits, ok := parseUnits(text, rateUnits)
 	if !ok || bits < 1 || bits >= 1_000_000_000_000_000 {
-		return 0, fmt.Errorf("%q is no bit rate; give whole bits above 0b/s and below 1000Tb/s, such as 9Gb/s or 940Mb/s", text)
+		return 0, fmt.Errorf("%q is no bit rate; give whole bits above 0b/s and below 1000Tb/s, such as 9Gb/s", text)
 	}
 	return bits, nil
 }
@@ -49,7 +49,7 @@ func ParseBitRate(text string) (int64, error) {
 func ParsePercent(text string, below int64) (stats.Tolerance, error) {
 	thousandths, ok := parseUnits(text, []unit{{"%", 3}})
 	if !ok || thousandths >= below*1000 {
-		return 0, fmt.Errorf("%q is no percentage; give at most three decimals and less than %d%%, such as 5%% or 2.5%%", text, below)
+		return 0, fmt.Errorf("%q is no percentage; give at most three decimals and less than %d%%, such as 2.5%%", text, below)
 	}
 	return stats.Tolerance(thousandths), nil
 }
@@ -96,18 +96,4 @@ func isDigits(text string) bool {
 		}
 	}
 	return text != ""
-}
-
-// formatBitRate writes a rate for people, with two decimals of the unit that suits it.
-func formatBitRate(bits int64) string {
-	for _, u := range []struct {
-		name  string
-		scale float64
-	}{{"Tb/s", 1e12}, {"Gb/s", 1e9}, {"Mb/s", 1e6}, {"kb/s", 1e3}} {
-		// 999.996 Mb/s is 1.00 Gb/s, not 1000.00 Mb/s.
-		if float64(bits) >= u.scale*0.999995 {
-			return fmt.Sprintf("%.2f%s", float64(bits)/u.scale, u.name)
-		}
-	}
-	return fmt.Sprintf("%db/s", bits)
 }

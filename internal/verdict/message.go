@@ -28,8 +28,8 @@ func unitOf(m v1alpha1.GateMetric) string {
 	return unitNanoseconds
 }
 
-// String is the comparison in a line, candidate before baseline: p99 of vf-onload/tcp-64: 1.91µs against 1.80µs, ratio
-// 1.061 [1.020, 1.100] over 10+10 rounds: Inconclusive, maxIncrease 5% lies inside the bounds; ...
+// String is the comparison in a line, candidate before baseline: p99 of vf-onload/tcp-64: 1.91µs against 1.80µs,
+// ratio 1.061 [1.020, 1.100] over 10+10 rounds: Inconclusive, maxIncrease 5% lies inside the bounds; ...
 func (c Comparison) String() string {
 	subject := fmt.Sprintf("%s of %s/%s", c.rule.Metric, c.Variant, c.Cell)
 	if c.Pair != "" {
@@ -43,21 +43,21 @@ func (c Comparison) numbers() string {
 	if c.CandidateRounds == 0 {
 		return ""
 	}
-	rounds := strconv.Itoa(c.CandidateRounds)
+	rounds := fmt.Sprintf("over %d+%d rounds", c.CandidateRounds, c.BaselineRounds)
 	switch c.rule.kind {
 	case byRatio:
-		return fmt.Sprintf("%s against %s, ratio %s [%s, %s] over %s+%d rounds: ", c.value(c.Candidate), c.value(c.Baseline),
-			decimal(c.Bounds.Estimate, 3), ratioBound(c.Bounds.Lower, false), ratioBound(c.Bounds.Upper, true), rounds, c.BaselineRounds)
+		return fmt.Sprintf("%s against %s, ratio %s [%s, %s] %s: ", c.value(c.Candidate), c.value(c.Baseline),
+			decimal(c.Bounds.Estimate, 3), ratioBound(c.Bounds.Lower, false), ratioBound(c.Bounds.Upper, true), rounds)
 	case byDifference:
-		return fmt.Sprintf("%s against %s a round, difference %s [%s, %s] over %s+%d rounds: ", c.value(c.Candidate), c.value(c.Baseline),
-			decimal(c.Bounds.Estimate, -1), decimal(c.Bounds.Lower, -1), decimal(c.Bounds.Upper, -1), rounds, c.BaselineRounds)
+		return fmt.Sprintf("%s against %s a round, difference %s [%s, %s] %s: ", c.value(c.Candidate), c.value(c.Baseline),
+			decimal(c.Bounds.Estimate, -1), decimal(c.Bounds.Lower, -1), decimal(c.Bounds.Upper, -1), rounds)
 	}
 	perRound := ""
 	if c.rule.Metric == v1alpha1.MetricLost {
 		perRound = " a round"
 	}
-	return fmt.Sprintf("%s%s [%s, %s] over %s rounds: ", c.value(c.Candidate), perRound, c.bound(c.Bounds.Lower, false),
-		c.bound(c.Bounds.Upper, true), rounds)
+	return fmt.Sprintf("%s%s [%s, %s] over %d rounds: ", c.value(c.Candidate), perRound, c.bound(c.Bounds.Lower, false),
+		c.bound(c.Bounds.Upper, true), c.CandidateRounds)
 }
 
 // value of a round for people.
@@ -68,7 +68,7 @@ func (c Comparison) value(v int64) string {
 	case unit == unitNanoseconds:
 		return stats.FormatLatency(v)
 	case unit == unitBitsPerSecond:
-		return formatBitRate(v)
+		return stats.FormatBitRate(v)
 	}
 	return strconv.FormatInt(v, 10)
 }
@@ -78,10 +78,11 @@ func (c Comparison) bound(v float64, up bool) string {
 	if math.IsInf(v, 0) || v == 0 {
 		return decimal(v, 0)
 	}
-	// Two decimals of the unit are shown.
+	// Two decimals of the unit are shown, of bit rates below a gigabit none.
 	step := 1.0
-	if unitOf(c.rule.Metric) != unitMessages {
-		for unit := 1_000.0; unit <= v; unit *= 1_000 {
+	for unit := 1e3; unit <= v && unit <= 1e9 && unitOf(c.rule.Metric) != unitMessages; unit *= 1e3 {
+		step = unit
+		if unit == 1e9 || unitOf(c.rule.Metric) == unitNanoseconds {
 			step = unit / 100
 		}
 	}
@@ -231,7 +232,7 @@ func (c Comparison) fillStatus(v *v1alpha1.RuleVerdict) {
 
 // hasLower says whether there is a lower bound: of a ratio or a median 0 is none.
 func (c Comparison) hasLower() bool {
-	return !math.IsInf(c.Bounds.Lower, 0) && (c.rule.kind == byDifference || c.Bounds.Lower > 0 || c.rule.Metric == v1alpha1.MetricLost)
+	return !math.IsInf(c.Bounds.Lower, 0) && (c.Bounds.Lower > 0 || c.rule.Metric == v1alpha1.MetricLost)
 }
 
 // digits of an estimate: three of a ratio, all of others.

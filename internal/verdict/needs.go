@@ -9,8 +9,8 @@ import (
 // What would decide is an estimate: that the bounds draw together as one over the square root of the rounds, around an
 // estimate that stays where it is, and are to be on one side of the limit in four of five cases.
 
-// zPower is the normal quantile of four in five: without it the bound would be expected at the limit itself, and be beyond
-// it in half of the cases.
+// zPower is the normal quantile of four in five: without it the bound would be expected at the limit itself, and be
+// beyond it in half of the cases.
 const zPower = 0.8416
 
 // mostRounds is from where on a number of rounds is no advice.
@@ -74,8 +74,8 @@ func (e *evidence) needsRounds() int {
 // normalQuantile is the value that a normal variable exceeds with a probability of alpha.
 func normalQuantile(alpha stats.OneIn) float64 { return math.Sqrt2 * math.Erfinv(1-2/float64(alpha)) }
 
-// needsForPairs is with how many rounds on each side the bound that points to the limit would keep clear of it. The bound
-// is z standard errors away from the estimate.
+// needsForPairs is with how many rounds on each side the bound that points to the limit would keep clear of it. The
+// bound is z standard errors away from the estimate.
 func (e *evidence) needsForPairs(limit float64, limitIsAbove bool, z float64) float64 {
 	scale := math.Log
 	if e.rule.kind == byDifference {
@@ -90,8 +90,8 @@ func (e *evidence) needsForPairs(limit float64, limitIsAbove bool, z float64) fl
 	return 2 * m * n / (m + n) * ratio * ratio
 }
 
-// needsForLevel is with how many rounds the share of those on the wrong side of the limit would be shown to be less than
-// a half.
+// needsForLevel is with how many rounds the share of those on the wrong side of the limit would be shown to be less
+// than a half.
 func (e *evidence) needsForLevel(within bool, z float64) float64 {
 	wrong := float64(e.tally.All-e.tally.Surely) / float64(e.tally.All)
 	if within {

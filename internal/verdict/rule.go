@@ -40,6 +40,9 @@ var percentiles = map[v1alpha1.GateMetric]stats.Percentile{
 	v1alpha1.MetricP999: stats.P999, v1alpha1.MetricP9999: stats.P9999, v1alpha1.MetricP99999: stats.P99999,
 }
 
+// otherLatencies are the latencies that are none.
+var otherLatencies = []v1alpha1.GateMetric{v1alpha1.MetricMin, v1alpha1.MetricMean, v1alpha1.MetricStdDev}
+
 // ValidateRule says why a rule cannot be judged, or nil. The API refuses the same.
 func ValidateRule(r v1alpha1.GateRule) error {
 	_, err := parseRule(r)
@@ -55,7 +58,7 @@ func parseRule(r v1alpha1.GateRule) (rule, error) {
 		}
 	}
 	if given != 1 {
-		return rule{}, errors.New("give exactly one of max, min, maxIncrease and maxDecrease; write a rule of its own for each limit")
+		return rule{}, fmt.Errorf("rule on %s: give exactly one of max, min, maxIncrease and maxDecrease", r.Metric)
 	}
 	var err error
 	switch r.Metric {
@@ -87,7 +90,7 @@ func parseRule(r v1alpha1.GateRule) (rule, error) {
 			out.percentile = &percentile
 		}
 		switch {
-		case !isPercentile && r.Metric != v1alpha1.MetricMin && r.Metric != v1alpha1.MetricMean && r.Metric != v1alpha1.MetricStdDev:
+		case !isPercentile && !slices.Contains(otherLatencies, r.Metric):
 			err = errors.New("unknown metric; use min, mean, p50, p90, p99, p99.9, p99.99, p99.999, stddev, lost or throughput")
 		case r.Max != "":
 			out.limit, err = ParseLatency(r.Max)

@@ -26,7 +26,7 @@ import (
 
 // Round is what one round found in a cell.
 type Round struct {
-	// Samples is the number of round trips behind the percentiles; 0 of streams.
+	// Samples is the number of round trips behind the percentiles, lost messages included; 0 of streams.
 	Samples int64
 	// Values are the metrics that the round has: latencies in ns of the full round trip (a percentile that lost messages
 	// reach is stats.Exact(stats.Infinite)), throughput in bit/s, lost in messages. What the tool rounds, or a
