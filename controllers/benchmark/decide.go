@@ -273,8 +273,7 @@ func ended(w *world) (step, bool) {
 			return conclude(reason, message), true
 		}
 	}
-	serverDone := w.server != nil && w.server.Status.Phase == corev1.PodSucceeded
-	clientDone := w.client != nil && w.client.Status.Phase == corev1.PodSucceeded
+	serverDone, clientDone := endedWell(w.server), endedWell(w.client)
 	switch {
 	case serverDone && clientDone:
 		return step{kind: stepCollect, reason: v1alpha1.ReasonRunning, message: "taking the result"}, true
@@ -326,6 +325,16 @@ func lostPod(active *v1alpha1.ActiveAttempt, server, client *corev1.Pod) string 
 
 func terminal(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// endedWell says whether a pod exists and its container ended with success. The pod's phase says so too, but more than
+// a second later: the kubelet writes it when it has cleaned up.
+func endedWell(p *corev1.Pod) bool {
+	if p == nil || p.Status.Phase == corev1.PodFailed {
+		return false
+	}
+	end := terminated(p)
+	return p.Status.Phase == corev1.PodSucceeded || end != nil && end.ExitCode == 0
 }
 
 // started says whether a pod's container runs and, for a server, listens; or did so until it ended a moment ago.

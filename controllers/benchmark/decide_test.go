@@ -282,6 +282,14 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			changes: on(active(0), withServer(succeeded(1)), withClient(succeeded(1))),
 			kind:    stepCollect, reason: v1alpha1.ReasonRunning, none: true,
 		},
+		"both containers well, before the kubelet has written that the pods are done": {
+			changes: on(active(0), withServer(succeeded(1), stillRunning), withClient(succeeded(1), stillRunning)),
+			kind:    stepCollect, reason: v1alpha1.ReasonRunning, none: true,
+		},
+		"the client's container failed, before the kubelet has written that its pod did": {
+			changes: on(active(0), withServer(succeeded(1), stillRunning), withClient(failed(1, peer), stillRunning)),
+			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"both ends"}, again: lookAgain,
+		},
 		"the client first: the server is waited for": {
 			changes: on(active(0), withServer(listening), withClient(succeeded(time.Second))),
 			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"both ends"}, again: lookAgain,

@@ -192,6 +192,9 @@ func succeeded(when time.Duration) func(*corev1.Pod) {
 	}
 }
 
+// stillRunning is what the pod's phase says for a second more after its container has ended.
+func stillRunning(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }
+
 // failed is a pod whose agent left a termination message.
 func failed(when time.Duration, message string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
