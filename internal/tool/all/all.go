@@ -3,6 +3,7 @@ package all
 
 import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/internal/tool/netperf"
 	"github.com/tailgate-dev/tailgate/internal/tool/pinger"
 	"github.com/tailgate-dev/tailgate/internal/tool/sfntpingpong"
 	"github.com/tailgate-dev/tailgate/internal/tool/sfntstream"
@@ -11,5 +12,5 @@ import (
 
 // Registry has a driver for each tool of the API.
 func Registry() tool.Registry {
-	return tool.NewRegistry(pinger.New(), sfntpingpong.New(), sfntstream.New(), sockperf.New())
+	return tool.NewRegistry(pinger.New(), sfntpingpong.New(), sfntstream.New(), netperf.New(), sockperf.New())
 }

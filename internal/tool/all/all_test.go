@@ -9,7 +9,9 @@ import (
 )
 
 func TestRegistry(t *testing.T) {
-	for _, name := range []v1alpha1.Tool{v1alpha1.ToolPinger, v1alpha1.ToolSfntPingpong, v1alpha1.ToolSfntStream, v1alpha1.ToolSockperf} {
+	for _, name := range []v1alpha1.Tool{
+		v1alpha1.ToolPinger, v1alpha1.ToolSfntPingpong, v1alpha1.ToolSfntStream, v1alpha1.ToolNetperf, v1alpha1.ToolSockperf,
+	} {
 		d, err := Registry().Get(name)
 		if err != nil {
 			t.Fatal(err)
@@ -18,7 +20,7 @@ func TestRegistry(t *testing.T) {
 			t.Errorf("%s is found as %s", d.Name(), name)
 		}
 	}
-	if _, err := Registry().Get("netperf"); !errors.Is(err, tool.ErrUnknown) {
+	if _, err := Registry().Get("iperf"); !errors.Is(err, tool.ErrUnknown) {
 		t.Errorf("got %v", err)
 	}
 }

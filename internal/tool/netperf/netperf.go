@@ -1,0 +1,162 @@
+// Package netperf drives netperf: TCP_RR and UDP_RR for round trips, TCP_STREAM and UDP_STREAM for bandwidth. It is
+// written for 2.7.0, as Debian has it, and for 2.7.1.
+//
+// The tool tells no samples. The mean round trip is exact, from the number of transactions and the time that they took;
+// everything else comes from the tool's own histogram of whole microseconds and is kept as tool.Own. Its buckets are
+// 1 µs wide below 100 µs, 10 µs below 1 ms, 100 µs below 10 ms and so on, and a percentile is interpolated within its
+// bucket: Own.StepNs is the width of the widest that was needed.
+//
+// Limits of the tool that show in the results:
+//   - It has no warm-up. The connection is made before, but the first message already counts. When a warm-up is asked
+//     for, a warning tells that there was none.
+//   - It measures whole seconds. Of 1.9 it takes 1, and 0.9 it takes for 0, which never ends. Other durations are
+//     refused: rounded up, a result would cover more than was asked for.
+//   - Both ends sleep in recv; there is no rate, no polling and no multicast.
+//   - Its UDP sockets are not connected, as in the published figures; connected ones are somewhat quicker.
+//   - A lost datagram ends the measurement, and only the numbers of messages and the time that no round trip accounts
+//     for tell of it: the tool waits for the answer until its time is over, prints a rate that is too small and exits
+//     with 0. (An undocumented -e lets it go on after a second. But it then takes an answer that comes later than that
+//     for the answer to its next message, and so measures wrongly from there on without a trace.)
+//   - When the server hangs or the path is cut until the end, it hangs too, and the deadline ends it.
+//   - It takes times from the wall clock, so a clock that is set meanwhile spoils a measurement.
+//   - Percentiles overflow after 2³¹ round trips (two hours at 300,000 a second) and are then left out.
+//   - Messages go over a second, ephemeral port: a NetworkPolicy must allow all ports between the two ends.
+//   - It does not print its version.
+//
+// Not used: confidence intervals (-i, -I) repeat a test within one process and connection, where rounds repeat it with
+// fresh ones; CPU utilisation (-c, -C) would calibrate on the measuring CPU; -T would pin what is pinned already; -D
+// and -b, TCP_NODELAY and requests in a burst, are not what was published.
+package netperf
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+const (
+	program       = "netperf"
+	serverProgram = "netserver"
+
+	// maxSize is that of the longest message of a spec; the tool takes longer ones. maxDatagram is the payload of the
+	// largest UDP datagram over IPv4.
+	maxSize     = 1 << 20
+	maxDatagram = 65_507
+
+	// spare is what a client may take beyond its measuring time: seconds until a lost SYN is sent again, up to 4 s
+	// until the server notices the end of a UDP test whose last datagrams were lost, seconds until what is queued in
+	// front of a slow link has arrived.
+	spare = 30 * time.Second
+)
+
+// What the tool is told to print. The order is that of its output and of the figures.
+var (
+	roundTripValues = []value{
+		{"TRANSACTION_RATE", "1/s"}, {"RT_LATENCY", "us, RTT"}, {"MEAN_LATENCY", "us, RTT"}, {"MIN_LATENCY", "us, RTT"},
+		{"P50_LATENCY", "us, RTT"}, {"P90_LATENCY", "us, RTT"}, {"P99_LATENCY", "us, RTT"}, {"MAX_LATENCY", "us, RTT"},
+		{"STDDEV_LATENCY", "us, RTT"}, {"ELAPSED_TIME", "s"}, {"REQUEST_SIZE", "bytes"}, {"RESPONSE_SIZE", "bytes"},
+		{"LOCAL_BYTES_SENT", ""}, {"LOCAL_BYTES_RECVD", ""}, {"REMOTE_BYTES_RECVD", ""}, {"LOCAL_TRANSPORT_RETRANS", ""},
+	}
+	streamValues = []value{
+		{"REMOTE_RECV_THROUGHPUT", "10^3 bit/s"}, {"LOCAL_SEND_THROUGHPUT", "10^3 bit/s"}, {"THROUGHPUT_UNITS", ""},
+		{"ELAPSED_TIME", "s"}, {"LOCAL_SEND_SIZE", "bytes"}, {"LOCAL_BYTES_SENT", ""}, {"REMOTE_BYTES_RECVD", ""},
+		{"LOCAL_TRANSPORT_RETRANS", ""},
+	}
+)
+
+// value is one that the tool prints, with the unit it does not print; the unit of bytes may be in the name.
+type value struct{ name, unit string }
+
+func valuesOf(c tool.Cell) []value {
+	if c.Stream {
+		return streamValues
+	}
+	return roundTripValues
+}
+
+type driver struct{}
+
+// New is the driver of netperf.
+func New() tool.Driver { return driver{} }
+
+// Name of the tool.
+func (driver) Name() v1alpha1.Tool { return v1alpha1.ToolNetperf }
+
+// Validate says what the tool cannot measure. Of a size of 0 it makes one of its own choice.
+func (driver) Validate(c tool.Cell) error {
+	most := int32(maxSize)
+	switch c.Protocol {
+	case v1alpha1.ProtocolTCP:
+	case v1alpha1.ProtocolUDP:
+		most = maxDatagram
+	default:
+		return fmt.Errorf("netperf measures TCP and UDP, not %q", c.Protocol)
+	}
+	switch {
+	case c.OpenLoop():
+		return fmt.Errorf("netperf cannot send at a rate")
+	case c.Spins():
+		return fmt.Errorf("netperf cannot poll: both its ends sleep until a message comes")
+	case c.Muxer != "" && c.Muxer != v1alpha1.MuxerNone:
+		return fmt.Errorf("netperf waits in recv, not with muxer %s", c.Muxer)
+	case c.MessageSize < 1 || c.MessageSize > most:
+		return fmt.Errorf("netperf measures %s messages of 1 to %d bytes, not of %d", c.Protocol, most, c.MessageSize)
+	case c.Duration <= 0 || c.Warmup < 0:
+		return fmt.Errorf("netperf cannot measure for %s after %s", c.Duration, c.Warmup)
+	case c.Duration%time.Second != 0:
+		return fmt.Errorf("netperf measures whole seconds, so %s instead of %s", (c.Duration + time.Second).Truncate(time.Second), c.Duration)
+	}
+	return nil
+}
+
+// Server serves one client after the other until it is killed. Without -f it would measure in a child, whose context
+// switches nobody could count; -N keeps it from writing a log into /tmp.
+func (driver) Server(_ tool.Cell, t tool.Target) tool.Command {
+	return tool.Command{Path: serverProgram, Args: []string{"-D", "-f", "-N", "-L", t.Address, "-p", strconv.Itoa(t.Port)}}
+}
+
+// Listens is always TCP: a server that is ready waits for the control connection.
+func (driver) Listens(tool.Cell) v1alpha1.Protocol { return v1alpha1.ProtocolTCP }
+
+// Client measures one size. Behind the -- are the options of the test: there -H and -L bind the sockets of both ends to
+// the measured network, and -R 1 lets a UDP_STREAM through a router, which it refuses by itself.
+func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
+	size := strconv.Itoa(int(c.MessageSize))
+	kind, format, sizes := "_RR", []string{}, []string{"-r", size + "," + size}
+	if c.Stream {
+		// In thousands of bits, of which it prints two decimals.
+		kind, format, sizes = "_STREAM", []string{"-f", "k"}, []string{"-m", size, "-R", "1"}
+	}
+	args := []string{
+		"-H", t.Address, "-p", strconv.Itoa(t.Port), "-t", string(c.Protocol) + kind,
+		"-l", strconv.FormatInt(int64(c.Duration/time.Second), 10), "-P", "0",
+	}
+	args = append(args, format...)
+	args = append(args, "--", "-H", t.Address)
+	if t.LocalAddress != "" {
+		args = append(args, "-L", t.LocalAddress)
+	}
+	args = append(args, sizes...)
+	var names []string
+	for _, v := range valuesOf(c) {
+		names = append(names, v.name)
+	}
+	return tool.Command{Path: program, Args: append(args, "-k", strings.Join(names, ","))}
+}
+
+// Deadline is what ends a client whose server hangs or whose path was cut: it would wait for two minutes on UDP, and on
+// TCP until the kernel gives the connection up.
+func (driver) Deadline(c tool.Cell) time.Duration { return c.Duration + spare }
+
+// Memory does not depend on the time: a histogram, and at most as many buffers of a message as fit the socket's, or two.
+func (driver) Memory(tool.Cell) int64 { return 16 << 20 }
+
+// CPUs is one: a single thread sends and receives.
+func (driver) CPUs(tool.Cell) int { return 1 }
+
+// MostSamples is unknown: it is a closed loop. How many there are does not limit its percentiles, which end at p99.
+func (driver) MostSamples(tool.Cell) (int64, bool) { return 0, false }

@@ -1,0 +1,368 @@
+package netperf
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// Parse reads the values that the tool was told to print. There are no samples to record.
+func (driver) Parse(c tool.Cell, out tool.Output, _ func(rtt, count int64)) (tool.Measurement, error) {
+	if out.ExitCode != 0 {
+		return tool.Measurement{}, explain(c, out)
+	}
+	r := read(string(out.Stdout))
+	m := tool.Measurement{Figures: r.figures(c)}
+	var err error
+	if c.Stream {
+		m.Bandwidth, m.Lost, err = r.bandwidth(c)
+	} else {
+		m.Own, err = r.own(c)
+	}
+	// What a value that cannot be right led to does not count.
+	if r.err != nil {
+		err = tool.Failf("netperf's output cannot be used: %v", r.err)
+	}
+	if err != nil {
+		return tool.Measurement{}, err
+	}
+	m.Warnings = r.warnings(c)
+	return m, nil
+}
+
+// report is what the tool printed.
+type report struct {
+	// values by their names, and the lines that are none.
+	values map[string]string
+	lines  []string
+	// err tells of the first value that is not as it must be.
+	err error
+	// incomplete says why there are no percentiles; empty when there are.
+	incomplete string
+}
+
+var valueLine = regexp.MustCompile(`^([A-Z0-9_]+)=(.*)$`)
+
+func read(stdout string) *report {
+	r := &report{values: map[string]string{}}
+	for line := range strings.Lines(stdout) {
+		line = strings.Join(strings.Fields(strings.ToValidUTF8(line, "?")), " ")
+		m := valueLine.FindStringSubmatch(line)
+		switch {
+		case m == nil && line != "":
+			r.lines = append(r.lines, line)
+		case m == nil:
+		default:
+			if before, ok := r.values[m[1]]; ok && before != m[2] {
+				r.fail("it printed %s twice, %q and %q", m[1], before, m[2])
+			}
+			r.values[m[1]] = m[2]
+		}
+	}
+	return r
+}
+
+func (r *report) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf(format, args...)
+	}
+}
+
+// text is a value as it was printed. The tool leaves out silently what it does not know.
+func (r *report) text(name string) string {
+	v, ok := r.values[name]
+	if !ok {
+		r.fail("it printed no %s: is it 2.7.0 or later?", name)
+	}
+	return v
+}
+
+// float is a value that is at least 0.
+func (r *report) float(name string) float64 {
+	text := r.text(name)
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(v >= 0) || math.IsInf(v, 0) {
+		r.fail("%s is %q", name, text)
+		return 0
+	}
+	return v
+}
+
+// integer is a value that is at least 0.
+func (r *report) integer(name string) int64 {
+	text := r.text(name)
+	v, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || v < 0 {
+		r.fail("%s is %q", name, text)
+		return 0
+	}
+	return v
+}
+
+// messages is a number of bytes as one of messages.
+func (r *report) messages(name string, size int64) int64 {
+	bytes := r.integer(name)
+	if bytes%size != 0 {
+		r.fail("%s is %d, which is no number of messages of %d bytes", name, bytes, size)
+	}
+	return bytes / size
+}
+
+// size checks that the tool measured what it was asked for.
+func (r *report) size(c tool.Cell, names ...string) int64 {
+	for _, name := range names {
+		if n := r.integer(name); n != int64(c.MessageSize) {
+			r.fail("%s is %d and not %d", name, n, c.MessageSize)
+		}
+	}
+	return max(int64(c.MessageSize), 1)
+}
+
+// nanoseconds is a value in whole microseconds, which the tool counts in an int.
+func (r *report) nanoseconds(name string) int64 {
+	us := r.integer(name)
+	if us > math.MaxInt32 {
+		r.fail("%s is %d", name, us)
+		return 0
+	}
+	return us * 1_000
+}
+
+// elapsed is the measuring time in seconds, to 10 ms. A measurement that ended early does not hold.
+func (r *report) elapsed(c tool.Cell) (float64, error) {
+	seconds := r.float("ELAPSED_TIME")
+	if r.err == nil && seconds < 0.95*c.Duration.Seconds() {
+		return 0, tool.Failf("netperf measured %gs of %s: the server ended the test, or the clock was set", seconds, c.Duration)
+	}
+	return seconds, nil
+}
+
+// near says whether two values are equal to a thousandth, and to what the rounding of the time to 10 ms allows.
+func near(a, b, elapsed float64) bool {
+	return math.Abs(a-b) <= (0.001+0.01/elapsed)*max(a, b)
+}
+
+// own is the statistics of a cell with round trips.
+func (r *report) own(c tool.Cell) (*tool.Own, error) {
+	size := r.size(c, "REQUEST_SIZE", "RESPONSE_SIZE")
+	sent, answered := r.messages("LOCAL_BYTES_SENT", size), r.messages("LOCAL_BYTES_RECVD", size)
+	arrived, rate := r.messages("REMOTE_BYTES_RECVD", size), r.float("TRANSACTION_RATE")
+	elapsed, err := r.elapsed(c)
+	if r.err != nil || err != nil {
+		return nil, err
+	}
+	// The end of the time may interrupt the last round trip.
+	if answered > sent || sent > answered+1 || arrived > sent {
+		r.fail("%d messages sent, %d arrived, %d answered", sent, arrived, answered)
+		return nil, nil
+	}
+	if answered == 0 || rate == 0 {
+		return nil, tool.Failf("netperf got no answer in %s: %s", c.Duration, lossOf(c))
+	}
+	if !near(float64(answered)/rate, elapsed, elapsed) || !near(1e6/rate, r.float("RT_LATENCY"), elapsed) {
+		r.fail("%d round trips in %g s are not %g a second", answered, elapsed, rate)
+		return nil, nil
+	}
+	own := &tool.Own{Count: answered, MeanNs: 1e9 / rate, StepNs: 1_000}
+	if answered <= math.MaxInt32 {
+		if err := r.accounted(c, sent, answered, rate); err != nil {
+			return nil, err
+		}
+		r.histogram(own)
+	} else {
+		r.incomplete = fmt.Sprintf("netperf tells no percentiles of %d round trips: its counters overflow at 2³¹; measure for a shorter time", answered)
+	}
+	if arrived < sent {
+		return nil, tool.Failf("%d of %d messages did not arrive at the server: %s", sent-arrived, sent, lossOf(c))
+	}
+	return own, nil
+}
+
+// accounted holds the time that the round trips took, each by itself, against that of the test, when there was no
+// answer to the last message. If that was only the end of the time, they fill it but for what passes between them:
+// 0.3 % at 15 µs, 3 % on a machine with ten times more to do than it can. Otherwise the wait for that answer is missing.
+func (r *report) accounted(c tool.Cell, sent, answered int64, rate float64) error {
+	mean := r.float("MEAN_LATENCY")
+	took, timed := float64(answered)/rate, float64(answered)*mean/1e6
+	tolerance := took/20 + 0.02
+	if timed > took+tolerance {
+		r.fail("%d round trips of %g us on average do not fit into %g s", answered, mean, took)
+	}
+	if r.err != nil || sent == answered || took-timed <= tolerance {
+		return nil
+	}
+	return tool.Failf("netperf timed %s of %s and then got no answer any more (%d sent, %d answered): %s",
+		seconds(timed), seconds(took), sent, answered, lossOf(c))
+}
+
+func seconds(s float64) string { return strconv.FormatFloat(s, 'f', 2, 64) + "s" }
+
+func lossOf(c tool.Cell) string {
+	if c.Protocol == v1alpha1.ProtocolUDP {
+		return "a datagram was lost, after which netperf cannot go on, or the server hung"
+	}
+	return "the path stalled, or the server hung"
+}
+
+// histogram fills in what the tool makes of its histogram. A percentile is interpolated in a bucket, of which a part
+// may lie beyond the extremes.
+func (r *report) histogram(own *tool.Own) {
+	own.MinNs, own.MaxNs = r.nanoseconds("MIN_LATENCY"), r.nanoseconds("MAX_LATENCY")
+	percentile := func(name string) int64 {
+		ns := r.nanoseconds(name)
+		own.StepNs = max(own.StepNs, bucket(ns))
+		return min(max(ns, own.MinNs), own.MaxNs)
+	}
+	own.P50Ns, own.P90Ns, own.P99Ns = percentile("P50_LATENCY"), percentile("P90_LATENCY"), percentile("P99_LATENCY")
+	// The root of a sum that rounding made negative.
+	if !strings.HasSuffix(r.text("STDDEV_LATENCY"), "nan") {
+		own.StdDevNs = int64(math.Round(min(r.float("STDDEV_LATENCY"), math.MaxInt32) * 1_000))
+	}
+	if own.MinNs > own.MaxNs || own.P50Ns > own.P90Ns || own.P90Ns > own.P99Ns {
+		r.fail("latencies of %d to %d ns with percentiles of %d, %d and %d ns", own.MinNs, own.MaxNs, own.P50Ns, own.P90Ns, own.P99Ns)
+	}
+}
+
+// bucket is the width of the histogram's bucket of a latency, both in ns.
+func bucket(ns int64) int64 {
+	width := int64(1_000)
+	for ns >= 100*width {
+		width *= 10
+	}
+	return width
+}
+
+// bandwidth is the result of a cell that streams, with the number of datagrams that did not arrive. The tool divides
+// what arrived by the time until all of it had.
+func (r *report) bandwidth(c tool.Cell) (*tool.Bandwidth, int64, error) {
+	const unit, asKilobits = "THROUGHPUT_UNITS", "10^3bits/s"
+	if u := r.text(unit); u != asKilobits {
+		r.fail("%s is %q and not %q", unit, u, asKilobits)
+	}
+	size := r.size(c, "LOCAL_SEND_SIZE")
+	sent, arrived := r.integer("LOCAL_BYTES_SENT"), r.integer("REMOTE_BYTES_RECVD")
+	b := &tool.Bandwidth{BitsPerSecond: 1e3 * r.float("REMOTE_RECV_THROUGHPUT"), SentBitsPerSecond: 1e3 * r.float("LOCAL_SEND_THROUGHPUT")}
+	elapsed, err := r.elapsed(c)
+	if r.err != nil || err != nil {
+		return nil, 0, err
+	}
+	if arrived == 0 || b.BitsPerSecond == 0 {
+		return nil, 0, tool.Failf("nothing of the %d bytes that netperf sent arrived at the server", sent)
+	}
+	if !near(8*float64(arrived)/elapsed, b.BitsPerSecond, elapsed) || !near(8*float64(sent)/elapsed, b.SentBitsPerSecond, elapsed) {
+		r.fail("%d and %d bytes in %g s are not %g and %g bits a second", sent, arrived, elapsed, b.SentBitsPerSecond, b.BitsPerSecond)
+		return nil, 0, nil
+	}
+	if c.Protocol == v1alpha1.ProtocolTCP {
+		// The last message, which the end of the time cut, is not counted as sent, though a part of it arrives.
+		b.SentBitsPerSecond = max(b.SentBitsPerSecond, b.BitsPerSecond)
+		// -1: the system does not tell.
+		if text := r.text("LOCAL_TRANSPORT_RETRANS"); text != "-1" {
+			b.Retransmits = new(r.integer("LOCAL_TRANSPORT_RETRANS"))
+		}
+		return b, 0, nil
+	}
+	b.Sent, b.Received = r.messages("LOCAL_BYTES_SENT", size), r.messages("REMOTE_BYTES_RECVD", size)
+	if b.Received > b.Sent {
+		return nil, 0, tool.Failf("%d datagrams arrived, but netperf sent only %d: the path duplicates them", b.Received, b.Sent)
+	}
+	return b, b.Sent - b.Received, nil
+}
+
+// figures are the values as printed.
+func (r *report) figures(c tool.Cell) []tool.Figure {
+	var out []tool.Figure
+	for _, v := range valuesOf(c) {
+		if text, ok := r.values[v.name]; ok {
+			name := v.name
+			if v.unit != "" {
+				name += " (" + v.unit + ")"
+			}
+			out = append(out, tool.Figure{Name: name, Value: text})
+		}
+	}
+	return out
+}
+
+// mostWarnings of the tool are passed on, each to a length of mostWords.
+const (
+	mostWarnings = 5
+	mostWords    = 400
+)
+
+// warnings are the lines that are no values, and what was asked for and not done.
+func (r *report) warnings(c tool.Cell) []string {
+	var out []string
+	if c.Warmup > 0 {
+		out = append(out, fmt.Sprintf("netperf has no warm-up, so the %s asked for were left out; set spec.workload.warmup to 0s if that is as it should be", c.Warmup))
+	}
+	if r.incomplete != "" {
+		out = append(out, r.incomplete)
+	}
+	for _, line := range r.lines[:min(len(r.lines), mostWarnings)] {
+		if strings.HasPrefix(line, "enable_enobufs failed") {
+			// 2.7.0 looks for the protocol's number in /etc/protocols, which small images do not have.
+			line += " (datagrams that the sender's own queue drops count as sent)"
+		}
+		out = append(out, "netperf: "+shorten(line))
+	}
+	return out
+}
+
+func shorten(s string) string {
+	if len(s) > mostWords {
+		return strings.ToValidUTF8(s[:mostWords], "") + "…"
+	}
+	return s
+}
+
+var remoteError = regexp.MustCompile(`remote error (\d{1,4})\b`)
+
+// explain turns exit code and words into a failure.
+func explain(c tool.Cell, out tool.Output) error {
+	said := strings.Join(append(read(string(out.Stderr)).lines, read(string(out.Stdout)).lines...), "; ")
+	has := func(parts ...string) bool {
+		for _, p := range parts {
+			if strings.Contains(said, p) {
+				return true
+			}
+		}
+		return false
+	}
+	why := "it ended in an unexpected way"
+	remote := remoteError.FindStringSubmatch(said)
+	switch {
+	case out.ExitCode < 0 && c.Protocol == v1alpha1.ProtocolTCP:
+		// It does not catch SIGPIPE, which is how most streams learn of it.
+		why = "a signal ended it: the server ended before the test did, or the client was killed"
+	case out.ExitCode < 0:
+		why = "a signal ended it: the client was killed"
+	case has("could not establish the control connection"):
+		why = "no server listens, or there is no way to it"
+	case remote != nil:
+		// The digits are few enough for a number.
+		n, _ := strconv.Atoi(remote[1])
+		why = fmt.Sprintf("the server's end failed: %v", syscall.Errno(n))
+	case has("(errno 90)", "Message too long"):
+		why = fmt.Sprintf("messages of %d bytes are too long for the path", c.MessageSize)
+	case has("Network is unreachable", "No route to host"):
+		why = "there is no way to the server"
+	case has("partial response received", "Connection reset by peer", "Connection refused", "Broken pipe"):
+		why = "the server ended before the test did"
+	case has("no response received"):
+		why = "the server hangs"
+	case has("is unknown to this netperf", "Usage: netperf"):
+		why = "this build does not take the options it was given; use 2.7.0 or later"
+	}
+	message := fmt.Sprintf("netperf failed (exit code %d): %s", out.ExitCode, why)
+	if said != "" {
+		message += ": " + shorten(said)
+	}
+	return tool.Failf("%s", message)
+}
