@@ -26,7 +26,8 @@ func Environment() []string { return []string{"SFNT_AVOID_FORK=1"} }
 
 // muxers are the values of --muxer. Without a muxer both ends call recv.
 var muxers = map[v1alpha1.Muxer]string{
-	"": "", v1alpha1.MuxerNone: "", v1alpha1.MuxerSelect: "select", v1alpha1.MuxerPoll: "poll", v1alpha1.MuxerEpoll: "epoll",
+	"": "", v1alpha1.MuxerNone: "",
+	v1alpha1.MuxerSelect: "select", v1alpha1.MuxerPoll: "poll", v1alpha1.MuxerEpoll: "epoll",
 }
 
 // Validate says what neither of the tools can do, or nil.
@@ -55,9 +56,9 @@ func WaitOptions(c tool.Cell) []string {
 	return options
 }
 
-// PathOptions say how messages get to the other end. The client's apply to the server, too; where the two differ,
-// the client's value comes first. Of a group, each end joins on the interface that has its address; messages to it
-// keep the tools' TTL of 1, as they are not meant for others beyond the subnet, but answers may go to one end alone.
+// PathOptions say how messages get to the other end. The client tells the server, too; where the two differ, its own
+// value comes first. Each end joins a group on the interface that has its address. What the client sends to it keeps
+// the tools' TTL of 1, as it is not meant for others beyond the subnet.
 func PathOptions(c tool.Cell, t tool.Target) []string {
 	switch c.Protocol {
 	case v1alpha1.ProtocolUDP:
@@ -82,7 +83,8 @@ type Cause struct {
 
 // common are the causes that both tools know. The numbers are of errno.
 var common = []Cause{
-	{[]string{"Version mismatch", "Source Checksum mismatch"}, "client and server are different builds; use one bench image on both nodes"},
+	{[]string{"Version mismatch", "Source Checksum mismatch"},
+		"client and server are different builds; use one bench image on both nodes"},
 	{[]string{"Failed to set CPU affinity"}, "it may not run on the CPU it was told to use"},
 	{[]string{"Could not open output file"}, "it cannot write its samples to the scratch volume"},
 	{[]string{"failed to join"}, "it cannot join the multicast group on the interface of the measured network"},

@@ -138,7 +138,8 @@ func (h Header) Figures() []tool.Figure {
 	var out []tool.Figure
 	for _, e := range h {
 		switch {
-		case e.Key == "tsc_hz", e.Key == "onload_version", e.Key == "LD_PRELOAD", e.Key == "server LD_PRELOAD", strings.HasPrefix(e.Key, "EF_"):
+		case e.Key == "tsc_hz", e.Key == "onload_version", strings.HasPrefix(e.Key, "EF_"),
+			e.Key == "LD_PRELOAD", e.Key == "server LD_PRELOAD":
 			out = append(out, tool.Figure{Name: e.Key, Value: e.Value})
 		}
 	}

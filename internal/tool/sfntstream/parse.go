@@ -75,7 +75,8 @@ func (r row) outOfOrder() int64 { return r[16] }
 func rowOf(c tool.Cell, t sfnt.Table) (row, error) {
 	rate := int64(c.RatePerSecond)
 	if len(t.Rows) != 1 || t.Rows[0][0] != rate {
-		return nil, tool.Failf("sfnt-stream ended without an error, but printed %d rows and not the one of %d messages a second", len(t.Rows), rate)
+		return nil, tool.Failf("sfnt-stream ended without an error, but printed %d rows and not the one of %d messages a second",
+			len(t.Rows), rate)
 	}
 	r := row(t.Rows[0])
 	for _, i := range []int{1, 2, 9, 13, 14, 15, 16} {
@@ -84,8 +85,8 @@ func rowOf(c tool.Cell, t sfnt.Table) (row, error) {
 		}
 	}
 	if r.sent()*100 < rate*leastPercent {
-		return nil, tool.Failf("sfnt-stream sent %d of %d messages a second, less than %d %%: its CPU cannot keep that rate up, or was taken away; ask for a lower rate",
-			r.sent(), rate, leastPercent)
+		return nil, tool.Failf("sfnt-stream sent %d of %d messages a second, less than %d %%: "+
+			"its CPU cannot keep that rate up, or was taken away; ask for a lower rate", r.sent(), rate, leastPercent)
 	}
 	return r, nil
 }
@@ -94,8 +95,10 @@ func rowOf(c tool.Cell, t sfnt.Table) (row, error) {
 func figures(t sfnt.Table, r row) []tool.Figure {
 	names := []string{
 		"target (messages/s)", "send (messages/s)", "recv (messages/s)",
-		"mean (ns, RTT)", "min (ns, RTT)", "median (ns, RTT)", "max (ns, RTT)", "percentile " + t.Value("percentile") + " (ns, RTT)",
-		"stddev (ns, RTT)", "samples", "sendjit mean (ns)", "sendjit min (ns)", "sendjit max (ns)", "behind", "n_gaps", "n_drops", "n_ooo",
+		"mean (ns, RTT)", "min (ns, RTT)", "median (ns, RTT)", "max (ns, RTT)",
+		"percentile " + t.Value("percentile") + " (ns, RTT)", "stddev (ns, RTT)", "samples",
+		"sendjit mean (ns)", "sendjit min (ns)", "sendjit max (ns)", "behind",
+		"n_gaps", "n_drops", "n_ooo",
 	}
 	var out []tool.Figure
 	for i, name := range names {
@@ -116,27 +119,32 @@ func warnings(r row, every, late int64) []string {
 		add("one of %d messages is timed: it can time %d at most", every, mostTimed)
 	}
 	if r.restarts() > 0 {
-		add("the sender was held up for more than %s and began its schedule anew, %d times: that delay is not among the samples, and lost messages are counted over the whole run, to within one for each of its seconds",
-			patience, r.restarts())
+		add("the sender was held up for more than %s and began its schedule anew, %d times: that delay is not among the samples, "+
+			"and lost messages are counted over the whole run, to within one for each of its seconds", patience, r.restarts())
 	}
 	if late > 0 {
 		add("the sender was late at the end of the measuring time; messages that were due and were not sent: %d", late)
 	}
 	if r.missing() > 0 || r.outOfOrder() > 0 {
-		add("messages that its server missed in their order: %d; of these came later: %d (warm-up included)", r.missing(), r.outOfOrder())
+		add("messages that its server missed in their order: %d; of these came later: %d (warm-up included)",
+			r.missing(), r.outOfOrder())
 	}
 	return out
 }
 
 // causes are those that only this tool knows, or that mean something else to it.
 func causes(c tool.Cell) []sfnt.Cause {
-	sending := func(errno int) []string {
-		return []string{fmt.Sprintf("msg_len=%d errno=(%d ", c.MessageSize, errno), fmt.Sprintf("msg_len=%d errno=(%d ", answerSize, errno)}
-	}
+	refused := func(size int32) string { return fmt.Sprintf("msg_len=%d errno=(111 ", size) }
 	return []sfnt.Cause{
-		{Says: sending(111), Why: "the server ended before the test did"},
-		{Says: []string{"short read or error receiving"}, Why: "no answer for 100ms, after which it gives up when it spins or uses a muxer: an end or the path stalled, or the server is gone"},
-		{Says: []string{"Timeout waiting for synchronisation message"}, Why: "a datagram was lost before the measurement began, or none comes through: are all UDP ports between the two ends open?"},
-		{Says: []string{"Sync messages at end of test lost"}, Why: "no answers came any more: the path broke, or the server hangs"},
+		{Says: []string{refused(c.MessageSize), refused(answerSize)},
+			Why: "the server ended before the test did"},
+		{Says: []string{"short read or error receiving"},
+			Why: "no answer for 100ms, after which it gives up when it spins or uses a muxer: " +
+				"an end or the path stalled, or the server is gone"},
+		{Says: []string{"Timeout waiting for synchronisation message"},
+			Why: "a datagram was lost before the measurement began, or none comes through: " +
+				"are all UDP ports between the two ends open?"},
+		{Says: []string{"Sync messages at end of test lost"},
+			Why: "no answers came any more: the path broke, or the server hangs"},
 	}
 }

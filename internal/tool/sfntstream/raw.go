@@ -161,14 +161,15 @@ func (w *window) add(s sample) error {
 		late = max(late+int64(w.round), 0)
 	}
 	if late > w.latest {
-		return fmt.Errorf("a message was sent %s too late, from where the tool's counter overflows: ask for a lower rate, or give the sender a CPU that is never taken away",
-			time.Duration(late).Round(time.Millisecond))
+		return fmt.Errorf("a message was sent %s too late, from where the tool's counter overflows: "+
+			"ask for a lower rate, or give the sender a CPU that is never taken away", time.Duration(late).Round(time.Millisecond))
 	}
 	sent := w.unroll(s.actual)
 	arrived := sent + s.rtt
 	// The answers are in the order in which they came. Each of the times may be off by a nanosecond.
 	if w.count > 0 && arrived < w.arrived-4 {
-		return fmt.Errorf("an answer came %s before the one above it: a stall overflowed the tool's counter", time.Duration(w.arrived-arrived))
+		return fmt.Errorf("an answer came %s before the one above it: a stall overflowed the tool's counter",
+			time.Duration(w.arrived-arrived))
 	}
 	w.count++
 	w.sent, w.arrived = sent, arrived
@@ -179,7 +180,8 @@ func (w *window) add(s sample) error {
 	if w.onSchedule() {
 		n := int64(math.Round(float64(intended) / w.interval))
 		if off := float64(intended) - float64(n)*w.interval; math.Abs(off) > 3 {
-			return fmt.Errorf("its message should have been sent %.0f ns off the schedule: a stall overflowed the tool's counter", off)
+			return fmt.Errorf("its message should have been sent %.0f ns off the schedule: a stall overflowed the tool's counter",
+				off)
 		}
 		due = n >= w.first && n <= w.last
 		w.newest = max(w.newest, n)
@@ -218,18 +220,20 @@ func (w *window) unroll(ns int64) int64 {
 // does not notice when the disk is full.
 func (w *window) check() error {
 	if w.count != w.row.samples() {
-		return tool.Failf("sfnt-stream timed %d messages, but left %d samples: is its scratch volume full?", w.row.samples(), w.count)
+		return tool.Failf("sfnt-stream timed %d messages, but left %d samples: is its scratch volume full?",
+			w.row.samples(), w.count)
 	}
 	if w.recorded == 0 {
 		return tool.Failf("sfnt-stream got no answer to a message of the measuring time")
 	}
 	// The row's own numbers overflow where the samples do not.
 	if w.most <= math.MaxInt32 && (w.least != w.row.min() || w.most != w.row.max()) {
-		return tool.Failf("sfnt-stream's samples are of %d to %d ns, but its table says %d to %d", w.least, w.most, w.row.min(), w.row.max())
+		return tool.Failf("sfnt-stream's samples are of %d to %d ns, but its table says %d to %d",
+			w.least, w.most, w.row.min(), w.row.max())
 	}
 	if missing := w.duration() - time.Duration(w.sent); missing > time.Duration(w.round/2) {
-		return tool.Failf("sfnt-stream sent for %s, but its last sample is of a message of %s before the end: nothing was answered any more, or a stall overflowed its counter",
-			w.duration(), missing.Round(time.Millisecond))
+		return tool.Failf("sfnt-stream sent for %s, but its last sample is of a message of %s before the end: "+
+			"nothing was answered any more, or a stall overflowed its counter", w.duration(), missing.Round(time.Millisecond))
 	}
 	return nil
 }

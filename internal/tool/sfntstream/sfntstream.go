@@ -25,6 +25,7 @@
 //   - A lost datagram ends the measurement only before its beginning, in the tool's own warm-up.
 //   - The server serves one client and ends. Whoever connects first to its control port is that client, so
 //     nothing may probe it.
+//   - A group must be in one subnet.
 //   - Messages and answers go over ephemeral ports: a NetworkPolicy must allow all ports between the two ends.
 //   - Onload does best with a stack for each of the two threads of the client: EF_STACK_PER_THREAD=1.
 package sfntstream
@@ -94,7 +95,8 @@ func (d driver) Validate(c tool.Cell) error {
 	case c.RatePerSecond < minRate:
 		return fmt.Errorf("sfnt-stream measures rates of at least %d messages a second, not %d", minRate, c.RatePerSecond)
 	case c.MessageSize < minSize || c.MessageSize > sfnt.MaxDatagram:
-		return fmt.Errorf("sfnt-stream measures messages of %d to %d bytes, not of %d", minSize, sfnt.MaxDatagram, c.MessageSize)
+		return fmt.Errorf("sfnt-stream measures messages of %d to %d bytes, not of %d",
+			minSize, sfnt.MaxDatagram, c.MessageSize)
 	}
 	return sfnt.Validate(d.Name(), c)
 }
