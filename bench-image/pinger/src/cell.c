@@ -143,7 +143,8 @@ static inline void record(struct cell *c, uint64_t seq, uint64_t sent, uint64_t 
 	if (ns > c->slow.floor) {
 		uint64_t sums[2];
 		gaps_within(&c->gaps, should, now, sums);
-		reservoir_add(&c->slow, (struct entry){.value = ns, .seq = seq, .at = at, .gap = to_ns(sums[BETWEEN_POLLS]), .send = to_ns(sums[IN_SEND] + away)});
+		uint64_t gap = to_ns(sums[BETWEEN_POLLS]), send = to_ns(sums[IN_SEND] + away);
+		reservoir_add(&c->slow, (struct entry){.value = ns, .seq = seq, .at = at, .gap = gap, .send = send});
 	}
 }
 
@@ -194,7 +195,8 @@ static void in_step(const struct cell *c, uint64_t seq) {
 void closed_loop(struct cell *c) {
 	const int flags = c->spin ? MSG_DONTWAIT : 0;
 	const bool stream = c->protocol == TCP;
-	uint64_t begin = ticks(), warm = begin + c->warmup, end = 0, previous = 0;
+	// turn is when the warm-up ends, then when the measurement does.
+	uint64_t begin = ticks(), turn = begin + c->warmup, previous = begin;
 	// A blocking recv gives up after the same time by a coarser clock.
 	const uint64_t patience = c->spin ? c->loss : c->loss - c->loss / 16;
 	if (c->spin)
@@ -202,26 +204,20 @@ void closed_loop(struct cell *c) {
 	for (uint64_t seq = 1;; seq++) {
 		put_seq(c->out, c->size, seq);
 		size_t done = 0, have = 0;
-		uint64_t got = seq, pause;
+		uint64_t got = seq;
+		*slot(c, seq) = begin; // under way; since when is known here
 		// From here to the answer nothing is done that could wait. Between send and the first poll that is not even a
 		// look at the clock, except by an end that sleeps and has the time.
 		uint64_t start = ticks();
-		if (__builtin_expect(!c->measuring, 0)) {
-			if (start >= warm) {
-				begin_measuring(c, start, seq);
-				end = start + c->duration;
-				previous = start;
-			}
-		}
-		if (c->measuring) {
-			if (start >= end) {
+		if (__builtin_expect(start >= turn, 0)) {
+			if (c->measuring) {
 				c->finish = start;
 				return;
 			}
-			c->sent++;
+			begin_measuring(c, start, seq);
+			turn = start + c->duration;
+			previous = start;
 		}
-		pause = since(previous, start);
-		*slot(c, seq) = start;
 		while (!send_some(c, &done, flags))
 			;
 		// gone is when the client was through with sending, as far as it knows; last when it looked at the clock.
@@ -256,8 +252,10 @@ void closed_loop(struct cell *c) {
 				break;
 			}
 		}
-		if (c->measuring)
-			coarse_add(&c->idle, to_ns(pause) + 1);
+		if (c->measuring) {
+			c->sent++;
+			coarse_add(&c->idle, to_ns(since(previous, start)) + 1);
+		}
 		if (__builtin_expect(!answered, 0)) {
 			*slot(c, seq) = LOST;
 			if (c->measuring)
@@ -288,7 +286,9 @@ struct schedule {
 	u128 period; // ticks << 32
 };
 
-static inline uint64_t due(const struct schedule *s, uint64_t seq) { return s->begin + (uint64_t)((s->period * (seq - 1)) >> 32); }
+static inline uint64_t due(const struct schedule *s, uint64_t seq) {
+	return s->begin + (uint64_t)((s->period * (seq - 1)) >> 32);
+}
 
 // wait_for blocks until there is something to read, or to send, or it is time.
 static void wait_for(struct cell *c, bool wants_to_send, uint64_t now, uint64_t until) {
@@ -304,8 +304,8 @@ static void wait_for(struct cell *c, bool wants_to_send, uint64_t now, uint64_t 
 
 static _Noreturn void overloaded(const struct cell *c, uint64_t total, uint64_t sent, uint64_t under_way) {
 	die(EXIT_OVERLOADED,
-	    "%s of %zu bytes at %.15g a second: long after the last was due, %" PRIu64 " of %" PRIu64 " messages are sent and %" PRIu64
-	    " of them under way; the path does not carry so many, use a lower rate",
+	    "%s of %zu bytes at %.15g a second: long after the last was due, %" PRIu64 " of %" PRIu64 " messages are sent and "
+	    "%" PRIu64 " of them under way; the path does not carry so many, use a lower rate",
 	    protocol_names[c->protocol], c->size, c->rate, sent, total, under_way);
 }
 

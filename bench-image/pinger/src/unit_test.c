@@ -299,8 +299,10 @@ static void test_attribution(void) {
 	attribute(&a, &client, &server, (struct typical){.server_gap = 50, .server_send = 50});
 	CHECK(a.neither == 3 && a.undetermined == 0, "neither %llu, undetermined %llu", LL(a.neither), LL(a.undetermined));
 	// What is usual at the client explains nothing either: of number 1 420 are left, of number 2 nothing.
-	attribute(&a, &client, &server, (struct typical){.client_gap = 480, .client_send = 600, .server_gap = 50, .server_send = 50});
-	CHECK(a.client == 0 && a.neither == 6 && a.client_excess == 420, "client %llu, neither %llu, excess %llu", LL(a.client), LL(a.neither), LL(a.client_excess));
+	attribute(&a, &client, &server,
+	          (struct typical){.client_gap = 480, .client_send = 600, .server_gap = 50, .server_send = 50});
+	CHECK(a.client == 0 && a.neither == 6 && a.client_excess == 420, "client %llu, neither %llu, excess %llu", LL(a.client),
+	      LL(a.neither), LL(a.client_excess));
 }
 
 static void test_intervals(void) {
@@ -345,7 +347,8 @@ static void test_intervals(void) {
 		uint64_t want = (i + 1) * log.length <= 96000 ? 100 : 200, got = interval_quantile(in, 0.5);
 		CHECK(got == want, "p50 of interval %zu is %llu", i, LL(got));
 	}
-	CHECK(counted == total && in_buckets == total && lost == 0, "%llu of %llu, %llu in buckets; %llu lost are missing", LL(counted), LL(total), LL(in_buckets), LL(lost));
+	CHECK(counted == total && in_buckets == total && lost == 0, "%llu of %llu, %llu in buckets; %llu lost are missing", LL(counted),
+	      LL(total), LL(in_buckets), LL(lost));
 	CHECK(interval_quantile(&(struct interval){.lost = 1}, 0.5) == 0, "a quantile of nothing");
 	// Beyond the range, a sample has no bucket but counts.
 	intervals_reset(&log, 1000, 1000);

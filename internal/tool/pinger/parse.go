@@ -133,8 +133,10 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	m := d.Cells[0]
 	measured := tool.Measurement{
 		Version: d.Version, Lost: m.Lost, Attribution: (*tool.Attribution)(&m.Attribution), Intervals: m.course(),
-		Accelerated: tool.Accelerated{Client: accelerations[m.Client.Accelerated], Server: accelerations[m.Server.Accelerated]},
-		Figures:     figures(d), Warnings: warnings(d),
+		Accelerated: tool.Accelerated{
+			Client: accelerations[m.Client.Accelerated], Server: accelerations[m.Server.Accelerated],
+		},
+		Figures: figures(d), Warnings: warnings(d),
 	}
 	counted := m.RTT
 	if m.Intended != nil {
@@ -188,7 +190,8 @@ func (d document) check(c tool.Cell) error {
 	if c.OpenLoop() {
 		loop = "open"
 	}
-	if m.Protocol != strings.ToLower(string(c.Protocol)) || m.Size != c.MessageSize || m.Loop != loop || m.RatePerS != float64(c.RatePerSecond) ||
+	if m.Protocol != strings.ToLower(string(c.Protocol)) || m.Size != c.MessageSize ||
+		m.Loop != loop || m.RatePerS != float64(c.RatePerSecond) ||
 		m.DurationNs != int64(c.Duration) || m.WarmupNs != int64(c.Warmup) {
 		return fmt.Errorf("it is of %s messages of %d bytes in a %s loop at %g a second, for %d ns after %d ns",
 			m.Protocol, m.Size, m.Loop, m.RatePerS, m.DurationNs, m.WarmupNs)
@@ -218,7 +221,8 @@ func (d document) check(c tool.Cell) error {
 			return fmt.Errorf("round trips from the intended time: %w", err)
 		}
 		if h.Count+h.OverRange != m.Received {
-			return fmt.Errorf("%d messages were answered, but %d measured from the intended time", m.Received, h.Count+h.OverRange)
+			return fmt.Errorf("%d messages were answered, but %d measured from the intended time",
+				m.Received, h.Count+h.OverRange)
 		}
 	}
 	if err := m.checkCourse(); err != nil {
@@ -235,8 +239,11 @@ func (d document) check(c tool.Cell) error {
 // checkCourse says whether the intervals cover the measurement and hold all its messages.
 func (m cell) checkCourse() error {
 	n, length := int64(len(m.Intervals.Log)), m.Intervals.LengthNs
-	if n < 1 || n > mostIntervals || length < 1 || (n-1) >= math.MaxInt64/length || (n-1)*length >= m.DurationNs || m.DurationNs-(n-1)*length > length {
+	if n < 1 || n > mostIntervals || length < 1 || n-1 >= math.MaxInt64/length {
 		return fmt.Errorf("%d intervals of %d ns are not its course", n, length)
+	}
+	if last := m.DurationNs - (n-1)*length; last < 1 || last > length {
+		return fmt.Errorf("%d intervals of %d ns are not the course of %d ns", n, length, m.DurationNs)
 	}
 	answered, lost := m.Received, m.Lost
 	for i, in := range m.Intervals.Log {
@@ -376,8 +383,8 @@ func figures(d document) []tool.Figure {
 		scan  scan
 		count endpoint
 	}{{"client", d.Scan.Client, m.Client}, {"server", d.Scan.Server, m.Server}} {
-		idle := fmt.Sprintf("%s: interruptions of the idle CPU, longer than %d ns in %d ms", end.name, end.scan.ThresholdNs, end.scan.DurationNs/1_000_000)
-		add(idle, end.scan.Interruptions.Count)
+		add(fmt.Sprintf("%s: interruptions of the idle CPU, longer than %d ns in %d ms",
+			end.name, end.scan.ThresholdNs, end.scan.DurationNs/1_000_000), end.scan.Interruptions.Count)
 		add(end.name+": the longest of these (ns)", end.scan.Interruptions.MaxNs)
 		known(end.name+": voluntary context switches", end.count.VoluntarySwitches)
 		known(end.name+": involuntary context switches", end.count.InvoluntarySwitches)

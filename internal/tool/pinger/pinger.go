@@ -1,9 +1,9 @@
 // Package pinger drives Tailgate's own tool, whose sources are in bench-image/pinger.
 //
 // What sets it apart from the others: every sample is counted, in a histogram of its own, so that its memory does not
-// grow with time; at a rate each message counts from when it should have been sent, so that a stall of any part shows in
-// all messages that it held up; a lost datagram is counted and the measurement goes on; the server knows its client by
-// a token; one port is enough, for control and messages; and the result tells what interrupted either end, and when.
+// grow with time; at a rate each message counts from when it should have been sent, so that a stall of any part shows
+// in all messages that it held up; a lost datagram is counted and the measurement goes on; the server knows its client
+// by a token; one port is enough, for control and messages; and the result tells what interrupted either end, and when.
 //
 // Limits that show in the results:
 //   - In a closed loop (no rate) a stall is one slow sample, as with all tools.
@@ -81,10 +81,12 @@ func (driver) Validate(c tool.Cell) error {
 		return fmt.Errorf("pinger cannot measure for %s after %s", c.Duration, c.Warmup)
 	}
 	if c.RatePerSecond < 0 || (c.OpenLoop() && messages(c, c.Duration) < 1) {
-		return fmt.Errorf("pinger sends no message within %s at %d a second; use a higher rate, or a longer duration", c.Duration, c.RatePerSecond)
+		return fmt.Errorf("pinger sends no message within %s at %d a second; use a higher rate, or a longer duration",
+			c.Duration, c.RatePerSecond)
 	}
 	// The number of a datagram has to fit into it, and it must be clear which of two is older.
-	if c.Protocol != v1alpha1.ProtocolTCP && c.MessageSize < 8 && messages(c, lossAfter) >= math.Ldexp(1, int(8*c.MessageSize-1)) {
+	if c.Protocol != v1alpha1.ProtocolTCP && c.MessageSize < 8 &&
+		messages(c, lossAfter) >= math.Ldexp(1, int(8*c.MessageSize-1)) {
 		return fmt.Errorf("pinger cannot tell %s messages of %d bytes apart at %d a second; use at least 8 bytes, or a lower rate",
 			c.Protocol, c.MessageSize, c.RatePerSecond)
 	}
@@ -103,8 +105,11 @@ func messages(c tool.Cell, d time.Duration) float64 { return float64(c.RatePerSe
 func (d driver) Server(c tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{
 		Path: program,
-		Args: []string{"server", "--bind", t.Address, "--port", strconv.Itoa(t.Port), wait(c), "--deadline", seconds(d.Deadline(c) + time.Minute)},
-		Env:  environment(t),
+		Args: []string{
+			"server", "--bind", t.Address, "--port", strconv.Itoa(t.Port), wait(c),
+			"--deadline", seconds(d.Deadline(c) + time.Minute),
+		},
+		Env: environment(t),
 	}
 }
 
