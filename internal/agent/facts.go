@@ -24,6 +24,8 @@ const (
 	// maxValue bounds the value of a fact, maxCmdline that of the kernel's command line, in bytes.
 	maxValue   = 512
 	maxCmdline = 2048
+	// maxKey bounds a key, which may come from the environment: a longer one is left out.
+	maxKey = 128
 	// maxFacts bounds all facts together, in bytes of JSON.
 	maxFacts = 8 << 10
 	// none is the value of a list that was read and is empty.
@@ -37,7 +39,7 @@ type facts map[string]string
 func (f facts) set(key, value string) { f.setUpTo(maxValue, key, value) }
 
 func (f facts) setUpTo(limit int, key, value string) {
-	if value = line(value, limit); value != "" {
+	if value = line(value, limit); value != "" && len(key) <= maxKey {
 		f[key] = value
 	}
 }

@@ -379,7 +379,7 @@ func FuzzCgroupDir(f *testing.F) {
 		dir := cgroupDir(mounts, own, controller)
 		for l := range strings.Lines(mounts) {
 			// It is a mount point or below one.
-			if fields := strings.Fields(l); len(fields) > 4 && strings.HasPrefix(dir, filepath.Join(unescape.Replace(fields[4]))) {
+			if fields := strings.Fields(l); len(fields) > 4 && strings.HasPrefix(dir, filepath.Clean(unescape.Replace(fields[4]))) {
 				return
 			}
 		}

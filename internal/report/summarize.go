@@ -149,10 +149,10 @@ func warnings(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored, results 
 	for _, v := range plan.Variants(spec) {
 		own := runsOf(v, runs)
 		for _, run := range own {
-			for _, ends := range [][2]result.Evidence{{own[0].Client.Evidence, run.Client.Evidence}, {own[0].Server.Evidence, run.Server.Evidence}} {
+			for _, ends := range [][2]result.Document{{own[0].Client, run.Client}, {own[0].Server, run.Server}} {
 				if difference := differs(ends[0], ends[1]); difference != "" {
 					add(v1alpha1.Warning{Reason: v1alpha1.WarningEvidenceDiffers, Message: fmt.Sprintf(
-						"%s and %s did not run under equal conditions: %s", own[0].Client.Run, run.Client.Run, difference)})
+						"%s and %s did not run under equal conditions at the %s's end: %s", ends[0].Run, ends[1].Run, ends[0].Role, difference)})
 				}
 			}
 		}
@@ -160,23 +160,20 @@ func warnings(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored, results 
 	return all
 }
 
-// differs names the first fact that must be equal in all rounds and is not.
-func differs(a, b result.Evidence) string {
-	for _, fact := range []struct{ name, a, b string }{
-		{"node", a.Node, b.Node},
-		{"boot id", a.BootID, b.BootID},
-		{"kernel", a.Kernel, b.Kernel},
-		{"interface", a.Interface, b.Interface},
-		{"driver", a.Driver, b.Driver},
-		{"firmware", a.Firmware, b.Firmware},
-		{"MTU", fmt.Sprint(a.MTU), fmt.Sprint(b.MTU)},
-		{"clock source", a.Clocksource, b.Clocksource},
-		{"NUMA node of the CPU", fmt.Sprint(a.CPUNUMANode), fmt.Sprint(b.CPUNUMANode)},
-		{"NUMA node of the device", fmt.Sprint(a.DeviceNUMANode), fmt.Sprint(b.DeviceNUMANode)},
-	} {
-		if fact.a != fact.b {
-			return fmt.Sprintf("%s %q, then %q", fact.name, fact.a, fact.b)
+// maxDifferences is how many differences a warning names.
+const maxDifferences = 3
+
+// differs names the first conditions that must be equal in all rounds and are not, and how many more there are: those
+// of the fingerprint, and the boot, which rounds share though results to be compared need not.
+func differs(a, b result.Document) string {
+	var found []string
+	for _, d := range result.Differences(a, b) {
+		if d.Fingerprint || d.Key == "kernel.boot-id" {
+			found = append(found, d.String())
 		}
 	}
-	return ""
+	if more := len(found) - maxDifferences; more > 0 {
+		found = append(found[:maxDifferences], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(found, "; ")
 }

@@ -48,12 +48,12 @@ func (d Difference) String() string {
 }
 
 // maxShown bounds a value in a sentence, in bytes.
-const maxShown = 80
+const maxShown = 60
 
 func shown(value string) string {
 	switch {
 	case value == "":
-		return "unknown"
+		return "absent"
 	case len(value) > maxShown:
 		return strconv.Quote(strings.ToValidUTF8(value[:maxShown], "") + "…")
 	}

@@ -84,8 +84,10 @@ func TestDifferences(t *testing.T) {
 			},
 		},
 		"a VF of another port": {
-			change: func(d *Document) { d.Evidence.PCIAddress, d.Evidence.Facts["nic.port"] = "0000:65:06.3", "0000:65:00.1" },
-			want:   []Difference{{"nic.port", "0000:65:00.0", "0000:65:00.1", true}},
+			change: func(d *Document) {
+				d.Evidence.PCIAddress, d.Evidence.Facts["nic.port"] = "0000:65:06.3", "0000:65:00.1"
+			},
+			want: []Difference{{"nic.port", "0000:65:00.0", "0000:65:00.1", true}},
 		},
 		"a CPU far from the NIC": {
 			change: func(d *Document) { d.Evidence.CPUNUMANode = 0 },
@@ -229,9 +231,9 @@ func TestDifferenceInWords(t *testing.T) {
 		want string
 	}{
 		"values":             {Difference{Key: "nic.mtu", A: "1500", B: "9000"}, `nic.mtu "1500", then "9000"`},
-		"one that is absent": {Difference{Key: "cpu.governor", B: "powersave"}, `cpu.governor unknown, then "powersave"`},
+		"one that is absent": {Difference{Key: "cpu.governor", B: "powersave"}, `cpu.governor absent, then "powersave"`},
 		"a long one": {
-			Difference{Key: "kernel.cmdline", A: strings.Repeat("é", 100), B: "x"}, `kernel.cmdline "` + strings.Repeat("é", 40) + `…", then "x"`,
+			Difference{Key: "kernel.cmdline", A: strings.Repeat("é", 100), B: "x"}, `kernel.cmdline "` + strings.Repeat("é", 30) + `…", then "x"`,
 		},
 	}
 	for name, c := range cases {
