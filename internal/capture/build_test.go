@@ -15,15 +15,6 @@ var (
 	group      = netip.MustParseAddr("239.255.77.71")
 )
 
-// addressOf is an address from its bytes.
-func addressOf(b []byte) netip.Addr {
-	a, ok := netip.AddrFromSlice(b)
-	if !ok {
-		panic("no address")
-	}
-	return a
-}
-
 // between is the traffic of a test, between the two ends.
 func between(protocol v1alpha1.Protocol, size int) Traffic {
 	return Traffic{Server: serverAddr, Client: clientAddr, Protocol: protocol, MessageSize: size}
@@ -104,10 +95,12 @@ func (p *pipe) udp(at int64, out bool, payload []byte) {
 // tcp sends a piece of a stream, which begins at a position.
 func (p *pipe) tcp(at int64, out bool, position int, payload []byte) {
 	if out {
-		p.put(at, out, ip(p.Server, p.Client, ipTCP, tcp(p.serverPort, p.clientPort, p.startOut+1+uint32(position), tcpACK, payload)))
+		segment := tcp(p.serverPort, p.clientPort, p.startOut+1+uint32(position), tcpACK, payload)
+		p.put(at, out, ip(p.Server, p.Client, ipTCP, segment))
 		return
 	}
-	p.put(at, out, ip(p.Client, p.Server, ipTCP, tcp(p.clientPort, p.serverPort, p.startIn+1+uint32(position), tcpACK, payload)))
+	segment := tcp(p.clientPort, p.serverPort, p.startIn+1+uint32(position), tcpACK, payload)
+	p.put(at, out, ip(p.Client, p.Server, ipTCP, segment))
 }
 
 func (p *pipe) handshake(at int64) {

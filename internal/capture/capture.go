@@ -22,12 +22,13 @@
 //     their SYN, and again from each moment when all that came was answered, so that messages of another size before
 //     (a tool's warm-up) do no harm. In a closed loop what was asked must have been one message exactly.
 //   - A reply belongs to the oldest request whose first bytes (up to 8) it repeats: the number of the message, with
-//     pinger and sockperf. Requests before that one were never answered, as a server answers in the order in which it
-//     hears. Where no reply repeats its request (netperf), or a message began inside a packet beyond what was kept of it,
-//     the order alone decides; Result.ByOrder counts these.
+//     pinger and sockperf; with sfnt-pingpong and netperf all are alike. Requests before that one were never answered,
+//     as a server answers in the order in which it hears. Where no reply repeats its request, or a message began
+//     inside a packet beyond what was kept of it, the order alone decides; Result.ByOrder counts these.
 //
-// Limits: an end that bypasses the kernel's network stack (Onload) shows no packets here. Server and tools have to
-// answer with as many bytes as they were asked with. UDP that the kernel joined (UDP_GRO, UDP_SEGMENT) is not taken
+// Limits: an end that bypasses the kernel's network stack (Onload) shows no packets here. Tools that answer with
+// another number of bytes, or only some of the messages (sfnt-stream, sockperf under-load without --reply-every 1),
+// leave requests unanswered that nobody meant to answer. UDP that the kernel joined (UDP_GRO, UDP_SEGMENT) is not taken
 // apart. Packets that GRO or segmentation offload joined have one time for all that is in them.
 package capture
 
@@ -69,7 +70,8 @@ func (t Traffic) validate() error {
 	switch {
 	case !t.Server.IsValid() || !t.Client.IsValid() || t.Server == t.Client || t.Server.Is4() != t.Client.Is4():
 		return fmt.Errorf("capturing takes two different addresses of one family, not %s and %s", t.Server, t.Client)
-	case t.Protocol != v1alpha1.ProtocolTCP && t.Protocol != v1alpha1.ProtocolUDP && t.Protocol != v1alpha1.ProtocolMulticast:
+	case t.Protocol != v1alpha1.ProtocolTCP && t.Protocol != v1alpha1.ProtocolUDP &&
+		t.Protocol != v1alpha1.ProtocolMulticast:
 		return fmt.Errorf("capturing knows TCP, UDP and Multicast, not %q", t.Protocol)
 	case t.MessageSize < 1:
 		return fmt.Errorf("capturing takes messages of at least 1 byte, not of %d", t.MessageSize)
@@ -103,7 +105,8 @@ type Result struct {
 	// ByOrder is how many replies found their request by order alone, in the warm-up as well.
 	ByOrder int64 `json:"byOrder"`
 	// Late is the number of packets whose time the kernel took only when it copied them, behind the queue to another
-	// CPU if there is one: all that come by TCP through a veth, which leaves the sender's departure time on them.
+	// CPU if there is one: all that come by TCP through a veth, which leaves the sender's departure time on them, and
+	// a few at the beginning.
 	Late int64 `json:"late"`
 	// Backwards is the number of replies that seem older than their requests: the clock was set. They are no samples.
 	Backwards int64 `json:"backwards"`
@@ -118,9 +121,11 @@ func (r Result) err() error {
 	case r.Truncated > 0:
 		return fmt.Errorf("%d captured packets have more headers than the capture keeps (%d bytes)", r.Truncated, snapLength)
 	case r.Backwards > 0:
-		return fmt.Errorf("%d replies seem to be older than their requests: the server's clock was set meanwhile; measure again", r.Backwards)
+		return fmt.Errorf("%d replies seem to be older than their requests: the server's clock was set meanwhile; "+
+			"measure again", r.Backwards)
 	case r.Packets == 0:
-		return errors.New("no packet was captured: is the traffic accelerated past the kernel (Onload), or on another interface?")
+		return errors.New("no packet was captured: is the traffic accelerated past the kernel (Onload), " +
+			"or on another interface?")
 	case r.Matched == 0:
 		return fmt.Errorf("none of %d captured packets is a reply to a message after the warm-up", r.Packets)
 	}

@@ -3,6 +3,7 @@ package capture
 import (
 	"bytes"
 	"errors"
+	"net/netip"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -63,17 +64,18 @@ func traffics() map[string]Traffic {
 
 // TestFilter gives packets of all kinds to the kernel, and to the matcher, which asks for the same more exactly.
 func TestFilter(t *testing.T) {
-	datagram, excepted, backwards := udp(40000, 22048, message(1, 300)), udp(40000, 22047, message(1, 300)), udp(22047, 40000, message(1, 300))
+	datagram, excepted := udp(40000, 22048, message(1, 300)), udp(40000, 22047, message(1, 300))
+	backwards := udp(22047, 40000, message(1, 300))
 	segment, exceptedSegment := tcp(40000, 22048, 1, tcpACK, message(1, 300)), tcp(40000, 22047, 1, tcpSYN, nil)
+	addresses := map[string]map[string]netip.Addr{
+		"4": {"client": clientAddr, "server": serverAddr, "another": netip.MustParseAddr("10.67.1.9"), "group": group},
+		"6": {"client": client6, "server": server6, "another": server6.Next(), "group": netip.MustParseAddr("ff02::77")},
+	}
 	packets := map[string][]byte{"nothing": {0}, "ARP": {0, 1, 8, 0, 6, 4, 0, 1}}
 	for _, from := range []string{"client", "server", "another"} {
 		for _, to := range []string{"client", "server", "another", "group"} {
 			for _, version := range []string{"4", "6"} {
-				addresses := map[string]map[string][]byte{
-					"4": {"client": clientAddr.AsSlice(), "server": serverAddr.AsSlice(), "another": {10, 67, 1, 9}, "group": group.AsSlice()},
-					"6": {"client": client6.AsSlice(), "server": server6.AsSlice(), "another": client6.Next().Next().AsSlice(), "group": append([]byte{0xff, 2}, make([]byte, 14)...)},
-				}[version]
-				source, target := addressOf(addresses[from]), addressOf(addresses[to])
+				source, target := addresses[version][from], addresses[version][to]
 				name := "IPv" + version + " from " + from + " to " + to
 				packets[name+", UDP"] = ip(source, target, ipUDP, datagram)
 				packets[name+", UDP to the excepted port"] = ip(source, target, ipUDP, excepted)

@@ -153,20 +153,17 @@ func (m *matcher) datagram(p packet) {
 
 // finish ends the matching. The samples count only if there is no error.
 func (m *matcher) finish() (Result, error) {
-	best := m.chosen
+	most := &flow{matcher: m}
 	for _, f := range m.flows {
 		f.giveUp(f.pending.length())
-		if best == nil || f.answered > best.answered {
-			best = f
+		if f.answered > most.answered || (f.answered == most.answered && f.requests > most.requests) {
+			most = f
 		}
 	}
-	if best == nil {
-		best = &flow{matcher: m}
-	}
 	if m.chosen == nil {
-		best.choose()
+		most.choose()
 	}
-	r := m.result
+	r, best := m.result, m.chosen
 	r.ClientPort, r.ServerPort = best.ports.client, best.ports.server
 	r.Requests, r.WarmUp, r.Matched, r.Unanswered = best.requests, best.warmUp, best.matched, best.unanswered
 	r.Stray, r.ByOrder, r.Backwards = best.stray, best.byOrder, best.backwards
@@ -174,10 +171,10 @@ func (m *matcher) finish() (Result, error) {
 		return r, err
 	}
 	for _, f := range m.flows {
-		if f != m.chosen && f.answered*dominance > m.chosen.answered {
+		if f != best && f.answered*dominance > best.answered {
 			return r, fmt.Errorf("%d messages of %d bytes were answered between ports %d and %d, and %d between %d and %d: "+
-				"it cannot be told which are the measured ones", m.chosen.answered, m.MessageSize, m.chosen.ports.client,
-				m.chosen.ports.server, f.answered, f.ports.client, f.ports.server)
+				"it cannot be told which are the measured ones", best.answered, m.MessageSize, best.ports.client,
+				best.ports.server, f.answered, f.ports.client, f.ports.server)
 		}
 	}
 	return r, nil

@@ -521,7 +521,8 @@ func FuzzMatcher(f *testing.F) {
 				if a&4 != 0 {
 					source, target = target, source
 				}
-				p.put(at, a&4 != 0, cut(source, target, uint32(c>>6), udp(p.clientPort, 22048, make([]byte, traffic.MessageSize)), int(b)*8, c&1 != 0))
+				part := udp(p.clientPort, 22048, make([]byte, traffic.MessageSize))
+				p.put(at, a&4 != 0, cut(source, target, uint32(c>>6), part, int(b)*8, c&1 != 0))
 			default:
 				p.udp(at, a&4 != 0, message(int(b), traffic.MessageSize+int(c&1)))
 			}

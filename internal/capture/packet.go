@@ -133,7 +133,9 @@ func parseIPv6(b []byte, wire int) (packet, error) {
 			}
 			header = ipv6FragmentHeader
 			word := binary.BigEndian.Uint16(rest[2:])
-			p.fragment = &fragment{id: binary.BigEndian.Uint32(rest[4:]), offset: int(word & ipv6FragmentOffset), more: word&1 != 0}
+			p.fragment = &fragment{
+				id: binary.BigEndian.Uint32(rest[4:]), offset: int(word & ipv6FragmentOffset), more: word&1 != 0,
+			}
 		default:
 			return parseTransport(p, rest, length)
 		}

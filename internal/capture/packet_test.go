@@ -15,7 +15,10 @@ func TestParse(t *testing.T) {
 	payload := []byte("0123456789")
 	datagram := udp(40000, 22048, payload)
 	segment := tcp(40000, 22048, 7, tcpACK|8, payload)
-	wantUDP := packet{source: clientAddr, target: serverAddr, protocol: ipUDP, sourcePort: 40000, targetPort: 22048, payload: 10, head: payload}
+	wantUDP := packet{
+		source: clientAddr, target: serverAddr, protocol: ipUDP, sourcePort: 40000, targetPort: 22048,
+		payload: 10, head: payload,
+	}
 	wantTCP := wantUDP
 	wantTCP.protocol, wantTCP.sequence, wantTCP.flags = ipTCP, 7, tcpACK|8
 	wantUDP6 := wantUDP
@@ -29,7 +32,8 @@ func TestParse(t *testing.T) {
 	options := func(kind uint8, next uint8, rest []byte) []byte {
 		return ip(client6, server6, kind, append([]byte{next, 0, 1, 4, 0, 0, 0, 0}, rest...))
 	}
-	udp4, tcp4, udp6 := ip(clientAddr, serverAddr, ipUDP, datagram), ip(clientAddr, serverAddr, ipTCP, segment), ip(client6, server6, ipUDP, datagram)
+	udp4, tcp4 := ip(clientAddr, serverAddr, ipUDP, datagram), ip(clientAddr, serverAddr, ipTCP, segment)
+	udp6 := ip(client6, server6, ipUDP, datagram)
 	cases := map[string]struct {
 		b []byte
 		// kept is how much of it was captured, wire how long it was; 0: len(b).
@@ -49,11 +53,14 @@ func TestParse(t *testing.T) {
 			b:    append(append(with(udp4[:20], 0, 0x46, 0, 0, 42), 1, 1, 1, 1), datagram...),
 			want: wantUDP,
 		},
-		"IPv4 of any length that the kernel joined":     {b: with(udp4, 2, 0, 0), want: wantUDP},
-		"IPv6 of any length that the kernel joined":     {b: with(udp6, 4, 0, 0), want: wantUDP6},
-		"IPv6 with options before the payload":          {b: options(ipv6Options, ipUDP, datagram), want: wantUDP6},
-		"IPv6 with hop-by-hop options":                  {b: options(ipv6HopByHop, ipUDP, datagram), want: wantUDP6},
-		"IPv6 with more headers than anybody would use": {b: ip(client6, server6, ipv6Options, bytes.Repeat([]byte{ipv6Options, 0, 0, 0, 0, 0, 0, 0}, 9)), err: errForeign},
+		"IPv4 of any length that the kernel joined": {b: with(udp4, 2, 0, 0), want: wantUDP},
+		"IPv6 of any length that the kernel joined": {b: with(udp6, 4, 0, 0), want: wantUDP6},
+		"IPv6 with options before the payload":      {b: options(ipv6Options, ipUDP, datagram), want: wantUDP6},
+		"IPv6 with hop-by-hop options":              {b: options(ipv6HopByHop, ipUDP, datagram), want: wantUDP6},
+		"IPv6 with more headers than anybody would use": {
+			b:   ip(client6, server6, ipv6Options, bytes.Repeat([]byte{ipv6Options, 0, 0, 0, 0, 0, 0, 0}, 9)),
+			err: errForeign,
+		},
 		"the first part of a datagram": {
 			b: cut(clientAddr, serverAddr, 9, udp(40000, 22048, make([]byte, 2000))[:1480], 0, true),
 			want: changed(wantUDP, func(p *packet) {
@@ -61,18 +68,24 @@ func TestParse(t *testing.T) {
 			}),
 		},
 		"the last part of a datagram": {
-			b:    cut(clientAddr, serverAddr, 9, make([]byte, 528), 1480, false),
-			want: packet{source: clientAddr, target: serverAddr, protocol: ipUDP, fragment: &fragment{id: 9, offset: 1480, length: 528}},
+			b: cut(clientAddr, serverAddr, 9, make([]byte, 528), 1480, false),
+			want: packet{
+				source: clientAddr, target: serverAddr, protocol: ipUDP, fragment: &fragment{id: 9, offset: 1480, length: 528},
+			},
 		},
 		"the last part of a datagram over IPv6": {
-			b:    cut(client6, server6, 1<<20, make([]byte, 528), 1480, false),
-			want: packet{source: client6, target: server6, protocol: ipUDP, fragment: &fragment{id: 1 << 20, offset: 1480, length: 528}},
+			b: cut(client6, server6, 1<<20, make([]byte, 528), 1480, false),
+			want: packet{
+				source: client6, target: server6, protocol: ipUDP, fragment: &fragment{id: 1 << 20, offset: 1480, length: 528},
+			},
 		},
 
-		"nothing":                             {b: nil, err: errTruncated},
-		"a part of IPv4's header":             {b: udp4, kept: 19, err: errTruncated},
-		"a part of IPv6's header":             {b: udp6, kept: 39, err: errTruncated},
-		"a part of IPv4's options":            {b: append(with(udp4[:20], 0, 0x46, 0, 0, 42), datagram...), kept: 22, wire: 42, err: errTruncated},
+		"nothing":                 {b: nil, err: errTruncated},
+		"a part of IPv4's header": {b: udp4, kept: 19, err: errTruncated},
+		"a part of IPv6's header": {b: udp6, kept: 39, err: errTruncated},
+		"a part of IPv4's options": {
+			b: append(with(udp4[:20], 0, 0x46, 0, 0, 42), datagram...), kept: 22, wire: 42, err: errTruncated,
+		},
 		"a part of IPv6's options":            {b: options(ipv6Options, ipUDP, datagram), kept: 44, err: errTruncated},
 		"a part of UDP's header":              {b: udp4, kept: 27, err: errTruncated},
 		"a part of TCP's header":              {b: tcp4, kept: 39, err: errTruncated},
@@ -101,7 +114,8 @@ func TestParse(t *testing.T) {
 			if !errors.Is(err, c.err) {
 				t.Fatalf("error %v, want %v", err, c.err)
 			}
-			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(packet{}, fragment{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+			addresses := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(packet{}, fragment{}), addresses); diff != "" {
 				t.Errorf("the packet differs (-want +got):\n%s", diff)
 			}
 		})

@@ -53,7 +53,8 @@ func TestReplay(t *testing.T) {
 				t.Errorf("%+v, want %d matched and %d unanswered", r, c.matched, c.unanswered)
 			}
 			if least, most := slices.Min(p.samples), slices.Max(p.samples); sum != c.sum || least != c.least || most != c.most {
-				t.Errorf("%d samples of %d to %d ns, %d in all; want %d to %d, %d in all", len(p.samples), least, most, sum, c.least, c.most, c.sum)
+				t.Errorf("%d samples of %d to %d ns, %d in all; want %d to %d, %d in all",
+					len(p.samples), least, most, sum, c.least, c.most, c.sum)
 			}
 		})
 	}

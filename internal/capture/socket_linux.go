@@ -26,13 +26,16 @@ const (
 )
 
 // ErrNotPermitted is returned by Open where the capability is missing.
-var ErrNotPermitted = errors.New("capturing packets needs the capability NET_RAW: the operator must be started with --allow-packet-capture")
+var ErrNotPermitted = errors.New("capturing packets needs the capability NET_RAW: " +
+	"the operator must be started with --allow-packet-capture")
 
 // Capture is a running capture.
 //
-// It costs the measured CPU what the kernel does for each packet: a clone of what is sent, two times by the clock
-// and a copy of the headers into the ring. Nobody waits on the socket, so no packet wakes anybody; ten times a second
-// the goroutine of the capture empties the ring. The caller's process must therefore be kept off the measuring CPU.
+// It costs the measured CPU what the kernel does for each packet: a clone of what is sent, the time, and a copy of the
+// headers into the ring. On a virtual machine at 2.5 GHz that was some 0.7 µs for each of the two packets of a message,
+// 0.1 µs of it also for packets that the filter keeps back: round trips measured meanwhile are slower by that. Nobody
+// waits on the socket, so no packet wakes anybody; ten times a second the goroutine of the capture empties the ring,
+// which takes 1 % of a CPU at 23,000 requests a second. The caller's process must be kept off the measuring CPU.
 type Capture struct {
 	socket  int
 	ring    []byte
@@ -87,14 +90,15 @@ func (c *Capture) prepare(ifindex int, t Traffic) error {
 	}
 	// Without this the kernel takes the time of a packet only when it puts it into the ring: for one that came, behind
 	// the queue to another CPU (RPS, veth).
-	if err := unix.SetsockoptInt(c.socket, unix.SOL_SOCKET, unix.SO_TIMESTAMPING, unix.SOF_TIMESTAMPING_RX_SOFTWARE|unix.SOF_TIMESTAMPING_SOFTWARE); err != nil {
-		return fmt.Errorf("asking for timestamps: %w", err)
-	}
-	if err := unix.SetsockoptInt(c.socket, unix.SOL_PACKET, unix.PACKET_TIMESTAMP, unix.SOF_TIMESTAMPING_SOFTWARE); err != nil {
-		return fmt.Errorf("choosing the timestamps: %w", err)
-	}
-	if err := unix.SetsockoptInt(c.socket, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2); err != nil {
-		return fmt.Errorf("choosing the ring: %w", err)
+	const software = unix.SOF_TIMESTAMPING_SOFTWARE
+	for _, option := range []struct{ level, name, value int }{
+		{unix.SOL_SOCKET, unix.SO_TIMESTAMPING, unix.SOF_TIMESTAMPING_RX_SOFTWARE | software},
+		{unix.SOL_PACKET, unix.PACKET_TIMESTAMP, software},
+		{unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2},
+	} {
+		if err := unix.SetsockoptInt(c.socket, option.level, option.name, option.value); err != nil {
+			return fmt.Errorf("asking for timestamps and a ring of version 2: %w", err)
+		}
 	}
 	if err := unix.SetsockoptTpacketReq(c.socket, unix.SOL_PACKET, unix.PACKET_RX_RING, &unix.TpacketReq{
 		Block_size: blockSize, Block_nr: ringSize / blockSize, Frame_size: slotSize, Frame_nr: slots,
@@ -102,11 +106,13 @@ func (c *Capture) prepare(ifindex int, t Traffic) error {
 		return fmt.Errorf("allocating %d MiB for packets: %w", ringSize>>20, err)
 	}
 	var err error
-	if c.ring, err = unix.Mmap(c.socket, 0, ringSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE); err != nil {
+	c.ring, err = unix.Mmap(c.socket, 0, ringSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
 		return fmt.Errorf("mapping the packets: %w", err)
 	}
 	// All protocols: what leaves is shown to nobody who asks for one.
-	if err := unix.Bind(c.socket, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: ifindex}); err != nil {
+	all := unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: ifindex}
+	if err := unix.Bind(c.socket, &all); err != nil {
 		return fmt.Errorf("beginning: %w", err)
 	}
 	return nil
@@ -153,7 +159,8 @@ func (c *Capture) drain() {
 		at := int64(h.Sec)*int64(time.Second) + int64(h.Nsec)
 		begin := min(int(h.Net), slotSize)
 		end := min(begin+int(h.Snaplen), slotSize)
-		c.matcher.packet(at, link.Pkttype == unix.PACKET_OUTGOING, status&unix.TP_STATUS_TS_SOFTWARE == 0, slot[begin:end], int(h.Len))
+		out, late := link.Pkttype == unix.PACKET_OUTGOING, status&unix.TP_STATUS_TS_SOFTWARE == 0
+		c.matcher.packet(at, out, late, slot[begin:end], int(h.Len))
 		atomic.StoreUint32(&h.Status, unix.TP_STATUS_KERNEL)
 		c.slot = (c.slot + 1) % slots
 	}
