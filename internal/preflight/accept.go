@@ -181,12 +181,17 @@ func hostNetwork(o Observed) *Rejection {
 	return nil
 }
 
-// capture needs a capability that the operator grants.
+// capture needs a capability that the operator grants, and a tool whose every message is answered.
 func capture(o Observed) *Rejection {
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		if *v.Capture && !o.AllowPacketCapture {
+		switch {
+		case !*v.Capture:
+		case !o.AllowPacketCapture:
 			return rejectf(v1alpha1.ReasonCaptureForbidden,
 				"spec.capture: it gives the server's pod the capability NET_RAW (variant %s); the operator must be started with --allow-packet-capture, or remove it", v.Name)
+		case o.Benchmark.Spec.Tool == v1alpha1.ToolSfntStream:
+			return rejectf(v1alpha1.ReasonCellUnsupported,
+				"spec.capture: sfnt-stream has few of its messages answered, so nothing can be told from packets (variant %s); use pinger or sockperf, or remove it", v.Name)
 		}
 	}
 	return nil

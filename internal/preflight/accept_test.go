@@ -212,6 +212,11 @@ func TestAccept(t *testing.T) {
 			wantReason:  v1alpha1.ReasonCaptureForbidden,
 			wantMessage: []string{"spec.capture", "NET_RAW", "--allow-packet-capture"},
 		},
+		"capture of a tool that answers few messages": {
+			change:      []func(*Observed){capturing, func(o *Observed) { o.AllowPacketCapture, o.Benchmark.Spec.Tool = true, v1alpha1.ToolSfntStream }},
+			wantReason:  v1alpha1.ReasonCellUnsupported,
+			wantMessage: []string{"spec.capture", "sfnt-stream", "pinger or sockperf"},
+		},
 		"capture, allowed": {
 			change: []func(*Observed){capturing, func(o *Observed) { o.AllowPacketCapture = true }},
 			want:   "a b",
