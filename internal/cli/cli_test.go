@@ -1,0 +1,326 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// apiServer answers for the objects it is given, as far as the command asks: GET of one object.
+type apiServer struct {
+	benchmarks map[types.NamespacedName]*v1alpha1.LatencyBenchmark
+	configMaps map[types.NamespacedName]*corev1.ConfigMap
+	// token that callers must show.
+	token string
+	// asked are the paths of all requests.
+	asked []string
+}
+
+// ServeHTTP knows exactly two requests. Of whatever else the command asked for, it would need rights to do so.
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.asked = append(s.asked, r.URL.Path)
+	if r.Header.Get("Authorization") != "Bearer "+s.token {
+		s.refuse(w, apierrors.NewUnauthorized("Unauthorized"))
+		return
+	}
+	mux := http.NewServeMux()
+	named := func(r *http.Request) types.NamespacedName {
+		return types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	}
+	if s.benchmarks != nil {
+		mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks/{name}", func(w http.ResponseWriter, r *http.Request) {
+			object, found := s.benchmarks[named(r)]
+			s.object(w, object, found, schema.GroupResource{Group: "tailgate.dev", Resource: "latencybenchmarks"}, r.PathValue("name"))
+		})
+	}
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/configmaps/{name}", func(w http.ResponseWriter, r *http.Request) {
+		object, found := s.configMaps[named(r)]
+		s.object(w, object, found, schema.GroupResource{Resource: "configmaps"}, r.PathValue("name"))
+	})
+	mux.ServeHTTP(w, r)
+}
+
+func (s *apiServer) object(w http.ResponseWriter, object any, found bool, resource schema.GroupResource, name string) {
+	if !found {
+		s.refuse(w, apierrors.NewNotFound(resource, name))
+		return
+	}
+	s.answer(w, http.StatusOK, object)
+}
+
+func (s *apiServer) refuse(w http.ResponseWriter, err *apierrors.StatusError) {
+	status := err.Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	s.answer(w, int(status.Code), status)
+}
+
+func (*apiServer) answer(w http.ResponseWriter, code int, object any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(object)
+}
+
+// serve starts the server and writes a kubeconfig for it, whose namespace is perf.
+func (s *apiServer) serve(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	s.token = "of-the-user"
+	// Credentials travel by TLS only.
+	server := httptest.NewTLSServer(s)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	t.Cleanup(server.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	kubeconfig = filepath.Join(t.TempDir(), "config")
+	content := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c,
+contexts: [{name: c, context: {cluster: k, user: u, namespace: perf}}],
+clusters: [{name: k, cluster: {server: "%s", certificate-authority-data: %s}}],
+users: [{name: u, user: {token: %s}}]}`, server.URL, base64.StdEncoding.EncodeToString(ca), s.token)
+	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
+
+// framed is a document as its agent sent it.
+func framed(t *testing.T, d result.Document) result.Framed {
+	t.Helper()
+	var sent bytes.Buffer
+	digest, err := result.WriteFrame(&sent, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := result.ReadFrame(&sent, digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// newCluster has benchmark perf/sweep with one stored run of TCP in two sizes.
+func newCluster(t *testing.T) *apiServer {
+	t.Helper()
+	b := &v1alpha1.LatencyBenchmark{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyBenchmark"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "sweep", UID: "u"},
+		Spec: v1alpha1.LatencyBenchmarkSpec{
+			Tool: v1alpha1.ToolPinger, Rounds: 1, LatencyType: v1alpha1.LatencyHalfRTT, Network: v1alpha1.Network{Type: v1alpha1.NetworkPod},
+			Workload: v1alpha1.Workload{
+				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{1, 64}, Duration: metav1.Duration{Duration: time.Second},
+			},
+			Placement: v1alpha1.Placement{CPUs: 1},
+		},
+	}
+	r := result.NewRecorder()
+	for i := range int64(2_000) {
+		r.Record(10_000 + i)
+	}
+	h, err := r.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cell := func(name string, size int32) result.Cell {
+		return result.Cell{Cell: tool.Cell{Name: name, Protocol: v1alpha1.ProtocolTCP, MessageSize: size}, ToolVersion: "1", Histogram: h}
+	}
+	document := func(role string, cells ...result.Cell) result.Document {
+		return result.Document{Version: result.Version, Run: "sweep-r1", Variant: "default", Attempt: 1, Role: role,
+			Evidence: result.Evidence{Node: "node-" + role, CPUsAllowed: "1", BootID: "boot-" + role, Interface: "eth0", MTU: 1500}, Cells: cells}
+	}
+	stored, err := result.NewStored(framed(t, document(v1alpha1.RoleClient, cell("tcp-1", 1), cell("tcp-64", 64))), framed(t, document(v1alpha1.RoleServer)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cm, err := stored.ConfigMap("sweep-r1", "perf", nil, metav1.OwnerReference{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cm.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
+	b.Status.Stored = []v1alpha1.StoredResult{{ConfigMap: cm.Name, Run: "sweep-r1", SHA256: stored.ClientDigest}}
+	return &apiServer{
+		benchmarks: map[types.NamespacedName]*v1alpha1.LatencyBenchmark{{Namespace: "perf", Name: "sweep"}: b},
+		configMaps: map[types.NamespacedName]*corev1.ConfigMap{{Namespace: "perf", Name: "sweep-r1"}: cm},
+	}
+}
+
+// run calls the command.
+func run(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = Run(context.Background(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestGet(t *testing.T) {
+	s := newCluster(t)
+	kubeconfig := s.serve(t)
+	// The same benchmark in another namespace, under another name.
+	elsewhere := s.benchmarks[types.NamespacedName{Namespace: "perf", Name: "sweep"}].DeepCopy()
+	elsewhere.Namespace = "other"
+	s.benchmarks[types.NamespacedName{Namespace: "other", Name: "sweep"}] = elsewhere
+	cm := s.configMaps[types.NamespacedName{Namespace: "perf", Name: "sweep-r1"}].DeepCopy()
+	cm.Namespace = "other"
+	s.configMaps[types.NamespacedName{Namespace: "other", Name: "sweep-r1"}] = cm
+
+	cases := map[string]struct {
+		args []string
+		want []string
+	}{
+		"the table is the default":       {nil, []string{"perf/sweep: pinger, HalfRTT\n", "tcp-64", "client on node-client"}},
+		"the namespace is the context's": {[]string{"-o", "table"}, []string{"perf/sweep"}},
+		"another namespace":              {[]string{"-n", "other"}, []string{"other/sweep"}},
+		"sfnt":                           {[]string{"-o", "sfnt"}, []string{"# reporting: 1/2 RTT\n", "\t1\t5500\t5000\t", "\t64\t5500\t5000\t"}},
+		"networks":                       {[]string{"--output=networks"}, []string{"MTU=1500", "default"}},
+		"matrix":                         {[]string{"-o", "matrix"}, []string{"ping-pong", "5.000"}},
+		"ladder":                         {[]string{"-o=ladder"}, []string{"99.999999%", "needs 1000000000"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := run(append([]string{"get", "sweep", "--kubeconfig", kubeconfig}, c.args...)...)
+			if code != 0 || stderr != "" {
+				t.Fatalf("exit code %d, it said %q", code, stderr)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(stdout, want) {
+					t.Errorf("no %q in\n%s", want, stdout)
+				}
+			}
+		})
+	}
+	if want := 2 * len(cases); len(s.asked) != want {
+		t.Errorf("it asked %d times, want %d: %v", len(s.asked), want, s.asked)
+	}
+}
+
+func TestGetRefuses(t *testing.T) {
+	sweep := types.NamespacedName{Namespace: "perf", Name: "sweep"}
+	stored := types.NamespacedName{Namespace: "perf", Name: "sweep-r1"}
+	cases := map[string]struct {
+		args   []string
+		change func(*apiServer)
+		// want are parts of the only line.
+		want []string
+	}{
+		"an unknown format":    {args: []string{"get", "sweep", "-o", "yaml"}, want: []string{`unknown format "yaml"`, "table, sfnt, networks, matrix, ladder"}},
+		"no name":              {args: []string{"get"}, want: []string{"the name of one LatencyBenchmark", "get NAME"}},
+		"two names":            {args: []string{"get", "a", "b"}, want: []string{"not 2 arguments"}},
+		"an unknown verb":      {args: []string{"gte"}, want: []string{`unknown command "gte" for "kubectl tailgate"`}},
+		"an unknown flag":      {args: []string{"get", "sweep", "--fast"}, want: []string{"--fast"}},
+		"an unknown name":      {args: []string{"get", "swoop"}, want: []string{"no LatencyBenchmark swoop in namespace perf", "kubectl get lb -A"}},
+		"an unknown namespace": {args: []string{"get", "sweep", "-n", "nowhere"}, want: []string{"no LatencyBenchmark sweep in namespace nowhere"}},
+		"an unknown context":   {args: []string{"get", "sweep", "--context=nowhere"}, want: []string{"kubeconfig", `"nowhere"`}},
+		"an unknown user":      {args: []string{"get", "sweep", "--token=of-nobody"}, want: []string{"perf/sweep", "Unauthorized"}},
+		"a cluster without Tailgate": {
+			change: func(s *apiServer) { s.benchmarks = nil }, want: []string{"does not know the kind LatencyBenchmark", "install Tailgate"},
+		},
+		"no results yet": {
+			change: func(s *apiServer) {
+				s.benchmarks[sweep].Status = v1alpha1.LatencyBenchmarkStatus{Conditions: []metav1.Condition{
+					{Type: v1alpha1.ConditionSucceeded, Reason: v1alpha1.ReasonRunning, Message: "round 1 of 3 is measured"},
+				}}
+			},
+			want: []string{"perf/sweep has no results yet", "Running", "round 1 of 3"},
+		},
+		"a benchmark that nobody looked at": {
+			change: func(s *apiServer) { s.benchmarks[sweep].Status = v1alpha1.LatencyBenchmarkStatus{} },
+			want:   []string{"no results yet", "is it running?"},
+		},
+		"a result that was deleted": {
+			change: func(s *apiServer) { delete(s.configMaps, stored) }, want: []string{"run sweep-r1 is gone", "perf/sweep-r1"},
+		},
+		"a result that was changed": {
+			change: func(s *apiServer) { s.configMaps[stored].BinaryData[result.KeyClient][20] ^= 1 },
+			want:   []string{"run sweep-r1", "corrupt result", "digest"},
+		},
+		"a result that was put in its place": {
+			change: func(s *apiServer) { s.benchmarks[sweep].Status.Stored[0].SHA256 = strings.Repeat("0", 64) },
+			want:   []string{"run sweep-r1", "corrupt result", "the benchmark's status names 000"},
+		},
+		"a ConfigMap that holds no result": {
+			change: func(s *apiServer) { s.configMaps[stored].BinaryData = nil }, want: []string{"run sweep-r1", "no result", result.KeyClient},
+		},
+		"a format that shows nothing of these results": {
+			args: []string{"get", "sweep", "-o", "ladder"},
+			change: func(s *apiServer) {
+				s.benchmarks[sweep].Spec.Workload = v1alpha1.Workload{Streams: []v1alpha1.Stream{{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}}}
+			},
+			want: []string{"--output=ladder", "nothing to show", "--output=table"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newCluster(t)
+			if c.change != nil {
+				c.change(s)
+			}
+			args := c.args
+			if args == nil {
+				args = []string{"get", "sweep"}
+			}
+			code, stdout, stderr := run(append(args, "--kubeconfig", s.serve(t))...)
+			if code != 1 || stdout != "" {
+				t.Errorf("exit code %d with output %q, want 1 and none", code, stdout)
+			}
+			if strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "kubectl tailgate: ") {
+				t.Errorf("it said %q, want one line", stderr)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("it said %q, want %q in it", stderr, want)
+				}
+			}
+		})
+	}
+}
+
+// The format is looked at before the cluster: a mistyped one costs no wait for a cluster that does not answer.
+func TestGetLooksAtTheFormatFirst(t *testing.T) {
+	s := newCluster(t)
+	kubeconfig := s.serve(t)
+	if code, _, stderr := run("get", "sweep", "-o", "ladders", "--kubeconfig", kubeconfig); code != 1 || len(s.asked) > 0 {
+		t.Errorf("exit code %d, %q, and it asked for %v", code, stderr, s.asked)
+	}
+}
+
+// A cluster that does not answer is one line, too.
+func TestGetWithoutACluster(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "config")
+	for _, args := range [][]string{
+		{"get", "sweep", "--kubeconfig", missing},
+		{"get", "sweep", "--server=http://127.0.0.1:1", "--kubeconfig", os.DevNull},
+	} {
+		if code, _, stderr := run(args...); code != 1 || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%v: exit code %d, %q; want 1 and one line", args, code, stderr)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	code, stdout, stderr := run("get", "--help")
+	if code != 0 || stderr != "" {
+		t.Errorf("exit code %d, it said %q", code, stderr)
+	}
+	for _, want := range []string{"kubectl tailgate get NAME", "sfnt-pingpong", "ladder", "--kubeconfig", "-n, --namespace"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("the help does not have %q:\n%s", want, stdout)
+		}
+	}
+}
