@@ -76,6 +76,8 @@ type Command struct {
 	Args []string
 	// Env is added to the environment, as KEY=value.
 	Env []string
+	// Interrupt is true for a server that prints what it received when it is interrupted (SIGINT).
+	Interrupt bool
 }
 
 // Output is what a client left behind.
@@ -86,6 +88,8 @@ type Output struct {
 	ExitCode int
 	// OpenRaw opens a file that the client wrote in Target.Scratch, by its name.
 	OpenRaw func(name string) (io.ReadCloser, error)
+	// Server is what the tool's server printed until it ended; nil when nobody kept it.
+	Server []byte
 }
 
 // Measurement is what a client's output says, next to the samples themselves.
@@ -104,7 +108,7 @@ type Measurement struct {
 	ActualStart *Samples
 	// Own are the tool's own statistics, of a tool that tells no samples; nil when there are samples.
 	Own *Own
-	// Bandwidth is what a cell that streams found; nil in others.
+	// Bandwidth is what a cell that streams found, or a tool that also tells the bandwidth of its rate; nil in others.
 	Bandwidth *Bandwidth
 	// Attribution says with what the slowest samples coincide; nil from tools that do not know.
 	Attribution *Attribution

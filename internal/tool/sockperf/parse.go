@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -14,108 +15,187 @@ import (
 var (
 	colours     = regexp.MustCompile("\x1b\\[[0-9;]*m")
 	versionLine = regexp.MustCompile(`== version #(\S+) ==`)
-	totalLine   = regexp.MustCompile(`\[Total Run\] RunTime=([0-9.]+) sec;.* SentMessages=(\d+); ReceivedMessages=(\d+)`)
+	totalLine   = regexp.MustCompile(`\[Total Run\] RunTime=([0-9.]+) sec;.* SentMessages=(\d+); ReceivedMessages=(\d+)` +
+		`(?:; SkippedMessages=(\d+))?`)
 	validLine   = regexp.MustCompile(`\[Valid Duration\] RunTime=[0-9.]+ sec; SentMessages=\d+; ReceivedMessages=(\d+)`)
 	averageLine = regexp.MustCompile(`====> avg-(rtt|latency)=([0-9.]+) \(std-dev=([0-9.]+)`)
-	errorsLine  = regexp.MustCompile(`# dropped messages = (\d+); # duplicated messages = (\d+); # out-of-order messages = (\d+)`)
-	figureLine  = regexp.MustCompile(`---> (<MAX> observation|<MIN> observation|percentile [0-9.]+) *= *([0-9.]+)`)
+	errorsLine  = regexp.MustCompile(`# dropped messages = (\d+); # duplicated messages = (\d+); ` +
+		`# out-of-order messages = (\d+)`)
+	figureLine = regexp.MustCompile(`---> (<MAX> observation|<MIN> observation|percentile [0-9.]+) *= *([0-9.]+)`)
 )
 
 // report is what the tool printed.
 type report struct {
-	version        string
+	version string
+	// seconds are how long it sent.
+	seconds        float64
 	sent, received int64
 	// logged is the number of rows that the log should have.
-	logged   int64
+	logged int64
+	// dropped is the number of messages without an answer in the time that the log covers.
+	dropped  int64
 	figures  []tool.Figure
 	warnings []string
 }
 
-// Parse reads the rows of the log that were sent in the measuring time.
+func (r *report) figure(name, value string) {
+	r.figures = append(r.figures, tool.Figure{Name: name, Value: value})
+}
+
+func (r *report) warn(format string, args ...any) {
+	r.warnings = append(r.warnings, "sockperf: "+fmt.Sprintf(format, args...))
+}
+
+// Parse reads what the client printed and, but for streams, the rows of the log that were sent in the measuring time.
 func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
 	said := colours.ReplaceAllString(string(out.Stdout)+"\n"+string(out.Stderr), "")
-	r, err := readReport(said)
+	read := readReport
+	if c.Stream {
+		read = readStream
+	}
+	r, err := read(said)
 	if err == nil && out.ExitCode != 0 {
 		err = fmt.Errorf("it reported a measurement and failed nonetheless")
 	}
 	if err != nil {
 		return tool.Measurement{}, explain(out.ExitCode, said, err)
 	}
+	m := tool.Measurement{Version: r.version}
+	switch {
+	case c.Stream:
+		err = r.stream(c, out.Server, &m)
+	case c.OpenLoop():
+		m.Start, m.Lost = tool.StartActual, r.dropped
+		err = r.readRows(c, out, record)
+	default:
+		// Of the messages that were not answered, one is that which the end of the run interrupted; it lies
+		// behind the measuring time. A ping-pong goes on after a lost one only if another answer came twice.
+		m.Lost = max(r.sent-r.received-1, 0)
+		err = r.readRows(c, out, record)
+	}
+	if err != nil {
+		return tool.Measurement{}, err
+	}
+	m.Figures, m.Warnings = r.figures, r.warnings
+	return m, nil
+}
+
+// readRows records the rows of the measuring time.
+func (r *report) readRows(c tool.Cell, out tool.Output, record func(rtt, count int64)) error {
 	raw, err := out.OpenRaw(logName)
 	if err != nil {
-		return tool.Measurement{}, tool.Failf("sockperf left no log: %v", err)
+		return tool.Failf("sockperf left no log: %v", err)
 	}
 	defer raw.Close()
 	w := window{cell: c, record: record}
 	if err := readLog(raw, w.add); err != nil {
-		return tool.Measurement{}, tool.Failf("sockperf's log cannot be read: %v", err)
+		return tool.Failf("sockperf's log cannot be read: %v", err)
 	}
 	if w.rows != r.logged {
-		return tool.Measurement{}, tool.Failf("sockperf's log has %d rows, but the report says %d: is its scratch volume full?", w.rows, r.logged)
+		return tool.Failf("sockperf's log has %d rows, but the report says %d: is its scratch volume full?",
+			w.rows, r.logged)
 	}
-	if err := w.check(r); err != nil {
-		return tool.Measurement{}, err
+	// A sender that got stuck is told before answers that stayed away.
+	if c.OpenLoop() {
+		if err := r.checkRate(c.RatePerSecond); err != nil {
+			return err
+		}
 	}
-	return tool.Measurement{
-		Version: r.version,
-		// Of the messages that were not answered, one is that which the end of the run interrupted; it lies
-		// behind the measuring time. A ping-pong goes on after a lost one only if another answer came twice.
-		Lost:     max(r.sent-r.received-1, 0),
-		Figures:  r.figures,
-		Warnings: r.warnings,
-	}, nil
+	return w.check(*r)
+}
+
+// leastPercent of a rate must be sent, and from fullPercent on nothing is said of it.
+const leastPercent, fullPercent = 90, 99
+
+// checkRate says whether the sender kept its rate over the whole run. What it sent late, but sent, is not missing.
+func (r *report) checkRate(rate int32) error {
+	reached := float64(r.sent) / r.seconds
+	percent := 100 * reached / float64(rate)
+	if percent < leastPercent {
+		return tool.Failf("sockperf sent %.0f messages a second, not %d: "+
+			"the client cannot keep the rate, or the path does not take it", reached, rate)
+	}
+	if percent < fullPercent {
+		r.warn("it sent %.0f messages a second, not %d", reached, rate)
+	}
+	return nil
 }
 
 // readReport collects the figures. It is an error if there are none, for nothing else tells that the tool
 // measured.
 func readReport(said string) (report, error) {
-	var r report
-	if m := versionLine.FindStringSubmatch(said); m != nil {
-		r.version = m[1]
-	}
-	total, valid, average := totalLine.FindStringSubmatch(said), validLine.FindStringSubmatch(said), averageLine.FindStringSubmatch(said)
+	r := report{version: version(said)}
+	total, valid := totalLine.FindStringSubmatch(said), validLine.FindStringSubmatch(said)
+	average, faults := averageLine.FindStringSubmatch(said), errorsLine.FindStringSubmatch(said)
 	switch {
 	case total == nil:
 		return report{}, fmt.Errorf("it reported nothing")
-	case valid == nil || average == nil:
+	case valid == nil || average == nil || faults == nil:
 		return report{}, fmt.Errorf("it ended before there was anything to report")
 	}
-	for _, n := range []struct {
-		of   *int64
-		text string
-	}{{&r.sent, total[2]}, {&r.received, total[3]}, {&r.logged, valid[1]}} {
-		v, err := strconv.ParseInt(n.text, 10, 64)
-		if err != nil {
-			return report{}, fmt.Errorf("it reported %s messages", n.text)
-		}
-		*n.of = v
+	if err := r.read(total[1], count{&r.sent, total[2]}, count{&r.received, total[3]}, count{&r.logged, valid[1]},
+		count{&r.dropped, faults[1]}); err != nil {
+		return report{}, err
 	}
-	if r.received == 0 || r.logged == 0 || r.received > r.sent || r.logged > r.received {
-		return report{}, fmt.Errorf("it reported %d messages sent, %d answered and %d measured", r.sent, r.received, r.logged)
+	if r.received == 0 || r.received > r.sent || r.logged == 0 || r.logged > r.received || r.dropped > r.sent-r.logged {
+		return report{}, fmt.Errorf("it reported %d messages sent, %d answered, %d measured and %d dropped",
+			r.sent, r.received, r.logged, r.dropped)
 	}
 	unit := " (us, half RTT)"
 	if average[1] == "rtt" {
 		unit = " (us, RTT)"
 	}
-	figure := func(name, value string) { r.figures = append(r.figures, tool.Figure{Name: name, Value: value}) }
-	figure("run time (s)", total[1])
-	figure("sent", total[2])
-	figure("received", total[3])
-	figure("observations", valid[1])
-	figure("avg"+unit, average[2])
-	figure("std-dev"+unit, average[3])
+	r.figure("run time (s)", total[1])
+	r.figure("sent", total[2])
+	r.figure("received", total[3])
+	r.figure("observations", valid[1])
+	r.figure("avg"+unit, average[2])
+	r.figure("std-dev"+unit, average[3])
 	for _, m := range figureLine.FindAllStringSubmatch(said, -1) {
-		figure(strings.ToLower(strings.NewReplacer("<", "", ">", "", " observation", "").Replace(m[1]))+unit, m[2])
+		r.figure(strings.ToLower(strings.NewReplacer("<", "", ">", "", " observation", "").Replace(m[1]))+unit, m[2])
 	}
-	if m := errorsLine.FindStringSubmatch(said); m != nil {
-		for i, name := range []string{"dropped", "duplicated", "out-of-order"} {
-			figure(name, m[i+1])
-			if m[i+1] != "0" {
-				r.warnings = append(r.warnings, fmt.Sprintf("sockperf: %s %s messages", m[i+1], name))
-			}
-		}
+	r.figure("dropped", faults[1])
+	r.figure("duplicated", faults[2])
+	r.figure("out-of-order", faults[3])
+	if n := faults[2]; n != "0" {
+		r.warn("%s duplicated messages", n)
+	}
+	if n := faults[3]; n != "0" {
+		r.warn("%s out-of-order messages, which are in no percentile", n)
+	}
+	if n := total[4]; n != "" {
+		// A sender that does not sleep goes on to the next message.
+		r.figure("skipped", n)
+		r.warn("%s messages were due and not sent, because the socket was full", n)
 	}
 	return r, nil
+}
+
+func version(said string) string {
+	if m := versionLine.FindStringSubmatch(said); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// count is a number of messages as the tool printed it, and where it belongs.
+type count struct {
+	of   *int64
+	text string
+}
+
+// read reads how long the tool sent, and counts.
+func (r *report) read(seconds string, counts ...count) error {
+	var err error
+	if r.seconds, err = strconv.ParseFloat(seconds, 64); err != nil || !(r.seconds > 0) {
+		return fmt.Errorf("it reported a run of %s seconds", seconds)
+	}
+	for _, n := range counts {
+		if *n.of, err = strconv.ParseInt(n.text, 10, 64); err != nil {
+			return fmt.Errorf("it reported %s messages", n.text)
+		}
+	}
+	return nil
 }
 
 // window passes the rows of the measuring time on.
@@ -150,13 +230,16 @@ func (w *window) add(r row) error {
 	return nil
 }
 
-// check says whether the log covers the measuring time. When it ends before, an answer stayed away: the tool
-// then waits until the end of the run and reports what it has as if nothing had happened.
+// check says whether the log covers the measuring time. When it ends before, answers stayed away: the tool then goes
+// on until the end of the run and reports what it has as if nothing had happened.
 func (w *window) check(r report) error {
 	if w.last < w.to() {
 		measured := max(time.Duration(w.last-w.from()), 0)
 		why := "the path stalled, or the server hung"
-		if w.cell.Protocol == "UDP" {
+		switch {
+		case w.cell.OpenLoop() && w.cell.Protocol != v1alpha1.ProtocolTCP:
+			why = "the server ended or hung, or the path broke"
+		case w.cell.Protocol != v1alpha1.ProtocolTCP:
 			why = "a datagram was lost, or the server ended"
 		}
 		return tool.Failf("sockperf measured %s of %s and then got no answer any more (%d sent, %d answered): %s",
@@ -184,6 +267,16 @@ func explain(exitCode int, said string, problem error) error {
 		why = "no server listens"
 	case has("errno=113 ", "errno=101 "):
 		why = "there is no way to the server"
+	case has("Can`t connect socket"): // of a socket that does not wait, the tool does not know why
+		why = "no server listens, or there is no way to it"
+	case has("No messages were sent"):
+		why = "nothing could be sent: there is no way to the server, or it hangs"
+	case has("errno=90 "):
+		why = "the messages are too long for the path"
+	case has("IP_ADD_MEMBERSHIP", "IP_MULTICAST_IF"):
+		why = "it cannot join the multicast group on the interface of the measured network"
+	case has("Number of servers more than expected", "Sequence Number received was higher"):
+		why = "another server answers in its multicast group; choose another spec.workload.multicastGroup"
 	case has("forcibly closed by a peer"):
 		why = "the server ended before the test did"
 	case has("No messages were received"):

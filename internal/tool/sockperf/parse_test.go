@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -55,10 +57,21 @@ func column(log []byte) (sent, latency []string) {
 }
 
 func TestParseCaptured(t *testing.T) {
-	for _, name := range []string{"udp", "tcp"} {
+	cases := map[string]struct {
+		rate  int32 // 0: ping-pong
+		about int   // the samples of 300 ms
+		start tool.StartTime
+	}{
+		"udp":            {0, 300, ""},
+		"tcp":            {0, 300, ""},
+		"under-load-udp": {500, 150, tool.StartActual},
+		"under-load-tcp": {500, 150, tool.StartActual},
+	}
+	for name, captured := range cases {
 		t.Run(name, func(t *testing.T) {
 			log := file(t, name+".csv")
 			c := cell("UDP", 64, 300*time.Millisecond, 500*time.Millisecond)
+			c.RatePerSecond = captured.rate
 			samples, m, err := parse(c, output(file(t, name+".stdout"), log))
 			if err != nil {
 				t.Fatal(err)
@@ -81,11 +94,11 @@ func TestParseCaptured(t *testing.T) {
 			for _, s := range samples {
 				got = append(got, fmt.Sprint(s))
 			}
-			if diff := cmp.Diff(want, got); diff != "" || len(got) < 295 || len(got) > 305 {
-				t.Errorf("%d samples of about 300, -want +got:\n%s", len(got), diff)
+			if diff := cmp.Diff(want, got); diff != "" || len(got) < captured.about-5 || len(got) > captured.about+5 {
+				t.Errorf("%d samples of about %d, -want +got:\n%s", len(got), captured.about, diff)
 			}
-			if m.Version != "3.7-no.git" || m.Lost != 0 || len(m.Warnings) > 0 {
-				t.Errorf("version %q, %d lost, warnings %q", m.Version, m.Lost, m.Warnings)
+			if m.Version != "3.7-no.git" || m.Lost != 0 || len(m.Warnings) > 0 || m.Start != captured.start {
+				t.Errorf("version %q, %d lost, warnings %q, start %q", m.Version, m.Lost, m.Warnings, m.Start)
 			}
 		})
 	}
@@ -99,7 +112,7 @@ func TestFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := report{version: "3.7-no.git", sent: 122099, received: 122098, logged: 96186, figures: []tool.Figure{
+	want := report{version: "3.7-no.git", seconds: 2, sent: 122099, received: 122098, logged: 96186, figures: []tool.Figure{
 		{Name: "run time (s)", Value: "2.000"}, {Name: "sent", Value: "122099"}, {Name: "received", Value: "122098"}, {Name: "observations", Value: "96186"},
 		{Name: "avg (us, half RTT)", Value: "8.024"}, {Name: "std-dev (us, half RTT)", Value: "5.648"}, {Name: "max (us, half RTT)", Value: "1425.498"},
 		{Name: "percentile 99.999 (us, half RTT)", Value: "418.801"}, {Name: "percentile 99.990 (us, half RTT)", Value: "165.817"},
@@ -210,7 +223,7 @@ func TestParseWarns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"sockperf: 3 duplicated messages", "sockperf: 1 out-of-order messages"}, m.Warnings); diff != "" {
+	if diff := cmp.Diff([]string{"sockperf: 3 duplicated messages", "sockperf: 1 out-of-order messages, which are in no percentile"}, m.Warnings); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -285,10 +298,15 @@ func TestCapturedFailures(t *testing.T) {
 		"a size it does not take": {file(t, "bad-size.stdout"), 0, []string{"does not take the options", "Invalid message size: 13"}},
 		"an option it has not":    {file(t, "bad-option.stdout"), 0, []string{"does not take the options"}},
 		"an address of IPv6":      {[]byte("sockperf: '-i' Invalid address: ::1\nping-pong (pp): Run\n\nUsage: sockperf ping-pong [options] [args]...\n"), 0, []string{"IPv4 addresses only", "Invalid address: ::1"}},
+		"refused, spinning":       {file(t, "tcp-spin-no-server.stdout"), 0, []string{"no server listens, or there is no way", "errno=115"}},
+		"no way, spinning":        {file(t, "tcp-spin-no-way.stdout"), 7, []string{"no way to the server", "errno=113"}},
+		"nothing went out":        {[]byte("sockperf: Test ended\nsockperf: No messages were sent\n"), 0, []string{"nothing could be sent"}},
+		"another server's group":  {[]byte("sockperf: ERROR: Number of servers more than expected (errno=0 Success)\n"), 1, []string{"choose another spec.workload.multicastGroup"}},
 		"too fast":                {[]byte("sockperf: ERROR: _seqN > m_maxSequenceNo\n"), 1, []string{"use sfnt-pingpong"}},
 		"no memory":               {[]byte("terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"), -1, []string{"placement.memory"}},
 		"killed":                  {nil, -1, []string{"it reported nothing", "exit code -1"}},
 		"no way":                  {[]byte("sockperf: ERROR: Can`t connect socket (errno=113 No route to host)\n"), 0, []string{"no way to the server"}},
+		"a report without losses": {bytes.Replace(file(t, "udp.stdout"), []byte("# dropped"), nil, 1), 0, []string{"before there was anything to report"}},
 		"a report and a failure":  {file(t, "udp.stdout"), 7, []string{"failed nonetheless", "exit code 7"}},
 	}
 	for name, c := range cases {
@@ -326,6 +344,81 @@ func TestServerKilledUDP(t *testing.T) {
 	c.Duration = 500 * time.Millisecond
 	if samples, _, err := parse(c, output(file(t, "udp-server-killed.stdout"), file(t, "udp-server-killed.csv"))); err != nil || len(samples) < 200 {
 		t.Errorf("%d samples, %v", len(samples), err)
+	}
+}
+
+// underLoad is a cell whose messages were sent at a rate, in the time of the captured logs.
+func underLoad(rate int32) tool.Cell {
+	c := cell("UDP", 64, time.Second, 500*time.Millisecond)
+	c.RatePerSecond = rate
+	return c
+}
+
+func TestUnderLoadFaults(t *testing.T) {
+	_, m, err := parse(underLoad(500), output(file(t, "under-load-faults.stdout"), file(t, "under-load-faults.csv")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The log covers 774 of the 1001 messages; doubled answers are counted from the beginning.
+	want := []string{"sockperf: 10 duplicated messages", "sockperf: 8 out-of-order messages, which are in no percentile"}
+	if diff := cmp.Diff(want, m.Warnings); diff != "" || m.Lost != 8 {
+		t.Errorf("%d lost, -want +got:\n%s", m.Lost, diff)
+	}
+}
+
+func TestUnderLoadFails(t *testing.T) {
+	cases := map[string]struct {
+		rate int32
+		says string
+	}{
+		"under-load-killed":  {500, "and then got no answer any more (1001 sent, 587 answered): the server ended or hung"},
+		"under-load-skipped": {500, "sent 392 messages a second, not 500"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := parse(underLoad(c.rate), output(file(t, name+".stdout"), file(t, name+".csv")))
+			if f := asFailure(t, err); !strings.Contains(f.Message, c.says) {
+				t.Errorf("says %q, not %q", f.Message, c.says)
+			}
+		})
+	}
+	r, err := readReport(colours.ReplaceAllString(string(file(t, "under-load-skipped.stdout")), ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "sockperf: 209 messages were due and not sent, because the socket was full"; len(r.warnings) == 0 || r.warnings[0] != want {
+		t.Errorf("warnings %q, want %q", r.warnings, want)
+	}
+}
+
+func TestRateIsKept(t *testing.T) {
+	s := newSession(2)
+	s.sent, s.received = 198_000, 198_000 // 99,000 a second
+	out := s.output()
+	cases := map[string]struct {
+		rate  int32
+		warns string
+		fails bool
+	}{
+		"kept":                  {99_000, "", false},
+		"a percent less":        {100_000, "", false},
+		"more than a percent":   {100_100, "sockperf: it sent 99000 messages a second, not 100100", false},
+		"almost ten percent":    {110_000, "sockperf: it sent 99000 messages a second, not 110000", false},
+		"more than ten percent": {110_100, "", true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			samples, m, err := parse(underLoad(c.rate), out)
+			if c.fails {
+				if f := asFailure(t, err); !strings.Contains(f.Message, "cannot keep the rate") {
+					t.Errorf("says %q", f.Message)
+				}
+				return
+			}
+			if err != nil || len(samples) != 99_010 || strings.Join(m.Warnings, ";") != c.warns {
+				t.Errorf("%d samples, warnings %q, %v", len(samples), m.Warnings, err)
+			}
+		})
 	}
 }
 
@@ -369,16 +462,23 @@ func FuzzParse(f *testing.F) {
 	three := func(stdout []byte) []byte {
 		return regexp.MustCompile(`(Valid.*ReceivedMessages=)\d+`).ReplaceAll(stdout, []byte("${1}3"))
 	}
-	for _, name := range []string{"udp", "tcp", "half", "udp-server-killed"} {
-		f.Add(three(file(f, name+".stdout")), first(file(f, name+".csv"), 3), 0)
+	for _, name := range []string{"udp", "tcp", "half", "udp-server-killed", "under-load-udp", "under-load-faults", "under-load-skipped"} {
+		for _, rate := range []int32{0, 500} {
+			f.Add(three(file(f, name+".stdout")), first(file(f, name+".csv"), 3), []byte(nil), 0, false, rate)
+		}
 	}
-	for _, name := range []string{"tcp-no-server", "udp-no-server", "tcp-server-killed", "no-rdtsc"} {
-		f.Add(file(f, name+".stdout"), []byte{}, 0)
+	for _, name := range []string{"tcp-no-server", "udp-no-server", "tcp-server-killed", "no-rdtsc", "tcp-spin-no-way"} {
+		f.Add(file(f, name+".stdout"), []byte{}, []byte(nil), 0, false, int32(0))
 	}
-	f.Fuzz(func(t *testing.T, stdout, log []byte, exit int) {
+	for _, name := range []string{"stream-udp", "stream-tcp", "stream-skipped"} {
+		f.Add(file(f, name+".stdout"), []byte{}, file(f, name+".server"), 0, true, int32(0))
+	}
+	f.Fuzz(func(t *testing.T, stdout, log, server []byte, exit int, stream bool, rate int32) {
 		out := output(stdout, log)
-		out.ExitCode = exit
-		samples, m, err := parse(cell("UDP", 64, 1500*time.Microsecond, 0), out)
+		out.ExitCode, out.Server = exit, server
+		c := cell("UDP", 64, 1500*time.Microsecond, 0)
+		c.Stream, c.RatePerSecond = stream, rate
+		samples, m, err := parse(c, out)
 		if err != nil {
 			var failure *tool.Failure
 			if !errors.As(err, &failure) || failure.Message == "" || strings.Contains(failure.Message, "\n") {
@@ -386,13 +486,50 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if len(samples) == 0 || exit != 0 || m.Lost < 0 {
+		if (len(samples) == 0) != stream || (m.Bandwidth != nil) != stream || exit != 0 || m.Lost < 0 {
 			t.Errorf("%d samples of exit code %d: %+v", len(samples), exit, m)
 		}
 		for _, s := range samples {
 			if s <= 0 {
 				t.Errorf("a sample of %d ns", s)
 			}
+		}
+		if b := m.Bandwidth; b != nil {
+			for _, rate := range []float64{b.BitsPerSecond, b.SentBitsPerSecond} {
+				if !(rate >= 0) || math.IsInf(rate, 0) {
+					t.Errorf("a bandwidth of %g", rate)
+				}
+			}
+		}
+	})
+}
+
+// FuzzRow holds a row that was read against what the standard library reads.
+func FuzzRow(f *testing.F) {
+	for _, row := range []string{"12, 2.417649771, 2.417784332, 134.561", "0, 2.417649771, 2.417784332, 67.280", "9, 002.0, 1, 1",
+		"1, 1.12345678:, 1.123456789, 0.000", "1, 1.:23456789, 1.123456789, 0.000", "1, 1.1234/6789, 1.123456789, 0.000"} {
+		f.Add(row)
+	}
+	nanoseconds := func(t *testing.T, seconds string) int64 {
+		whole, fraction, _ := strings.Cut(seconds, ".")
+		n, err := strconv.ParseInt(whole+fraction, 10, 64)
+		if err != nil || len(fraction) != 9 {
+			t.Errorf("%q was taken for seconds: %v", seconds, err)
+		}
+		return n
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		index, r, length := parseRow([]byte(line + "\nmore"))
+		if length == 0 {
+			return
+		}
+		line, _, _ = strings.Cut(line, "\n")
+		columns := strings.Split(line, ", ")
+		if number, err := strconv.ParseInt(columns[0], 10, 64); err != nil || number != index || length != len(line)+1 || len(columns) != 4 {
+			t.Fatalf("%q became %d bytes of row %d", line, length, index)
+		}
+		if want := (row{nanoseconds(t, columns[1]), nanoseconds(t, columns[2])}); r != want {
+			t.Errorf("%q became %v, not %v", line, r, want)
 		}
 	})
 }

@@ -1,0 +1,92 @@
+package sockperf
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// The lines of a stream that count: what the client says, and the server.
+var (
+	streamLine    = regexp.MustCompile(`Total of (\d+) messages sent in ([0-9.]+) sec(?: \((\d+) messages skipped\))?`)
+	bandwidthLine = regexp.MustCompile(`BandWidth is ([0-9.]+) MBps`)
+	receivedLine  = regexp.MustCompile(`Total (\d+) messages received and handled`)
+)
+
+// readStream collects the figures of a stream.
+func readStream(said string) (report, error) {
+	r := report{version: version(said)}
+	total, bandwidth := streamLine.FindStringSubmatch(said), bandwidthLine.FindStringSubmatch(said)
+	if total == nil || bandwidth == nil {
+		return report{}, fmt.Errorf("it reported nothing")
+	}
+	if err := r.read(total[2], count{&r.sent, total[1]}); err != nil {
+		return report{}, err
+	}
+	r.figure("run time (s)", total[2])
+	r.figure("sent", total[1])
+	if total[3] != "" {
+		// Nothing is wrong with that: a sender that does not sleep tries until the socket has room.
+		r.figure("skipped", total[3])
+	}
+	r.figure("bandwidth (MiB/s)", bandwidth[1])
+	return r, nil
+}
+
+// stream puts together what the client sent and the server received.
+func (r *report) stream(c tool.Cell, server []byte, m *tool.Measurement) error {
+	// The tool prints milliseconds.
+	if ran := time.Duration(r.seconds * float64(time.Second)); ran < c.Duration-time.Millisecond {
+		return tool.Failf("sockperf streamed for %s of %s", ran, c.Duration)
+	}
+	b := tool.Bandwidth{SentBitsPerSecond: r.bits(c, r.sent)}
+	received, err := countReceived(server)
+	switch {
+	case err != nil:
+		return err
+	case received >= 0:
+		b.BitsPerSecond = r.bits(c, received)
+		r.figure("received by the server", strconv.FormatInt(received, 10))
+	default:
+		r.warn("it tells what was sent, not what arrived")
+	}
+	if c.Protocol != v1alpha1.ProtocolTCP {
+		b.Sent, b.Received = r.sent, max(received, 0)
+		if received >= 0 {
+			m.Lost = max(r.sent-received, 0)
+		}
+	}
+	m.Bandwidth = &b
+	return nil
+}
+
+// bits a second of so many messages.
+func (r *report) bits(c tool.Cell, messages int64) float64 {
+	return float64(messages) * float64(c.MessageSize) * 8 / r.seconds
+}
+
+// countReceived is how many messages the server received, -1 when nobody kept its words. A server that said nothing
+// had ended before it was asked, or hung: what it received is then not known.
+func countReceived(server []byte) (int64, error) {
+	if server == nil {
+		return -1, nil
+	}
+	m := receivedLine.FindSubmatch(server)
+	switch {
+	case m != nil:
+	case bytes.Contains(server, []byte("No messages were received on the server")):
+		return 0, tool.Failf("nothing that sockperf sent reached the server")
+	default:
+		return 0, tool.Failf("sockperf's server did not say what it received: it ended before the test did, or hangs")
+	}
+	n, err := strconv.ParseInt(string(m[1]), 10, 64)
+	if err != nil {
+		return 0, tool.Failf("sockperf's server says that it received %.40s messages", m[1])
+	}
+	return n, nil
+}
