@@ -127,7 +127,7 @@ func warnings(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored, results 
 			add(v1alpha1.Warning{Reason: v1alpha1.WarningMessagesLost, Message: fmt.Sprintf(
 				"%s: of %d messages %d were lost; a percentile counts them as slower than any sample", label(r), r.Samples+r.Lost, r.Lost)})
 		}
-		if p := spec.HighestPercentile; p != "" && r.Rounds == spec.Rounds && r.Bandwidth == nil && *PercentileOf(&r, p) == nil && !isLost(r, p) {
+		if p := spec.HighestPercentile; p != "" && r.Rounds == spec.Rounds && r.LatencyType != "" && *PercentileOf(&r, p) == nil && !isLost(r, p) {
 			add(v1alpha1.Warning{Reason: v1alpha1.WarningTooFewSamples, Message: fmt.Sprintf(
 				"%s: %d samples are too few for %s; the next percentile needs %d: measure longer, or more rounds", label(r), r.Samples, p, r.NeedsSamples)})
 		}
@@ -136,6 +136,14 @@ func warnings(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored, results 
 		for _, c := range run.Server.Captured {
 			if c.Incomplete != "" {
 				add(v1alpha1.Warning{Reason: v1alpha1.WarningCaptureIncomplete, Message: fmt.Sprintf("%s, %s: %s", run.Server.Run, c.Cell, c.Incomplete)})
+			}
+		}
+	}
+	for _, run := range runs {
+		for _, d := range []result.Document{run.Client, run.Server} {
+			if len(d.Reduced) > 0 {
+				add(v1alpha1.Warning{Reason: v1alpha1.WarningResolutionReduced, Message: fmt.Sprintf(
+					"%s, %s: the result was too large to be kept whole: %s", d.Run, d.Role, strings.Join(d.Reduced, "; "))})
 			}
 		}
 	}

@@ -108,6 +108,7 @@ var _ = Describe("The API", func() {
 		Entry("a rate of 0", "workload: {ratesPerSecond: [0]}", "spec.workload.ratesPerSecond[0]", "greater than or equal to 1"),
 		Entry("sfnt-stream without a rate", "{tool: sfnt-stream, workload: {protocols: [UDP]}, placement: {client: {}, server: {}, cpus: 2}}", "spec.workload.ratesPerSecond", "give at least one"),
 		Entry("TCP with sfnt-stream", "{tool: sfnt-stream, workload: {ratesPerSecond: [1000]}, placement: {client: {}, server: {}, cpus: 2}}", "spec.workload.protocols", "UDP only", "pinger or sockperf"),
+		Entry("23 bytes for sfnt-stream", "{tool: sfnt-stream, workload: {protocols: [UDP], messageSizes: [23], ratesPerSecond: [1000]}, placement: {client: {}, server: {}, cpus: 2}}", "spec.workload.messageSizes", "at least 24"),
 		Entry("one CPU for sfnt-stream", "{tool: sfnt-stream, workload: {protocols: [UDP], ratesPerSecond: [1000]}}", "spec.placement.cpus", "two CPUs"),
 		Entry("a stream with pinger", "{tool: pinger, workload: {streams: [{protocol: TCP, messageSize: 65536}]}}", "spec.workload.streams", "netperf and sockperf"),
 		Entry("a stream of multicast", "{tool: netperf, workload: {streams: [{protocol: Multicast, messageSize: 64}]}}", "spec.workload.streams[0]", "TCP or UDP"),
