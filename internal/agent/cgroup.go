@@ -1,14 +1,13 @@
 package agent
 
 import (
-	"cmp"
 	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// cgroup finds the folder of the agent's cgroup for a controller, and the version of its hierarchy: the one of the two in
-// which the folder has the file of that version. Both are empty when it cannot be found.
+// cgroup finds the folder of the agent's cgroup for a controller, and the version of its hierarchy: the one of the two
+// in which the folder has the file of that version. Both are empty when it cannot be found.
 func (h host) cgroup(controller, file2, file1 string) (dir, version string) {
 	if dir := h.cgroupWith("", file2); dir != "" {
 		return dir, "2"
@@ -61,7 +60,8 @@ func cgroupDir(mounts, own, controller string) string {
 			continue
 		}
 		root, point := fields[3], unescape.Replace(fields[4])
-		if below, ok := strings.CutPrefix(path, strings.TrimSuffix(root, "/")); ok && (below == "" || below[0] == '/') && !strings.Contains(below, "..") {
+		below, ok := strings.CutPrefix(path, strings.TrimSuffix(root, "/"))
+		if ok && (below == "" || below[0] == '/') && !strings.Contains(below, "..") {
 			return filepath.Join(point, below)
 		}
 		return point
@@ -74,10 +74,11 @@ var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\13
 
 func (h host) cgroupFacts(f facts) {
 	if dir, version := h.cgroup("cpuset", "cpuset.cpus.effective", "cpuset.effective_cpus"); dir != "" {
+		in := func(name string) string { return filepath.Join(dir, name) }
 		f.set("cgroup.version", version)
-		f.set("cgroup.cpus", cmp.Or(h.read(filepath.Join(dir, "cpuset.cpus.effective")), h.read(filepath.Join(dir, "cpuset.effective_cpus"))))
-		f.set("cgroup.mems", cmp.Or(h.read(filepath.Join(dir, "cpuset.mems.effective")), h.read(filepath.Join(dir, "cpuset.effective_mems"))))
-		f.set("cgroup.partition", h.read(filepath.Join(dir, "cpuset.cpus.partition")))
+		f.set("cgroup.cpus", h.either(in("cpuset.cpus.effective"), in("cpuset.effective_cpus")))
+		f.set("cgroup.mems", h.either(in("cpuset.mems.effective"), in("cpuset.effective_mems")))
+		f.set("cgroup.partition", h.read(in("cpuset.cpus.partition")))
 	}
 	switch dir, version := h.cgroup("cpu", "cpu.max", "cpu.cfs_quota_us"); version {
 	case "2":

@@ -97,26 +97,33 @@ var numbers = []struct {
 	facts   map[int]string
 }{
 	{unix.ETHTOOL_GCOALESCE, 23, map[int]string{
-		1: "nic.coalesce.rx-usecs", 2: "nic.coalesce.rx-frames", 3: "nic.coalesce.rx-usecs-irq", 4: "nic.coalesce.rx-frames-irq",
-		5: "nic.coalesce.tx-usecs", 6: "nic.coalesce.tx-frames", 7: "nic.coalesce.tx-usecs-irq", 8: "nic.coalesce.tx-frames-irq",
+		1: "nic.coalesce.rx-usecs", 2: "nic.coalesce.rx-frames",
+		3: "nic.coalesce.rx-usecs-irq", 4: "nic.coalesce.rx-frames-irq",
+		5: "nic.coalesce.tx-usecs", 6: "nic.coalesce.tx-frames",
+		7: "nic.coalesce.tx-usecs-irq", 8: "nic.coalesce.tx-frames-irq",
 		10: "nic.coalesce.adaptive-rx", 11: "nic.coalesce.adaptive-tx",
 	}},
 	{unix.ETHTOOL_GRINGPARAM, 9, map[int]string{5: "nic.ring.rx", 8: "nic.ring.tx"}},
-	{unix.ETHTOOL_GCHANNELS, 9, map[int]string{5: "nic.channels.rx", 6: "nic.channels.tx", 7: "nic.channels.other", 8: "nic.channels.combined"}},
+	{unix.ETHTOOL_GCHANNELS, 9, map[int]string{
+		5: "nic.channels.rx", 6: "nic.channels.tx", 7: "nic.channels.other", 8: "nic.channels.combined",
+	}},
 	{unix.ETHTOOL_GPAUSEPARAM, 4, map[int]string{2: "nic.pause.rx", 3: "nic.pause.tx"}},
 }
 
 // features are the offloads that change when a message is sent or handed up.
 var features = []string{
-	"rx-checksum", "rx-gro", "rx-gro-hw", "rx-gro-list", "rx-hashing", "rx-lro", "rx-ntuple-filter", "rx-udp-gro-forwarding",
-	"tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-generic-segmentation", "tx-nocache-copy", "tx-scatter-gather",
-	"tx-tcp-segmentation", "tx-udp-segmentation", "hw-tc-offload",
+	"rx-checksum", "rx-gro", "rx-gro-hw", "rx-gro-list", "rx-hashing", "rx-lro", "rx-ntuple-filter",
+	"rx-udp-gro-forwarding", "tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-generic-segmentation", "tx-nocache-copy",
+	"tx-scatter-gather", "tx-tcp-segmentation", "tx-udp-segmentation", "hw-tc-offload",
 }
 
 // fecModes and stampers are the names of the bits in the answers.
 var (
 	fecModes = []string{"", "auto", "off", "rs", "baser", "llrs"}
-	stampers = []string{"hardware-transmit", "software-transmit", "hardware-receive", "software-receive", "software-clock", "", "hardware-clock"}
+	stampers = []string{
+		"hardware-transmit", "software-transmit", "hardware-receive", "software-receive", "software-clock", "",
+		"hardware-clock",
+	}
 )
 
 // facts gathers what ethtool shows with -k, -c, -g, -l, -a, -T, --show-fec and --show-priv-flags.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -32,6 +33,9 @@ func (h host) read(path string) string {
 	}
 	return strings.TrimSpace(string(data))
 }
+
+// either is the content of the first of two files that has any.
+func (h host) either(first, second string) string { return cmp.Or(h.read(first), h.read(second)) }
 
 // exists says whether there is a file or folder.
 func (h host) exists(path string) bool {
@@ -205,7 +209,8 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 	return e
 }
 
-// distance is that from one NUMA node to another. The file of a node has a number for each node that is online, in order.
+// distance is that from one NUMA node to another. The file of a node has a number for each node that is online, in
+// order.
 func (h host) distance(from, to int32) string {
 	nodes, err := preflight.ParseCPUs(h.read("sys/devices/system/node/online"))
 	if err != nil {
@@ -229,7 +234,8 @@ func driverInfo(iface string) (driver, version, firmware string) {
 	if err != nil {
 		return "", "", ""
 	}
-	return unix.ByteSliceToString(info.Driver[:]), unix.ByteSliceToString(info.Version[:]), unix.ByteSliceToString(info.Fw_version[:])
+	text := unix.ByteSliceToString
+	return text(info.Driver[:]), text(info.Version[:]), text(info.Fw_version[:])
 }
 
 // version is the agent's own, from the build.

@@ -118,7 +118,9 @@ func (h host) files(f facts, paths map[string]string) {
 }
 
 func (h host) machineFacts(f facts) {
-	for _, name := range []string{"sys_vendor", "product_name", "bios_vendor", "bios_version", "bios_date", "board_vendor", "board_name"} {
+	for _, name := range []string{
+		"sys_vendor", "product_name", "bios_vendor", "bios_version", "bios_date", "board_vendor", "board_name",
+	} {
 		f.set("dmi."+name, h.read("sys/class/dmi/id/"+name))
 	}
 	for l := range strings.Lines(h.read("etc/os-release")) {
@@ -136,7 +138,8 @@ func (h host) machineFacts(f facts) {
 		f.set(key, chosen(f[key]))
 	}
 	for _, dir := range h.glob("sys/kernel/mm/hugepages/hugepages-*") {
-		f.set("mm.hugepages."+strings.TrimPrefix(filepath.Base(dir), "hugepages-"), h.read(filepath.Join(dir, "nr_hugepages")))
+		size := strings.TrimPrefix(filepath.Base(dir), "hugepages-")
+		f.set("mm.hugepages."+size, h.read(filepath.Join(dir, "nr_hugepages")))
 	}
 }
 
@@ -241,12 +244,12 @@ func words(line string) iter.Seq[string] {
 // latencyArgs are the kernel's arguments that change latency: isolation, ticks, idle states, frequencies, mitigations,
 // interrupts, clocks, watchdogs and the way to the NIC. With a dot at its end a name stands for all of a module.
 var latencyArgs = []string{
-	"isolcpus", "nohz", "nohz_full", "rcu_nocbs", "rcu_nocb_poll", "kthread_cpus", "irqaffinity", "acpi_irq_nobalance", "threadirqs",
-	"skew_tick", "highres", "preempt", "nosmt", "maxcpus", "nr_cpus", "numa_balancing", "psi",
+	"isolcpus", "nohz", "nohz_full", "rcu_nocbs", "rcu_nocb_poll", "kthread_cpus", "irqaffinity", "acpi_irq_nobalance",
+	"threadirqs", "skew_tick", "highres", "preempt", "nosmt", "maxcpus", "nr_cpus", "numa_balancing", "psi",
 	"idle", "processor.max_cstate", "intel_idle.", "cpuidle.", "intel_pstate", "amd_pstate", "amd_prefcore", "cpufreq.",
 	"mitigations", "pti", "nopti", "kpti", "nospectre_v1", "nospectre_v2", "spectre_v2", "spectre_v2_user", "spectre_bhi",
-	"spec_store_bypass_disable", "l1tf", "mds", "tsx", "tsx_async_abort", "mmio_stale_data", "retbleed", "gather_data_sampling",
-	"reg_file_data_sampling", "srbds", "spec_rstack_overflow",
+	"spec_store_bypass_disable", "l1tf", "mds", "tsx", "tsx_async_abort", "mmio_stale_data", "retbleed",
+	"gather_data_sampling", "reg_file_data_sampling", "srbds", "spec_rstack_overflow",
 	"clocksource", "tsc", "hpet", "nowatchdog", "nosoftlockup", "nmi_watchdog", "watchdog_thresh", "mce", "audit",
 	"iommu", "intel_iommu", "amd_iommu", "iommu.", "pcie_aspm", "pcie_port_pm", "pci", "transparent_hugepage",
 	"rcupdate.", "rcutree.", "workqueue.", "onload.", "sfc.", "sfc_resource.",
@@ -258,7 +261,9 @@ func matters(arg string) bool {
 }
 
 // tscFlags are what a CPU says of its time stamp counter.
-var tscFlags = []string{"constant_tsc", "nonstop_tsc", "tsc_known_freq", "tsc_reliable", "tsc_adjust", "tsc_deadline_timer", "rdtscp"}
+var tscFlags = []string{
+	"constant_tsc", "nonstop_tsc", "tsc_known_freq", "tsc_reliable", "tsc_adjust", "tsc_deadline_timer", "rdtscp",
+}
 
 func (h host) cpuFacts(f facts, cpu int, own []int) {
 	dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/", cpu)
@@ -272,8 +277,8 @@ func (h host) cpuFacts(f facts, cpu int, own []int) {
 		"cpu.energy-preference": dir + "cpufreq/energy_performance_preference",
 	})
 	f.set("cpu.microcode", h.field("proc/cpuinfo", "microcode"))
-	f.set("cpu.pstate", cmp.Or(h.read("sys/devices/system/cpu/intel_pstate/status"), h.read("sys/devices/system/cpu/amd_pstate/status")))
-	switch boost := cmp.Or(h.read("sys/devices/system/cpu/cpufreq/boost"), h.read(dir+"cpufreq/boost")); {
+	f.set("cpu.pstate", h.either("sys/devices/system/cpu/intel_pstate/status", "sys/devices/system/cpu/amd_pstate/status"))
+	switch boost := h.either("sys/devices/system/cpu/cpufreq/boost", dir+"cpufreq/boost"); {
 	case h.read("sys/devices/system/cpu/intel_pstate/no_turbo") == "0" || boost == "1":
 		f.set("cpu.turbo", "on")
 	case h.read("sys/devices/system/cpu/intel_pstate/no_turbo") == "1" || boost == "0":
@@ -365,10 +370,10 @@ func (h host) directedAt(irq string, cpu int) bool {
 	return err == nil && slices.Contains(cpus, cpu)
 }
 
-// affinity is the list of the CPUs to which an interrupt is delivered; where the kernel does not tell, those to which it
-// may be.
+// affinity is the list of the CPUs to which an interrupt is delivered; where the kernel does not tell, those to which
+// it may be.
 func (h host) affinity(irq string) string {
-	return cmp.Or(h.read(filepath.Join(irq, "effective_affinity_list")), h.read(filepath.Join(irq, "smp_affinity_list")))
+	return h.either(filepath.Join(irq, "effective_affinity_list"), filepath.Join(irq, "smp_affinity_list"))
 }
 
 func (h host) idleFacts(f facts, cpu int) {
@@ -377,7 +382,8 @@ func (h host) idleFacts(f facts, cpu int) {
 		"cpu.idle-driver": "sys/devices/system/cpu/cpuidle/current_driver",
 		"cpu.pm-qos-us":   dir + "power/pm_qos_resume_latency_us",
 	})
-	f.set("cpu.idle-governor", cmp.Or(h.read("sys/devices/system/cpu/cpuidle/current_governor_ro"), h.read("sys/devices/system/cpu/cpuidle/current_governor")))
+	idle := "sys/devices/system/cpu/cpuidle/"
+	f.set("cpu.idle-governor", h.either(idle+"current_governor_ro", idle+"current_governor"))
 	var states []string
 	for _, state := range h.idleStates(cpu) {
 		text := h.read(filepath.Join(state, "name"))
@@ -406,18 +412,24 @@ func (h host) idleStates(cpu int) []string {
 	return states
 }
 
-// environmentFacts keeps the variables that change what becomes of a tool's sockets: the settings of Onload (EF_), VMA
-// and XLIO, and what is loaded before the tool.
+// The variables that change what becomes of a tool's sockets: the settings of Onload (EF), VMA and XLIO, and what is
+// loaded before the tool.
+var (
+	socketPrefixes  = []string{"EF", "VMA", "XLIO"}
+	socketVariables = []string{"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_BIND_NOW", "GLIBC_TUNABLES"}
+)
+
 func environmentFacts(f facts, environ []string) {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		switch prefix, _, _ := strings.Cut(name, "_"); {
-		case prefix == "EF", prefix == "VMA", prefix == "XLIO", name == "LD_PRELOAD", name == "LD_LIBRARY_PATH", name == "LD_BIND_NOW", name == "GLIBC_TUNABLES":
-			if value == "" {
-				value = `""` // set all the same
-			}
-			f.set("env."+name, value)
+		prefix, _, long := strings.Cut(name, "_")
+		if !slices.Contains(socketVariables, name) && !(long && slices.Contains(socketPrefixes, prefix)) {
+			continue
 		}
+		if value == "" {
+			value = `""` // set all the same
+		}
+		f.set("env."+name, value)
 	}
 }
 

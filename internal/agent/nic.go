@@ -47,26 +47,27 @@ func (h host) nicFacts(f facts, s subject) {
 
 // deviceFacts gathers what sysfs shows of a PCI device, given by its folder, and of its interrupts.
 func (h host) deviceFacts(f facts, device string, cpu int) {
-	port := filepath.Base(device)
 	switch pf := h.resolve(filepath.Join(device, "physfn")); {
 	case pf != "":
 		f.set("nic.function", "VF")
-		port = filepath.Base(pf)
-	case h.exists(filepath.Join(device, "sriov_totalvfs")):
+		f.set("nic.port", filepath.Base(pf))
+	// Without a hypervisor every VF has its PF.
+	case h.exists(filepath.Join(device, "sriov_totalvfs")), f["cpu.hypervisor"] == yesNo(false):
 		f.set("nic.function", "PF")
+		f.set("nic.port", filepath.Base(device))
 	default:
-		// A PF without SR-IOV, or a VF in a virtual machine.
 		f.set("nic.function", "PCI")
 	}
-	f.set("nic.port", port)
-	for key, files := range map[string][2]string{"nic.pci-id": {"vendor", "device"}, "nic.pci-subsystem": {"subsystem_vendor", "subsystem_device"}} {
-		vendor, product := h.read(filepath.Join(device, files[0])), h.read(filepath.Join(device, files[1]))
+	for key, of := range map[string]string{"nic.pci-id": "", "nic.pci-subsystem": "subsystem_"} {
+		vendor, product := h.read(filepath.Join(device, of+"vendor")), h.read(filepath.Join(device, of+"device"))
 		if vendor != "" && product != "" {
 			f.set(key, strings.TrimPrefix(vendor, "0x")+":"+strings.TrimPrefix(product, "0x"))
 		}
 	}
 	// A VF has no link of its own and says Unknown.
-	if speed, width := h.read(filepath.Join(device, "current_link_speed")), h.read(filepath.Join(device, "current_link_width")); speed != "" && speed != "Unknown" && width != "" {
+	speed := h.read(filepath.Join(device, "current_link_speed"))
+	width := h.read(filepath.Join(device, "current_link_width"))
+	if speed != "" && speed != "Unknown" && width != "" {
 		f.set("nic.pcie", speed+" x"+width)
 	}
 
@@ -130,16 +131,19 @@ func qdisc(answer []byte, index int) string {
 		return ""
 	}
 	for _, m := range messages {
+		if m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg {
+			continue
+		}
 		// The index stands at the fifth byte of an ifinfomsg.
-		if m.Header.Type == unix.RTM_NEWLINK && len(m.Data) >= unix.SizeofIfInfomsg && int(binary.NativeEndian.Uint32(m.Data[4:])) == index {
+		if int(binary.NativeEndian.Uint32(m.Data[4:])) == index {
 			return unix.ByteSliceToString(attribute(m.Data[unix.SizeofIfInfomsg:], unix.IFLA_QDISC))
 		}
 	}
 	return ""
 }
 
-// attribute is the value of the first attribute of a kind. The parser of the standard library takes for granted that the
-// last attribute is filled up to a multiple of four bytes, and panics where it is not.
+// attribute is the value of the first attribute of a kind. The parser of the standard library takes for granted that
+// the last attribute is filled up to a multiple of four bytes, and panics where it is not.
 func attribute(attributes []byte, kind uint16) []byte {
 	for len(attributes) >= unix.SizeofRtAttr {
 		length := int(binary.NativeEndian.Uint16(attributes))

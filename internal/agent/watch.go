@@ -85,7 +85,9 @@ func (w *watch) deltas() map[string]int64 {
 			interrupts = append(interrupts, name)
 		}
 	}
-	slices.SortFunc(interrupts, func(a, b string) int { return cmp.Or(cmp.Compare(w.grown[b], w.grown[a]), cmp.Compare(a, b)) })
+	slices.SortFunc(interrupts, func(a, b string) int {
+		return cmp.Or(cmp.Compare(w.grown[b], w.grown[a]), cmp.Compare(a, b))
+	})
 	for _, name := range interrupts[:min(len(interrupts), maxInterrupts)] {
 		number := strings.TrimPrefix(name, irqPrefix)
 		all[line(name+"."+w.read("sys/kernel/irq/"+number+"/actions"), 64)] = w.grown[name]

@@ -28,11 +28,11 @@ var Keys = []Key{
 	{"role", true, "client or server"},
 	{"tool.name", true, "the tool; of the client only, like all that begins with tool or cell, but for tool.sha256"},
 	{"tool.version", true, "the tool's own words for its version"},
-	{"tool.sha256", false, "the first 16 digits of the digest of the tool's program, which tells two builds of one version apart"},
-	{"cell.*", true, "cell.NAME.FIELD: what a cell consists of, durations in ns; compared where both results have the cell"},
+	{"tool.sha256", false, "begin of the SHA-256 of the tool's program, which tells builds of one version apart"},
+	{"cell.*", true, "cell.NAME.FIELD: what a cell consists of, durations in ns; compared where both have the cell"},
 	{"agent.version", false, "commit from which the agent was built"},
 	{"image.os", false, "distribution of the bench image (PRETTY_NAME of /etc/os-release)"},
-	{"env.*", true, "env.NAME: a variable in the tool's environment that changes its sockets: EF_*, VMA_*, XLIO_*, LD_PRELOAD and the like"},
+	{"env.*", true, "env.NAME: variables of the tool that change its sockets: EF_*, VMA_*, XLIO_*, LD_PRELOAD etc."},
 
 	{"node", true, "name of the node"},
 	{"dmi.sys_vendor", true, "who made the machine (/sys/class/dmi/id)"},
@@ -44,7 +44,7 @@ var Keys = []Key{
 	{"kernel.version", true, "uname -v: number and kind (PREEMPT_RT) of the build"},
 	{"kernel.boot-id", false, "random, new with each boot"},
 	{"kernel.cmdline", false, "the whole command line, at most 2048 bytes"},
-	{"kernel.arg.*", true, "kernel.arg.NAME: the arguments that change latency; \"set\" when one has no value, all values when it is repeated"},
+	{"kernel.arg.*", true, "kernel.arg.NAME: the arguments that change latency; set: without a value"},
 	{"kernel.clocksource", true, "the clock behind clock_gettime"},
 	{"kernel.clocksources", false, "those that the kernel would also take"},
 	{"kernel.tainted", false, "/proc/sys/kernel/tainted, a sum of bits"},
@@ -71,7 +71,7 @@ var Keys = []Key{
 	{"cpu.smt.active", true, "1 when SMT is in use on the node"},
 	{"cpu.smt.control", false, "on, off, forceoff or notsupported"},
 	{"cpu.smt.siblings", false, "the CPUs of the CPU's core"},
-	{"cpu.smt.sibling", true, "none: the core has no other CPU; own: they belong to this endpoint; others: anybody may run there"},
+	{"cpu.smt.sibling", true, "the core's other CPUs: none; own: of this endpoint; others: anybody may run there"},
 	{"cpu.l3.shared", false, "the CPUs with which it shares its third-level cache"},
 	{"cpu.l3.size", true, "size of that cache"},
 	{"cpu.isolated", true, "whether the scheduler leaves the CPU alone (isolcpus): yes or no"},
@@ -110,15 +110,15 @@ var Keys = []Key{
 	{"mm.hugepages.*", false, "mm.hugepages.SIZE: number of huge pages of the node"},
 
 	{"nic.name", true, "name of the interface in the pod"},
-	{"nic.function", true, "PF, VF, PCI (a PCI function that tells neither) or virtual (not on the PCI bus)"},
-	{"nic.port", true, "PCI address of the PF, be it itself or that of the VF"},
+	{"nic.function", true, "PF, VF, PCI (either: virtual machines do not tell) or virtual (not on the PCI bus)"},
+	{"nic.port", true, "PCI address of the PF, or of that whose VF it is"},
 	{"nic.pci-id", true, "vendor:device"},
 	{"nic.pci-subsystem", true, "vendor:device of the board"},
 	{"nic.pcie", false, "speed and width of the PCIe link; of a PF only"},
 	{"nic.driver", true, "ethtool -i"},
 	{"nic.driver-version", true, "ethtool -i"},
 	{"nic.firmware", true, "ethtool -i"},
-	{"nic.firmware-variant", true, "full-feature, ultra-low-latency, packed-stream, rules-engine or dpdk, of Solarflare's NICs"},
+	{"nic.firmware-variant", true, "full-feature, ultra-low-latency, packed-stream, rules-engine or dpdk; of sfc only"},
 	{"nic.mtu", true, "bytes"},
 	{"nic.speed", true, "Mbit/s"},
 	{"nic.duplex", true, "full or half"},
@@ -145,8 +145,8 @@ var Keys = []Key{
 	{"facts.omitted", false, "number of facts that were left out because there were too many"},
 }
 
-// DeltaKeys are the keys of Evidence.Deltas: by how much the kernel's counters grew while the endpoint's tools ran, from
-// before a tool's start to after its end, summed over all cells. They are results of a run and not its conditions.
+// DeltaKeys are the keys of Evidence.Deltas: by how much the kernel's counters grew while the endpoint's tools ran,
+// from before a tool's start to after its end, summed over all cells. They are results of a run and not its conditions.
 var DeltaKeys = []Key{
 	{Name: "elapsed-ms", Meaning: "the time itself, warm-ups included"},
 	{Name: "tool.run-delay-ns", Meaning: "time that the tool's main thread was ready to run and did not"},
@@ -163,7 +163,7 @@ var DeltaKeys = []Key{
 	{Name: "cgroup.pressure-us", Meaning: "time that any thread of the endpoint waited for a CPU"},
 	{Name: "irq", Meaning: "interrupts of devices on the CPU"},
 	{Name: "irq.*", Meaning: "irq.NUMBER.DEVICE: those of one device; the most frequent only"},
-	{Name: "interrupt.*", Meaning: "interrupt.NAME: other interrupts of the CPU, such as LOC (its timer) and RES, CAL, TLB (from other CPUs)"},
+	{Name: "interrupt.*", Meaning: "interrupt.NAME: others of the CPU, such as loc (timer) and res, cal, tlb (from CPUs)"},
 	{Name: "softirq.*", Meaning: "softirq.NAME: softirqs on the CPU"},
 	{Name: "nic.*", Meaning: "nic.NAME: the interface's packets, errors, drops and changes of its carrier"},
 	{Name: "tcp.*", Meaning: "tcp.NAME: of this network namespace, such as RetransSegs"},
@@ -177,7 +177,8 @@ func find(keys []Key, name string) (Key, bool) {
 		if k.Name == name {
 			return k, true
 		}
-		if prefix, ok := strings.CutSuffix(k.Name, "*"); ok && strings.HasPrefix(name, prefix) && len(k.Name) > len(best.Name) {
+		prefix, all := strings.CutSuffix(k.Name, "*")
+		if all && strings.HasPrefix(name, prefix) && len(k.Name) > len(best.Name) {
 			best = k
 		}
 	}
