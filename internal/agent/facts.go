@@ -73,9 +73,15 @@ func (f facts) bounded(limit int) facts {
 		return cmp.Compare(a, b)
 	})
 	kept, size, omitted := facts{}, 0, 0
+	// Of the fingerprint a digest remains: what differs there must not look equal.
+	missing := sha256.New()
 	for _, key := range keys {
 		// Four quotes, a colon and a comma.
 		if size += len(key) + len(f[key]) + 6; size > limit {
+			if k, _ := result.FindKey(key); k.Fingerprint {
+				fmt.Fprintf(missing, "%s=%s\n", key, f[key])
+				kept.set("facts.omitted-fingerprint", hex.EncodeToString(missing.Sum(nil)[:8]))
+			}
 			omitted++
 			continue
 		}

@@ -345,6 +345,26 @@ func TestEvidenceIsBounded(t *testing.T) {
 	}
 }
 
+// Two environments that differ only in what was left out are still told apart.
+func TestWhatIsLeftOutIsComparedToo(t *testing.T) {
+	bounded := func(last string) facts {
+		return facts{"env.EF_A": "1", "env.EF_B": last, "mm.ksm": "0", "cpu.governor": "performance"}.bounded(50)
+	}
+	one, other := bounded("1"), bounded("2")
+	want := facts{"cpu.governor": "performance", "env.EF_A": "1", "facts.omitted": "2", "facts.omitted-fingerprint": "94f3dbe84ededeac"}
+	if diff := cmp.Diff(want, one); diff != "" {
+		t.Errorf("facts (-want +got):\n%s", diff)
+	}
+	if one["facts.omitted-fingerprint"] == other["facts.omitted-fingerprint"] {
+		t.Errorf("both have the digest %q", one["facts.omitted-fingerprint"])
+	}
+	// What only explains changes no fingerprint.
+	plain := facts{"cpu.governor": "performance", "mm.ksm": "0"}.bounded(32)
+	if diff := cmp.Diff(facts{"cpu.governor": "performance", "facts.omitted": "1"}, plain); diff != "" {
+		t.Errorf("facts (-want +got):\n%s", diff)
+	}
+}
+
 func TestCgroupDir(t *testing.T) {
 	const (
 		mount2 = "30 25 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"

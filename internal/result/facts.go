@@ -142,6 +142,7 @@ var Keys = []Key{
 	{"nic.irq-cpus", false, "CPUs at which these are directed"},
 	{"nic.irq-on-cpu", false, "whether the CPU is among them: yes or no"},
 
+	{"facts.omitted-fingerprint", true, "begin of the SHA-256 of those of the fingerprint that were left out"},
 	{"facts.omitted", false, "number of facts that were left out because there were too many"},
 }
 
