@@ -92,6 +92,7 @@ func containerdComponent() component {
 			"cni/host-device":         plugins + "main/host-device",
 			"cni/loopback":            plugins + "main/loopback",
 			"cni/macvlan":             plugins + "main/macvlan",
+			"cni/tuning":              plugins + "meta/tuning",
 			"cni/host-local":          plugins + "ipam/host-local",
 			"cni/static":              plugins + "ipam/static",
 		},

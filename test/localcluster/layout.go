@@ -25,8 +25,8 @@ const (
 	cgroupPrefix      = "tailgate-node-"
 )
 
-// Sizes of packets in bytes. The nodes' and pods' interfaces have the first; the fabric carries more, as a cable between
-// two cards does, for those that a network attachment gives another.
+// Sizes of packets in bytes. The nodes' and pods' interfaces have the first; the fabric and the PFs carry more, as a
+// cable between two cards does, for those that a network attachment gives another.
 const (
 	mtu       = 1500
 	fabricMTU = 9000
@@ -115,6 +115,9 @@ func (p paths) mountNamespace(n node) string { return p.join("ns", n.Name) }
 
 // ipam is where host-local keeps the addresses of secondary networks, for both nodes so that each is given once.
 func (p paths) ipam() string { return p.join("ipam") }
+
+// tuning is where the CNI plugin of that name keeps what it changed of interfaces.
+func (p paths) tuning() string { return p.join("tuning") }
 
 // node returns a path in the node's own folder.
 func (p paths) node(n node, elem ...string) string {

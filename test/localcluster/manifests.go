@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -24,36 +25,43 @@ type attachment struct {
 	Resource string
 	// Config of the CNI plugin, without its IPAM.
 	Config map[string]any
+	// MTU that the tuning plugin gives the interface afterwards, of plugins that do not set one; 0: as it is.
+	MTU    int
 	Subnet string
 }
 
 func attachments() []attachment {
 	hostDevice := map[string]any{"type": "host-device"}
+	macvlan := func(bytes int) map[string]any {
+		return map[string]any{"type": "macvlan", "master": "ens1f0", "mode": "bridge", "mtu": bytes}
+	}
 	return []attachment{
 		{Name: "sf-vf", Resource: ResourceVF, Config: hostDevice, Subnet: "198.18.10.0/24"},
 		{Name: "sf-vf-far", Resource: ResourceVFFar, Config: hostDevice, Subnet: "198.18.11.0/24"},
 		{Name: "sf-pf2", Resource: ResourcePF2, Config: hostDevice, Subnet: "198.18.12.0/24"},
-		{
-			Name: "macvlan", Subnet: "198.18.13.0/24",
-			Config: map[string]any{"type": "macvlan", "master": "ens1f0", "mode": "bridge", "mtu": mtu},
-		},
+		{Name: "macvlan", Config: macvlan(mtu), Subnet: "198.18.13.0/24"},
+		{Name: "sf-vf-9000", Resource: ResourceVF, Config: hostDevice, MTU: fabricMTU, Subnet: "198.18.14.0/24"},
+		{Name: "macvlan-9000", Config: macvlan(fabricMTU), Subnet: "198.18.15.0/24"},
 	}
 }
 
 // manifest writes the NetworkAttachmentDefinition. Both nodes take addresses from one folder, so that an address is
 // given once in the whole cluster.
 func (a attachment) manifest(p paths) ([]byte, error) {
-	config := map[string]any{
-		"cniVersion": "1.0.0",
-		"name":       a.Name,
+	plugin := map[string]any{
 		"ipam": map[string]any{
 			"type":    "host-local",
 			"dataDir": p.ipam(),
 			"ranges":  [][]map[string]string{{{"subnet": a.Subnet}}},
 		},
 	}
-	for key, value := range a.Config {
-		config[key] = value
+	maps.Copy(plugin, a.Config)
+	config := map[string]any{"cniVersion": "1.0.0", "name": a.Name}
+	if a.MTU == 0 {
+		maps.Copy(config, plugin)
+	} else {
+		// It keeps the MTU that it found in a file, and gives it back with the device.
+		config["plugins"] = []map[string]any{plugin, {"type": "tuning", "mtu": a.MTU, "dataDir": p.tuning()}}
 	}
 	encoded, err := json.Marshal(config)
 	if err != nil {

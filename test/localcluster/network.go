@@ -191,7 +191,7 @@ func ensureNetwork(nodes []node) error {
 	if err := errors.Join(
 		ensureAddress(nw.controlPlane, bridge, controlPlaneIP, prefixLength),
 		ensureAddress(nw.controlPlane, bridge, serviceIP, 32),
-		ensureVeth(nw.controlPlane, bridge, "host", nw.host, hostLink),
+		ensureVeth(nw.controlPlane, bridge, "host", nw.host, hostLink, mtu),
 	); err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func ensureNetwork(nodes []node) error {
 	}
 	for _, n := range nodes {
 		h := nw.nodes[n.Name]
-		if err := ensureVeth(nw.controlPlane, bridge, n.Name, h, "eth0"); err != nil {
+		if err := ensureVeth(nw.controlPlane, bridge, n.Name, h, "eth0", mtu); err != nil {
 			return err
 		}
 		if err := ensureEndpoint(h, "eth0", n.IP); err != nil {
@@ -224,7 +224,7 @@ func ensureNetwork(nodes []node) error {
 			return err
 		}
 		for _, pf := range n.nics() {
-			if err := ensureVeth(nw.fabric, fabric, n.Letter+"-"+pf.Name, h, pf.Name); err != nil {
+			if err := ensureVeth(nw.fabric, fabric, n.Letter+"-"+pf.Name, h, pf.Name, fabricMTU); err != nil {
 				return err
 			}
 			if link, err := h.LinkByName(pf.Name); err == nil { // Absent while a pod has it.
@@ -233,7 +233,7 @@ func ensureNetwork(nodes []node) error {
 				}
 			}
 			for _, vf := range pf.VFs {
-				if err := ensureVeth(nw.fabric, fabric, n.Letter+"-"+vf.Name, h, vf.Name); err != nil {
+				if err := ensureVeth(nw.fabric, fabric, n.Letter+"-"+vf.Name, h, vf.Name, mtu); err != nil {
 					return err
 				}
 			}
@@ -260,15 +260,15 @@ func ensureBridge(h netnsHandle, name string, bytes int) (netlink.Link, error) {
 	return link, nil
 }
 
-// ensureVeth makes a pair of which one end is a port of the bridge and the other is in another namespace. A pair whose
-// port is there is whole, wherever its other end may be by now: a pod may have it.
-func ensureVeth(h netnsHandle, bridge netlink.Link, port string, peer netnsHandle, peerName string) error {
+// ensureVeth makes a pair of which one end is a port of the bridge and the other, with an MTU of its own, is in another
+// namespace. A pair whose port is there is whole, wherever its other end may be by now: a pod may have it.
+func ensureVeth(h netnsHandle, bridge netlink.Link, port string, peer netnsHandle, peerName string, peerMTU int) error {
 	link, err := h.LinkByName(port)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.MTU = port, bridge.Attrs().MTU
 		veth := &netlink.Veth{
-			LinkAttrs: attrs, PeerName: peerName, PeerMTU: mtu, PeerNamespace: netlink.NsFd(int(peer.ns)),
+			LinkAttrs: attrs, PeerName: peerName, PeerMTU: uint32(peerMTU), PeerNamespace: netlink.NsFd(int(peer.ns)),
 		}
 		if err = h.LinkAdd(veth); err == nil {
 			link, err = h.LinkByName(port)

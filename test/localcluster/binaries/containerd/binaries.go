@@ -13,4 +13,5 @@ import (
 	_ "github.com/containernetworking/plugins/plugins/main/host-device"
 	_ "github.com/containernetworking/plugins/plugins/main/loopback"
 	_ "github.com/containernetworking/plugins/plugins/main/macvlan"
+	_ "github.com/containernetworking/plugins/plugins/meta/tuning"
 )
