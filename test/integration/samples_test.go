@@ -1,0 +1,104 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/nad"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/tool/all"
+)
+
+// samples are the files with the examples, the experiments among them.
+func samples() []string {
+	var files []string
+	for _, pattern := range []string{"*.yaml", "experiments/*.yaml"} {
+		found, err := filepath.Glob(filepath.Join("..", "..", "config", "samples", pattern))
+		if err != nil {
+			panic(err) // of a wrong pattern only
+		}
+		for _, file := range found {
+			if filepath.Base(file) != "kustomization.yaml" {
+				files = append(files, file)
+			}
+		}
+	}
+	return files
+}
+
+// localNetworks are the NetworkAttachmentDefinitions of the local cluster, by name.
+func localNetworks() map[string]*unstructured.Unstructured {
+	GinkgoHelper()
+	content, err := os.ReadFile(filepath.Join("..", "localcluster", "testdata", "manifests.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	networks := map[string]*unstructured.Unstructured{}
+	for document := range strings.SplitSeq(string(content), "---\n") {
+		object := &unstructured.Unstructured{}
+		Expect(yaml.Unmarshal([]byte(document), &object.Object)).To(Succeed())
+		if object.GetKind() == nad.GroupVersionKind.Kind {
+			networks[object.GetName()] = object
+		}
+	}
+	Expect(networks).NotTo(BeEmpty())
+	return networks
+}
+
+// localNode is a node of the local cluster on a machine of two cores.
+func localNode(name string) corev1.Node {
+	n := MakeNode(name).Obj()
+	n.Labels[corev1.LabelHostname] = name
+	n.Status.Allocatable = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("4Gi"), "tailgate.test/sf_vf": resource.MustParse("4"),
+	}
+	return *n
+}
+
+var _ = Describe("A sample", func() {
+	for _, file := range samples() {
+		It("is taken by the API and accepted on the local cluster: "+filepath.Base(file), func(ctx SpecContext) {
+			content, err := os.ReadFile(file)
+			Expect(err).NotTo(HaveOccurred())
+			object := &unstructured.Unstructured{}
+			Expect(yaml.Unmarshal(content, &object.Object)).To(Succeed())
+			object.SetNamespace(newNamespace(ctx))
+			By("creating it, with fields that do not exist refused")
+			Expect(k8s.Create(ctx, object, client.DryRunAll, client.FieldValidation("Strict"))).To(Succeed())
+
+			By("checking what the API server made of it as the operator does")
+			b := &v1alpha1.LatencyBenchmark{}
+			Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, b)).To(Succeed())
+			driver, err := all.Registry().Get(b.Spec.Tool)
+			Expect(err).NotTo(HaveOccurred())
+			observed := preflight.Observed{
+				Benchmark: b, Driver: driver, Tools: all.Registry(), Nodes: []corev1.Node{localNode("node-a"), localNode("node-b")},
+				Networks: map[string]*preflight.NetworkDefinition{},
+			}
+			networks := localNetworks()
+			for _, v := range plan.Variants(b.Spec) {
+				if v.Network.NetworkRef == nil {
+					continue
+				}
+				definition := &preflight.NetworkDefinition{Name: v.Network.NetworkRef.Name}
+				if network := networks[definition.Name]; network != nil {
+					definition.Found, definition.ResourceName = true, network.GetAnnotations()[nad.AnnotationResourceName]
+				}
+				observed.Networks[v.Name] = definition
+			}
+			pair, rejection := preflight.Accept(observed)
+			Expect(rejection).To(BeNil())
+			Expect(pair).To(Equal(v1alpha1.Pair{ClientNode: "node-a", ServerNode: "node-b"}))
+		})
+	}
+})
