@@ -111,7 +111,7 @@ const (
 	OutcomeResultMissing = "ResultMissing"
 	// OutcomeResultCorrupt surfaces when a result does not match its digest, or its run.
 	OutcomeResultCorrupt = "ResultCorrupt"
-	// OutcomeResultTooLarge surfaces when a result does not fit a ConfigMap.
+	// OutcomeResultTooLarge surfaces when a result does not fit a ConfigMap, not even with fewer digits.
 	OutcomeResultTooLarge = "ResultTooLarge"
 	// OutcomeNameTaken surfaces when an object that is not this benchmark's has a name that a run needs.
 	OutcomeNameTaken = "NameTaken"
@@ -136,6 +136,9 @@ const (
 	WarningTooFewSamples = "TooFewSamples"
 	// WarningCaptureIncomplete surfaces when packets were missed, or requests could not be matched with answers.
 	WarningCaptureIncomplete = "CaptureIncomplete"
+	// WarningResolutionReduced surfaces when a result was too large to be kept whole: its message says what was left
+	// out or made coarser.
+	WarningResolutionReduced = "ResolutionReduced"
 	// WarningTool surfaces when the tool itself warned.
 	WarningTool = "ToolWarning"
 	// WarningEvidenceDiffers surfaces when the rounds did not run under equal conditions.

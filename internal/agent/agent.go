@@ -68,7 +68,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	document, err := a.measure(ctx)
 	var digest string
 	if err == nil {
-		digest, err = result.WriteFrame(a.Log, document)
+		digest, err = a.handOver(document)
 	}
 	t := result.Termination{Digest: digest}
 	if err != nil {
@@ -88,6 +88,19 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	return err
+}
+
+// handOver writes the result to the log, small enough for its share of the ConfigMap that will keep it, and returns its
+// digest.
+func (a *Agent) handOver(d result.Document) (string, error) {
+	d, err := result.Fit(d, result.Share(d.Role, a.Task.Capture))
+	if errors.Is(err, result.ErrTooLarge) {
+		return "", fail(v1alpha1.OutcomeResultTooLarge, "%v; measure fewer message sizes or rates in one benchmark", err)
+	}
+	if err != nil {
+		return "", err
+	}
+	return result.WriteFrame(a.Log, d)
 }
 
 func (a *Agent) measure(ctx context.Context) (result.Document, error) {

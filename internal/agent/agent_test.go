@@ -3,6 +3,8 @@ package agent
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
@@ -339,6 +341,23 @@ func TestEndsWithoutAPeer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What cannot be kept is told by the agent that made it: no frame is left for a controller to refuse.
+func TestResultTooLarge(t *testing.T) {
+	restore(t)
+	noise := make([]byte, 1<<20)
+	rand.Read(noise)
+	done := make(chan ending, 1)
+	go func() { done <- run(t.Context(), t, v1alpha1.RoleServer, fakeTool{}) }()
+	client := run(t.Context(), t, v1alpha1.RoleClient, fakeTool{}, func(a *Agent) { a.Task.Variant = hex.EncodeToString(noise) })
+	if client.termination.Reason != v1alpha1.OutcomeResultTooLarge || !strings.Contains(client.termination.Message, "measure fewer message sizes") {
+		t.Errorf("the client ended with %+v, want %s", client.termination, v1alpha1.OutcomeResultTooLarge)
+	}
+	if strings.Contains(client.log, "tailgate-result") {
+		t.Error("the client left a result all the same")
+	}
+	document(t, <-done)
 }
 
 // A client must not measure over another interface than was asked.

@@ -146,6 +146,7 @@ func TestSummarizeWarns(t *testing.T) {
 		"messages that were lost":            {func(s *result.Stored) { s.Client.Cells[0].Lost = 3 }, v1alpha1.WarningMessagesLost},
 		"samples out of the histogram":       {func(s *result.Stored) { s.Client.Cells[1].Histogram = overRange(t) }, v1alpha1.WarningMessagesLost},
 		"a tool that warned":                 {func(s *result.Stored) { s.Client.Cells[0].Warnings = []string{"tsc_hz changed"} }, v1alpha1.WarningTool},
+		"a result that was made smaller":     {func(s *result.Stored) { s.Server.Reduced = []string{"fewer digits"} }, v1alpha1.WarningResolutionReduced},
 		"a kernel that changed in between":   {func(s *result.Stored) { s.Client.Evidence.Kernel = "6.2.0" }, v1alpha1.WarningEvidenceDiffers},
 		"a firmware that changed in between": {func(s *result.Stored) { s.Server.Evidence.Firmware = "8.2" }, v1alpha1.WarningEvidenceDiffers},
 	}

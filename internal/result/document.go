@@ -27,6 +27,8 @@ type Document struct {
 	Cells []Cell `json:"cells,omitempty"`
 	// Captured are what the server's agent took from packets, of the server of a variant with capture only.
 	Captured []Captured `json:"captured,omitempty"`
+	// Reduced says, a sentence each, what was left out or made coarser so that the result fits where it is kept.
+	Reduced []string `json:"reduced,omitempty"`
 }
 
 // Captured is the latency of the server in one cell: from the arrival of each request at its interface to the

@@ -9,17 +9,20 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// The range and the resolution of every histogram: a bucket is at most 0.1 % wide, and 1 ns below 2.048 µs.
+// The range and the resolution of every histogram: a bucket is at most 0.1 % wide, and 1 ns below 2.048 µs. One that
+// was made smaller has buckets of at most 1 %, and 1 ns below 256 ns; each is made of whole finer ones.
 const (
-	lowest  = 1
-	highest = 60_000_000_000
-	digits  = 3
+	lowest      = 1
+	highest     = 60_000_000_000
+	digits      = 3
+	fewerDigits = 2
 )
 
 // Histogram is a distribution of latencies as it travels and is stored. It is complete with what the encoded
 // buckets cannot tell exactly: the true extremes (a bucket knows only its edges) and the sums.
 type Histogram struct {
-	// Encoded is an HdrHistogram V2, compressed and in base64: 1 ns to 60 s, three significant digits.
+	// Encoded is an HdrHistogram V2, compressed and in base64: 1 ns to 60 s, three significant digits, or two after Fit.
+	// Its header says which.
 	Encoded string `json:"encoded"`
 	// Count is the number of samples in the buckets, OverRange of those that were out of the range and are
 	// in no bucket.
@@ -108,20 +111,25 @@ func (d Distribution) Percentile(p stats.Percentile, lost int64) stats.Reported 
 	return r
 }
 
-// Merge decodes histograms and puts them together. It returns an error wrapping ErrCorrupt for a histogram
-// whose buckets are not what it says of them.
+// Merge decodes histograms and puts them together, with the fewest digits that one of them has. It returns an error
+// wrapping ErrCorrupt for a histogram whose buckets are not what it says of them.
 func Merge(hs ...Histogram) (Distribution, error) {
-	all := hdr.New(lowest, highest, digits)
-	d := Distribution{Min: math.MaxInt64, Max: math.MinInt64}
+	decoded := make([]*hdr.Histogram, len(hs))
+	fewest := digits
 	for i, h := range hs {
-		buckets, err := h.decode()
-		if err != nil {
+		var err error
+		if decoded[i], err = h.decode(); err != nil {
 			return Distribution{}, fmt.Errorf("%w: histogram %d of %d: %w", ErrCorrupt, i+1, len(hs), err)
 		}
+		fewest = min(fewest, int(decoded[i].SignificantFigures()))
+	}
+	all := hdr.New(lowest, highest, fewest)
+	d := Distribution{Min: math.MaxInt64, Max: math.MinInt64}
+	for i, h := range hs {
 		if h.Count+h.OverRange == 0 {
 			continue
 		}
-		if all.Merge(buckets) > 0 || d.OverRange > math.MaxInt64-h.OverRange || d.Sum > math.MaxInt64-h.SumNs {
+		if all.Merge(decoded[i]) > 0 || d.OverRange > math.MaxInt64-h.OverRange || d.Sum > math.MaxInt64-h.SumNs {
 			return Distribution{}, fmt.Errorf("%w: %d histograms together have more samples than can be counted", ErrCorrupt, len(hs))
 		}
 		d.OverRange += h.OverRange
@@ -158,9 +166,10 @@ func (h Histogram) decode() (*hdr.Histogram, error) {
 	if err != nil {
 		return nil, err
 	}
-	if decoded.LowestTrackableValue() != lowest || decoded.HighestTrackableValue() != highest || decoded.SignificantFigures() != digits {
-		return nil, fmt.Errorf("it is of %d to %d with %d digits, not of %d to %d with %d",
-			decoded.LowestTrackableValue(), decoded.HighestTrackableValue(), decoded.SignificantFigures(), lowest, int64(highest), digits)
+	figures := decoded.SignificantFigures()
+	if decoded.LowestTrackableValue() != lowest || decoded.HighestTrackableValue() != highest || figures != digits && figures != fewerDigits {
+		return nil, fmt.Errorf("it is of %d to %d with %d digits, not of %d to %d with %d or %d",
+			decoded.LowestTrackableValue(), decoded.HighestTrackableValue(), figures, lowest, int64(highest), digits, fewerDigits)
 	}
 	if decoded.TotalCount() != h.Count {
 		return nil, fmt.Errorf("the buckets hold %d samples, not %d", decoded.TotalCount(), h.Count)
@@ -172,6 +181,24 @@ func (h Histogram) decode() (*hdr.Histogram, error) {
 		return nil, err
 	}
 	return decoded, nil
+}
+
+// coarse is the histogram with fewer digits. What stands beside the buckets stays as it is.
+func (h Histogram) coarse() (Histogram, error) {
+	fine, err := h.decode()
+	if err != nil {
+		return Histogram{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	fewer := hdr.New(lowest, highest, fewerDigits)
+	if dropped := fewer.Merge(fine); dropped > 0 {
+		return Histogram{}, fmt.Errorf("%w: %d samples are in no bucket", ErrCorrupt, dropped)
+	}
+	encoded, err := fewer.Encode(hdr.V2CompressedEncodingCookieBase)
+	if err != nil {
+		return Histogram{}, fmt.Errorf("encoding a histogram: %w", err)
+	}
+	h.Encoded = string(encoded)
+	return h, nil
 }
 
 // checkExtremes says whether extremes and sums are possible for samples in these buckets.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"testing"
 
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tailgate-dev/tailgate/internal/stats"
@@ -142,6 +143,7 @@ func TestMergeRefuses(t *testing.T) {
 		"a negative sum":                            func(h *Histogram) { h.SumNs = -h.SumNs },
 		"a sum of squares that is not a number":     func(h *Histogram) { h.SumOfSquaresNs2 = math.NaN() },
 		"another geometry":                          func(h *Histogram) { h.Encoded = otherGeometry },
+		"one digit":                                 func(h *Histogram) { h.Encoded = oneDigit },
 		"buckets of another, empty histogram":       func(h *Histogram) { h.Encoded = recorded(t).Encoded },
 		"an extreme where there are no samples":     func(h *Histogram) { *h = recorded(t); h.MaxNs = 1 },
 		"only out of range, with extremes in range": func(h *Histogram) { *h = recorded(t, -1); h.MinNs = 5 },
@@ -172,6 +174,16 @@ var otherGeometry = func() string {
 	binary.Write(&out, binary.BigEndian, int32(compressed.Len()))
 	out.Write(compressed.Bytes())
 	return base64.StdEncoding.EncodeToString(out.Bytes())
+}()
+
+// oneDigit has the samples of TestMergeRefuses with one significant digit.
+var oneDigit = func() string {
+	h := hdr.New(lowest, highest, 1)
+	for _, ns := range []int64{10, 20, 5_000} {
+		h.RecordValue(ns)
+	}
+	encoded, _ := h.Encode(hdr.V2CompressedEncodingCookieBase)
+	return string(encoded)
 }()
 
 // TestForeignDecoder reads a stored histogram with a decoder that shares nothing with the library that wrote it
@@ -282,7 +294,12 @@ func TestRecordDoesNotAllocate(t *testing.T) {
 }
 
 func FuzzMerge(f *testing.F) {
-	for _, h := range []Histogram{recorded(f), recorded(f, 1), recorded(f, skewed(1, 50)...), recorded(f, -1, 5, 70_000_000_000), {Encoded: otherGeometry}} {
+	coarse, err := recorded(f, skewed(2, 50)...).coarse()
+	if err != nil {
+		f.Fatal(err)
+	}
+	seeds := []Histogram{recorded(f), recorded(f, 1), recorded(f, skewed(1, 50)...), recorded(f, -1, 5, 70_000_000_000), coarse, {Encoded: otherGeometry}}
+	for _, h := range seeds {
 		f.Add(h.Encoded, h.Count, h.OverRange, h.MinNs, h.MaxNs, h.SumNs, h.SumOfSquaresNs2)
 	}
 	f.Fuzz(func(t *testing.T, encoded string, count, overRange, least, most, sum int64, squares float64) {

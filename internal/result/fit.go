@@ -1,0 +1,150 @@
+package result
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// What the server's document may take of maxStored, in bytes: it has the evidence, and where packets are captured a
+// histogram for each cell. The client has up to two histograms and a log of intervals for each.
+const (
+	serverShare          = 64 << 10
+	serverShareOfCapture = maxStored / 3
+)
+
+// fewestIntervals is how many intervals of a cell are left when they are joined: enough to see when a tail happened.
+const fewestIntervals = 32
+
+// Share is the room for the compressed document of one end, in bytes. Neither end knows how large the other's is, so
+// the shares are fixed; both together are what a ConfigMap keeps.
+func Share(role string, capture bool) int {
+	server := serverShare
+	if capture {
+		server = serverShareOfCapture
+	}
+	if role == v1alpha1.RoleServer {
+		return server
+	}
+	return maxStored - server
+}
+
+// reduction is a way to make a document smaller.
+type reduction struct {
+	// said of a document that was reduced so.
+	said string
+	// reduce says whether there was anything to reduce.
+	reduce func(*Document) (bool, error)
+}
+
+// reductions are in the order of what is missed least.
+var reductions = []reduction{
+	{"the tools' own figures were left out", leaveOutFigures},
+	{fmt.Sprintf("intervals were joined to at most %d a cell, whose percentiles are upper limits", fewestIntervals), joinAllIntervals},
+	{fmt.Sprintf("histograms have %d significant digits instead of %d, so percentiles are up to 1 %% too high", fewerDigits, digits), coarsenHistograms},
+}
+
+// Fit returns the document such that it takes at most limit bytes when it is compressed, unchanged if it does already.
+// Else it leaves out the tools' own figures, then joins intervals, then takes one digit from the histograms, stops as
+// soon as it fits, and says in Reduced what was done. Counts, extremes and sums stay exact. The error wraps ErrTooLarge
+// when all this is not enough.
+func Fit(d Document, limit int) (Document, error) {
+	d.Cells, d.Captured, d.Reduced = slices.Clone(d.Cells), slices.Clone(d.Captured), slices.Clone(d.Reduced)
+	framed, err := compress(d)
+	if err != nil {
+		return Document{}, err
+	}
+	for _, r := range reductions {
+		if len(framed.Compressed) <= limit {
+			return d, nil
+		}
+		reduced, err := r.reduce(&d)
+		if err != nil {
+			return Document{}, err
+		}
+		if !reduced {
+			continue
+		}
+		d.Reduced = append(d.Reduced, r.said)
+		if framed, err = compress(d); err != nil {
+			return Document{}, err
+		}
+	}
+	if n := len(framed.Compressed); n > limit {
+		return Document{}, fmt.Errorf("%w: the %s's is of %d KiB at its coarsest, and a ConfigMap keeps %d KiB of it", ErrTooLarge, d.Role, (n+1023)>>10, limit>>10)
+	}
+	return d, nil
+}
+
+func leaveOutFigures(d *Document) (bool, error) {
+	some := false
+	for i := range d.Cells {
+		some = some || len(d.Cells[i].Figures) > 0
+		d.Cells[i].Figures = nil
+	}
+	return some, nil
+}
+
+func joinAllIntervals(d *Document) (bool, error) {
+	some := false
+	for i := range d.Cells {
+		if log := d.Cells[i].Intervals; len(log) > fewestIntervals {
+			d.Cells[i].Intervals, some = joinIntervals(log), true
+		}
+	}
+	return some, nil
+}
+
+// joinIntervals joins neighbours, equally many each time, until at most fewestIntervals are left. A percentile of the
+// joined samples is not known, but it is at most the largest of those of its parts.
+func joinIntervals(log []tool.Interval) []tool.Interval {
+	var joined []tool.Interval
+	for part := range slices.Chunk(log, (len(log)+fewestIntervals-1)/fewestIntervals) {
+		all := part[0]
+		for _, next := range part[1:] {
+			all.LengthNs += next.LengthNs
+			all.Count += next.Count
+			all.Lost += next.Lost
+			all.P50Ns, all.P99Ns = max(all.P50Ns, next.P50Ns), max(all.P99Ns, next.P99Ns)
+			all.P999Ns, all.MaxNs = max(all.P999Ns, next.P999Ns), max(all.MaxNs, next.MaxNs)
+		}
+		joined = append(joined, all)
+	}
+	return joined
+}
+
+func coarsenHistograms(d *Document) (bool, error) {
+	some := false
+	coarsen := func(h *Histogram) error {
+		// A cell of a tool that tells no samples has none.
+		if h == nil || h.Encoded == "" {
+			return nil
+		}
+		coarse, err := h.coarse()
+		if err != nil {
+			return fmt.Errorf("making a result smaller: %w", err)
+		}
+		*h, some = coarse, true
+		return nil
+	}
+	for i := range d.Cells {
+		c := &d.Cells[i]
+		if err := coarsen(&c.Histogram); err != nil {
+			return false, err
+		}
+		if c.ActualStart != nil {
+			c.ActualStart = new(*c.ActualStart)
+		}
+		if err := coarsen(c.ActualStart); err != nil {
+			return false, err
+		}
+	}
+	for i := range d.Captured {
+		if err := coarsen(&d.Captured[i].Histogram); err != nil {
+			return false, err
+		}
+	}
+	return some, nil
+}
