@@ -64,7 +64,8 @@ func TestProgram(t *testing.T) {
 			if err := client.Run(); err != nil && !errors.As(err, &exit) {
 				t.Fatal(err)
 			}
-			m, err := New().Parse(c.cell, tool.Output{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), ExitCode: client.ProcessState.ExitCode()}, nil)
+			out := tool.Output{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), ExitCode: client.ProcessState.ExitCode()}
+			m, err := New().Parse(c.cell, out, nil)
 			switch {
 			case c.killed:
 				if f := asFailure(t, err); !strings.Contains(f.Message, "the server ended before the test did") {
