@@ -136,14 +136,15 @@ func sockperfTool() benchTool {
 	}
 }
 
+// netperfTool connects the client's UDP socket, as others do. The server's stays unconnected: 2.7.0 cannot tell it to.
 func netperfTool() benchTool {
 	return benchTool{
 		name: "netperf", coarse: true,
-		server: func(mode) []string { return []string{"netserver", "-D", "-L", serverIP, "-p", port} },
+		server: func(mode) []string { return []string{"netserver", "-D", "-f", "-N", "-L", serverIP, "-p", port} },
 		client: func(m mode, size int, d time.Duration) []string {
 			bytes := strconv.Itoa(size)
-			return []string{"netperf", "-H", serverIP, "-p", port, "-t", strings.ToUpper(protocol(m)) + "_RR", "-l", seconds(d), "--",
-				"-r", bytes + "," + bytes, "-k", "MIN_LATENCY,P50_LATENCY"}
+			return join([]string{"netperf", "-H", serverIP, "-p", port, "-t", strings.ToUpper(protocol(m)) + "_RR", "-l", seconds(d), "-P", "0", "--"},
+				when(m.udp, "-n"), []string{"-r", bytes + "," + bytes, "-k", "MIN_LATENCY,P50_LATENCY"})
 		},
 		read: func(out string) (latency, error) {
 			values := map[string]string{}
