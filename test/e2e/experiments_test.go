@@ -1,0 +1,291 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/cli"
+	"github.com/tailgate-dev/tailgate/internal/tool/sfntpingpong"
+	"github.com/tailgate-dev/tailgate/test/localcluster"
+	"github.com/tailgate-dev/tailgate/test/localcluster/install"
+)
+
+// experimentTime is for a whole experiment in its small size.
+const experimentTime = 8 * time.Minute
+
+var _ = Describe("A published experiment in a small size prints its table", Label("measurement"), func() {
+	It("a sweep of sfnt-pingpong over 17 sizes", func(ctx context.Context) {
+		b := experiment("pingpong-sweep.yaml", 2, 300*time.Millisecond, 50*time.Millisecond, func(s *v1alpha1.LatencyBenchmarkSpec) {
+			if os.Getenv("SFNETTEST_BIN") == "" {
+				AddReportEntry("the image has no sfnt-pingpong, as SFNETTEST_BIN is not set: the sweep is measured with pinger")
+				s.Tool = v1alpha1.ToolPinger
+			}
+		})
+		create(ctx, b)
+		b = completesWithin(ctx, experimentTime, b)
+		sweepHolds(b, printed(ctx, b, "sfnt"))
+	})
+
+	It("request/response and streams over several networks and MTUs", func(ctx context.Context) {
+		// netperf measures whole seconds.
+		b := experiment("networks.yaml", 2, time.Second, 0)
+		create(ctx, b)
+		b = completesWithin(ctx, experimentTime, b)
+		networksHold(printed(ctx, b, "networks"))
+	})
+
+	It("a matrix of rates and sizes", func(ctx context.Context) {
+		b := experiment("rate-size-matrix.yaml", 2, time.Second, 100*time.Millisecond, func(s *v1alpha1.LatencyBenchmarkSpec) {
+			AddReportEntry("two nodes on one machine do not carry 50,000 messages a second for sure: the highest rate is 20,000")
+			s.Workload.RatesPerSecond = []int32{1_000, 5_000, 20_000}
+			s.HighestPercentile = v1alpha1.P99
+		})
+		create(ctx, b)
+		b = completesWithin(ctx, experimentTime, b)
+		matrixHolds(b, printed(ctx, b, "matrix"))
+	})
+
+	It("23,000 messages a second without and with spinning, as a ladder of percentiles", func(ctx context.Context) {
+		capture := captureCPUs(ctx) >= 2
+		if capture {
+			setManagerArgs(ctx, "--bench-image=localhost/tailgate-bench:dev", "--bench-image-pull-policy=Never", "--pod-start-timeout=60s", "--allow-packet-capture")
+			DeferCleanup(func(ctx context.Context) { Expect(install.Install(ctx, options)).To(Succeed()) })
+		} else {
+			AddReportEntry("a node of this machine gives one CPU, and a capture needs one of its own: no ladder from IN to OUT")
+		}
+		b := experiment("percentile-ladder.yaml", 3, 2*time.Second, 200*time.Millisecond, func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.HighestPercentile = v1alpha1.P9999
+			if capture {
+				s.Capture, s.Placement.CPUs = true, 2
+			}
+		})
+		create(ctx, b)
+		b = completesWithin(ctx, experimentTime, b)
+		laddersHold(printed(ctx, b, "ladder"), capture)
+	})
+})
+
+// sweepHolds checks the table of each variant: 17 sizes, each with numbers that hold together.
+func sweepHolds(b *v1alpha1.LatencyBenchmark, text string) {
+	GinkgoHelper()
+	blocks := strings.Split(text, "\n\n")
+	for i, variant := range b.Spec.Variants {
+		By("the 17 rows of variant " + variant.Name)
+		Expect(blocks[i]).To(ContainSubstring("# variant: " + variant.Name + ": "))
+		table, err := sfntpingpong.ParseTable([]byte(blocks[i]))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(table.FullRTT()).To(BeFalse())
+		Expect(table.Rows).To(HaveLen(17))
+		for k, row := range table.Rows {
+			Expect(row.Size).To(BeEquivalentTo(b.Spec.Workload.MessageSizes[k]))
+			ladder := []int64{row.Min, row.Median, row.Percentile, row.Max}
+			Expect(slices.IsSorted(ladder)).To(BeTrue(), "size %d: %v", row.Size, ladder)
+			Expect(row.Min).To(BeNumerically(">", 250), "no message crosses a kernel in less")
+			Expect(row.Mean).To(And(BeNumerically(">", row.Min), BeNumerically("<", row.Max)))
+			Expect(row.StdDev).To(BeNumerically(">", 0))
+			Expect(row.Iterations).To(BeNumerically(">=", 1_000))
+		}
+	}
+}
+
+// networksHold checks both tables of each protocol: a row for each network, a number at each MTU that it has.
+func networksHold(text string) {
+	GinkgoHelper()
+	for _, protocol := range []string{"TCP", "UDP"} {
+		for _, heading := range []string{": mean latency", ": lowest to highest"} {
+			By(protocol + heading)
+			rows := rowsBelow(text, protocol+heading)
+			Expect(rows).To(ContainElement([]string{"NETWORK", "MTU=1500", "MTU=9000", "MTU=1500", "MTU=9000"}))
+			for _, network := range []string{"pod", "vf", "macvlan"} {
+				row := rowOf(rows, network)
+				Expect(row).To(HaveLen(5))
+				for i, field := range row[1:] {
+					if network == "pod" && i%2 == 1 {
+						Expect(field).To(Equal("-"), "the pod network has one MTU")
+						continue
+					}
+					for value := range strings.SplitSeq(field, "-") {
+						Expect(number(value)).To(BeNumerically(">", 1), "%s: %v", network, row)
+					}
+				}
+			}
+		}
+	}
+}
+
+// matrixHolds checks that there is a line for each rate and size, with numbers that hold together.
+func matrixHolds(b *v1alpha1.LatencyBenchmark, text string) {
+	GinkgoHelper()
+	rows := rowsBelow(text, "variant default")
+	Expect(rows[0][:11]).To(Equal([]string{"RATE/S", "SIZE", "ROUNDS", "SAMPLES", "LOST", "MIN", "MEAN", "P50", "P90", "P99", "P99.9"}))
+	rows = rows[1:]
+	for _, size := range b.Spec.Workload.MessageSizes {
+		for _, rate := range b.Spec.Workload.RatesPerSecond {
+			By(fmt.Sprintf("%d messages a second of %d bytes", rate, size))
+			Expect(rows).NotTo(BeEmpty())
+			row := rows[0]
+			rows = rows[1:]
+			Expect(row[:3]).To(Equal([]string{fmt.Sprint(rate), fmt.Sprint(size), "2"}))
+			Expect(number(row[3])).To(BeNumerically("~", 2*rate, rate/10), "samples of %v", row)
+			Expect(number(row[6])).To(BeNumerically(">", number(row[5])), "mean and min of %v", row)
+			ladder := numbers(slices.Concat(row[5:6], row[7:10], row[len(row)-1:]))
+			Expect(ladder[0]).To(BeNumerically(">", 0.5), "no message crosses a kernel twice in less")
+			Expect(slices.IsSorted(ladder)).To(BeTrue(), "%v", row)
+		}
+	}
+	Expect(rows).To(BeEmpty())
+}
+
+// laddersHold checks the ladders of both variants, from the intended and from the actual send, and those of a capture.
+func laddersHold(text string, capture bool) {
+	GinkgoHelper()
+	kinds := []string{"RTT from the intended send", "RTT from the actual send"}
+	if capture {
+		kinds = append(kinds, "IN to OUT, captured by the server")
+	}
+	for _, variant := range []string{"off", "on"} {
+		for _, kind := range kinds {
+			By(variant + ": " + kind)
+			heading := ""
+			for line := range strings.Lines(text) {
+				if strings.HasPrefix(line, "variant "+variant+" ") && strings.Contains(line, kind) {
+					heading = strings.TrimSpace(line)
+				}
+			}
+			Expect(heading).NotTo(BeEmpty())
+			ladderHolds(rowsBelow(text, heading))
+		}
+	}
+}
+
+// ladderHolds checks a ladder of three rounds of 46,000 messages: numbers that rise up to what so many can tell, and
+// what it would take beyond.
+func ladderHolds(rows [][]string) {
+	GinkgoHelper()
+	Expect(rows[0]).To(Equal(strings.Fields("PERCENTILE ROUND 1 ROUND 2 ROUND 3 ALL")))
+	// Of all rounds together p99.99 has ten samples beyond, of each alone it has four.
+	highest := rowOf(rows, "99.99%")
+	Expect(highest).To(HaveLen(8))
+	Expect(highest[:7]).To(Equal(strings.Fields("99.99% needs 100000 needs 100000 needs 100000")))
+	Expect(number(highest[7])).To(And(BeNumerically(">=", number(rowOf(rows, "99.9%")[4])), BeNumerically("<=", number(rowOf(rows, "MAX")[4]))))
+	for _, name := range []string{"99.999%", "99.9999%", "99.99999%", "99.999999%"} {
+		Expect(rowOf(rows, name)).To(HaveLen(9), "%s: what each column needs", name)
+	}
+	for column := 1; column <= 4; column++ {
+		var ladder []float64
+		for _, name := range []string{"MIN", "50%", "90%", "99%", "99.9%", "MAX"} {
+			row := rowOf(rows, name)
+			Expect(row).To(HaveLen(5))
+			ladder = append(ladder, number(row[column]))
+		}
+		Expect(ladder[0]).To(BeNumerically(">", 0.5), "no message crosses a kernel in less")
+		Expect(slices.IsSorted(ladder)).To(BeTrue(), "column %d: %v", column, ladder)
+	}
+	for i, want := range []int{46_000, 46_000, 46_000, 138_000} {
+		Expect(number(rowOf(rows, "SAMPLES")[1+i])).To(BeNumerically("~", want, want/100))
+	}
+}
+
+// experiment is a sample in a small size: fewer rounds of a shorter duration, and whatever else a spec changes.
+func experiment(file string, rounds int32, duration, warmup time.Duration, change ...func(*v1alpha1.LatencyBenchmarkSpec)) *v1alpha1.LatencyBenchmark {
+	GinkgoHelper()
+	content, err := os.ReadFile(filepath.Join("..", "..", "config", "samples", "experiments", file))
+	Expect(err).NotTo(HaveOccurred())
+	b := &v1alpha1.LatencyBenchmark{}
+	Expect(yaml.UnmarshalStrict(content, b)).To(Succeed())
+	b.Namespace = namespace
+	b.Spec.Rounds = rounds
+	b.Spec.Workload.Duration = metav1.Duration{Duration: duration}
+	b.Spec.Workload.Warmup = metav1.Duration{Duration: warmup}
+	// The API's default, which a typed object sends as 0.
+	b.Spec.Placement.Memory.Set(512 << 20)
+	for _, f := range change {
+		f(&b.Spec)
+	}
+	return b
+}
+
+// printed is what the command line prints of a benchmark's stored results.
+func printed(ctx context.Context, b *v1alpha1.LatencyBenchmark, form string) string {
+	GinkgoHelper()
+	kubeconfig := cmp.Or(os.Getenv("E2E_KUBECONFIG"), localcluster.Kubeconfig(options))
+	var stdout, stderr bytes.Buffer
+	code := cli.Run(ctx, []string{"get", b.Name, "--namespace", b.Namespace, "--output", form, "--kubeconfig", kubeconfig}, &stdout, &stderr)
+	Expect(code).To(BeZero(), stderr.String())
+	GinkgoWriter.Printf("\n$ kubectl tailgate get %s -o %s\n%s", b.Name, form, &stdout)
+	return stdout.String()
+}
+
+// captureCPUs is how many whole CPUs each node of the experiments can give.
+func captureCPUs(ctx context.Context) int64 {
+	GinkgoHelper()
+	nodes := &corev1.NodeList{}
+	Expect(kube.List(ctx, nodes)).To(Succeed())
+	Expect(nodes.Items).NotTo(BeEmpty())
+	least := nodes.Items[0].Status.Allocatable.Cpu().MilliValue() / 1000
+	for _, n := range nodes.Items {
+		least = min(least, n.Status.Allocatable.Cpu().MilliValue()/1000)
+	}
+	return least
+}
+
+// rowsBelow are the words of the lines between the one that begins with heading and the next empty one.
+func rowsBelow(text, heading string) [][]string {
+	GinkgoHelper()
+	_, table, found := strings.Cut("\n"+text, "\n"+heading)
+	Expect(found).To(BeTrue(), "no %q in\n%s", heading, text)
+	table, _, _ = strings.Cut(table, "\n\n")
+	var rows [][]string
+	for _, line := range strings.Split(table, "\n")[1:] { // The first is the rest of the heading.
+		if words := strings.Fields(line); len(words) > 0 {
+			rows = append(rows, words)
+		}
+	}
+	Expect(rows).NotTo(BeEmpty(), "nothing below %q", heading)
+	return rows
+}
+
+// rowOf is the row with a name.
+func rowOf(rows [][]string, name string) []string {
+	GinkgoHelper()
+	for _, row := range rows {
+		if len(row) > 0 && row[0] == name {
+			return row
+		}
+	}
+	Fail(fmt.Sprintf("no row %s in %v", name, rows))
+	return nil
+}
+
+func number(text string) float64 {
+	GinkgoHelper()
+	n, err := strconv.ParseFloat(text, 64)
+	Expect(err).NotTo(HaveOccurred())
+	return n
+}
+
+func numbers(texts []string) []float64 {
+	GinkgoHelper()
+	all := make([]float64, 0, len(texts))
+	for _, text := range texts {
+		all = append(all, number(text))
+	}
+	return all
+}
