@@ -198,21 +198,35 @@ func freePort(t *testing.T) string {
 	return ""
 }
 
-// serve starts a server and waits until it listens.
+// serve starts a server and waits until it listens. Whoever takes its port before it does gets it; then it tries another.
 func serve(t *testing.T, path string, env []string, args ...string) (server *process, port string) {
 	t.Helper()
-	port = freePort(t)
-	server = start(t, path, env, append([]string{"server", "--bind", "127.0.0.1", "--port", port, "--deadline", "120"}, args...)...)
-	for range 500 {
-		// A connection that says nothing is a probe: the server must survive it.
-		if c, err := net.Dial("tcp", "127.0.0.1:"+port); err == nil {
-			c.Close()
+	for range 3 {
+		port = freePort(t)
+		server = start(t, path, env, append([]string{"server", "--bind", "127.0.0.1", "--port", port, "--deadline", "120"}, args...)...)
+		if server.listens(port) {
 			return server, port
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatalf("the server does not listen: %s", server.stderr.String())
 	return nil, ""
+}
+
+// listens waits until a server listens on its port, and says whether it does.
+func (p *process) listens(port string) bool {
+	for range 500 {
+		select {
+		case <-p.done:
+			return false
+		case <-time.After(10 * time.Millisecond):
+		}
+		// A connection that says nothing is a probe: the server must survive it.
+		if c, err := net.Dial("tcp", "127.0.0.1:"+port); err == nil {
+			c.Close()
+			return true
+		}
+	}
+	return false
 }
 
 func clientArgs(port string, args ...string) []string {
