@@ -32,6 +32,9 @@ type answer struct {
 	Reason string `json:"reason,omitempty"`
 	// Note is what the tool's server had to say, in the answer to end.
 	Note string `json:"note,omitempty"`
+	// Said is what a tool's server that was interrupted printed, the last maxSaid bytes of it, in the answer to end;
+	// absent of other servers.
+	Said []byte `json:"said,omitzero"`
 	// CPU is where the tool's server was pinned, in the answer to prepare.
 	CPU int `json:"cpu,omitempty"`
 }
@@ -44,6 +47,8 @@ const (
 
 	// maxLine bounds a line of the protocol, in bytes.
 	maxLine = 16 << 10
+	// maxSaid is how much of a server's words an answer takes, in bytes: a third more in base64 has to fit a line.
+	maxSaid = 8 << 10
 	// helloTimeout is how long a stranger may keep the server from listening to its client.
 	helloTimeout = 2 * time.Second
 	// answerTimeout is how long the server may take for an answer: longer than a tool's server may take to listen.
@@ -96,6 +101,10 @@ func (l *link) ask(r request) (answer, error) {
 	var a answer
 	if err := l.receive(&a); err != nil {
 		return answer{}, fmt.Errorf("waiting for the answer to %s: %w", r.Verb, err)
+	}
+	// An alarm that is left set would go off in the middle of a cell.
+	if err := l.conn.SetDeadline(time.Time{}); err != nil {
+		return answer{}, err
 	}
 	return a, nil
 }

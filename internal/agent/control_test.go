@@ -294,3 +294,32 @@ func TestClientDiesWhileMeasuring(t *testing.T) {
 		t.Errorf("the tool's server still listens: %t, %v", listening, err)
 	}
 }
+
+// deadlines notes what a connection's deadline was set to last.
+type deadlines struct {
+	net.Conn
+	last time.Time
+}
+
+func (d *deadlines) SetDeadline(t time.Time) error {
+	d.last = t
+	return d.Conn.SetDeadline(t)
+}
+
+// Both ends sleep on the connection while a cell is measured, however long. An alarm left by the last exchange would wake
+// them.
+func TestNoDeadlineIsLeft(t *testing.T) {
+	here, there := pair(t)
+	client, server := &deadlines{Conn: here, last: time.Now()}, &deadlines{Conn: there, last: time.Now()}
+	greeted := make(chan error, 1)
+	go func() { greeted <- newLink(server).greet("secret", "x-r1", 1) }()
+	if _, err := newLink(client).ask(request{Verb: verbHello, Token: "secret", Run: "x-r1", Attempt: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-greeted; err != nil {
+		t.Fatal(err)
+	}
+	if !client.last.IsZero() || !server.last.IsZero() {
+		t.Errorf("deadlines are left: the client's %s, the server's %s", client.last, server.last)
+	}
+}

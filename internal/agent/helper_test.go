@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -58,6 +59,19 @@ func helper(name string, args []string) int {
 		err = echo(args[0])
 	case "ping": // address, count, file: writes a round-trip time for each of count messages
 		err = ping(args[0], args[1], args[2])
+	case "agent": // role, folder: one end of a run
+		err = agentProcess(args[0], args[1])
+	case "nap": // duration: says when it begins, and writes one round-trip time after it
+		err = nap(args[0])
+	case "tally": // address: as echo, and says when it is interrupted how often it was
+		go func() {
+			interrupted := make(chan os.Signal, 1)
+			signal.Notify(interrupted, os.Interrupt)
+			<-interrupted
+			fmt.Println("interrupted once")
+			os.Exit(0)
+		}()
+		err = echo(args[0])
 	case "sleep":
 		time.Sleep(time.Minute)
 	case "burn": // until it has used 200 ms of a CPU
