@@ -42,8 +42,14 @@ type reduction struct {
 // reductions are in the order of what is missed least.
 var reductions = []reduction{
 	{"the tools' own figures were left out", leaveOutFigures},
-	{fmt.Sprintf("intervals were joined to at most %d a cell, whose percentiles are upper limits", fewestIntervals), joinAllIntervals},
-	{fmt.Sprintf("histograms have %d significant digits instead of %d, so percentiles are up to 1 %% too high", fewerDigits, digits), coarsenHistograms},
+	{
+		fmt.Sprintf("intervals were joined to at most %d a cell, whose percentiles are upper limits", fewestIntervals),
+		joinAllIntervals,
+	},
+	{
+		fmt.Sprintf("histograms have %d significant digits instead of %d, so percentiles are up to 1 %% too high", fewerDigits, digits),
+		coarsenHistograms,
+	},
 }
 
 // Fit returns the document such that it takes at most limit bytes when it is compressed, unchanged if it does already.
@@ -73,7 +79,8 @@ func Fit(d Document, limit int) (Document, error) {
 		}
 	}
 	if n := len(framed.Compressed); n > limit {
-		return Document{}, fmt.Errorf("%w: the %s's is of %d KiB at its coarsest, and a ConfigMap keeps %d KiB of it", ErrTooLarge, d.Role, (n+1023)>>10, limit>>10)
+		return Document{}, fmt.Errorf("%w: the %s's is of %d KiB at its coarsest, and a ConfigMap keeps %d KiB of it",
+			ErrTooLarge, d.Role, (n+1023)>>10, limit>>10)
 	}
 	return d, nil
 }

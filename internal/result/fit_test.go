@@ -40,8 +40,9 @@ func large(t testing.TB, cells, intervals int) Document {
 		for k := range intervals {
 			p50 := 5_000 + random.Int64N(1_000)
 			c.Intervals = append(c.Intervals, tool.Interval{
-				StartNs: int64(k) * 1e9, LengthNs: 1e9, Count: 20_000 + random.Int64N(5_000), P50Ns: p50, P99Ns: p50 + random.Int64N(5_000),
-				P999Ns: p50 + 5_000 + random.Int64N(90_000), MaxNs: p50 + 100_000 + random.Int64N(900_000), Lost: random.Int64N(3),
+				StartNs: int64(k) * 1e9, LengthNs: 1e9, Count: 20_000 + random.Int64N(5_000), Lost: random.Int64N(3),
+				P50Ns: p50, P99Ns: p50 + random.Int64N(5_000),
+				P999Ns: p50 + 5_000 + random.Int64N(90_000), MaxNs: p50 + 100_000 + random.Int64N(900_000),
 			})
 		}
 		d.Cells = append(d.Cells, c)
@@ -245,7 +246,8 @@ func TestJoinIntervals(t *testing.T) {
 
 // A histogram with fewer digits must come out alike whether samples are merged before or after.
 func TestMergeMixedDigits(t *testing.T) {
-	a, b := recorded(t, wide(1, 3_000)...), recorded(t, append(skewed(2, 3_000), 1, 255, 256, 2_047, 2_048, highest, highest+1)...)
+	a := recorded(t, wide(1, 3_000)...)
+	b := recorded(t, append(skewed(2, 3_000), 1, 255, 256, 2_047, 2_048, highest, highest+1)...)
 	coarseA, err := a.coarse()
 	if err != nil {
 		t.Fatal(err)

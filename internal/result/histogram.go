@@ -167,9 +167,10 @@ func (h Histogram) decode() (*hdr.Histogram, error) {
 		return nil, err
 	}
 	figures := decoded.SignificantFigures()
-	if decoded.LowestTrackableValue() != lowest || decoded.HighestTrackableValue() != highest || figures != digits && figures != fewerDigits {
+	least, most := decoded.LowestTrackableValue(), decoded.HighestTrackableValue()
+	if least != lowest || most != highest || figures != digits && figures != fewerDigits {
 		return nil, fmt.Errorf("it is of %d to %d with %d digits, not of %d to %d with %d or %d",
-			decoded.LowestTrackableValue(), decoded.HighestTrackableValue(), figures, lowest, int64(highest), digits, fewerDigits)
+			least, most, figures, lowest, int64(highest), digits, fewerDigits)
 	}
 	if decoded.TotalCount() != h.Count {
 		return nil, fmt.Errorf("the buckets hold %d samples, not %d", decoded.TotalCount(), h.Count)

@@ -325,10 +325,27 @@ func FuzzMerge(f *testing.F) {
 	})
 }
 
-func BenchmarkRecord(b *testing.B) {
-	samples := skewed(1, 1<<16)
-	r := NewRecorder()
-	for i := range b.N {
-		r.Record(samples[i&(1<<16-1)])
+// BenchmarkMillionSamples is what becomes of a million samples after a tool's parser has read them: recorded one by one,
+// encoded, and decoded again for the whole ladder of percentiles.
+func BenchmarkMillionSamples(b *testing.B) {
+	samples := skewed(1, 1_000_000)
+	for b.Loop() {
+		r := NewRecorder()
+		for _, s := range samples {
+			r.RecordN(s, 1)
+		}
+		h, err := r.Histogram()
+		if err != nil {
+			b.Fatal(err)
+		}
+		d, err := Merge(h)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, p := range stats.Ladder() {
+			if d.Percentile(p, 0).Ns == 0 && d.Percentile(p, 0).Needs == 0 {
+				b.Fatalf("no %s", p.Name)
+			}
+		}
 	}
 }
