@@ -90,7 +90,11 @@ func (fakeTool) Parse(_ tool.Cell, out tool.Output, record func(rtt, count int64
 		}
 		record(rtt, 1)
 	}
-	return tool.Measurement{Version: "ping 1", Warnings: []string{strings.TrimSpace(string(out.Stdout))}}, nil
+	m := tool.Measurement{Version: "ping 1", Warnings: []string{strings.TrimSpace(string(out.Stdout))}}
+	if out.Server != nil {
+		m.Figures = []tool.Figure{{Name: "server", Value: string(out.Server)}}
+	}
+	return m, nil
 }
 
 // restore puts back what an agent changes in its process, which it has for itself.
@@ -175,6 +179,21 @@ func document(t *testing.T, e ending) result.Document {
 		t.Fatalf("the log holds no result: %v\n%s", err, e.log)
 	}
 	return framed.Document
+}
+
+// A tool's server that tells its counts only when it is interrupted gets to say them, to the client's driver.
+func TestServerIsInterrupted(t *testing.T) {
+	tally := asTool("tally", toolAddress)
+	tally.Interrupt = true
+	_, c := exchange(t, fakeTool{server: tally}, fakeTool{})
+	want := []tool.Figure{{Name: "server", Value: "# echo: ready\ninterrupted once\n"}}
+	if diff := cmp.Diff(want, document(t, c).Cells[0].Figures); diff != "" {
+		t.Errorf("what the server said (-want +got):\n%s", diff)
+	}
+	_, c = exchange(t, fakeTool{server: asTool("tally", toolAddress)}, fakeTool{})
+	if got := document(t, c).Cells[0].Figures; got != nil {
+		t.Errorf("a server that is not to be interrupted said %v", got)
+	}
 }
 
 func TestWholeExchange(t *testing.T) {

@@ -131,7 +131,7 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 
 	recorder := result.NewRecorder()
 	measurement, err := e.driver.Parse(cell, tool.Output{
-		Stdout: p.stdout.Bytes(), Stderr: p.stderr.Bytes(), ExitCode: p.exitCode(),
+		Stdout: p.stdout.Bytes(), Stderr: p.stderr.Bytes(), ExitCode: p.exitCode(), Server: a.Said,
 		OpenRaw: func(name string) (io.ReadCloser, error) { return os.Open(filepath.Join(dir, name)) },
 	}, recorder.RecordN)
 	if err != nil {

@@ -29,6 +29,7 @@ type process struct {
 	cmd            *exec.Cmd
 	stdout, stderr capped
 	done           chan struct{}
+	interrupt      bool // that of its Command
 	err            error
 	// runDelay is how long the main thread was ready to run and did not, in ns; -1 when the kernel does not tell.
 	runDelay int64
@@ -40,7 +41,7 @@ func start(c tool.Command, cpus []int, dir string) (*process, error) {
 	if err != nil {
 		return nil, fail(v1alpha1.OutcomeToolMissing, "the bench image has no %s", c.Path)
 	}
-	p := &process{cmd: exec.Command(path, c.Args...), done: make(chan struct{})}
+	p := &process{cmd: exec.Command(path, c.Args...), done: make(chan struct{}), interrupt: c.Interrupt}
 	p.cmd.Env = append(os.Environ(), c.Env...)
 	p.cmd.Dir = dir
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
@@ -93,8 +94,11 @@ func (p *process) wait(ctx context.Context) bool {
 	}
 }
 
-// end gives the process a moment to end by itself, then kills it.
+// end gives the process a moment to end, by itself or interrupted, then kills it.
 func (p *process) end(grace time.Duration) {
+	if p.interrupt && grace > 0 && !p.ended() {
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGINT)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	p.wait(ctx)

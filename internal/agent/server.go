@@ -19,6 +19,8 @@ import (
 const (
 	// endGrace is how long a tool's server may take to end by itself after its client has.
 	endGrace = 200 * time.Millisecond
+	// interruptGrace is how long one that is interrupted may take to say what it counted.
+	interruptGrace = 2 * time.Second
 	// attachTimeout is how long the measured interface may take to have an address.
 	attachTimeout = 10 * time.Second
 )
@@ -178,9 +180,17 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 			running, capturing, a.CPU = p, c, e.measuringCPU
 		case verbEnd:
 			if running != nil {
-				running.end(endGrace)
+				if running.interrupt {
+					running.end(interruptGrace)
+				} else {
+					running.end(endGrace)
+				}
 				e.account(running)
 				a.Note = running.lastWords()
+				if running.interrupt {
+					said := running.stdout.Bytes()
+					a.Said = append([]byte{}, said[max(0, len(said)-maxSaid):]...)
+				}
 				running = nil
 			}
 			if capturing != nil {

@@ -156,6 +156,21 @@ func TestSummarizeOutliers(t *testing.T) {
 	}
 }
 
+// Each warning of a tool is told once, however many measurements have it, and not more of them than can be read.
+func TestToolWarnings(t *testing.T) {
+	cell := func(warnings ...string) result.Stored {
+		return stored(plan.DefaultVariant, result.Cell{Cell: tool.Cell{Name: "tcp-64"}, Warnings: warnings})
+	}
+	got := toolWarnings([]result.Stored{cell("no warm-up"), cell("no warm-up", "a reset"), cell("no warm-up", "1", "2", "3", "4")})
+	want := "no warm-up (b-r1, tcp-64 and 2 more); a reset (b-r1, tcp-64); 1 (b-r1, tcp-64); 2 (b-r1, tcp-64); 2 other warnings are in the stored results"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got := toolWarnings([]result.Stored{cell()}); got != "" {
+		t.Errorf("without warnings: %q", got)
+	}
+}
+
 // What the server captured has a line of its own, whole and not halved; a capture that missed packets has none.
 func TestSummarizeCaptured(t *testing.T) {
 	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}})

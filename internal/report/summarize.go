@@ -125,7 +125,7 @@ func warnings(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored, results 
 	for _, r := range results {
 		if r.Lost > 0 {
 			add(v1alpha1.Warning{Reason: v1alpha1.WarningMessagesLost, Message: fmt.Sprintf(
-				"%s: of %d messages %d were lost; a percentile counts them as slower than any sample", label(r), r.Samples+r.Lost, r.Lost)})
+				"%s: %d messages were lost%s", label(r), r.Lost, lostOfSamples(r))})
 		}
 		if p := spec.HighestPercentile; p != "" && r.Rounds == spec.Rounds && r.LatencyType != "" && *PercentileOf(&r, p) == nil && !isLost(r, p) {
 			add(v1alpha1.Warning{Reason: v1alpha1.WarningTooFewSamples, Message: fmt.Sprintf(
@@ -147,12 +147,8 @@ func warnings(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored, results 
 			}
 		}
 	}
-	for _, run := range runs {
-		for _, c := range run.Client.Cells {
-			if len(c.Warnings) > 0 {
-				add(v1alpha1.Warning{Reason: v1alpha1.WarningTool, Message: fmt.Sprintf("%s, %s: %s", run.Client.Run, c.Name, strings.Join(c.Warnings, "; "))})
-			}
-		}
+	if message := toolWarnings(runs); message != "" {
+		add(v1alpha1.Warning{Reason: v1alpha1.WarningTool, Message: message})
 	}
 	for _, v := range plan.Variants(spec) {
 		own := runsOf(v, runs)

@@ -255,8 +255,8 @@ type Driver interface {
 	Deadline(c Cell) time.Duration
 	// Memory is the most that a client may come to use for a cell, in bytes: the tools keep every sample.
 	Memory(c Cell) int64
-	// MostSamples is the most round trips that a cell can give in a round, 0 of a tool that tells no samples; known
-	// is false where that depends on how long a round trip takes.
+	// MostSamples is the most round trips that a cell can give in a round; known is false where that depends on how
+	// long a round trip takes.
 	MostSamples(c Cell) (n int64, known bool)
 	// CPUs is how many CPUs of its own the client's end needs for a cell, at least 1; the server's needs one.
 	CPUs(c Cell) int
