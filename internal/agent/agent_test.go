@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"os"
@@ -365,11 +365,11 @@ func TestEndsWithoutAPeer(t *testing.T) {
 // What cannot be kept is told by the agent that made it: no frame is left for a controller to refuse.
 func TestResultTooLarge(t *testing.T) {
 	restore(t)
-	noise := make([]byte, 1<<20)
+	noise := make([]byte, result.Share(v1alpha1.RoleClient, false))
 	rand.Read(noise)
 	done := make(chan ending, 1)
 	go func() { done <- run(t.Context(), t, v1alpha1.RoleServer, fakeTool{}) }()
-	client := run(t.Context(), t, v1alpha1.RoleClient, fakeTool{}, func(a *Agent) { a.Task.Variant = hex.EncodeToString(noise) })
+	client := run(t.Context(), t, v1alpha1.RoleClient, fakeTool{}, func(a *Agent) { a.Task.Variant = base64.StdEncoding.EncodeToString(noise) })
 	if client.termination.Reason != v1alpha1.OutcomeResultTooLarge || !strings.Contains(client.termination.Message, "measure fewer message sizes") {
 		t.Errorf("the client ended with %+v, want %s", client.termination, v1alpha1.OutcomeResultTooLarge)
 	}
