@@ -136,22 +136,33 @@ func deleteManagerPod(ctx context.Context) {
 // signalInNode signals all processes of a program in the containers of the local cluster, and says how many.
 func signalInNode(program string, signal syscall.Signal) int {
 	GinkgoHelper()
-	processes, err := filepath.Glob("/proc/[0-9]*")
-	Expect(err).NotTo(HaveOccurred())
 	signalled := 0
-	for _, dir := range processes {
-		// A process may end at any moment; what cannot be read is not there any more.
-		exe, _ := os.Readlink(dir + "/exe")
-		cgroup, _ := os.ReadFile(dir + "/cgroup")
-		if filepath.Base(exe) != program || !strings.Contains(string(cgroup), "tailgate-node-") {
-			continue
-		}
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		Expect(err).NotTo(HaveOccurred())
+	for _, pid := range processesIn("node-", program) {
 		if syscall.Kill(pid, signal) == nil {
 			fmt.Fprintf(GinkgoWriter, "sent %s to %s (%d)\n", signal, program, pid)
 			signalled++
 		}
 	}
 	return signalled
+}
+
+// processesIn are the processes of a program in the containers of one node of the local cluster, or, with "node-", of
+// all.
+func processesIn(node, program string) []int {
+	GinkgoHelper()
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	Expect(err).NotTo(HaveOccurred())
+	var found []int
+	for _, dir := range processes {
+		// A process may end at any moment; what cannot be read is not there any more.
+		exe, _ := os.Readlink(dir + "/exe")
+		cgroup, _ := os.ReadFile(dir + "/cgroup")
+		if filepath.Base(exe) != program || !strings.Contains(string(cgroup), "tailgate-"+node) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		Expect(err).NotTo(HaveOccurred())
+		found = append(found, pid)
+	}
+	return found
 }

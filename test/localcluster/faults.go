@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 )
 
 // KillProcess kills a process of the cluster with SIGKILL: one of Etcd, APIServer, ControllerManager and Scheduler, or
@@ -43,6 +44,28 @@ func KillKubelet(ctx context.Context, o Options, node string) error {
 // StartKubelet starts the kubelet of a node again.
 func StartKubelet(ctx context.Context, o Options, node string) error {
 	return StartProcess(ctx, o, nodeProcess("kubelet", node))
+}
+
+// CutFabric cuts the cable between the cards of the two nodes for so long. What the PFs and VFs send meanwhile is lost;
+// the links of their interfaces stay up, as behind a switch. The nodes' own network is another.
+func CutFabric(d time.Duration) error {
+	fabric, err := openNetns(fabricNetns)
+	if err != nil {
+		return err
+	}
+	defer fabric.close()
+	bridge, err := fabric.LinkByName(fabricBridge)
+	if err != nil {
+		return fmt.Errorf("looking for the fabric: %w", err)
+	}
+	if err := fabric.LinkSetDown(bridge); err != nil {
+		return fmt.Errorf("cutting the fabric: %w", err)
+	}
+	time.Sleep(d)
+	if err := fabric.LinkSetUp(bridge); err != nil {
+		return fmt.Errorf("mending the fabric: %w", err)
+	}
+	return nil
 }
 
 // Load imports images into both nodes, from tarballs as docker or an OCI tool saves them. Their names are what the

@@ -17,10 +17,11 @@ const (
 	apiServerPort = 443
 )
 
-// Names of the network namespaces, and of the only link on the host.
+// Names of the network namespaces, of the bridge in one of them, and of the only link on the host.
 const (
 	controlPlaneNetns = "tailgate-cp"
 	fabricNetns       = "tailgate-fabric"
+	fabricBridge      = "fabric"
 	hostLink          = "tailgate0"
 	cgroupPrefix      = "tailgate-node-"
 )

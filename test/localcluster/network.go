@@ -198,7 +198,7 @@ func ensureNetwork(nodes []node) error {
 	if err := ensureEndpoint(nw.host, hostLink, hostIP); err != nil {
 		return err
 	}
-	fabric, err := ensureBridge(nw.fabric, "fabric", fabricMTU)
+	fabric, err := ensureBridge(nw.fabric, fabricBridge, fabricMTU)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,328 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/test/localcluster"
+)
+
+const (
+	// rate at which messages are sent for so many seconds: two nodes that share two cores sustain it. A percentile up
+	// to p99.9 has samples enough.
+	rate, seconds = 5_000, 3
+	// frozen is for how long an end is stopped: at the rate every sixth message is due meanwhile. They are late by
+	// between none of it and all, so p90 is 200 ms and p99 470 ms.
+	frozen = 500 * time.Millisecond
+	// cut is for how long the cable is: at the rate every thirtieth message is sent meanwhile.
+	cut = 100 * time.Millisecond
+	// starts is the longest from a benchmark's creation to the start of its tool, ends from the cut to the end of the
+	// attempt. The tools would be killed at their deadlines, after 23 to 34 s, which another outcome tells.
+	starts, ends = time.Minute, time.Minute
+)
+
+// middle is when, from the start of its client, a tool is about in the middle of measuring for so many seconds.
+var middle = map[v1alpha1.Tool]time.Duration{
+	v1alpha1.ToolPinger:       2 * time.Second,
+	v1alpha1.ToolSockperf:     3900 * time.Millisecond, // it sleeps for two seconds, and leaves 400 ms out
+	v1alpha1.ToolNetperf:      1500 * time.Millisecond,
+	v1alpha1.ToolSfntPingpong: 2200 * time.Millisecond, // it warms up for half a second on its own account
+	v1alpha1.ToolSfntStream:   2 * time.Second,
+}
+
+var _ = Describe("What holds messages up, or loses them, is told", Label("faults"), func() {
+	// A machine with far too much to do holds up the other end for nearly as long. The measurement is then repeated.
+	DescribeTable("an end that is frozen for half a second", FlakeAttempts(2),
+		func(ctx context.Context, f freeze) {
+			b := disturbed(f.name, v1alpha1.ToolPinger, f.protocol, atRate, func(s *v1alpha1.LatencyBenchmarkSpec) {
+				s.Workload.Wait = f.wait
+			})
+			create(ctx, b)
+			inTheMiddle(ctx, b)
+			f.freeze()
+			b = eventuallyCompletes(ctx, b)
+			cell := onlyResult(b)
+			attempted(b, v1alpha1.OutcomeMeasured)
+
+			By("latencies from when messages should have been sent, in the status")
+			Expect(cell.CountedFrom).To(Equal("Intended"))
+			Expect(cell.Samples+cell.Lost).To(BeEquivalentTo(rate*seconds), "no message is left out")
+			Expect(cell.MaxNanoseconds).To(HaveValue(BeNumerically(">=", frozen*9/10)))
+			Expect(cell.P99Nanoseconds).To(HaveValue(BeNumerically(">=", frozen*8/10)))
+			Expect(cell.P90Nanoseconds).To(HaveValue(BeNumerically(">=", frozen/5)))
+			By("who is told to be the cause: " + cell.Outliers)
+			Expect(cell.Outliers).To(MatchRegexp(f.told))
+			By("latencies from when messages were really sent, in the stored result")
+			f.actually(storedCell(ctx, b))
+		},
+		// Datagrams, because they need no room in the other end's window to be sent.
+		Entry("the client, asleep while it waits: it shows from the intended time alone, and it is named", freeze{
+			name: "frozen-client", role: v1alpha1.RoleClient, protocol: v1alpha1.ProtocolUDP, wait: v1alpha1.WaitBlock,
+			told:     `\b([89]\d|100) % coincide with an interruption of the client's CPU,.*; the ends sleep while they wait`,
+			actually: looksQuick,
+		}),
+		// TCP, because datagrams that nobody reads are lost as soon as the server's socket is full.
+		Entry("the server, polling: it shows from either time, and it is named", freeze{
+			name: "frozen-server", role: v1alpha1.RoleServer, protocol: v1alpha1.ProtocolTCP, wait: v1alpha1.WaitSpin,
+			told:     `\b([89]\d|100) % of the server's, [^;]*$`,
+			actually: looksSlow,
+		}),
+		Entry("the server, asleep while it waits: it shows from either time, and what cannot be seen is told", freeze{
+			name: "frozen-sleeper", role: v1alpha1.RoleServer, protocol: v1alpha1.ProtocolTCP, wait: v1alpha1.WaitBlock,
+			told: `\b([89]\d|100) % of neither.*; ` +
+				`the ends sleep while they wait, so of their interruptions only those in send are seen`,
+			actually: looksSlow,
+		}),
+	)
+
+	DescribeTable("datagrams that a cut of the cable drops are counted, by a tool that goes on",
+		func(ctx context.Context, tool v1alpha1.Tool, cpus int32) {
+			if most := captureCPUs(ctx); int64(cpus) > most {
+				Skip(fmt.Sprintf("%s needs %d CPUs at the client's end, and a node of this machine gives %d", tool, cpus, most))
+			}
+			b := disturbed("dropped-"+string(tool), tool, v1alpha1.ProtocolUDP, atRate, func(s *v1alpha1.LatencyBenchmarkSpec) {
+				s.Placement.CPUs = cpus
+			})
+			create(ctx, b)
+			inTheMiddle(ctx, b)
+			cutCable()
+			b = eventuallyCompletes(ctx, b)
+			cell := onlyResult(b)
+			attempted(b, v1alpha1.OutcomeMeasured)
+			Expect(cell.Lost).To(BeNumerically(">=", rate*cut/time.Second/2), "half of the messages sent meanwhile")
+			Expect(warningOf(b, v1alpha1.WarningMessagesLost)).To(ContainSubstring(fmt.Sprintf("%d were lost", cell.Lost)))
+			By("a percentile that losses reach has no number")
+			Expect(cell.P50Nanoseconds).NotTo(BeNil())
+			Expect(cell.P99Nanoseconds).To(BeNil())
+			Expect(cell.LostFrom).To(BeElementOf(v1alpha1.P90, v1alpha1.P99))
+			Expect(b.Status.Summary.P99).To(Equal("lost"))
+			if tool == v1alpha1.ToolPinger {
+				By("when it was, in the stored result")
+				Expect(cell.Samples + cell.Lost).To(BeEquivalentTo(rate * seconds))
+				var lost int64
+				for _, i := range storedCell(ctx, b).Intervals {
+					lost += i.Lost
+				}
+				Expect(lost).To(Equal(cell.Lost), "in all intervals")
+			}
+		},
+		Entry("pinger", v1alpha1.ToolPinger, int32(1)),
+		Entry("sockperf, under load", v1alpha1.ToolSockperf, int32(2)),
+		Entry("sfnt-stream", v1alpha1.ToolSfntStream, int32(2)),
+	)
+
+	DescribeTable("a datagram that a cut of the cable drops ends the attempt of a tool that waits, and the next counts",
+		func(ctx context.Context, tool v1alpha1.Tool) {
+			b := disturbed("waits-"+string(tool), tool, v1alpha1.ProtocolUDP)
+			create(ctx, b)
+			inTheMiddle(ctx, b)
+			cutCable()
+			Eventually(func() []v1alpha1.Attempt { return get(ctx, b).Status.Attempts }).
+				WithTimeout(ends).WithPolling(200*time.Millisecond).
+				ShouldNot(BeEmpty(), "attempts that have ended: that in which a datagram was lost hangs")
+			b = eventuallyCompletes(ctx, b)
+			attempted(b, v1alpha1.OutcomeToolFailed, v1alpha1.OutcomeMeasured)
+			Expect(b.Status.Attempts[0].Outcome.Message).To(And(
+				ContainSubstring(string(tool)), ContainSubstring("a datagram was lost")))
+			By("nothing of the first attempt in the result")
+			cell := onlyResult(b)
+			Expect(cell.Rounds).To(BeEquivalentTo(1))
+			Expect(cell.Samples).To(BeNumerically(">=", 1_000))
+			Expect(cell.Lost).To(BeZero())
+			Expect(warningOf(b, v1alpha1.WarningMessagesLost)).To(BeEmpty())
+		},
+		Entry("sockperf", v1alpha1.ToolSockperf),
+		Entry("netperf", v1alpha1.ToolNetperf),
+		Entry("sfnt-pingpong", v1alpha1.ToolSfntPingpong),
+	)
+
+	DescribeTable("TCP lives through a cut of the cable, and the result shows it",
+		func(ctx context.Context, tool v1alpha1.Tool, change ...func(*v1alpha1.LatencyBenchmarkSpec)) {
+			b := disturbed("resent-"+string(tool), tool, v1alpha1.ProtocolTCP, change...)
+			create(ctx, b)
+			inTheMiddle(ctx, b)
+			cutCable()
+			b = eventuallyCompletes(ctx, b)
+			cell := onlyResult(b)
+			attempted(b, v1alpha1.OutcomeMeasured)
+			Expect(cell.Lost).To(BeZero())
+			Expect(cell.MaxNanoseconds).To(HaveValue(BeNumerically(">=", cut)))
+			if tool == v1alpha1.ToolPinger {
+				By("all messages counted, segments sent again, and neither end the cause: " + cell.Outliers)
+				Expect(cell.Samples).To(BeEquivalentTo(rate * seconds))
+				Expect(warningOf(b, v1alpha1.WarningTool)).To(MatchRegexp(`sent \d+ segments again`))
+				Expect(cell.Outliers).To(MatchRegexp(`\b([5-9]\d|100) % of neither`))
+			}
+		},
+		Entry("pinger", v1alpha1.ToolPinger, atRate),
+		Entry("sockperf", v1alpha1.ToolSockperf),
+		Entry("netperf", v1alpha1.ToolNetperf),
+		Entry("sfnt-pingpong", v1alpha1.ToolSfntPingpong),
+	)
+})
+
+// disturbed is a benchmark of one round over the VFs, in whose middle something is to happen.
+func disturbed(
+	name string, tool v1alpha1.Tool, protocol v1alpha1.Protocol, change ...func(*v1alpha1.LatencyBenchmarkSpec),
+) *v1alpha1.LatencyBenchmark {
+	GinkgoHelper()
+	if strings.HasPrefix(string(tool), "sfnt-") && os.Getenv("SFNETTEST_BIN") == "" {
+		Skip("the image has no " + string(tool) + ", as SFNETTEST_BIN is not set")
+	}
+	b := benchmark(name, append([]func(*v1alpha1.LatencyBenchmarkSpec){overVFs}, change...)...)
+	b.Spec.Tool = tool
+	b.Spec.Rounds = 1
+	b.Spec.LatencyType = v1alpha1.LatencyRTT
+	b.Spec.Workload.Protocols = []v1alpha1.Protocol{protocol}
+	b.Spec.Workload.Duration = metav1.Duration{Duration: seconds * time.Second}
+	return b
+}
+
+// atRate changes a benchmark to an open loop.
+func atRate(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.RatesPerSecond = []int32{rate} }
+
+// programOf is the name of a tool's client.
+func programOf(tool v1alpha1.Tool) string {
+	if tool == v1alpha1.ToolPinger {
+		return "tailgate-pinger"
+	}
+	return string(tool)
+}
+
+// inTheMiddle returns when a benchmark's tool is in the middle of its measurement. It looks for the process itself: the
+// status tells of running pods only a while later.
+func inTheMiddle(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
+	GinkgoHelper()
+	Eventually(func() []int {
+		pids := processesIn("node-a", programOf(b.Spec.Tool))
+		if len(pids) == 0 {
+			fresh := get(ctx, b)
+			if len(fresh.Status.Attempts) > 0 {
+				StopTrying("its first attempt ended before the tool was seen: " + fresh.Status.Attempts[0].Outcome.Message).Now()
+			}
+			if c := condition(fresh, v1alpha1.ConditionAccepted); c.Status == metav1.ConditionFalse {
+				StopTrying("it was not accepted: " + c.Message).Now()
+			}
+		}
+		return pids
+	}).WithTimeout(starts).WithPolling(50*time.Millisecond).
+		ShouldNot(BeEmpty(), "processes of the client of %s", b.Spec.Tool)
+	time.Sleep(middle[b.Spec.Tool])
+}
+
+// freeze stops one end of the pinger for a while.
+type freeze struct {
+	// name of the benchmark; role is the end that is stopped.
+	name, role string
+	protocol   v1alpha1.Protocol
+	wait       v1alpha1.WaitMode
+	// told is what the result must say of its slowest samples, as a regular expression.
+	told string
+	// actually checks the round trips from when messages were really sent.
+	actually func(stored result.Cell)
+}
+
+func (f freeze) freeze() {
+	GinkgoHelper()
+	node := map[string]string{v1alpha1.RoleClient: "node-a", v1alpha1.RoleServer: "node-b"}[f.role]
+	pids := processesIn(node, programOf(v1alpha1.ToolPinger))
+	Expect(pids).To(HaveLen(1), "processes of the pinger's %s on %s", f.role, node)
+	By(fmt.Sprintf("stopping the %s on %s, process %d, for %s", f.role, node, pids[0], frozen))
+	Expect(syscall.Kill(pids[0], syscall.SIGSTOP)).To(Succeed())
+	time.Sleep(frozen)
+	Expect(syscall.Kill(pids[0], syscall.SIGCONT)).To(Succeed())
+}
+
+// looksQuick checks that a percentile from when messages were really sent is far below that from when they should have
+// been.
+func looksQuick(stored result.Cell) {
+	GinkgoHelper()
+	actual := percentile(*stored.ActualStart, stored.Lost, "p90")
+	intended := percentile(stored.Histogram, stored.Lost, "p90")
+	Expect(3*actual).To(BeNumerically("<", intended), "thrice p90 from the actual time, and p90 from the intended time")
+}
+
+// looksSlow checks that messages that were under way when the server stopped are slow from when they were really sent.
+func looksSlow(stored result.Cell) {
+	GinkgoHelper()
+	actual := percentile(*stored.ActualStart, stored.Lost, "p99")
+	Expect(actual).To(BeNumerically(">=", frozen*6/10), "p99 from the actual time")
+}
+
+// cutCable cuts the cable between the VFs of the two nodes for a while.
+func cutCable() {
+	GinkgoHelper()
+	By(fmt.Sprintf("cutting the cable for %s", cut))
+	Expect(localcluster.CutFabric(cut)).To(Succeed())
+}
+
+// onlyResult is the line of a benchmark with one cell, which it prints as well.
+func onlyResult(b *v1alpha1.LatencyBenchmark) v1alpha1.CellResult {
+	GinkgoHelper()
+	Expect(report.Table(GinkgoWriter, b)).To(Succeed())
+	Expect(b.Status.Results).To(HaveLen(1))
+	return b.Status.Results[0]
+}
+
+// attempted checks how the attempts of a benchmark ended.
+func attempted(b *v1alpha1.LatencyBenchmark, reasons ...string) {
+	GinkgoHelper()
+	var got []string
+	for _, a := range b.Status.Attempts {
+		GinkgoWriter.Printf("%s, attempt %d: %s %s\n", a.Run, a.Attempt, a.Outcome.Reason, a.Outcome.Message)
+		got = append(got, a.Outcome.Reason)
+	}
+	Expect(got).To(Equal(reasons))
+}
+
+// warningOf is the message of a benchmark's warning; empty when it has none of that reason.
+func warningOf(b *v1alpha1.LatencyBenchmark, reason string) string {
+	for _, w := range b.Status.Warnings {
+		if w.Reason == reason {
+			return w.Message
+		}
+	}
+	return ""
+}
+
+// storedCell is the cell of a benchmark with one of it and one round, as it is stored.
+func storedCell(ctx context.Context, b *v1alpha1.LatencyBenchmark) result.Cell {
+	GinkgoHelper()
+	Expect(b.Status.Stored).To(HaveLen(1))
+	cm := &corev1.ConfigMap{}
+	key := types.NamespacedName{Namespace: b.Namespace, Name: b.Status.Stored[0].ConfigMap}
+	Expect(kube.Get(ctx, key, cm)).To(Succeed())
+	stored, err := result.FromConfigMap(cm)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(stored.Client.Cells).To(HaveLen(1))
+	return stored.Client.Cells[0]
+}
+
+// percentile of the round trips in a histogram.
+func percentile(h result.Histogram, lost int64, name string) time.Duration {
+	GinkgoHelper()
+	d, err := result.Merge(h)
+	Expect(err).NotTo(HaveOccurred())
+	p, ok := stats.Named(name)
+	Expect(ok).To(BeTrue(), name)
+	r := d.Percentile(p, lost)
+	Expect(r.Lost).To(BeFalse(), "%s is reached by %d lost messages", name, lost)
+	Expect(r.Needs).To(BeZero(), "samples that %s needs", name)
+	return time.Duration(r.Ns)
+}
