@@ -13,6 +13,9 @@ const (
 	// ConditionSucceeded is True when every run was measured and stored, False when that has become
 	// impossible, Unknown while it runs or waits; the reason says where it stands.
 	ConditionSucceeded = "Succeeded"
+	// ConditionPassed is True when the gate's verdict is Pass, False when it is Fail, and Unknown when it is
+	// Inconclusive or there is none yet. A benchmark without a gate does not have it.
+	ConditionPassed = "Passed"
 )
 
 // Reasons of ConditionAccepted.
@@ -66,6 +69,34 @@ const (
 	// ReasonFailed surfaces when a run failed for good; the message has the reason of its last attempt.
 	ReasonFailed = "Failed"
 )
+
+// Reasons of ConditionPassed. With Unknown they say what stands in the way.
+const (
+	// ReasonPass surfaces when all rules pass.
+	ReasonPass = "Pass"
+	// ReasonFail surfaces when a rule fails.
+	ReasonFail = "Fail"
+	// ReasonInconclusive surfaces when no rule fails and not all pass; the message has the first such rule's reason.
+	ReasonInconclusive = "Inconclusive"
+	// ReasonNotJudged surfaces until everything is measured.
+	ReasonNotJudged = "NotJudged"
+	// ReasonBenchmarkFailed surfaces when not everything could be measured. Its rules have it, too.
+	ReasonBenchmarkFailed = "BenchmarkFailed"
+	// ReasonResultsMissing surfaces when somebody deleted or changed a stored result. Its rules have it, too.
+	ReasonResultsMissing = "ResultsMissing"
+	// ReasonRuleInvalid surfaces when this operator does not understand a rule.
+	ReasonRuleInvalid = "RuleInvalid"
+	// ReasonBaselineMissing surfaces, as the next two, when a comparison stands in the way, and the benchmark that is the
+	// baseline does not exist.
+	ReasonBaselineMissing = "BaselineMissing"
+	// ReasonBaselineNotComplete surfaces when that benchmark is not finished, or failed.
+	ReasonBaselineNotComplete = "BaselineNotComplete"
+	// ReasonBaselineResultsMissing surfaces when somebody deleted or changed one of that benchmark's stored results.
+	ReasonBaselineResultsMissing = "BaselineResultsMissing"
+)
+
+// ReasonExtended is that of the event which tells that a verdict was Inconclusive and more rounds are measured.
+const ReasonExtended = "Extended"
 
 // Reasons of an attempt's outcome.
 const (
@@ -157,7 +188,7 @@ func (b *LatencyBenchmark) SetCondition(c metav1.Condition) {
 	meta.SetStatusCondition(&b.Status.Conditions, c)
 }
 
-// Finished says whether nothing more will be measured.
+// Finished says whether nothing more will be measured. The verdict may still change with the gate's rules.
 func (b *LatencyBenchmark) Finished() bool {
 	c := meta.FindStatusCondition(b.Status.Conditions, ConditionSucceeded)
 	return c != nil && c.Status != metav1.ConditionUnknown

@@ -3,7 +3,7 @@ package v1alpha1
 // Gate says what a benchmark's results must hold. The rules may change when the measuring is done: they are then judged
 // again, without measuring.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxDecrease))",message="baseline: maxIncrease and maxDecrease compare with a baseline; name one by benchmarkRef, variant or gateRef, or use max and min"
+// +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxDecrease))",message="baseline: maxIncrease and maxDecrease compare with a baseline; name one by benchmarkRef or variant, or use max and min"
 // +kubebuilder:validation:XValidation:rule="!has(self.ignoreDifferences) || has(self.baseline)",message="ignoreDifferences: there is no baseline from which to differ; remove it, or name a baseline"
 type Gate struct {
 	// rules are what must hold, each for all cells that it selects, 1 to 32. The verdict is Fail when one fails, Pass
@@ -20,20 +20,24 @@ type Gate struct {
 
 	// extendRounds is how many rounds are measured once more, and only once, when the planned ones leave the verdict
 	// Inconclusive and more of them may decide it, 0 to 100; default 0. Two looks at the data are two chances of an
-	// error: with extendRounds each is taken at 2.5 % instead of 5 %.
+	// error: with extendRounds each is taken at 2.5 % instead of 5 %. A benchmark that is complete measures nothing more.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	ExtendRounds int32 `json:"extendRounds,omitempty"`
 
 	// ignoreDifferences are the keys of the evidence that may differ between the baseline and the benchmark, such as
-	// the kernel that an upgrade changes, at most 32. Any other difference leaves comparisons Inconclusive.
+	// kernel.release when an upgrade changes the kernel, at most 32. One * stands for anything, as in kernel.* or
+	// cell.*.duration, but not for the variant of a NIC's firmware, the kind of its function, or the acceleration of a
+	// socket: nic.firmware-variant, nic.function and cell.CELL.accelerated.END must be named in full. Any other difference
+	// leaves comparisons Inconclusive, and is named there.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:MaxLength=128
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9_][-A-Za-z0-9_./]*([*][-A-Za-z0-9_./]*)?$`
 	IgnoreDifferences []string `json:"ignoreDifferences,omitempty"`
 }
 
@@ -156,22 +160,20 @@ type GateRule struct {
 
 // Baseline names results to compare with.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.benchmarkRef), has(self.variant), has(self.gateRef)].filter(given, given).size() == 1",message="give exactly one of benchmarkRef, variant and gateRef"
+// +kubebuilder:validation:XValidation:rule="has(self.benchmarkRef) != has(self.variant)",message="give exactly one of benchmarkRef and variant"
 type Baseline struct {
-	// benchmarkRef is another benchmark of the same namespace: its stored results, cell by cell of the same variant.
+	// benchmarkRef is another benchmark of the same namespace: its stored results, cell by cell of the same variant. The
+	// verdict is made anew whenever these change; until that benchmark is complete, comparisons are Inconclusive.
 	// +optional
 	BenchmarkRef *ObjectName `json:"benchmarkRef,omitempty"`
 
 	// variant is another variant of the same benchmark: its cells with the same traffic. Rules with maxIncrease or
-	// maxDecrease do not select the variant's own cells.
+	// maxDecrease do not select the variant's own cells. In what the two variants say differently, their evidence may
+	// differ too.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Variant string `json:"variant,omitempty"`
-
-	// gateRef is a LatencyGate: the results that it last accepted of the same node.
-	// +optional
-	GateRef *ObjectName `json:"gateRef,omitempty"`
 }
 
 // ObjectName names an object.
@@ -245,6 +247,11 @@ type Verdict struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Rules []RuleVerdict `json:"rules"`
+	// inputs is a digest of what was judged, the rules and the stored results of both sides: when it would differ, all is
+	// judged again.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Inputs string `json:"inputs,omitempty"`
 }
 
 // RuleVerdict is what one rule says of all its cells, with the numbers of the cell that decided: one that failed, or

@@ -118,6 +118,9 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.workload.streams) || self.tool in ['netperf', 'sockperf']",message="spec.workload.streams: only netperf and sockperf measure bandwidth; use one of them, or remove streams"
 // +kubebuilder:validation:XValidation:rule="!has(self.highestPercentile) || self.tool != 'netperf' || self.highestPercentile in ['p50', 'p90', 'p99']",message="spec.highestPercentile: netperf tells no samples and no percentile beyond p99; use pinger, sfnt-pingpong, sfnt-stream or sockperf"
 // +kubebuilder:validation:XValidation:rule="!has(self.variants) || self.rounds * self.variants.size() <= 400",message="spec.rounds: rounds times variants must be at most 400"
+// +kubebuilder:validation:XValidation:rule="!has(self.variants) || !has(self.gate) || !has(self.gate.extendRounds) || (self.rounds + self.gate.extendRounds) * self.variants.size() <= 400",message="spec.gate.extendRounds: rounds and extendRounds together, times variants, must be at most 400"
+// +kubebuilder:validation:XValidation:rule="!has(self.gate) || !has(self.gate.baseline) || !has(self.gate.baseline.variant) || has(self.variants) && self.variants.exists(v, v.name == self.gate.baseline.variant)",message="spec.gate.baseline.variant: must be one of spec.variants"
+// +kubebuilder:validation:XValidation:rule="!has(self.gate) || self.gate.rules.all(r, !has(r.variants) || r.variants.all(n, has(self.variants) ? self.variants.exists(v, v.name == n) : n == 'default'))",message="spec.gate.rules: variants must be among spec.variants; without any there is one, named default"
 type LatencyBenchmarkSpec struct {
 	// tool is the program that measures: pinger, sfnt-pingpong, sfnt-stream, netperf or sockperf.
 	// +required
@@ -173,6 +176,11 @@ type LatencyBenchmarkSpec struct {
 	// duration, that cannot give it is refused before anything is measured. Absent: what comes, comes.
 	// +optional
 	HighestPercentile Percentile `json:"highestPercentile,omitempty"`
+
+	// gate is what the results must hold, and makes condition Passed. Unlike the rest of the spec it may change at any
+	// time: what is stored is then judged again, without measuring.
+	// +optional
+	Gate *Gate `json:"gate,omitempty"`
 }
 
 // Variant is one of the things that a benchmark compares. What it leaves out is as in the spec.
@@ -372,8 +380,8 @@ type LatencyBenchmarkStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Accepted (the spec is understood and the cluster can give what it asks) and Succeeded
-	// (Unknown while it runs; the reason says where it stands).
+	// conditions are Accepted (the spec is understood and the cluster can give what it asks), Succeeded (Unknown while
+	// it runs; the reason says where it stands) and, with a gate, Passed (Unknown while nothing can be said).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -387,6 +395,17 @@ type LatencyBenchmarkStatus struct {
 	// pair is the two nodes that were chosen when the spec was accepted.
 	// +optional
 	Pair *Pair `json:"pair,omitempty"`
+
+	// extendedRounds is by how many rounds the plan grew because the planned ones left the verdict Inconclusive. It
+	// happens at most once.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	ExtendedRounds int32 `json:"extendedRounds,omitempty"`
+
+	// verdict is what the gate's rules say of the results, once everything was measured.
+	// +optional
+	Verdict *Verdict `json:"verdict,omitempty"`
 
 	// summary is the first cell's percentiles as text, for kubectl get.
 	// +optional
@@ -752,9 +771,13 @@ type StoredResult struct {
 	// run is the run's name.
 	// +kubebuilder:validation:MaxLength=253
 	Run string `json:"run"`
-	// sha256 is the digest of the result it holds, in hex, as the agent reported it.
+	// sha256 is the digest of the client's result in it, in hex, as its agent reported it.
 	// +kubebuilder:validation:MaxLength=64
 	SHA256 string `json:"sha256"`
+	// serverSHA256 is that of the server's result.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	ServerSHA256 string `json:"serverSHA256,omitempty"`
 }
 
 // LatencyBenchmark measures the latency between two nodes over one network and keeps the answer in its status.
@@ -767,7 +790,7 @@ type StoredResult struct {
 // +kubebuilder:printcolumn:name="P50",type=string,JSONPath=`.status.summary.p50`
 // +kubebuilder:printcolumn:name="P99",type=string,JSONPath=`.status.summary.p99`
 // +kubebuilder:printcolumn:name="P99.9",type=string,JSONPath=`.status.summary.p999`
-// +kubebuilder:printcolumn:name="Verdict",type=string,JSONPath=`.status.verdict`,description="Empty: nothing judges a benchmark yet."
+// +kubebuilder:printcolumn:name="Verdict",type=string,JSONPath=`.status.verdict.outcome`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Tool",type=string,JSONPath=`.spec.tool`,priority=1
 // +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.network.type`,priority=1
@@ -776,7 +799,8 @@ type StoredResult struct {
 // +kubebuilder:printcolumn:name="Cell",type=string,JSONPath=`.status.summary.cell`,priority=1
 // +kubebuilder:printcolumn:name="Samples",type=integer,JSONPath=`.status.summary.samples`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].message`,priority=1
-// +kubebuilder:validation:XValidation:rule="self.spec == oldSelf.spec || !has(oldSelf.status) || !has(oldSelf.status.pair)",message="spec cannot change once it was accepted: delete the benchmark and apply it anew"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for gate: delete the benchmark and apply it anew"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.gate) || !has(self.spec.gate.baseline) || !has(self.spec.gate.baseline.benchmarkRef) || self.spec.gate.baseline.benchmarkRef.name != self.metadata.name",message="spec.gate.baseline.benchmarkRef: a benchmark cannot be its own baseline; name another, or a variant"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52",message="metadata.name: at most 52 characters, because pods are named after it"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.variants) || self.spec.variants.all(v, self.metadata.name.size() + v.name.size() <= 57)",message="spec.variants: the names of the benchmark and of a variant together have at most 57 characters, because pods are named after both"
 type LatencyBenchmark struct {

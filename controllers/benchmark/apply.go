@@ -67,6 +67,8 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 	case stepRelease:
 		b.Status.Attempts = append(b.Status.Attempts, attemptOf(*b.Status.Active))
 		b.Status.Active = nil
+	case stepExtend:
+		b.Status.ExtendedRounds = b.Spec.Gate.ExtendRounds
 	case stepComplete, stepFail:
 		b.Status.CompletionTime = &metav1.Time{Time: w.now}
 	}
@@ -172,7 +174,7 @@ func (r *Reconciler) collect(ctx context.Context, w *world) error {
 		return r.unusable(w, err)
 	}
 	active.MeasuredMilliseconds = stored.Client.MeasuredTime().Milliseconds()
-	b.Status.Stored = append(b.Status.Stored, v1alpha1.StoredResult{ConfigMap: active.Run, Run: active.Run, SHA256: stored.ClientDigest})
+	b.Status.Stored = append(b.Status.Stored, v1alpha1.StoredResult{ConfigMap: active.Run, Run: active.Run, SHA256: stored.ClientDigest, ServerSHA256: stored.ServerDigest})
 	w.setOutcome(v1alpha1.OutcomeMeasured, "")
 	return nil
 }

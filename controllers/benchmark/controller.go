@@ -4,7 +4,7 @@
 //	observe  what the decision needs of the world, live: nodes, other claims, the two pods of the attempt
 //	decide   pure: the one next step, with its reason
 //	apply    the step: create a pod, take a result, delete pods
-//	report   conditions, progress and results, in one status write with the resourceVersion that was got
+//	report   conditions, progress, results and verdict, in one status write with the resourceVersion that was got
 //
 // An attempt at a run goes through these situations, each of them recognised from the API alone:
 //
@@ -84,7 +84,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods/log,verbs=get
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;create
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=k8s.cni.cncf.io,resources=network-attachment-definitions,verbs=get
@@ -95,9 +95,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Live.Get(ctx, req.NamespacedName, b); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !b.DeletionTimestamp.IsZero() || b.Finished() {
-		// Owner references take pods and ConfigMaps along; a finished benchmark stays as it is.
+	if !b.DeletionTimestamp.IsZero() {
+		// Owner references take pods and ConfigMaps along.
 		return ctrl.Result{}, nil
+	}
+	old := b.DeepCopy()
+	if b.Finished() {
+		return written(0, r.rejudge(ctx, old, b))
 	}
 
 	world, err := r.observe(ctx, b)
@@ -107,26 +111,51 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	step := decide(world)
 	log.FromContext(ctx).V(1).Info("decided", "step", step.kind, "reason", step.reason, "message", step.message)
 
-	old := b.DeepCopy()
 	again, err := r.apply(ctx, world, step)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("%s: %w", step.kind, err)
 	}
-	if err := r.report(ctx, old, b); err != nil {
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			// Somebody wrote in between, or deleted it: look again, at the world as it is then.
-			return ctrl.Result{RequeueAfter: time.Millisecond}, nil
-		}
+	return written(again, r.report(ctx, old, b))
+}
+
+// written is the end of a reconcile that wrote the status, or tried to, and looks again after a while.
+func written(again time.Duration, err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		// Somebody wrote in between, or deleted it: look again, at the world as it is then.
+		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
+	}
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
 // SetupWithManager registers the controller: it is woken by its benchmarks, their pods, the nodes, and, for
-// those that wait, by every benchmark and every benchmark pod that goes.
+// those that wait, by every benchmark and every benchmark pod that goes. What a verdict was made of wakes those
+// that it is about: stored results, of which only the metadata is watched, and the benchmark that is a baseline.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	unfinished := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return unfinishedBenchmarks(ctx, mgr.GetClient())
+	})
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LatencyBenchmark{}, indexBaseline, func(o client.Object) []string {
+		if name := baselineOf(o.(*v1alpha1.LatencyBenchmark)); name != "" {
+			return []string{name}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("indexing benchmarks by their baselines: %w", err)
+	}
+	ofBaseline := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		return comparedWith(ctx, mgr.GetClient(), o.GetNamespace(), o.GetName())
+	})
+	ofResult := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		name := o.GetLabels()[v1alpha1.LabelBenchmark]
+		if name == "" {
+			return nil
+		}
+		own := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}
+		return append(comparedWith(ctx, mgr.GetClient(), o.GetNamespace(), name), own)
 	})
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.LatencyBenchmark{}).
@@ -136,6 +165,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			CreateFunc: func(event.CreateEvent) bool { return false },
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
 		})).
+		Watches(&v1alpha1.LatencyBenchmark{}, ofBaseline, builder.WithPredicates(resultChanges)).
+		Watches(&corev1.ConfigMap{}, ofResult, builder.OnlyMetadata).
 		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(nodeChanges)).
 		Complete(r)
 }
@@ -148,6 +179,32 @@ var releases = predicate.Funcs{
 		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyBenchmark)
 		return ok && ok2 && (before.Status.Active != nil && after.Status.Active == nil || !before.Finished() && after.Finished())
 	},
+}
+
+// resultChanges passes the events after which a benchmark is another baseline than before.
+var resultChanges = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.LatencyBenchmark)
+		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyBenchmark)
+		return ok && ok2 && (before.UID != after.UID || succeededStatus(before) != succeededStatus(after))
+	},
+}
+
+// indexBaseline finds benchmarks by the one that is their baseline.
+const indexBaseline = "spec.gate.baseline.benchmarkRef.name"
+
+// comparedWith are the benchmarks whose baseline is the one named.
+func comparedWith(ctx context.Context, c client.Reader, namespace, name string) []reconcile.Request {
+	list := &v1alpha1.LatencyBenchmarkList{}
+	if err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{indexBaseline: name}); err != nil {
+		log.FromContext(ctx).Error(err, "listing benchmarks to judge again")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
 }
 
 // nodeChanges passes the changes of a node that can change what Accept says; heartbeats are not among them.

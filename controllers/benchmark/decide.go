@@ -28,6 +28,7 @@ const (
 	stepConclude     = "conclude"      // the attempt is over without a result
 	stepRemove       = "remove"        // delete the pods of an attempt that is over
 	stepRelease      = "release"       // its pods are gone: give the nodes back, note the attempt
+	stepExtend       = "extend"        // every run is stored, and does not decide: plan some more, once
 	stepComplete     = "complete"      // every run is stored
 	stepFail         = "fail"          // a run has failed for good
 )
@@ -104,6 +105,10 @@ func decideIdle(w *world) step {
 			message: fmt.Sprintf("spec.tool: this operator does not know %s; upgrade it, or choose another tool", b.Spec.Tool)}
 	}
 	run, attempt, last := nextRun(w)
+	if run == nil && w.undecided != "" {
+		return step{kind: stepExtend, reason: v1alpha1.ReasonQueued,
+			message: fmt.Sprintf("%d rounds more are measured, because %d did not decide: %s", b.Spec.Gate.ExtendRounds, b.Spec.Rounds, w.undecided)}
+	}
 	if run == nil {
 		return step{kind: stepComplete, reason: v1alpha1.ReasonComplete, message: fmt.Sprintf("%d of %d runs measured and stored", len(w.runs), len(w.runs))}
 	}
@@ -223,7 +228,7 @@ func decideActive(w *world) step {
 
 // round says which part of the plan is active.
 func round(b *v1alpha1.LatencyBenchmark) string {
-	text := fmt.Sprintf("round %d of %d", b.Status.Active.Round, b.Spec.Rounds)
+	text := fmt.Sprintf("round %d of %d", b.Status.Active.Round, plan.Rounds(b))
 	if len(b.Spec.Variants) > 0 {
 		text += ", variant " + b.Status.Active.Variant
 	}

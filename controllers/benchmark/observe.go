@@ -41,6 +41,9 @@ type world struct {
 	// earlier benchmark of this name, whose pods have our pods' names, as "namespace/name on node"; filled
 	// while no attempt is active.
 	foreign []string
+	// undecided is the verdict's message when everything planned is stored, and more rounds are to be measured because
+	// it is Inconclusive; empty otherwise.
+	undecided string
 
 	// server and client are the pods of the active attempt; nil when they do not exist.
 	server, client *corev1.Pod
@@ -124,6 +127,11 @@ func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.N
 			return err
 		}
 		w.accepted.Networks[v.Name] = definition
+	}
+	if run, _, _ := nextRun(w); run == nil {
+		var err error
+		w.undecided, err = r.undecided(ctx, b)
+		return err
 	}
 	if b.Status.Pair == nil {
 		return nil

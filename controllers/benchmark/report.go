@@ -8,13 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
-	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/report"
-	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // maxAttempts is the most attempts that the API lets a status list.
@@ -32,6 +30,27 @@ func (r *Reconciler) report(ctx context.Context, old, b *v1alpha1.LatencyBenchma
 			return err
 		}
 	}
+	if err := r.judge(ctx, b); err != nil {
+		return err
+	}
+	return r.write(ctx, old, b)
+}
+
+// rejudge is report for a finished benchmark, of which only the verdict still changes. What else the status says holds
+// for the spec's new generation, too: only the gate can have changed.
+func (r *Reconciler) rejudge(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
+	if err := r.judge(ctx, b); err != nil {
+		return err
+	}
+	b.Status.ObservedGeneration = b.Generation
+	for i := range b.Status.Conditions {
+		b.Status.Conditions[i].ObservedGeneration = b.Generation
+	}
+	return r.write(ctx, old, b)
+}
+
+// write writes the status if it changed, and sends the events of what did.
+func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	if equality.Semantic.DeepEqual(old.Status, b.Status) {
 		return nil
 	}
@@ -46,26 +65,9 @@ func (r *Reconciler) report(ctx context.Context, old, b *v1alpha1.LatencyBenchma
 
 // summarize computes the results anew from everything that is stored.
 func (r *Reconciler) summarize(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
-	list := &corev1.ConfigMapList{}
-	if err := r.Live.List(ctx, list, client.InNamespace(b.Namespace), client.MatchingLabels(pods.Labels(b.Name))); err != nil {
-		return fmt.Errorf("listing stored results: %w", err)
-	}
-	byName := map[string]*corev1.ConfigMap{}
-	for i := range list.Items {
-		byName[list.Items[i].Name] = &list.Items[i]
-	}
-	var runs []result.Stored
-	var kept []v1alpha1.StoredResult
-	for _, s := range b.Status.Stored {
-		cm, ok := byName[s.ConfigMap]
-		if !ok {
-			continue
-		}
-		stored, err := result.FromConfigMap(cm)
-		if err != nil || stored.ClientDigest != s.SHA256 {
-			continue
-		}
-		runs, kept = append(runs, stored), append(kept, s)
+	runs, kept, err := r.stored(ctx, b)
+	if err != nil {
+		return err
 	}
 	// A result that somebody deleted or replaced since does not count; its run is measured again.
 	b.Status.Stored = kept
@@ -108,14 +110,23 @@ func eventsOf(old, b *v1alpha1.LatencyBenchmark) []notice {
 			out = append(out, notice{corev1.EventTypeWarning, a.Outcome.Reason, "Measure", fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)})
 		}
 	}
-	for _, conditionType := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded} {
+	if b.Status.ExtendedRounds != old.Status.ExtendedRounds {
+		if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
+			out = append(out, notice{corev1.EventTypeNormal, v1alpha1.ReasonExtended, "Extend", c.Message})
+		}
+	}
+	for _, conditionType := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed} {
 		before := meta.FindStatusCondition(old.Status.Conditions, conditionType)
 		after := meta.FindStatusCondition(b.Status.Conditions, conditionType)
-		if after == nil || after.Status == "Unknown" || before != nil && before.Status == after.Status && before.Reason == after.Reason {
+		if after == nil || before != nil && before.Status == after.Status && before.Reason == after.Reason {
+			continue
+		}
+		// What a benchmark waits for is no event, but an Inconclusive verdict is one, and no good news.
+		if after.Status == metav1.ConditionUnknown && (conditionType != v1alpha1.ConditionPassed || after.Reason == v1alpha1.ReasonNotJudged) {
 			continue
 		}
 		kind := corev1.EventTypeNormal
-		if after.Status == "False" {
+		if after.Status != metav1.ConditionTrue {
 			kind = corev1.EventTypeWarning
 		}
 		out = append(out, notice{kind, after.Reason, conditionType, after.Message})

@@ -33,12 +33,17 @@ type Run struct {
 	Cells []tool.Cell
 }
 
+// Rounds is how many rounds are measured: those of the spec, and those by which the plan grew. The runs of the former are
+// the same with and without the latter.
+func Rounds(b *v1alpha1.LatencyBenchmark) int32 { return b.Spec.Rounds + b.Status.ExtendedRounds }
+
 // Runs returns all runs of a benchmark, in order: rounds outermost, the variants in an order that rotates from
 // round to round.
 func Runs(b *v1alpha1.LatencyBenchmark) []Run {
 	variants := Variants(b.Spec)
-	runs := make([]Run, 0, int(b.Spec.Rounds)*len(variants))
-	for round := int32(1); round <= b.Spec.Rounds; round++ {
+	rounds := Rounds(b)
+	runs := make([]Run, 0, int(rounds)*len(variants))
+	for round := int32(1); round <= rounds; round++ {
 		for _, v := range rotate(variants, int(round-1)) {
 			name := fmt.Sprintf("%s-r%d", b.Name, round)
 			if len(b.Spec.Variants) > 0 {

@@ -22,7 +22,7 @@ func Verify(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, client, serv
 		warnings = append(warnings, v1alpha1.Warning{Reason: reason, Message: fmt.Sprintf(format, args...)})
 	}
 
-	if client.BootID != "" && client.BootID == server.BootID {
+	if Simulated(client, server) {
 		add(v1alpha1.WarningSimulatedNIC,
 			"simulated NIC: both endpoints ran on one kernel (same boot id), so these are real timings of virtual Ethernet on one machine, not of a NIC and a wire")
 	}
@@ -55,6 +55,11 @@ func Verify(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, client, serv
 		}
 	}
 	return warnings
+}
+
+// Simulated says whether both ends of a run were on one kernel, and so no NIC and no wire between them.
+func Simulated(client, server result.Evidence) bool {
+	return client.BootID != "" && client.BootID == server.BootID
 }
 
 // CountCPUs counts the CPUs of a list in the kernel's format, such as 1,3-5.

@@ -127,7 +127,7 @@ func warnings(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored, results 
 			add(v1alpha1.Warning{Reason: v1alpha1.WarningMessagesLost, Message: fmt.Sprintf(
 				"%s: %d messages were lost%s", label(r), r.Lost, lostOfSamples(r))})
 		}
-		if p := spec.HighestPercentile; p != "" && r.Rounds == spec.Rounds && r.LatencyType != "" && *PercentileOf(&r, p) == nil && !isLost(r, p) {
+		if p := spec.HighestPercentile; p != "" && r.Rounds >= spec.Rounds && r.LatencyType != "" && *PercentileOf(&r, p) == nil && !isLost(r, p) {
 			add(v1alpha1.Warning{Reason: v1alpha1.WarningTooFewSamples, Message: fmt.Sprintf(
 				"%s: %d samples are too few for %s; the next percentile needs %d: measure longer, or more rounds", label(r), r.Samples, p, r.NeedsSamples)})
 		}
@@ -164,20 +164,7 @@ func warnings(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored, results 
 	return all
 }
 
-// maxDifferences is how many differences a warning names.
-const maxDifferences = 3
-
-// differs names the first conditions that must be equal in all rounds and are not, and how many more there are: those
-// of the fingerprint, and the boot, which rounds share though results to be compared need not.
+// differs names the first conditions that must be equal in all rounds and are not, and how many more there are.
 func differs(a, b result.Document) string {
-	var found []string
-	for _, d := range result.Differences(a, b) {
-		if d.Fingerprint || d.Key == "kernel.boot-id" {
-			found = append(found, d.String())
-		}
-	}
-	if more := len(found) - maxDifferences; more > 0 {
-		found = append(found[:maxDifferences], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(found, "; ")
+	return result.Unequal(a, b, result.Difference.BetweenRounds)
 }

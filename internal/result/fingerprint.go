@@ -47,6 +47,31 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s %s, then %s", d.Key, shown(d.A), shown(d.B))
 }
 
+// keyBoot is new with each boot of the node.
+const keyBoot = "kernel.boot-id"
+
+// BetweenRounds says whether two rounds of one benchmark are not comparable because of the difference: those share the
+// boot, too, which results of different days need not.
+func (d Difference) BetweenRounds() bool { return d.Fingerprint || d.Key == keyBoot }
+
+// maxNamed is how many differences a sentence names.
+const maxNamed = 3
+
+// Unequal names the first of the differences between two results of one role that matter, and how many more there are;
+// it is empty when none does.
+func Unequal(a, b Document, matters func(Difference) bool) string {
+	var found []string
+	for _, d := range Differences(a, b) {
+		if matters(d) {
+			found = append(found, d.String())
+		}
+	}
+	if more := len(found) - maxNamed; more > 0 {
+		found = append(found[:maxNamed], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(found, "; ")
+}
+
 // maxShown bounds a value in a sentence, in bytes.
 const maxShown = 60
 
@@ -111,7 +136,7 @@ func conditions(d Document) map[string]string {
 	set("node", e.Node)
 	set("agent.version", e.AgentVersion)
 	set("kernel.release", e.Kernel)
-	set("kernel.boot-id", e.BootID)
+	set(keyBoot, e.BootID)
 	set("kernel.clocksource", e.Clocksource)
 	set("cpu.model", e.CPUModel)
 	set("cpu.online", e.OnlineCPUs)

@@ -37,6 +37,19 @@ func Rounded(value, step int64) Observation {
 	return Observation{value, max(value-half, 0), high}
 }
 
+// Observe is the percentile of the samples in buckets and of messages that were lost, as an observation: the range of the
+// bucket that holds it, or Infinite when it is one of the lost. It does not judge eligibility.
+func (p Percentile) Observe(buckets []Bucket, lost int64) Observation {
+	rank := p.rank(Count(buckets) + lost)
+	for _, b := range buckets {
+		if rank -= b.Count; rank <= 0 {
+			// The value is the one that is reported everywhere else.
+			return Observation{Value: b.High, Low: b.Low, High: b.High}
+		}
+	}
+	return Exact(Infinite)
+}
+
 // Median is the value of the round in the middle, of an even number the lower one; 0 without rounds.
 func Median(rounds []Observation) int64 {
 	if len(rounds) == 0 {

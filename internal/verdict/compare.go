@@ -46,16 +46,17 @@ func compare(r rule, candidate Cell, baseline *Cell, pass, fail stats.OneIn) Com
 		Bounds: stats.Bounds{Estimate: math.NaN(), Lower: math.Inf(-1), Upper: math.Inf(1)},
 	}
 	e, missing := gather(r, candidate, baseline)
-	if missing != nil {
-		c.conclude(v1alpha1.GateInconclusive, missing.Reason, missing.Message)
-		return c
+	if missing == nil && !e.tooFewToShow() {
+		e.pass, e.fail = pass, fail
+		e.count()
+		c.fill(e)
 	}
-	e.pass, e.fail = pass, fail
-	e.count()
-	c.fill(e)
-
 	if blocker := forbids(r, candidate, baseline); blocker != nil {
 		c.conclude(v1alpha1.GateInconclusive, blocker.Reason, blocker.Message)
+		return c
+	}
+	if missing != nil {
+		c.conclude(v1alpha1.GateInconclusive, missing.Reason, missing.Message)
 		return c
 	}
 	if r.percentile != nil {
@@ -72,10 +73,14 @@ func compare(r rule, candidate Cell, baseline *Cell, pass, fail stats.OneIn) Com
 
 // forbids is the first reason why nothing can be concluded, or nil.
 func forbids(r rule, candidate Cell, baseline *Cell) *Blocker {
-	if len(candidate.Blockers) > 0 {
+	switch {
+	case len(candidate.Blockers) > 0:
 		return &candidate.Blockers[0]
-	}
-	if r.kind != absolute && len(baseline.Blockers) > 0 {
+	case r.kind == absolute:
+		return nil
+	case len(candidate.Incomparable) > 0:
+		return &candidate.Incomparable[0]
+	case baseline != nil && len(baseline.Blockers) > 0:
 		return &baseline.Blockers[0]
 	}
 	return nil
@@ -141,6 +146,11 @@ func (e *evidence) observe(c Cell) ([]stats.Observation, bool) {
 		e.samples = min(e.samples, round.Samples)
 	}
 	return out, len(out) > 0
+}
+
+// tooFewToShow says whether a round has so few samples that its percentile is not shown anywhere, and so not here.
+func (e *evidence) tooFewToShow() bool {
+	return e.rule.percentile != nil && !e.rule.percentile.Eligible(e.samples)
 }
 
 // count counts the comparisons that are worse than the limit, and bounds what they compare. The bound on the worse side

@@ -150,14 +150,17 @@ func (j Judgement) Status() *v1alpha1.Verdict {
 	for _, r := range j.Rules {
 		v.Rules = append(v.Rules, r.status())
 	}
-	if j.Outcome == v1alpha1.GatePass && len(j.Rules) > 1 {
-		return v
-	}
 	for _, r := range v.Rules {
+		if j.Outcome == v1alpha1.GatePass && len(j.Rules) > 1 {
+			break
+		}
 		if r.Outcome == j.Outcome {
 			v.Message = r.Message
 			break
 		}
+	}
+	if j.note != "" {
+		v.Message = truncate(j.note+": "+v.Message, maxMessage)
 	}
 	return v
 }

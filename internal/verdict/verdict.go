@@ -58,9 +58,11 @@ type Cell struct {
 	HalfRTT bool
 	// Rounds in any order.
 	Rounds []Round
-	// Blockers of a candidate hold for every rule, those of a baseline for comparisons with it. What differs between the
-	// two, and may not, is a blocker of the baseline.
+	// Blockers of a candidate hold for every rule, those of a baseline for comparisons with it.
 	Blockers []Blocker
+	// Incomparable is why a candidate cannot be compared with its baseline: what differs between the two, and may not, or
+	// why there is none.
+	Incomparable []Blocker
 }
 
 // Input is what is judged.
@@ -70,6 +72,8 @@ type Input struct {
 	Candidate []Cell
 	// Baseline are the cells to compare with. With gate.baseline.variant they are among Candidate, and this is not read.
 	Baseline []Cell
+	// Note is what limits everything that is said, told before the verdict's message; empty when nothing does.
+	Note string
 }
 
 // Judgement is a verdict with all that made it.
@@ -84,6 +88,8 @@ type Judgement struct {
 	Pass, Fail stats.OneIn
 	// MoreRoundsMayDecide is true for an Inconclusive outcome that lacks nothing but rounds.
 	MoreRoundsMayDecide bool
+
+	note string
 }
 
 // RuleJudgement is what one rule says of its cells.
@@ -110,7 +116,7 @@ func Judge(in Input) (Judgement, error) {
 	baselines := newBaselines(in)
 
 	selected := make([][]Cell, len(rules))
-	var j Judgement
+	j := Judgement{note: in.Note}
 	for i, r := range rules {
 		for _, c := range in.Candidate {
 			if r.selects(c, baselines.variant) {

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -57,6 +58,12 @@ var _ = Describe("The API", func() {
 		manyLabels += "label-" + strconv.Itoa(i) + ": x, "
 	}
 	manyLabels += "}}}"
+
+	gate := func(fields string) string { return "gate: {" + fields + "}" }
+	// rule is a gate of rules that may compare with a baseline.
+	rule := func(rules string) string {
+		return gate("rules: [" + rules + "], baseline: {benchmarkRef: {name: before}}")
+	}
 
 	DescribeTable("refuses, naming the field and what to do,",
 		func(ctx SpecContext, spec string, parts ...string) {
@@ -125,6 +132,38 @@ var _ = Describe("The API", func() {
 		Entry("a variant with half a network", "variants: [{name: vf, network: {type: Secondary}}]", "spec.variants[0].network", "networkRef is required"),
 		Entry("401 runs", "{rounds: 58, variants: [{name: a}, {name: b}, {name: c}, {name: d}, {name: e}, {name: f}, {name: g}]}", "spec.rounds", "at most 400"),
 		Entry("an unknown latency type", "latencyType: OneWay", "spec.latencyType", "supported values", "HalfRTT"),
+		Entry("a gate without rules", gate("rules: []"), "spec.gate.rules", "at least 1 item"),
+		Entry("a rule without a limit", rule("{metric: p99}"), "spec.gate.rules[0]", "exactly one of max, min, maxIncrease and maxDecrease"),
+		Entry("a rule with two limits", rule("{metric: p99, maxIncrease: 5%, max: 2us}"), "spec.gate.rules[0]", "a rule of its own for each limit"),
+		Entry("a rule on the maximum", rule("{metric: max, max: 2us}"), "spec.gate.rules[0]", "cannot be judged", "p99.999"),
+		Entry("a rule on an unknown metric", rule("{metric: p98, max: 2us}"), "spec.gate.rules[0].metric", "supported values", "p99.9"),
+		Entry("a limit beyond a minute", rule("{metric: p99, max: 61s}"), "spec.gate.rules[0]", "from 1ns to 60s"),
+		Entry("a limit of nothing", rule("{metric: p99, max: 0us}"), "spec.gate.rules[0]", "from 1ns to 60s"),
+		Entry("a limit of half a nanosecond", rule("{metric: p99, max: 0.5ns}"), "spec.gate.rules[0]", "whole nanoseconds"),
+		Entry("a limit of very many digits", rule("{metric: p99, max: 99999999999999999999s}"), "spec.gate.rules[0]", "from 1ns to 60s"),
+		Entry("a limit without a unit", rule("{metric: p99, max: '5'}"), "spec.gate.rules[0]", "such as 2us"),
+		Entry("a latency limit in percent", rule("{metric: p99, max: 5%}"), "spec.gate.rules[0]", "such as 2us"),
+		Entry("a tolerance of four decimals", rule("{metric: p99, maxIncrease: 5.1234%}"), "spec.gate.rules[0]", "at most three decimals"),
+		Entry("a tolerance without its sign", rule("{metric: p99, maxIncrease: '5'}"), "spec.gate.rules[0]", "must be a percentage"),
+		Entry("a limit of lost in time", rule("{metric: lost, max: 1us}"), "spec.gate.rules[0]", "number of messages lost"),
+		Entry("a tolerance of lost in percent", rule("{metric: lost, maxIncrease: 5%}"), "spec.gate.rules[0]", "a percentage of none lost is none"),
+		Entry("a throughput of nothing", rule("{metric: throughput, min: 0Gb/s}"), "spec.gate.rules[0].min", "above 0b/s"),
+		Entry("a throughput of nothing in decimals", rule("{metric: throughput, min: 0.000Gb/s}"), "spec.gate.rules[0].min", "above 0b/s"),
+		Entry("a throughput in another spelling", rule("{metric: throughput, min: 9Gbps}"), "spec.gate.rules[0].min", "such as 9Gb/s"),
+		Entry("a throughput that may vanish", rule("{metric: throughput, maxDecrease: 100%}"), "spec.gate.rules[0].maxDecrease", "below 100%"),
+		Entry("a throughput that may not grow", rule("{metric: throughput, maxIncrease: 5%}"), "spec.gate.rules[0]", "throughput takes min or maxDecrease"),
+		Entry("a latency that may not fall", rule("{metric: p99, maxDecrease: 5%}"), "spec.gate.rules[0]", "every other metric max or maxIncrease"),
+		Entry("a latency with a minimum", rule("{metric: p99, min: 9Gb/s}"), "spec.gate.rules[0]", "every other metric max or maxIncrease"),
+		Entry("a tolerance without a baseline", gate("rules: [{metric: p99, maxIncrease: 5%}]"), "spec.gate", "name one by benchmarkRef or variant"),
+		Entry("differences from no baseline", gate("rules: [{metric: p99, max: 5us}], ignoreDifferences: [kernel.release]"), "spec.gate", "no baseline from which to differ"),
+		Entry("all differences ignored", gate("rules: [{metric: p99, max: 5us}], baseline: {benchmarkRef: {name: b}}, ignoreDifferences: ['*']"), "spec.gate.ignoreDifferences[0]", "should match"),
+		Entry("a baseline that names nothing", gate("rules: [{metric: p99, max: 5us}], baseline: {}"), "spec.gate.baseline", "exactly one of benchmarkRef and variant"),
+		Entry("two baselines", "{variants: [{name: a}, {name: b}], gate: {rules: [{metric: p99, max: 5us}], baseline: {variant: a, benchmarkRef: {name: b}}}}", "spec.gate.baseline", "exactly one"),
+		Entry("itself as baseline", gate("rules: [{metric: p99, maxIncrease: 5%}], baseline: {benchmarkRef: {name: smallest}}"), "spec.gate.baseline.benchmarkRef", "its own baseline"),
+		Entry("an unknown variant as baseline", "{variants: [{name: a}], gate: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {variant: b}}}", "spec.gate.baseline.variant", "one of spec.variants"),
+		Entry("a variant as baseline where there is none", gate("rules: [{metric: p99, maxIncrease: 5%}], baseline: {variant: default}"), "spec.gate.baseline.variant", "one of spec.variants"),
+		Entry("a rule on an unknown variant", "{variants: [{name: a}], gate: {rules: [{metric: p99, max: 5us, variants: [a, b]}]}}", "spec.gate.rules", "among spec.variants"),
+		Entry("401 runs after an extension", "{rounds: 100, variants: [{name: a}, {name: b}, {name: c}], gate: {rules: [{metric: p99, max: 5us}], extendRounds: 34}}", "spec.gate.extendRounds", "at most 400"),
 		Entry("no placement", "placement: null", "spec.placement", "Required value"),
 		Entry("no server", "placement: {client: {}}", "spec.placement.server", "Required value"),
 		Entry("17 labels", manyLabels, "spec.placement.client.nodeSelector", "at most 16"),
@@ -162,6 +201,11 @@ var _ = Describe("The API", func() {
 		Entry("sfnt-stream at rates", "{tool: sfnt-stream, workload: {protocols: [UDP, Multicast], ratesPerSecond: [1000, 10000000]}, placement: {client: {}, server: {}, cpus: 2}}"),
 		Entry("a multicast group", "{tool: pinger, workload: {protocols: [Multicast], multicastGroup: 239.192.0.1, wait: Spin}}"),
 		Entry("variants", "variants: [{name: pod, wait: Spin, muxer: Epoll, capture: true}, {name: vf, network: {type: Secondary, networkRef: {name: net}, resourceName: amd.com/sf_vf}}]"),
+		Entry("latency limits in every unit", gate("rules: [{metric: p99, max: 840ns}, {metric: p99, max: 2us}, {metric: p99, max: 2.5µs}, {metric: p99, max: 2.5μs}, {metric: mean, max: 1.75ms}, {metric: p50, max: 60s}]")),
+		Entry("limits of messages lost", rule("{metric: lost, max: '0'}, {metric: lost, maxIncrease: '10'}")),
+		Entry("limits of throughput", rule("{metric: throughput, min: 9Gb/s}, {metric: throughput, min: 9.41Gb/s}, {metric: throughput, maxDecrease: 5%}")),
+		Entry("a tolerance with all that a gate has", gate("rules: [{metric: p99, maxIncrease: 2.5%, variants: [default], protocols: [TCP], messageSizes: [64], cells: [tcp-64]}], baseline: {benchmarkRef: {name: b}}, extendRounds: 5, ignoreDifferences: [kernel.*, nic.firmware-variant, cell.*.duration, sysctl.net.ipv4.tcp_timestamps]")),
+		Entry("a variant as baseline", "{variants: [{name: a}, {name: b}], gate: {rules: [{metric: p99, maxIncrease: 5%, variants: [b]}], baseline: {variant: a}}}"),
 		Entry("sixty-four CPUs and a hundred rounds", "{rounds: 100, placement: {client: {}, server: {}, cpus: 64}}"),
 	)
 
@@ -201,6 +245,40 @@ latencyType: HalfRTT
 		Expect(unstructured.SetNestedField(object.Object, int64(7), "spec", "rounds")).To(Succeed())
 		object.SetLabels(map[string]string{"team": "latency"})
 		Expect(k8s.Update(ctx, object)).To(Succeed(), "labels may change at any time")
+	})
+
+	It("refuses each change of an accepted spec but of its gate", func(ctx SpecContext) {
+		object := manifest(namespace, "{}")
+		Expect(k8s.Create(ctx, object)).To(Succeed())
+		status := map[string]any{"pair": map[string]any{"clientNode": "a", "serverNode": "b"}}
+		Expect(unstructured.SetNestedMap(object.Object, status, "status")).To(Succeed())
+		Expect(k8s.Status().Update(ctx, object)).To(Succeed())
+
+		changes := map[string]any{
+			"tool": "pinger", "workload": map[string]any{"duration": "4s"}, "rounds": int64(8),
+			"placement": map[string]any{"client": map[string]any{}, "server": map[string]any{}, "cpus": int64(2)},
+			"network":   map[string]any{"type": "Host"}, "variants": []any{map[string]any{"name": "a"}}, "capture": true,
+			"latencyType": "RTT", "highestPercentile": "p99",
+		}
+		fields := reflect.TypeFor[v1alpha1.LatencyBenchmarkSpec]()
+		for i := range fields.NumField() {
+			name, _, _ := strings.Cut(fields.Field(i).Tag.Get("json"), ",")
+			if name == "gate" {
+				continue
+			}
+			Expect(changes).To(HaveKey(name), "a field of the spec that this test does not change")
+			changed := object.DeepCopy()
+			Expect(unstructured.SetNestedField(changed.Object, changes[name], "spec", name)).To(Succeed())
+			Expect(k8s.Update(ctx, changed)).To(MatchError(ContainSubstring("spec cannot change")), name)
+		}
+
+		for _, limit := range []string{"2us", "3us"} {
+			gate := map[string]any{"rules": []any{map[string]any{"metric": "p99", "max": limit}}}
+			Expect(unstructured.SetNestedMap(object.Object, gate, "spec", "gate")).To(Succeed())
+			Expect(k8s.Update(ctx, object)).To(Succeed())
+		}
+		unstructured.RemoveNestedField(object.Object, "spec", "gate")
+		Expect(k8s.Update(ctx, object)).To(Succeed())
 	})
 
 	It("survives the Go types", func(ctx SpecContext) {

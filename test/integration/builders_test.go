@@ -77,6 +77,41 @@ func (b *BenchmarkBuilder) Secondary(network, resourceName string) *BenchmarkBui
 	return b
 }
 
+// Variants sets variants that wait in the same way.
+func (b *BenchmarkBuilder) Variants(names ...string) *BenchmarkBuilder {
+	for _, name := range names {
+		b.Spec.Variants = append(b.Spec.Variants, v1alpha1.Variant{Name: name})
+	}
+	return b
+}
+
+// Rule adds a rule to the gate.
+func (b *BenchmarkBuilder) Rule(r v1alpha1.GateRule) *BenchmarkBuilder {
+	if b.Spec.Gate == nil {
+		b.Spec.Gate = &v1alpha1.Gate{}
+	}
+	b.Spec.Gate.Rules = append(b.Spec.Gate.Rules, r)
+	return b
+}
+
+// Against makes another benchmark the gate's baseline.
+func (b *BenchmarkBuilder) Against(benchmark string) *BenchmarkBuilder {
+	b.Spec.Gate.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: benchmark}}
+	return b
+}
+
+// AgainstVariant makes a variant the gate's baseline.
+func (b *BenchmarkBuilder) AgainstVariant(name string) *BenchmarkBuilder {
+	b.Spec.Gate.Baseline = &v1alpha1.Baseline{Variant: name}
+	return b
+}
+
+// ExtendRounds sets how many rounds are measured once more.
+func (b *BenchmarkBuilder) ExtendRounds(n int32) *BenchmarkBuilder {
+	b.Spec.Gate.ExtendRounds = n
+	return b
+}
+
 // Obj returns the benchmark.
 func (b *BenchmarkBuilder) Obj() *v1alpha1.LatencyBenchmark { return b.DeepCopy() }
 

@@ -132,7 +132,8 @@ func (w *World) Start(dies ...death) *Manager {
 		// Managers follow each other in one process, with one name.
 		Controller: ctrlconfig.Controller{SkipNameValidation: &skip},
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}: {Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate})},
+			&corev1.Pod{}:       {Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate})},
+			&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate})},
 		}},
 	})
 	Expect(err).NotTo(HaveOccurred())

@@ -35,6 +35,12 @@ func ExpectAccepted(ctx context.Context, b *v1alpha1.LatencyBenchmark, pattern s
 	Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionAccepted) }).Should(MatchRegexp(pattern))
 }
 
+// ExpectPassed is the same for condition Passed.
+func ExpectPassed(ctx context.Context, b *v1alpha1.LatencyBenchmark, pattern string) {
+	GinkgoHelper()
+	Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(MatchRegexp(pattern))
+}
+
 // attempts lists the finished attempts, as "run aN reason".
 func attempts(ctx context.Context, b *v1alpha1.LatencyBenchmark) []string {
 	GinkgoHelper()

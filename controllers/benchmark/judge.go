@@ -1,0 +1,305 @@
+package benchmark
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/judge"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/verdict"
+)
+
+// A benchmark is judged when it finishes, and, finished, whenever what the verdict was made of has changed: the rules,
+// its stored results, the results of the benchmark that is its baseline. A verdict never outlives what it was made of:
+// without a stored result nothing passes any more.
+
+// judge brings verdict and condition Passed up to date. It reads the results only when they, or the rules, are not
+// those of the verdict that there is.
+func (r *Reconciler) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
+	gate := b.Spec.Gate
+	switch {
+	case gate == nil:
+		b.Status.Verdict = nil
+		meta.RemoveStatusCondition(&b.Status.Conditions, v1alpha1.ConditionPassed)
+		return nil
+	case !b.Finished():
+		b.Status.Verdict = nil
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonNotJudged, notJudged(b)))
+		return nil
+	}
+	baseline, err := r.baseline(ctx, b)
+	if err != nil {
+		return err
+	}
+	digest, err := r.inputs(ctx, b, baseline)
+	if err != nil {
+		return err
+	}
+	if b.Status.Verdict == nil || b.Status.Verdict.Inputs != digest {
+		judgement, err := r.judgement(ctx, b, baseline)
+		if err != nil {
+			return err
+		}
+		b.Status.Verdict = judgement.status
+		b.Status.Verdict.Inputs = digest
+	}
+	b.SetCondition(passed(b.Status.Verdict))
+	return nil
+}
+
+// notJudged says what a verdict waits for.
+func notJudged(b *v1alpha1.LatencyBenchmark) string {
+	if n := b.Status.ExtendedRounds; n > 0 {
+		return fmt.Sprintf("the planned rounds left it Inconclusive; judged again, for the last time, when %d more are measured", n)
+	}
+	return "judged when everything is measured"
+}
+
+// passed is the condition that a verdict makes.
+func passed(v *v1alpha1.Verdict) metav1.Condition {
+	status, reason := metav1.ConditionUnknown, v1alpha1.ReasonInconclusive
+	switch v.Outcome {
+	case v1alpha1.GatePass:
+		status, reason = metav1.ConditionTrue, v1alpha1.ReasonPass
+	case v1alpha1.GateFail:
+		status, reason = metav1.ConditionFalse, v1alpha1.ReasonFail
+	default:
+		reason = inconclusive(v)
+	}
+	return v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, v.Message)
+}
+
+// inconclusive is the reason of the first rule that was not decided, where it is that of the whole benchmark and not of
+// one of its cells.
+func inconclusive(v *v1alpha1.Verdict) string {
+	for _, rule := range v.Rules {
+		if rule.Outcome != v1alpha1.GateInconclusive {
+			continue
+		}
+		switch rule.Reason {
+		case v1alpha1.ReasonBenchmarkFailed, v1alpha1.ReasonResultsMissing, v1alpha1.ReasonRuleInvalid,
+			v1alpha1.ReasonBaselineMissing, v1alpha1.ReasonBaselineNotComplete, v1alpha1.ReasonBaselineResultsMissing:
+			return rule.Reason
+		}
+		break
+	}
+	return v1alpha1.ReasonInconclusive
+}
+
+// baseline gets the benchmark that a gate compares with; nil when it names none. One that does not exist has a name and
+// no UID.
+func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*v1alpha1.LatencyBenchmark, error) {
+	key := types.NamespacedName{Namespace: b.Namespace, Name: baselineOf(b)}
+	if key.Name == "" {
+		return nil, nil
+	}
+	baseline := &v1alpha1.LatencyBenchmark{}
+	err := r.Live.Get(ctx, key, baseline)
+	if apierrors.IsNotFound(err) {
+		return &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting the baseline %s: %w", key.Name, err)
+	}
+	return baseline, nil
+}
+
+// baselineOf is the name of the benchmark that a benchmark's gate compares with; empty when there is none.
+func baselineOf(b *v1alpha1.LatencyBenchmark) string {
+	if b.Spec.Gate == nil || b.Spec.Gate.Baseline == nil || b.Spec.Gate.Baseline.BenchmarkRef == nil {
+		return ""
+	}
+	return b.Spec.Gate.Baseline.BenchmarkRef.Name
+}
+
+// inputs is a digest of what a verdict is made of, without reading it: a ConfigMap that is the same object in the same
+// version holds what it held.
+func (r *Reconciler) inputs(ctx context.Context, b, baseline *v1alpha1.LatencyBenchmark) (string, error) {
+	type side struct {
+		UID        types.UID
+		Succeeded  metav1.ConditionStatus
+		Stored     []v1alpha1.StoredResult
+		ConfigMaps []string
+	}
+	all := struct {
+		Gate  *v1alpha1.Gate
+		Sides []side
+	}{Gate: b.Spec.Gate}
+	for _, of := range []*v1alpha1.LatencyBenchmark{b, baseline} {
+		if of == nil {
+			continue
+		}
+		s := side{UID: of.UID, Stored: of.Status.Stored, Succeeded: succeededStatus(of)}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
+		if err := r.Live.List(ctx, list, storedOf(of)...); err != nil {
+			return "", fmt.Errorf("listing the stored results of %s: %w", of.Name, err)
+		}
+		for _, cm := range list.Items {
+			s.ConfigMaps = append(s.ConfigMaps, fmt.Sprint(cm.Name, " ", cm.UID, " ", cm.ResourceVersion))
+		}
+		all.Sides = append(all.Sides, s)
+	}
+	data, err := json.Marshal(all)
+	if err != nil {
+		return "", fmt.Errorf("encoding what is judged: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// succeededStatus is the status of condition Succeeded; empty when it was never set.
+func succeededStatus(b *v1alpha1.LatencyBenchmark) metav1.ConditionStatus {
+	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
+		return c.Status
+	}
+	return ""
+}
+
+// judgement is a verdict, and whether more rounds may change it.
+type judgement struct {
+	status    *v1alpha1.Verdict
+	mayDecide bool
+}
+
+// judgement reads the results of both sides and judges them. What can be wrong with them is in the verdict; an error is
+// what another reconcile may not meet again.
+func (r *Reconciler) judgement(ctx context.Context, b, baseline *v1alpha1.LatencyBenchmark) (judgement, error) {
+	gate := b.Spec.Gate.DeepCopy()
+	// Who looked twice looked twice, whatever the gate says now.
+	gate.ExtendRounds = max(gate.ExtendRounds, b.Status.ExtendedRounds)
+	candidate, err := r.candidateResults(ctx, b)
+	if err != nil {
+		return judgement{}, err
+	}
+	var compared *judge.Results
+	if baseline != nil {
+		results, err := r.baselineResults(ctx, baseline)
+		if err != nil {
+			return judgement{}, err
+		}
+		compared = &results
+	}
+	j, err := judge.Gate(*gate, candidate, compared)
+	if err != nil {
+		return judgement{status: unreadable(err)}, nil
+	}
+	return judgement{j.Status(), j.MoreRoundsMayDecide}, nil
+}
+
+// unreadable is the verdict on what this operator cannot judge.
+func unreadable(err error) *v1alpha1.Verdict {
+	message, reason := oneLine(err.Error()), v1alpha1.ReasonRuleInvalid
+	if errors.Is(err, result.ErrCorrupt) {
+		reason = v1alpha1.ReasonResultsMissing
+	}
+	rule := v1alpha1.RuleVerdict{Rule: "all", Outcome: v1alpha1.GateInconclusive, Reason: reason, Message: message}
+	return &v1alpha1.Verdict{Outcome: v1alpha1.GateInconclusive, Message: message, Rules: []v1alpha1.RuleVerdict{rule}}
+}
+
+// candidateResults are what a benchmark brings to its own gate.
+func (r *Reconciler) candidateResults(ctx context.Context, b *v1alpha1.LatencyBenchmark) (judge.Results, error) {
+	runs, _, err := r.stored(ctx, b)
+	if err != nil {
+		return judge.Results{}, err
+	}
+	results := judge.Results{Spec: b.Spec, Runs: runs}
+	switch planned := len(plan.Runs(b)); {
+	case succeededStatus(b) == metav1.ConditionFalse:
+		results.Trouble = &verdict.Blocker{Reason: v1alpha1.ReasonBenchmarkFailed, Message: "the benchmark failed before everything was measured"}
+	case len(runs) < planned:
+		results.Trouble = &verdict.Blocker{Reason: v1alpha1.ReasonResultsMissing, Message: fmt.Sprintf(
+			"of the stored results of %d runs, %d were deleted or changed; delete the benchmark and apply it anew", planned, planned-len(runs))}
+	}
+	return results, nil
+}
+
+// baselineResults are what a benchmark, or the lack of it, brings to another's gate.
+func (r *Reconciler) baselineResults(ctx context.Context, baseline *v1alpha1.LatencyBenchmark) (judge.Results, error) {
+	results := judge.Results{Spec: baseline.Spec}
+	trouble := func(reason, format string, args ...any) (judge.Results, error) {
+		results.Trouble = &verdict.Blocker{Reason: reason, Message: fmt.Sprintf(format, args...)}
+		return results, nil
+	}
+	switch {
+	case baseline.UID == "" || !baseline.DeletionTimestamp.IsZero():
+		return trouble(v1alpha1.ReasonBaselineMissing, "the baseline, LatencyBenchmark %s, does not exist", baseline.Name)
+	case succeededStatus(baseline) == metav1.ConditionFalse:
+		return trouble(v1alpha1.ReasonBaselineNotComplete, "the baseline, LatencyBenchmark %s, failed", baseline.Name)
+	case succeededStatus(baseline) != metav1.ConditionTrue:
+		return trouble(v1alpha1.ReasonBaselineNotComplete, "the baseline, LatencyBenchmark %s, is not finished", baseline.Name)
+	}
+	runs, _, err := r.stored(ctx, baseline)
+	if err != nil {
+		return judge.Results{}, err
+	}
+	if planned := len(plan.Runs(baseline)); len(runs) < planned {
+		return trouble(v1alpha1.ReasonBaselineResultsMissing, "of the baseline's stored results, LatencyBenchmark %s, of %d runs, %d were deleted or changed",
+			baseline.Name, planned, planned-len(runs))
+	}
+	results.Runs = runs
+	return results, nil
+}
+
+// storedOf selects the ConfigMaps of a benchmark.
+func storedOf(b *v1alpha1.LatencyBenchmark) []client.ListOption {
+	return []client.ListOption{client.InNamespace(b.Namespace), client.MatchingLabels(pods.Labels(b.Name))}
+}
+
+// stored reads the results that a benchmark's status lists, oldest first, as far as they still are what was stored: of
+// this benchmark, and with the digests that their agents gave.
+func (r *Reconciler) stored(ctx context.Context, b *v1alpha1.LatencyBenchmark) ([]result.Stored, []v1alpha1.StoredResult, error) {
+	list := &corev1.ConfigMapList{}
+	if err := r.Live.List(ctx, list, storedOf(b)...); err != nil {
+		return nil, nil, fmt.Errorf("listing the stored results of %s: %w", b.Name, err)
+	}
+	byName := map[string]*corev1.ConfigMap{}
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	var runs []result.Stored
+	var kept []v1alpha1.StoredResult
+	for _, s := range b.Status.Stored {
+		cm, ok := byName[s.ConfigMap]
+		if !ok || !metav1.IsControlledBy(cm, b) {
+			continue
+		}
+		stored, err := result.FromConfigMap(cm)
+		if err != nil || stored.Client.Run != s.Run || stored.ClientDigest != s.SHA256 || stored.ServerDigest != s.ServerSHA256 {
+			continue
+		}
+		runs, kept = append(runs, stored), append(kept, s)
+	}
+	return runs, kept, nil
+}
+
+// undecided is the verdict's message when a benchmark of which everything planned is measured is Inconclusive, the gate
+// asks for more rounds then, and they may decide. Empty otherwise.
+func (r *Reconciler) undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark) (string, error) {
+	if b.Spec.Gate == nil || b.Spec.Gate.ExtendRounds == 0 || b.Status.ExtendedRounds > 0 {
+		return "", nil
+	}
+	baseline, err := r.baseline(ctx, b)
+	if err != nil {
+		return "", err
+	}
+	j, err := r.judgement(ctx, b, baseline)
+	if err != nil || !j.mayDecide {
+		return "", err
+	}
+	return j.status.Message, nil
+}

@@ -1,0 +1,96 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/verdict"
+)
+
+// ignored says whether the user lets a key of the evidence differ.
+func ignored(gate v1alpha1.Gate, key string) bool {
+	return slices.Contains(gate.IgnoreDifferences, key) || matchesAny(gate.IgnoreDifferences, key) && !mustBeNamed(key)
+}
+
+// mustBeNamed says of which keys a pattern lets no difference pass: a firmware with another latency, another way into
+// the NIC, and a socket that is not accelerated are what a gate is there to notice.
+func mustBeNamed(key string) bool {
+	return key == "nic.firmware-variant" || key == "nic.function" || matchesAny(ofAcceleration, key)
+}
+
+// ofAcceleration are the keys that tell whether a cell's sockets were accelerated.
+var ofAcceleration = []string{"cell.*.accelerated.client", "cell.*.accelerated.server"}
+
+// ofNetwork are the keys that may have other values on another way to the peer: of the interface and its place, and of
+// the pod's network namespace.
+var ofNetwork = []string{"nic.*", "numa.*", "sysctl.net.*"}
+
+// declared are the keys, as patterns, that differ between two variants of a benchmark because its spec says so.
+func declared(spec v1alpha1.LatencyBenchmarkSpec, one, other string) []string {
+	a, foundA := variantOf(spec, one)
+	b, foundB := variantOf(spec, other)
+	if !foundA || !foundB {
+		return nil
+	}
+	var keys []string
+	if a.Wait != b.Wait {
+		keys = append(keys, "cell.*.wait")
+	}
+	if a.Muxer != b.Muxer {
+		keys = append(keys, "cell.*.muxer")
+	}
+	if network(a) != network(b) {
+		keys = append(keys, ofNetwork...)
+	}
+	return keys
+}
+
+// network is a variant's way to the peer, to be compared.
+func network(v v1alpha1.Variant) [4]string {
+	n := [4]string{string(v.Network.Type), v.Network.ResourceName}
+	if ref := v.Network.NetworkRef; ref != nil {
+		n[2], n[3] = ref.Namespace, ref.Name
+	}
+	return n
+}
+
+// matchesAny says whether a key is what one of several patterns, with one * each, stands for.
+func matchesAny(patterns []string, key string) bool {
+	for _, pattern := range patterns {
+		before, after, found := strings.Cut(pattern, "*")
+		if found && len(key) >= len(before)+len(after) && strings.HasPrefix(key, before) && strings.HasSuffix(key, after) {
+			return true
+		}
+	}
+	return false
+}
+
+// unequal names the conditions of two runs that matter and differ; empty when there are none.
+func unequal(first, second result.Stored, matters func(result.Difference) bool) string {
+	for _, ends := range [][2]result.Document{{first.Client, second.Client}, {first.Server, second.Server}} {
+		if names := result.Unequal(ends[0], ends[1], matters); names != "" {
+			return fmt.Sprintf("%s and %s did not run under equal conditions at the %s's end: %s",
+				ends[0].Run, ends[1].Run, ends[0].Role, names)
+		}
+	}
+	return ""
+}
+
+// incomparable is why a cell of a run cannot be compared with that of the baseline's run. Where a run is missing there
+// is nothing to say: nothing is compared.
+func incomparable(cell verdict.Cell, baseline, candidate *result.Stored, matters func(result.Difference) bool) []verdict.Blocker {
+	if candidate == nil || baseline == nil {
+		return nil
+	}
+	own := "cell." + strings.TrimSuffix(cell.Name, capturedSuffix) + "."
+	message := unequal(*baseline, *candidate, func(d result.Difference) bool {
+		return matters(d) && (!strings.HasPrefix(d.Key, "cell.") || strings.HasPrefix(d.Key, own))
+	})
+	if message == "" {
+		return nil
+	}
+	return []verdict.Blocker{{Reason: v1alpha1.WarningEvidenceDiffers, Message: message + " (what was meant to differ goes into ignoreDifferences)"}}
+}

@@ -1,0 +1,102 @@
+// Package judge holds a benchmark's stored results against its gate. It stands between internal/result and
+// internal/verdict: it takes from the results what a verdict is made of, round by round, and reads in the evidence what
+// forbids one. It is pure: the controllers and the command line get the same verdict from the same results.
+//
+// What forbids a verdict: placement that was not verified, rounds that did not run under equal conditions, and, for
+// comparisons, a baseline under other conditions. A simulated NIC does not forbid one, and is told with it.
+package judge
+
+import (
+	"slices"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/verdict"
+)
+
+// Results are what a benchmark has to show.
+type Results struct {
+	Spec v1alpha1.LatencyBenchmarkSpec
+	// Runs are verified, in the order of measurement.
+	Runs []result.Stored
+	// Trouble is why the runs are not all there, or there is nothing to judge at all; nil when all is well.
+	Trouble *verdict.Blocker
+}
+
+// Gate judges a benchmark's results. The baseline is that of gate.baseline.benchmarkRef, and nil when the gate has none.
+// The error is that of a rule which cannot be read, or of results which cannot: these wrap result.ErrCorrupt.
+func Gate(gate v1alpha1.Gate, candidate Results, baseline *Results) (verdict.Judgement, error) {
+	in := verdict.Input{Gate: gate, Note: note(candidate, baseline)}
+	var err error
+	if in.Candidate, err = cells(candidate); err != nil {
+		return verdict.Judgement{}, err
+	}
+	switch {
+	case baseline != nil && baseline.Trouble != nil:
+		for i := range in.Candidate {
+			in.Candidate[i].Incomparable = []verdict.Blocker{*baseline.Trouble}
+		}
+	case baseline != nil:
+		if in.Baseline, err = cells(*baseline); err != nil {
+			return verdict.Judgement{}, err
+		}
+		for i := range in.Baseline {
+			b := &in.Baseline[i]
+			for j := range b.Blockers {
+				b.Blockers[j].Message = "the baseline: " + b.Blockers[j].Message
+			}
+		}
+		for i := range in.Candidate {
+			c := &in.Candidate[i]
+			matters := func(d result.Difference) bool { return d.Fingerprint && !ignored(gate, d.Key) }
+			c.Incomparable = incomparable(*c, firstRun(*baseline, c.Variant), firstRun(candidate, c.Variant), matters)
+		}
+	case gate.Baseline != nil && gate.Baseline.Variant != "":
+		for i := range in.Candidate {
+			c := &in.Candidate[i]
+			meant := declared(candidate.Spec, c.Variant, gate.Baseline.Variant)
+			matters := func(d result.Difference) bool {
+				return d.BetweenRounds() && !ignored(gate, d.Key) && !matchesAny(meant, d.Key)
+			}
+			c.Incomparable = incomparable(*c, firstRun(candidate, gate.Baseline.Variant), firstRun(candidate, c.Variant), matters)
+		}
+	}
+	return verdict.Judge(in)
+}
+
+// note tells of a simulated NIC on either side.
+func note(candidate Results, baseline *Results) string {
+	runs := candidate.Runs
+	if baseline != nil {
+		runs = slices.Concat(runs, baseline.Runs)
+	}
+	for _, run := range runs {
+		if preflight.Simulated(run.Client.Evidence, run.Server.Evidence) {
+			return "on a simulated NIC"
+		}
+	}
+	return ""
+}
+
+// firstRun is the first of a variant's runs, nil when there is none. It stands for all: their conditions are equal, or
+// nothing is concluded from any.
+func firstRun(r Results, variant string) *result.Stored {
+	for i := range r.Runs {
+		if r.Runs[i].Client.Variant == variant {
+			return &r.Runs[i]
+		}
+	}
+	return nil
+}
+
+// variantOf finds a variant with all that it inherits.
+func variantOf(spec v1alpha1.LatencyBenchmarkSpec, name string) (v1alpha1.Variant, bool) {
+	all := plan.Variants(spec)
+	i := slices.IndexFunc(all, func(v v1alpha1.Variant) bool { return v.Name == name })
+	if i < 0 {
+		return v1alpha1.Variant{}, false
+	}
+	return all[i], true
+}

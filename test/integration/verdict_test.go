@@ -1,0 +1,315 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// The agents of these specs measure round trips of 10000 to 11999 ns, so halves of 5 to 6 µs, of which the median is
+// 5.5 and p90 5.9 µs, in every round, unless a spec tells them to be slower.
+
+// under is a rule that p90 keeps below an absolute limit.
+func under(limit string) v1alpha1.GateRule {
+	return v1alpha1.GateRule{Metric: v1alpha1.MetricP90, Max: limit}
+}
+
+// within is a rule that p90 keeps to its baseline.
+func within(tolerance string) v1alpha1.GateRule {
+	return v1alpha1.GateRule{Metric: v1alpha1.MetricP90, MaxIncrease: tolerance}
+}
+
+// slower makes the round trips of some runs twice as long.
+func slower(runs ...string) func(*result.Document) {
+	return func(d *result.Document) {
+		for _, run := range runs {
+			if !strings.HasPrefix(d.Run, run) {
+				continue
+			}
+			for i := range d.Cells {
+				var err error
+				if d.Cells[i].Histogram, err = histogramFrom(20_000); err != nil {
+					panic(err)
+				}
+			}
+		}
+	}
+}
+
+// setGate changes the rules of a benchmark as a user does.
+func setGate(ctx context.Context, b *v1alpha1.LatencyBenchmark, change func(*v1alpha1.LatencyBenchmarkSpec)) {
+	GinkgoHelper()
+	Eventually(func() error {
+		current := Get(ctx, b)
+		change(&current.Spec)
+		return k8s.Update(ctx, current)
+	}).Should(Succeed())
+}
+
+// reasons are those of the verdict's rules.
+func reasons(ctx context.Context, b *v1alpha1.LatencyBenchmark) []string {
+	GinkgoHelper()
+	var all []string
+	if v := Get(ctx, b).Status.Verdict; v != nil {
+		for _, r := range v.Rules {
+			all = append(all, fmt.Sprintf("%s %s", r.Outcome, r.Reason))
+		}
+	}
+	return all
+}
+
+var _ = Describe("A verdict", func() {
+	var w *World
+	BeforeEach(func(ctx SpecContext) {
+		w = NewWorld(ctx)
+		w.Kubelet.Auto(ctx)
+	})
+
+	It("is given when everything is measured, and again when only the rules change", func(ctx SpecContext) {
+		manager := w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(under("6us")).Rule(under("5950ns")))
+		ExpectPassed(ctx, b, "^Unknown NotJudged")
+		ExpectSucceeded(ctx, b, "^True Complete")
+		ExpectPassed(ctx, b, "^True Pass: all 2 rules hold, in 2 comparisons")
+		v := Get(ctx, b).Status.Verdict
+		Expect(v.Outcome).To(Equal(v1alpha1.GatePass))
+		Expect(v.Comparisons).To(BeEquivalentTo(2))
+		Expect(v.Rules[0].CandidateRounds).To(BeEquivalentTo(6))
+		Expect(v.Rules[0].Candidate).To(HaveValue(BeNumerically("~", 5900, 10)))
+		Expect(reasons(ctx, b)).To(Equal([]string{"Pass WithinLimit", "Pass WithinLimit"}))
+		pods := w.Kubelet.Created()
+
+		By("an edit of the rules")
+		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.Rules = []v1alpha1.GateRule{under("5us")} })
+		ExpectPassed(ctx, b, "^False Fail: p90 of default/tcp-64: .*over 6 rounds: Fail, beyond max 5us")
+		current := Get(ctx, b)
+		Expect(current.Status.ObservedGeneration).To(Equal(current.Generation))
+		for _, c := range current.Status.Conditions {
+			Expect(c.ObservedGeneration).To(Equal(current.Generation), "kubectl wait for %s waits for that", c.Type)
+		}
+
+		By("an edit while no manager runs")
+		manager.Stop()
+		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.Rules = []v1alpha1.GateRule{under("7us")} })
+		w.Start()
+		ExpectPassed(ctx, b, "^True Pass")
+
+		By("nothing, of which nobody writes anything")
+		Wake(ctx, b)
+		version := Get(ctx, b).ResourceVersion
+		Consistently(func() string { return Get(ctx, b).ResourceVersion }).Should(Equal(version))
+
+		By("the gate's removal")
+		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate = nil })
+		Eventually(func() *v1alpha1.Verdict { return Get(ctx, b).Status.Verdict }).Should(BeNil())
+		Expect(condition(ctx, b, v1alpha1.ConditionPassed)).To(BeEmpty())
+		Expect(w.Kubelet.Created()).To(Equal(pods), "nothing was measured again")
+
+		Eventually(func() ([]string, error) {
+			list := &eventsv1.EventList{}
+			err := k8s.List(ctx, list, client.InNamespace(w.Namespace))
+			var told []string
+			for _, e := range list.Items {
+				if e.Action == v1alpha1.ConditionPassed {
+					told = append(told, e.Type+" "+e.Reason)
+				}
+			}
+			return told, err
+		}).Should(ConsistOf("Normal Pass", "Warning Fail", "Normal Pass"))
+	})
+
+	It("is Inconclusive with too few rounds", func(ctx SpecContext) {
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B).Rule(under("1s")))
+		ExpectPassed(ctx, b, "^Unknown Inconclusive: .*5 rounds are the fewest that can")
+		Expect(reasons(ctx, b)).To(Equal([]string{"Inconclusive TooFewRounds"}))
+		Expect(Get(ctx, b).Status.Verdict.Outcome).To(Equal(v1alpha1.GateInconclusive))
+	})
+
+	It("is Inconclusive when a round ran under other conditions, or on CPUs that were not its own", func(ctx SpecContext) {
+		w.Start()
+		w.Kubelet.Agents(func(d *result.Document) {
+			if d.Role == v1alpha1.RoleServer && d.Run == "x-r3" {
+				d.Evidence.MTU = 9000
+			}
+			if d.Run == "y-r2" {
+				d.Evidence.CPUsAllowed = "0-3"
+			}
+		})
+		x := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(under("6us")))
+		ExpectPassed(ctx, x, `^Unknown Inconclusive: .*x-r1 and x-r3 did not run under equal conditions at the server's end: nic.mtu "1500", then "9000"`)
+		Expect(reasons(ctx, x)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningEvidenceDiffers}))
+		y := w.Create(ctx, MakeBenchmark(w.Namespace, "y").Rounds(6).On(w.A, w.B).Rule(under("6us")))
+		ExpectPassed(ctx, y, "^Unknown Inconclusive: .*in y-r2, client .* may use CPUs 0-3, not 1 of its own")
+		Expect(reasons(ctx, y)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningCPUsNotExclusive}))
+	})
+
+	It("does not outlive a stored result", func(ctx SpecContext) {
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(under("6us")))
+		ExpectPassed(ctx, b, "^True Pass")
+		stored := configMaps(ctx, b)
+		Expect(stored).To(HaveLen(6))
+		again := func(cm corev1.ConfigMap) *corev1.ConfigMap {
+			cm.ObjectMeta = metav1.ObjectMeta{
+				Name: cm.Name, Namespace: cm.Namespace, Labels: cm.Labels, Annotations: cm.Annotations, OwnerReferences: cm.OwnerReferences,
+			}
+			return cm.DeepCopy()
+		}
+
+		By("a deletion")
+		Expect(k8s.Delete(ctx, &stored[2])).To(Succeed())
+		ExpectPassed(ctx, b, "^Unknown ResultsMissing: .*of 6 runs, 1 were deleted or changed")
+		By("a result of another run in its place")
+		other := again(stored[2])
+		other.BinaryData, other.Annotations = stored[3].BinaryData, stored[3].Annotations
+		Expect(k8s.Create(ctx, other)).To(Succeed())
+		Consistently(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(HavePrefix("Unknown ResultsMissing"))
+		Expect(k8s.Delete(ctx, other)).To(Succeed())
+		By("another server's part, which tells where the server ran")
+		other = again(stored[2])
+		document := result.Document{Version: result.Version, Run: stored[2].Name, Variant: "default", Attempt: 1, Role: v1alpha1.RoleServer,
+			Evidence: result.Evidence{Node: w.B, CPUsAllowed: "1", MeasuringCPU: 1, DeviceNUMANode: -1}}
+		forged := framed(document)
+		other.BinaryData[result.KeyServer], other.Annotations[result.AnnotationServerDigest] = forged.Compressed, forged.Digest
+		Expect(k8s.Create(ctx, other)).To(Succeed())
+		Consistently(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(HavePrefix("Unknown ResultsMissing"))
+		Expect(k8s.Delete(ctx, other)).To(Succeed())
+		By("its return")
+		back := again(stored[2])
+		Expect(k8s.Create(ctx, back)).To(Succeed())
+		ExpectPassed(ctx, b, "^True Pass")
+		By("a change of what is said about it")
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+result.AnnotationClientDigest+`":"0"}}}`))
+		Expect(k8s.Patch(ctx, back, patch)).To(Succeed())
+		ExpectPassed(ctx, b, "^Unknown ResultsMissing")
+		Expect(w.Kubelet.Created()).To(HaveLen(12), "nothing was measured again")
+	})
+
+	It("compares with another variant of the same rounds", func(ctx SpecContext) {
+		w.Start()
+		w.Kubelet.Agents(slower("x-late-"))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(5).On(w.A, w.B).Variants("early", "late").Rule(within("10%")).AgainstVariant("early"))
+		ExpectPassed(ctx, b, `^False Fail: p90 of late/tcp-64: 10.\d+µs against 5.90µs, ratio 1.\d+ .*over 5\+5 rounds: Fail, beyond maxIncrease 10%`)
+		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.Baseline.Variant = "late" })
+		ExpectPassed(ctx, b, `^True Pass: p90 of early/tcp-64: .*lower than the baseline`)
+	})
+
+	It("compares with another benchmark, and follows what becomes of that", func(ctx SpecContext) {
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "after").Rounds(5).On(w.A, w.B).Rule(within("10%")).Against("before"))
+		ExpectPassed(ctx, b, "^Unknown BaselineMissing: .*LatencyBenchmark before, does not exist")
+		ExpectSucceeded(ctx, b, "^True Complete")
+		pods := len(w.Kubelet.Created())
+
+		before := w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(5).On(w.A, w.B))
+		ExpectPassed(ctx, b, "^Unknown BaselineNotComplete: .*is not finished")
+		ExpectPassed(ctx, b, `^True Pass: p90 of default/tcp-64: .*over 5\+5 rounds`)
+		Expect(w.Kubelet.Created()).To(HaveLen(pods+10), "only the baseline was measured")
+
+		By("a baseline whose results go")
+		stored := configMaps(ctx, before)
+		Expect(k8s.Delete(ctx, &stored[0])).To(Succeed())
+		ExpectPassed(ctx, b, "^Unknown BaselineResultsMissing: ")
+		By("a baseline that goes")
+		Expect(k8s.Delete(ctx, before)).To(Succeed())
+		ExpectPassed(ctx, b, "^Unknown BaselineMissing: ")
+
+		By("a baseline of other firmware")
+		for _, cm := range configMaps(ctx, before) {
+			Expect(k8s.Delete(ctx, &cm)).To(Succeed())
+		}
+		w.Kubelet.Agents(func(d *result.Document) { d.Evidence.Facts = map[string]string{"nic.firmware-variant": "full-feature"} })
+		before = w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(5).On(w.A, w.B))
+		ExpectPassed(ctx, b, `^Unknown Inconclusive: .*nic.firmware-variant "full-feature", then absent`)
+		Expect(reasons(ctx, b)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningEvidenceDiffers}))
+		By("the same with a pattern, and in full")
+		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.IgnoreDifferences = []string{"nic.*"} })
+		Eventually(func() bool { return Get(ctx, b).Status.ObservedGeneration == Get(ctx, b).Generation }).Should(BeTrue())
+		Expect(condition(ctx, b, v1alpha1.ConditionPassed)).To(HavePrefix("Unknown Inconclusive"))
+		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.IgnoreDifferences = []string{"nic.firmware-variant"} })
+		ExpectPassed(ctx, b, "^True Pass")
+	})
+
+	It("is never a Pass for a benchmark that failed", func(ctx SpecContext) {
+		w.Start()
+		w.Kubelet.Agents(func(d *result.Document) {
+			if d.Run == "x-r6" {
+				d.Run = "x-r1"
+			}
+		})
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(under("6us")))
+		for attempt := 1; attempt <= 3; attempt++ {
+			Eventually(func() []string { return attempts(ctx, b) }).Should(ContainElement(fmt.Sprintf("x-r6 a%d ResultCorrupt", attempt)))
+			w.Advance(ctx, 20*time.Second, b)
+		}
+		ExpectSucceeded(ctx, b, "^False Failed")
+		ExpectPassed(ctx, b, "^Unknown BenchmarkFailed: .*over 5 rounds: Inconclusive, the benchmark failed")
+	})
+
+	DescribeTable("that is Inconclusive asks once for more rounds, across managers,",
+		func(ctx SpecContext, late []string, passed string) {
+			// The manager dies when it has decided to extend, and before it could say so.
+			first := w.Start(notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.ExtendedRounds > 0 }))
+			w.Kubelet.Agents(slower(late...))
+			b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(under("6us")).ExtendRounds(4))
+			Eventually(first.client.dead.Load).Should(BeTrue())
+			first.Stop()
+			Expect(w.Kubelet.Created()).To(HaveLen(12))
+			// The next one says so, and dies when it has measured two of the new rounds.
+			second := w.Start(notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return len(s.Stored) == 8 }))
+			Eventually(second.client.dead.Load).Should(BeTrue())
+			second.Stop()
+			Expect(condition(ctx, b, v1alpha1.ConditionPassed)).To(HavePrefix("Unknown NotJudged: the planned rounds left it Inconclusive"))
+			w.Start()
+			ExpectSucceeded(ctx, b, "^True Complete: 10 of 10")
+			ExpectPassed(ctx, b, passed)
+			status := Get(ctx, b).Status
+			Expect(status.ExtendedRounds).To(BeEquivalentTo(4))
+			Expect(status.Verdict.PassErrorOneIn).To(BeEquivalentTo(40), "each of two looks has half of the error")
+			Expect(attempts(ctx, b)).To(HaveLen(10))
+			for round := 1; round <= 10; round++ {
+				Expect(w.Kubelet.Created()).To(ContainElement(fmt.Sprintf("x-r%d-a1-client", round)))
+			}
+			By("and looked twice whatever the gate says afterwards")
+			setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.ExtendRounds = 0 })
+			Eventually(func() bool { return Get(ctx, b).Status.ObservedGeneration == Get(ctx, b).Generation }).Should(BeTrue())
+			Expect(Get(ctx, b).Status.Verdict.PassErrorOneIn).To(BeEquivalentTo(40))
+			Expect(w.Kubelet.Created()).To(HaveLen(20))
+		},
+		Entry("which decide", []string{"x-r2"}, "^True Pass"),
+		Entry("which do not", []string{"x-r2", "x-r4", "x-r6", "x-r8"}, "^Unknown Inconclusive"),
+	)
+
+	It("that more rounds could not decide asks for none", func(ctx SpecContext) {
+		w.Start()
+		p99 := v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "6us"}
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B).Rule(p99).ExtendRounds(10))
+		ExpectSucceeded(ctx, b, "^True Complete: 2 of 2")
+		ExpectPassed(ctx, b, "^Unknown Inconclusive: .*has 2000 samples and p99 needs 10000 to be judged; measure longer")
+	})
+})
+
+// framed is a document as its agent hands it over.
+func framed(d result.Document) result.Framed {
+	GinkgoHelper()
+	var sent bytes.Buffer
+	digest, err := result.WriteFrame(&sent, d)
+	Expect(err).NotTo(HaveOccurred())
+	f, err := result.ReadFrame(&sent, digest)
+	Expect(err).NotTo(HaveOccurred())
+	return f
+}
