@@ -100,8 +100,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 					fmt.Fprintf(stderr, "%s, %s, round %d, once more: %v\n", m.name, t.name, round+1, err)
 					measured, err = p.run(ctx, t, m)
 				}
-				if err != nil {
+				if err != nil && (t.name == "pinger" || ctx.Err() != nil) {
 					return fmt.Errorf("%s, %s: %w", m.name, t.name, err)
+				} else if err != nil {
+					fmt.Fprintf(stderr, "%s, %s, round %d, left out: %v\n", m.name, t.name, round+1, err)
+					continue
 				}
 				if results[m.name] == nil {
 					results[m.name] = map[string]best{}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -97,6 +98,10 @@ func (p pair) run(ctx context.Context, t benchTool, m mode) (latency, error) {
 	return t.read(stdout.String())
 }
 
+// listening matches the line of a TCP socket that listens (state 0A) or of a UDP socket that has no peer (07) at the
+// tools' port. Connections of the server before stay in TIME_WAIT at that port.
+var listening = regexp.MustCompile(`(?m)^ *[0-9]+: [0-9A-F]+:` + portHex + ` [0-9A-F]+:0000 0[A7] `)
+
 // awaitPort waits until somebody listens, without touching them.
 func awaitPort(ctx context.Context) error {
 	for range 200 {
@@ -104,7 +109,7 @@ func awaitPort(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("looking for the server's port: %w", err)
 		}
-		if strings.Contains(string(out), fmt.Sprintf(":%04X ", 23456)) {
+		if listening.Match(out) {
 			return nil
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -20,8 +20,10 @@ type benchTool struct {
 }
 
 const (
-	port  = "23456"
-	token = "bench"
+	port = "23456"
+	// portHex is the port as /proc/net shows it.
+	portHex = "5BA0"
+	token   = "bench"
 )
 
 func when(condition bool, args ...string) []string {
