@@ -109,6 +109,14 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(withStored("x-r2")),
 			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 1,
 		},
+		"what did not decide is extended": {
+			changes: on(withStored("x-r1"), withStored("x-r2"), undecided),
+			kind:    stepExtend, reason: v1alpha1.ReasonQueued, message: []string{"4 rounds more", "2 did not decide", "p99 is Inconclusive"}, none: true,
+		},
+		"an extended plan has more runs": {
+			changes: on(withStored("x-r1"), withStored("x-r2"), func(w *world) { w.benchmark.Status.ExtendedRounds = 4 }),
+			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r3", attempt: 1,
+		},
 		"after the last run it is complete": {
 			changes: on(withStored("x-r1"), withStored("x-r2")),
 			kind:    stepComplete, reason: v1alpha1.ReasonComplete, message: []string{"2 of 2"}, none: true,

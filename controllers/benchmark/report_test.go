@@ -44,6 +44,35 @@ func TestEventsOf(t *testing.T) {
 			before: on(accepted), after: on(accepted, condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete)),
 			want: []string{"Normal Complete because"},
 		},
+		"a verdict that waits is no event": {
+			after: on(condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonNotJudged)),
+		},
+		"a Pass": {
+			before: on(condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonNotJudged)),
+			after:  on(condition(v1alpha1.ConditionPassed, metav1.ConditionTrue, v1alpha1.ReasonPass)),
+			want:   []string{"Normal Pass because"},
+		},
+		"a Fail after a Pass": {
+			before: on(condition(v1alpha1.ConditionPassed, metav1.ConditionTrue, v1alpha1.ReasonPass)),
+			after:  on(condition(v1alpha1.ConditionPassed, metav1.ConditionFalse, v1alpha1.ReasonFail)),
+			want:   []string{"Warning Fail because"},
+		},
+		"an Inconclusive verdict is no good news": {
+			after: on(condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonInconclusive)),
+			want:  []string{"Warning Inconclusive because"},
+		},
+		"a verdict that is Inconclusive for another reason": {
+			before: on(condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonInconclusive)),
+			after:  on(condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonResultsMissing)),
+			want:   []string{"Warning ResultsMissing because"},
+		},
+		"more rounds": {
+			before: on(accepted),
+			after: on(accepted, condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonQueued), func(w *world) {
+				w.benchmark.Status.ExtendedRounds = 4
+			}),
+			want: []string{"Normal Extended because"},
+		},
 		"failed": {
 			before: on(accepted), after: on(accepted, condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed)),
 			want: []string{"Warning Failed because"},
@@ -72,6 +101,7 @@ func TestProgress(t *testing.T) {
 	}{
 		"nothing is done": {want: v1alpha1.Progress{Runs: "0/2", Total: 2, MeasuringSecondsLeft: 7}},
 		"half is done":    {changes: on(withStored("x-r1")), want: v1alpha1.Progress{Runs: "1/2", Done: 1, Total: 2, MeasuringSecondsLeft: 4}},
+		"the plan grew":   {changes: on(withStored("x-r1"), withStored("x-r2"), func(w *world) { w.benchmark.Status.ExtendedRounds = 1 }), want: v1alpha1.Progress{Runs: "2/3", Done: 2, Total: 3, MeasuringSecondsLeft: 4}},
 		"everything is":   {changes: on(withStored("x-r1"), withStored("x-r2")), want: v1alpha1.Progress{Runs: "2/2", Done: 2, Total: 2}},
 	}
 	for name, c := range cases {

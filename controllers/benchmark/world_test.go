@@ -99,6 +99,12 @@ func withAttempt(run string, attempt int32, outcome string, ended time.Duration)
 	}
 }
 
+// undecided gives the world a gate that asks for more rounds, and a verdict that needs them.
+func undecided(w *world) {
+	w.benchmark.Spec.Gate = &v1alpha1.Gate{ExtendRounds: 4}
+	w.undecided = "p99 is Inconclusive"
+}
+
 func withStored(run string) func(*world) {
 	return func(w *world) {
 		w.benchmark.Status.Stored = append(w.benchmark.Status.Stored, v1alpha1.StoredResult{ConfigMap: run, Run: run})

@@ -37,6 +37,24 @@ func cellNames(cells []tool.Cell) string {
 	return strings.Join(names, " ")
 }
 
+// What was measured already keeps its names and its order when the plan grows.
+func TestRunsOfAPlanThatGrew(t *testing.T) {
+	b := benchmark(3, []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, 1, 64)
+	b.Spec.Variants = []v1alpha1.Variant{{Name: "a"}, {Name: "b"}}
+	before := Runs(b)
+	b.Status.ExtendedRounds = 2
+	after := Runs(b)
+	if len(after) != 10 || Rounds(b) != 5 {
+		t.Fatalf("%d runs in %d rounds, want 10 in 5", len(after), Rounds(b))
+	}
+	if diff := cmp.Diff(before, after[:len(before)]); diff != "" {
+		t.Errorf("the planned runs (-before +after):\n%s", diff)
+	}
+	if got := after[6].Name + " " + after[9].Name; got != "x2522-b-r4 x2522-b-r5" {
+		t.Errorf("the new runs are %s", got)
+	}
+}
+
 func TestRuns(t *testing.T) {
 	both := []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}
 	cases := map[string]struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// Table writes a benchmark's results for people: what was measured on what, a line for each cell, and what
-// limits the numbers.
+// Table writes a benchmark's results for people: what was measured on what, a line for each cell, what limits the
+// numbers, and what the gate says of them.
 func Table(w io.Writer, b *v1alpha1.LatencyBenchmark) error {
 	fmt.Fprintf(w, "%s/%s: %s, %s\n", b.Namespace, b.Name, b.Spec.Tool, b.Spec.LatencyType)
 	for _, v := range plan.Variants(b.Spec) {
@@ -39,7 +39,19 @@ func Table(w io.Writer, b *v1alpha1.LatencyBenchmark) error {
 	for _, warning := range b.Status.Warnings {
 		fmt.Fprintf(w, "  %s: %s\n", warning.Reason, warning.Message)
 	}
+	verdict(w, b.Status.Verdict)
 	return nil
+}
+
+// verdict has a line for the whole and one for each rule, with the numbers that made it.
+func verdict(w io.Writer, v *v1alpha1.Verdict) {
+	if v == nil {
+		return
+	}
+	fmt.Fprintf(w, "  verdict %s\n", v.Outcome)
+	for _, r := range v.Rules {
+		fmt.Fprintf(w, "    %s: %s (%s)\n", r.Rule, r.Message, r.Reason)
+	}
 }
 
 // latencies has a line for each cell that was answered.

@@ -66,6 +66,11 @@ func (c Cell) blocked(reason, message string) Cell {
 	return c
 }
 
+func (c Cell) incomparable(reason, message string) Cell {
+	c.Incomparable = append(c.Incomparable, Blocker{reason, message})
+	return c
+}
+
 // with adds the same value of another metric to every round.
 func (c Cell) with(metric v1alpha1.GateMetric, value int64) Cell {
 	for _, r := range c.Rounds {
@@ -173,12 +178,24 @@ func TestJudge(t *testing.T) {
 			base:  []Cell{cell(p99, around(3600, 10)...)}},
 		{name: "unverified placement never fails either", gate: against(fourMicros), outcome: inconclusive, reason: "NotAccelerated",
 			cells: []Cell{cell(p99, around(8000, 10)...).blocked("NotAccelerated", "the server's socket is not accelerated by Onload")}},
+		{name: "unverified placement is told before what is missing", gate: against(fivePercent), outcome: inconclusive, reason: "NUMAMismatch",
+			cells: []Cell{cell(p99).blocked("NUMAMismatch", "the device is on NUMA node 0")}},
 		{name: "a baseline of another firmware never passes", gate: against(fivePercent), outcome: inconclusive, reason: "FingerprintDiffers",
-			cells: []Cell{cell(p99, around(3600, 10)...)},
-			base:  []Cell{cell(p99, around(3600, 10)...).blocked("FingerprintDiffers", "firmware variant rx1 there, rx0 here")}},
+			cells: []Cell{cell(p99, around(3600, 10)...).incomparable("FingerprintDiffers", "firmware variant rx1 there, rx0 here")},
+			base:  []Cell{cell(p99, around(3600, 10)...)}},
 		{name: "an absolute limit does not ask for the baseline's firmware", gate: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(p99, around(3600, 10)...).incomparable("FingerprintDiffers", "firmware variant rx1 there, rx0 here")},
+			base:  []Cell{cell(p99, around(3600, 10)...)}},
+		{name: "a baseline whose own placement was not verified never passes", gate: against(fivePercent), outcome: inconclusive, reason: "NUMAMismatch",
+			cells: []Cell{cell(p99, around(3000, 10)...)},
+			base:  []Cell{cell(p99, around(3600, 10)...).blocked("NUMAMismatch", "the baseline: the device is on NUMA node 0")}},
+		{name: "an absolute limit does not ask for the baseline's placement", gate: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 10)...)},
-			base:  []Cell{cell(p99, around(3600, 10)...).blocked("FingerprintDiffers", "firmware variant rx1 there, rx0 here")}},
+			base:  []Cell{cell(p99, around(3600, 10)...).blocked("NUMAMismatch", "the baseline: the device is on NUMA node 0")}},
+		{name: "why there is no baseline is told", gate: against(fivePercent), outcome: inconclusive, reason: "BaselineMissing",
+			cells: []Cell{cell(p99, around(3600, 10)...).incomparable("BaselineMissing", "the baseline does not exist")}},
+		{name: "so few samples that there is nothing to show", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewSamples,
+			cells: []Cell{cell(p99, around(3600, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...).sampled(999)}},
 		{name: "no baseline", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonNoBaseline,
 			cells: []Cell{cell(p99, around(3600, 10)...)}},
 		{name: "a baseline of another cell", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonNoBaseline,
@@ -350,6 +367,16 @@ func TestStatus(t *testing.T) {
 	// Bounds hold against exact arithmetic: with 60 as alpha k is 2, with 20 it is 4; the ratios are known.
 	if k := stats.MannWhitney(5, 5, 60); k != 2 {
 		t.Errorf("k is %d", k)
+	}
+}
+
+func TestNote(t *testing.T) {
+	j, err := Judge(Input{Gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "2us"}), Candidate: []Cell{cell(v1alpha1.MetricP99, around(1800, 5)...)}, Note: "on a simulated NIC"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := j.Status(); v.Message != "on a simulated NIC: "+v.Rules[0].Message {
+		t.Errorf("got %q", v.Message)
 	}
 }
 

@@ -1,0 +1,274 @@
+package judge
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/internal/verdict"
+)
+
+// spec has one cell, tcp-64, of the default variant.
+func spec(changes ...func(*v1alpha1.LatencyBenchmarkSpec)) v1alpha1.LatencyBenchmarkSpec {
+	s := v1alpha1.LatencyBenchmarkSpec{
+		Tool: v1alpha1.ToolPinger, Rounds: 5, LatencyType: v1alpha1.LatencyHalfRTT, Network: v1alpha1.Network{Type: v1alpha1.NetworkPod},
+		Workload: v1alpha1.Workload{
+			Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64}, Duration: metav1.Duration{Duration: time.Second},
+		},
+		Placement: v1alpha1.Placement{CPUs: 1},
+	}
+	for _, change := range changes {
+		change(&s)
+	}
+	return s
+}
+
+// histogram has count samples, each step longer than the one before.
+func histogram(t *testing.T, first, step, count int64) result.Histogram {
+	t.Helper()
+	r := result.NewRecorder()
+	for i := range count {
+		r.Record(first + i*step)
+	}
+	return encoded(t, r)
+}
+
+func encoded(t *testing.T, r *result.Recorder) result.Histogram {
+	t.Helper()
+	h, err := r.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// run is one of a variant, in which every cell of the spec has one histogram; change makes it another.
+func run(name, variant string, s v1alpha1.LatencyBenchmarkSpec, h result.Histogram, change ...func(*result.Stored)) result.Stored {
+	document := func(role string) result.Document {
+		return result.Document{Run: name, Variant: variant, Role: role, Evidence: result.Evidence{
+			Node: "node-" + role, Kernel: "6.1.0", BootID: "boot-" + role, CPUsAllowed: "3", MeasuringCPU: 3, AgentCPU: 3,
+			DeviceNUMANode: -1, Interface: "eth0", MTU: 1500,
+		}}
+	}
+	out := result.Stored{Client: document(v1alpha1.RoleClient), Server: document(v1alpha1.RoleServer)}
+	if v, found := variantOf(s, variant); found {
+		for _, c := range plan.Cells(s, v) {
+			out.Client.Cells = append(out.Client.Cells, result.Cell{Cell: c, Tool: string(s.Tool), ToolVersion: "1", Histogram: h})
+		}
+	}
+	for _, f := range change {
+		f(&out)
+	}
+	return out
+}
+
+// only changes the first cell.
+func only(change func(*result.Cell)) func(*result.Stored) {
+	return func(s *result.Stored) { change(&s.Client.Cells[0]) }
+}
+
+func TestRoundOf(t *testing.T) {
+	exact := stats.Exact
+	overRange := func() result.Histogram {
+		r := result.NewRecorder()
+		r.RecordN(1000, 98)
+		r.RecordN(int64(2*time.Minute), 2)
+		return encoded(t, r)
+	}
+	cases := map[string]struct {
+		cell result.Cell
+		want verdict.Round
+	}{
+		"samples below 2 µs are known exactly": {
+			cell: result.Cell{Histogram: histogram(t, 1000, 1, 100)},
+			want: verdict.Round{Samples: 100, Values: values{
+				"lost": exact(0), "min": exact(1000), "mean": exact(1050), "stddev": exact(29), "p50": exact(1049), "p90": exact(1089), "p99": exact(1098),
+				"p99.9": exact(1099), "p99.99": exact(1099), "p99.999": exact(1099),
+			}},
+		},
+		"samples above are known to their bucket": {
+			cell: result.Cell{Histogram: histogram(t, 100_000, 1000, 3)},
+			want: verdict.Round{Samples: 3, Values: values{
+				"lost": exact(0), "min": exact(100_000), "mean": exact(101_000), "stddev": exact(1000),
+				"p50": {Value: 101_055, Low: 100_992, High: 101_055}, "p90": {Value: 102_000, Low: 101_952, High: 102_000},
+				"p99": {Value: 102_000, Low: 101_952, High: 102_000}, "p99.9": {Value: 102_000, Low: 101_952, High: 102_000},
+				"p99.99": {Value: 102_000, Low: 101_952, High: 102_000}, "p99.999": {Value: 102_000, Low: 101_952, High: 102_000},
+			}},
+		},
+		"lost messages are slower than all samples": {
+			cell: result.Cell{Histogram: histogram(t, 1000, 0, 95), Lost: 5},
+			want: verdict.Round{Samples: 100, Values: values{
+				"lost": exact(5), "min": exact(1000), "mean": exact(1000), "stddev": exact(0), "p50": exact(1000), "p90": exact(1000), "p99": exact(stats.Infinite),
+				"p99.9": exact(stats.Infinite), "p99.99": exact(stats.Infinite), "p99.999": exact(stats.Infinite),
+			}},
+		},
+		"what lies out of the histogram is lost": {
+			cell: result.Cell{Histogram: overRange(), Lost: 1},
+			want: verdict.Round{Samples: 101, Values: values{
+				"lost": exact(3), "min": exact(1000), "mean": exact(1000), "stddev": exact(0), "p50": exact(1000), "p90": exact(1000), "p99": exact(stats.Infinite),
+				"p99.9": exact(stats.Infinite), "p99.99": exact(stats.Infinite), "p99.999": exact(stats.Infinite),
+			}},
+		},
+		"all lost": {
+			cell: result.Cell{Histogram: histogram(t, 0, 0, 0), Lost: 7},
+			want: verdict.Round{Samples: 7, Values: values{
+				"lost": exact(7), "p50": exact(stats.Infinite), "p90": exact(stats.Infinite), "p99": exact(stats.Infinite),
+				"p99.9": exact(stats.Infinite), "p99.99": exact(stats.Infinite), "p99.999": exact(stats.Infinite),
+			}},
+		},
+		"nothing measured has nothing but no loss": {
+			cell: result.Cell{Histogram: histogram(t, 0, 0, 0)},
+			want: verdict.Round{Values: values{"lost": exact(0)}},
+		},
+		"a tool's own figures are rounded, but for the mean": {
+			cell: result.Cell{Own: &tool.Own{Count: 5000, MeanNs: 31_415.9, MinNs: 28_000, P50Ns: 31_000, P99Ns: 40_000, StepNs: 1000}},
+			want: verdict.Round{Samples: 5000, Values: values{
+				"lost": exact(0), "mean": exact(31_416), "min": stats.Rounded(28_000, 1000), "p50": stats.Rounded(31_000, 1000), "p99": stats.Rounded(40_000, 1000),
+			}},
+		},
+		"a tool's own percentiles do not hold when messages were lost": {
+			cell: result.Cell{Own: &tool.Own{Count: 5000, MeanNs: 31_415.9, P50Ns: 31_000, StdDevNs: 2000, StepNs: 1000}, Lost: 1},
+			want: verdict.Round{Samples: 5001, Values: values{"lost": exact(1), "mean": exact(31_416), "stddev": stats.Rounded(2000, 1000)}},
+		},
+		"a stream": {
+			cell: result.Cell{Cell: tool.Cell{Stream: true}, Bandwidth: &tool.Bandwidth{BitsPerSecond: 9_400_000_000.6}, Lost: 12},
+			want: verdict.Round{Values: values{"lost": exact(12), "throughput": exact(9_400_000_001)}},
+		},
+		"a rate whose bandwidth is told is no stream": {
+			cell: result.Cell{Histogram: histogram(t, 0, 0, 0), Bandwidth: &tool.Bandwidth{BitsPerSecond: 1000}},
+			want: verdict.Round{Values: values{"lost": exact(0)}},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := roundOf(c.cell)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if _, err := roundOf(result.Cell{Histogram: result.Histogram{Encoded: "nonsense", Count: 1}}); !errors.Is(err, result.ErrCorrupt) {
+		t.Errorf("a histogram that cannot be read: %v", err)
+	}
+}
+
+// TestCells has two variants, of which one captures, with a ping-pong, and a stream.
+func TestCells(t *testing.T) {
+	s := spec(func(s *v1alpha1.LatencyBenchmarkSpec) {
+		s.Tool = v1alpha1.ToolSockperf
+		s.Workload.RatesPerSecond = []int32{1000}
+		s.Workload.Streams = []v1alpha1.Stream{{Protocol: v1alpha1.ProtocolUDP, MessageSize: 1400}}
+		s.Variants = []v1alpha1.Variant{{Name: "plain"}, {Name: "captured", Capture: new(true)}}
+		s.Placement.CPUs = 1
+	})
+	h := histogram(t, 1000, 0, 10)
+	own := func(s *result.Stored) { s.Server.Evidence.AgentCPU = 4 }
+	withCapture := func(c result.Captured) func(*result.Stored) {
+		return func(s *result.Stored) { s.Server.Captured = []result.Captured{c} }
+	}
+	all, err := cells(Results{Spec: s, Runs: []result.Stored{
+		run("x-plain-r1", "plain", s, h),
+		run("x-captured-r1", "captured", s, h, own, withCapture(result.Captured{Cell: "tcp-64-at-1000", Histogram: h, Unanswered: 2})),
+		run("x-captured-r2", "captured", s, h, own, withCapture(result.Captured{Cell: "tcp-64-at-1000", Incomplete: "packets were dropped"})),
+		run("x-plain-r2", "plain", s, h, func(s *result.Stored) { s.Client.Cells = s.Client.Cells[:1] }),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type line struct {
+		Variant, Name  string
+		Stream, Half   bool
+		Rate           int32
+		Samples, P50   []int64
+		Blocked, Empty int
+	}
+	var got []line
+	for _, c := range all {
+		l := line{Variant: c.Variant, Name: c.Name, Stream: c.Stream, Half: c.HalfRTT, Rate: c.RatePerSecond, Blocked: len(c.Blockers)}
+		for _, r := range c.Rounds {
+			if len(r.Values) == 0 {
+				l.Empty++
+			}
+			l.Samples = append(l.Samples, r.Samples)
+			l.P50 = append(l.P50, r.Values[v1alpha1.MetricP50].Value)
+		}
+		got = append(got, l)
+	}
+	want := []line{
+		{Variant: "plain", Name: "tcp-64-at-1000", Half: true, Rate: 1000, Samples: []int64{10, 10}, P50: []int64{1000, 1000}},
+		{Variant: "plain", Name: "udp-stream-1400", Stream: true, Half: true, Samples: []int64{0, 0}, P50: []int64{0, 0}, Empty: 1},
+		{Variant: "captured", Name: "tcp-64-at-1000", Half: true, Rate: 1000, Samples: []int64{10, 10}, P50: []int64{1000, 1000}},
+		{Variant: "captured", Name: "tcp-64-at-1000-captured", Rate: 1000, Samples: []int64{12, 0}, P50: []int64{1000, 0}, Empty: 1},
+		{Variant: "captured", Name: "udp-stream-1400", Stream: true, Half: true, Samples: []int64{0, 0}, P50: []int64{0, 0}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestBlockers(t *testing.T) {
+	h := histogram(t, 1000, 0, 10)
+	device := func(s *v1alpha1.LatencyBenchmarkSpec) {
+		s.Network = v1alpha1.Network{Type: v1alpha1.NetworkSecondary, ResourceName: "amd.com/sf_vf"}
+	}
+	capture := func(s *v1alpha1.LatencyBenchmarkSpec) { s.Capture = true }
+	near := func(s *result.Stored) { s.Client.Evidence.DeviceNUMANode, s.Server.Evidence.DeviceNUMANode = 0, 0 }
+	cases := map[string]struct {
+		spec v1alpha1.LatencyBenchmarkSpec
+		// second changes the second of two runs.
+		second  func(*result.Stored)
+		trouble *verdict.Blocker
+		want    []string
+	}{
+		"all is well": {spec: spec()},
+		"a simulated NIC is no blocker": {
+			spec: spec(), second: func(s *result.Stored) { s.Server.Evidence.BootID = s.Client.Evidence.BootID },
+			// But that the boot differs from that of the round before is.
+			want: []string{"EvidenceDiffers"},
+		},
+		"CPUs that were not exclusive":       {spec: spec(), second: func(s *result.Stored) { s.Client.Evidence.CPUsAllowed = "0-7" }, want: []string{"CPUsNotExclusive"}},
+		"a device on another NUMA node":      {spec: spec(device), second: func(s *result.Stored) { near(s); s.Server.Evidence.DeviceNUMANode = 1 }, want: []string{"NUMAUnknown", "NUMAMismatch", "EvidenceDiffers"}},
+		"a device of which nobody knows":     {spec: spec(device), want: []string{"NUMAUnknown"}},
+		"no device, no NUMA node":            {spec: spec(), second: func(s *result.Stored) {}},
+		"a capture on the CPU that measures": {spec: spec(capture), want: []string{"CaptureSharesCPU"}},
+		"a firmware that changed in between": {spec: spec(), second: func(s *result.Stored) { s.Server.Evidence.Firmware = "8.2" }, want: []string{"EvidenceDiffers"}},
+		"a boot in between":                  {spec: spec(), second: func(s *result.Stored) { s.Client.Evidence.BootID = "another" }, want: []string{"EvidenceDiffers"}},
+		"trouble comes first":                {spec: spec(capture), trouble: &verdict.Blocker{Reason: "ResultsMissing", Message: "gone"}, want: []string{"ResultsMissing", "CaptureSharesCPU"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			change := func(*result.Stored) {}
+			if c.second != nil {
+				change = c.second
+			}
+			all, err := cells(Results{Spec: c.spec, Trouble: c.trouble,
+				Runs: []result.Stored{run("x-r1", "default", c.spec, h), run("x-r2", "default", c.spec, h, change)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, cell := range all {
+				var got []string
+				for _, b := range cell.Blockers {
+					got = append(got, b.Reason)
+					if b.Message == "" {
+						t.Errorf("%s has no message", b.Reason)
+					}
+				}
+				if diff := cmp.Diff(c.want, got); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", cell.Name, diff)
+				}
+			}
+		})
+	}
+}

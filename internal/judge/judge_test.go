@@ -1,0 +1,165 @@
+package judge
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/verdict"
+)
+
+// rounds are five runs of each variant, all with one histogram for each.
+func rounds(s v1alpha1.LatencyBenchmarkSpec, name string, of map[string]result.Histogram, change ...func(*result.Stored)) Results {
+	r := Results{Spec: s}
+	for round := range 5 {
+		for variant, h := range of {
+			r.Runs = append(r.Runs, run(fmt.Sprintf("%s-%s-r%d", name, variant, round+1), variant, s, h, change...))
+		}
+	}
+	return r
+}
+
+func TestGate(t *testing.T) {
+	quick, slow := histogram(t, 10_000, 0, 1000), histogram(t, 12_000, 0, 1000)
+	rule := v1alpha1.GateRule{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}
+	limit := v1alpha1.GateRule{Metric: v1alpha1.MetricP50, Max: "5500ns"}
+	against := func(ignore ...string) v1alpha1.Gate {
+		return v1alpha1.Gate{Rules: []v1alpha1.GateRule{rule}, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}, IgnoreDifferences: ignore}
+	}
+	of := func(h result.Histogram) map[string]result.Histogram { return map[string]result.Histogram{"default": h} }
+	before := func(change ...func(*result.Stored)) *Results {
+		r := rounds(spec(), "before", of(quick), change...)
+		return &r
+	}
+	kernel := func(s *result.Stored) { s.Client.Evidence.Kernel, s.Server.Evidence.Kernel = "5.15.0", "5.15.0" }
+	firmware := func(s *result.Stored) {
+		s.Server.Evidence.Facts = map[string]string{"nic.firmware-variant": "full-feature", "nic.ring.rx": "512"}
+	}
+	accelerated := only(func(c *result.Cell) { c.Accelerated.Server = "Yes" })
+	boot := func(s *result.Stored) { s.Client.Evidence.BootID = "earlier" }
+	oneKernel := func(s *result.Stored) { s.Server.Evidence.BootID = s.Client.Evidence.BootID }
+	cases := map[string]struct {
+		gate      v1alpha1.Gate
+		candidate Results
+		baseline  *Results
+		outcome   v1alpha1.GateOutcome
+		reason    string
+		// message has parts of the verdict's.
+		message []string
+	}{
+		"as quick as the baseline":    {against(), rounds(spec(), "x", of(quick)), before(), "Pass", "WithinLimit", []string{"over 5+5 rounds"}},
+		"slower than the baseline":    {against(), rounds(spec(), "x", of(slow)), before(), "Fail", "BeyondLimit", []string{"6.00µs against 5.00µs", "ratio 1.2"}},
+		"a simulated NIC is told":     {against(), rounds(spec(), "x", of(quick), oneKernel), before(oneKernel), "Pass", "WithinLimit", []string{"on a simulated NIC: "}},
+		"another boot is comparable":  {against(), rounds(spec(), "x", of(quick)), before(boot), "Pass", "WithinLimit", nil},
+		"a limit needs no baseline":   {v1alpha1.Gate{Rules: []v1alpha1.GateRule{limit}}, rounds(spec(), "x", of(quick)), nil, "Pass", "WithinLimit", nil},
+		"a limit on half round trips": {v1alpha1.Gate{Rules: []v1alpha1.GateRule{limit}}, rounds(spec(), "x", of(slow)), nil, "Fail", "BeyondLimit", []string{"6.00µs"}},
+		"a kernel that was not named": {against(), rounds(spec(), "x", of(slow)), before(kernel), "Inconclusive", "EvidenceDiffers",
+			[]string{`before-default-r1 and x-default-r1`, `at the client's end: kernel.release "5.15.0", then "6.1.0"`, "ignoreDifferences"}},
+		"a kernel that was named":                  {against("kernel.release"), rounds(spec(), "x", of(quick)), before(kernel), "Pass", "WithinLimit", nil},
+		"a kernel that a pattern names":            {against("kernel.*"), rounds(spec(), "x", of(slow)), before(kernel), "Fail", "BeyondLimit", nil},
+		"a pattern does not name firmware":         {against("nic.*"), rounds(spec(), "x", of(quick)), before(firmware), "Inconclusive", "EvidenceDiffers", []string{`nic.firmware-variant "full-feature", then absent`}},
+		"firmware named, but not the rings":        {against("nic.firmware-variant"), rounds(spec(), "x", of(quick)), before(firmware), "Inconclusive", "EvidenceDiffers", []string{`nic.ring.rx "512"`}},
+		"firmware and rings named":                 {against("nic.ring.*", "nic.firmware-variant"), rounds(spec(), "x", of(quick)), before(firmware), "Pass", "WithinLimit", nil},
+		"acceleration is not named by a pattern":   {against("cell.*", "cell.*.server"), rounds(spec(), "x", of(quick)), before(accelerated), "Inconclusive", "EvidenceDiffers", []string{"cell.tcp-64.accelerated.server"}},
+		"acceleration named":                       {against("cell.tcp-64.accelerated.server"), rounds(spec(), "x", of(quick)), before(accelerated), "Pass", "WithinLimit", nil},
+		"another duration":                         {against(), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Duration *= 2 })), "Inconclusive", "EvidenceDiffers", []string{"cell.tcp-64.duration"}},
+		"another duration that was meant":          {against("cell.*.duration"), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Duration *= 2 })), "Pass", "WithinLimit", nil},
+		"another warm-up":                          {against(), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Warmup = 1 })), "Inconclusive", "EvidenceDiffers", []string{"warmup"}},
+		"another version of the tool":              {against(), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.ToolVersion = "0.9" })), "Inconclusive", "EvidenceDiffers", []string{"tool.version"}},
+		"another tool":                             {against(), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Tool = "sockperf" })), "Inconclusive", "EvidenceDiffers", []string{"tool.name"}},
+		"a baseline on CPUs that others used, too": {against(), rounds(spec(), "x", of(quick)), before(func(s *result.Stored) { s.Server.Evidence.CPUsAllowed = "0-3" }), "Inconclusive", "CPUsNotExclusive", []string{"the baseline: in before-default-r1"}},
+		"a baseline that is not there": {against(), rounds(spec(), "x", of(slow)), &Results{Trouble: &verdict.Blocker{Reason: "BaselineMissing", Message: "there is no baseline"}},
+			"Inconclusive", "BaselineMissing", []string{"there is no baseline"}},
+		"a baseline of other cells": {against(), rounds(spec(), "x", of(slow)), &Results{Spec: spec(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.MessageSizes = []int32{1} })},
+			"Inconclusive", "NoBaseline", nil},
+		"results that are gone": {against(), Results{Spec: spec(), Trouble: &verdict.Blocker{Reason: "ResultsMissing", Message: "all gone"}}, before(),
+			"Inconclusive", "ResultsMissing", []string{"all gone"}},
+		"nothing was measured, and nobody says why": {against(), Results{Spec: spec()}, before(), "Inconclusive", "NotMeasured", nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { check(t, c.gate, c.candidate, c.baseline, c.outcome, c.reason, c.message...) })
+	}
+}
+
+// check judges a gate whose first rule is of interest.
+func check(t *testing.T, gate v1alpha1.Gate, candidate Results, baseline *Results, outcome v1alpha1.GateOutcome, reason string, message ...string) {
+	t.Helper()
+	j, err := Gate(gate, candidate, baseline)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := j.Status()
+	if v.Outcome != outcome || v.Rules[0].Reason != reason {
+		t.Errorf("got %s, %s; want %s, %s: %s", v.Outcome, v.Rules[0].Reason, outcome, reason, v.Message)
+	}
+	for _, part := range message {
+		if !strings.Contains(v.Message, part) {
+			t.Errorf("%q does not say %q", v.Message, part)
+		}
+	}
+}
+
+// TestGateAgainstAVariant compares variant b with variant a of the same rounds.
+func TestGateAgainstAVariant(t *testing.T) {
+	quick, slow := histogram(t, 10_000, 0, 1000), histogram(t, 12_000, 0, 1000)
+	gate := v1alpha1.Gate{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}}, Baseline: &v1alpha1.Baseline{Variant: "a"}}
+	secondary := &v1alpha1.Network{Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: "macvlan"}}
+	ofB := func(change func(*result.Stored)) func(*result.Stored) {
+		return func(s *result.Stored) {
+			if s.Client.Variant == "b" {
+				change(s)
+			}
+		}
+	}
+	other := ofB(func(s *result.Stored) { s.Client.Evidence.Interface, s.Server.Evidence.Interface = "net1", "net1" })
+	cases := map[string]struct {
+		b       v1alpha1.Variant
+		h       result.Histogram
+		change  func(*result.Stored)
+		outcome v1alpha1.GateOutcome
+		reason  string
+	}{
+		"another way to wait, as quick":           {v1alpha1.Variant{Wait: v1alpha1.WaitSpin}, quick, nil, "Pass", "WithinLimit"},
+		"another way to wait, slower":             {v1alpha1.Variant{Wait: v1alpha1.WaitSpin, Muxer: v1alpha1.MuxerPoll}, slow, nil, "Fail", "BeyondLimit"},
+		"another network has another interface":   {v1alpha1.Variant{Network: secondary}, quick, other, "Pass", "WithinLimit"},
+		"the same network has the same interface": {v1alpha1.Variant{Wait: v1alpha1.WaitSpin}, quick, other, "Inconclusive", "EvidenceDiffers"},
+		"another network has the same kernel": {v1alpha1.Variant{Network: secondary}, quick,
+			ofB(func(s *result.Stored) { s.Server.Evidence.Kernel = "6.2.0" }), "Inconclusive", "EvidenceDiffers"},
+		"another network has the same boot": {v1alpha1.Variant{Network: secondary}, quick,
+			ofB(func(s *result.Stored) { s.Server.Evidence.BootID = "another" }), "Inconclusive", "EvidenceDiffers"},
+		"another network does not accelerate": {v1alpha1.Variant{Network: secondary}, quick,
+			ofB(only(func(c *result.Cell) { c.Accelerated.Client = "Yes" })), "Inconclusive", "EvidenceDiffers"},
+		"no difference is declared, and a cell waits otherwise": {v1alpha1.Variant{}, quick,
+			ofB(only(func(c *result.Cell) { c.Wait = v1alpha1.WaitSpin })), "Inconclusive", "EvidenceDiffers"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			c.b.Name = "b"
+			s := spec(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Variants = []v1alpha1.Variant{{Name: "a"}, c.b} })
+			var changes []func(*result.Stored)
+			if c.change != nil {
+				changes = append(changes, c.change)
+			}
+			check(t, gate, rounds(s, "x", map[string]result.Histogram{"a": quick, "b": c.h}, changes...), nil, c.outcome, c.reason)
+		})
+	}
+}
+
+func TestGateErrors(t *testing.T) {
+	broken := rounds(spec(), "x", map[string]result.Histogram{"default": {Encoded: "nonsense", Count: 1}})
+	fine := rounds(spec(), "x", map[string]result.Histogram{"default": histogram(t, 1000, 0, 1000)})
+	gate := v1alpha1.Gate{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, Max: "5us"}}}
+	if _, err := Gate(gate, broken, nil); !errors.Is(err, result.ErrCorrupt) {
+		t.Errorf("results that cannot be read: %v", err)
+	}
+	if _, err := Gate(gate, fine, &broken); !errors.Is(err, result.ErrCorrupt) {
+		t.Errorf("a baseline that cannot be read: %v", err)
+	}
+	gate.Rules[0].Max = "quick"
+	if _, err := Gate(gate, fine, nil); err == nil || errors.Is(err, result.ErrCorrupt) {
+		t.Errorf("a rule that cannot be read: %v", err)
+	}
+}
