@@ -124,8 +124,7 @@ func warnings(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored, results 
 	}
 	for _, r := range results {
 		if r.Lost > 0 {
-			add(v1alpha1.Warning{Reason: v1alpha1.WarningMessagesLost, Message: fmt.Sprintf(
-				"%s: %d messages were lost%s", label(r), r.Lost, lostOfSamples(r))})
+			add(v1alpha1.Warning{Reason: v1alpha1.WarningMessagesLost, Message: label(r) + ": " + messagesLost(r)})
 		}
 		if p := spec.HighestPercentile; p != "" && r.Rounds >= spec.Rounds && r.LatencyType != "" && *PercentileOf(&r, p) == nil && !isLost(r, p) {
 			add(v1alpha1.Warning{Reason: v1alpha1.WarningTooFewSamples, Message: fmt.Sprintf(

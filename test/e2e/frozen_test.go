@@ -106,7 +106,7 @@ var _ = Describe("What holds messages up, or loses them, is told", Label("faults
 			cell := onlyResult(b)
 			attempted(b, v1alpha1.OutcomeMeasured)
 			Expect(cell.Lost).To(BeNumerically(">=", rate*cut/time.Second/2), "half of the messages sent meanwhile")
-			Expect(warningOf(b, v1alpha1.WarningMessagesLost)).To(ContainSubstring(fmt.Sprintf("%d were lost", cell.Lost)))
+			Expect(warningOf(b, v1alpha1.WarningMessagesLost)).To(ContainSubstring(fmt.Sprintf("%d of %d messages were lost", cell.Lost, cell.Samples+cell.Lost)))
 			By("a percentile that losses reach has no number")
 			Expect(cell.P50Nanoseconds).NotTo(BeNil())
 			Expect(cell.P99Nanoseconds).To(BeNil())

@@ -40,10 +40,10 @@ func toolWarnings(runs []result.Stored) string {
 	return strings.Join(told, "; ")
 }
 
-// lostOfSamples says what lost messages mean for percentiles, where there are any.
-func lostOfSamples(r v1alpha1.CellResult) string {
+// messagesLost counts them, and says what they mean for percentiles, where there are any.
+func messagesLost(r v1alpha1.CellResult) string {
 	if r.LatencyType == "" {
-		return ""
+		return fmt.Sprintf("%d messages were lost", r.Lost)
 	}
-	return fmt.Sprintf(" of %d; a percentile counts them as slower than any sample", r.Samples+r.Lost)
+	return fmt.Sprintf("%d of %d messages were lost; a percentile counts them as slower than any sample", r.Lost, r.Samples+r.Lost)
 }
