@@ -29,8 +29,9 @@ type Gate struct {
 	// ignoreDifferences are the keys of the evidence that may differ between the baseline and the benchmark, such as
 	// kernel.release when an upgrade changes the kernel, at most 32. One * stands for anything, as in kernel.* or
 	// cell.*.duration, but not for the variant of a NIC's firmware, the kind of its function, or the acceleration of a
-	// socket: nic.firmware-variant, nic.function and cell.CELL.accelerated.END must be named in full. Any other difference
-	// leaves comparisons Inconclusive, and is named there.
+	// socket: nic.firmware-variant, nic.function and cell.CELL.accelerated.END must be named in full. The key
+	// capture stands for packets that were captured on one side only. Any other difference leaves comparisons Inconclusive,
+	// and is named there.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

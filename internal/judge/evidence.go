@@ -48,6 +48,24 @@ func declared(spec v1alpha1.LatencyBenchmarkSpec, one, other string) []string {
 	return keys
 }
 
+// keyCapture names, for ignoreDifferences, what the evidence has no key for: whether packets were captured, which costs
+// the measuring CPU some time for each.
+const keyCapture = "capture"
+
+// capture is why a variant cannot be compared with another of which packets were captured, or were not.
+func capture(gate v1alpha1.Gate, baseline v1alpha1.LatencyBenchmarkSpec, of string, candidate v1alpha1.LatencyBenchmarkSpec, variant string) []verdict.Blocker {
+	a, foundA := variantOf(baseline, of)
+	b, foundB := variantOf(candidate, variant)
+	if !foundA || !foundB || *a.Capture == *b.Capture || ignored(gate, keyCapture) {
+		return nil
+	}
+	return []verdict.Blocker{{Reason: v1alpha1.WarningEvidenceDiffers, Message: fmt.Sprintf(
+		"packets were captured on one side only, which slows it: capture %t, then %t%s", *a.Capture, *b.Capture, meantHint)}}
+}
+
+// meantHint ends what is told of a difference.
+const meantHint = " (what was meant to differ goes into ignoreDifferences)"
+
 // network is a variant's way to the peer, to be compared.
 func network(v v1alpha1.Variant) [4]string {
 	n := [4]string{string(v.Network.Type), v.Network.ResourceName}
@@ -92,5 +110,5 @@ func incomparable(cell verdict.Cell, baseline, candidate *result.Stored, matters
 	if message == "" {
 		return nil
 	}
-	return []verdict.Blocker{{Reason: v1alpha1.WarningEvidenceDiffers, Message: message + " (what was meant to differ goes into ignoreDifferences)"}}
+	return []verdict.Blocker{{Reason: v1alpha1.WarningEvidenceDiffers, Message: message + meantHint}}
 }

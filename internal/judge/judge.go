@@ -51,7 +51,8 @@ func Gate(gate v1alpha1.Gate, candidate Results, baseline *Results) (verdict.Jud
 		for i := range in.Candidate {
 			c := &in.Candidate[i]
 			matters := func(d result.Difference) bool { return d.Fingerprint && !ignored(gate, d.Key) }
-			c.Incomparable = incomparable(*c, firstRun(*baseline, c.Variant), firstRun(candidate, c.Variant), matters)
+			c.Incomparable = append(capture(gate, baseline.Spec, c.Variant, candidate.Spec, c.Variant),
+				incomparable(*c, firstRun(*baseline, c.Variant), firstRun(candidate, c.Variant), matters)...)
 		}
 	case gate.Baseline != nil && gate.Baseline.Variant != "":
 		for i := range in.Candidate {
@@ -60,7 +61,8 @@ func Gate(gate v1alpha1.Gate, candidate Results, baseline *Results) (verdict.Jud
 			matters := func(d result.Difference) bool {
 				return d.BetweenRounds() && !ignored(gate, d.Key) && !matchesAny(meant, d.Key)
 			}
-			c.Incomparable = incomparable(*c, firstRun(candidate, gate.Baseline.Variant), firstRun(candidate, c.Variant), matters)
+			c.Incomparable = append(capture(gate, candidate.Spec, gate.Baseline.Variant, candidate.Spec, c.Variant),
+				incomparable(*c, firstRun(candidate, gate.Baseline.Variant), firstRun(candidate, c.Variant), matters)...)
 		}
 	}
 	return verdict.Judge(in)

@@ -41,6 +41,12 @@ func TestGate(t *testing.T) {
 	accelerated := only(func(c *result.Cell) { c.Accelerated.Server = "Yes" })
 	boot := func(s *result.Stored) { s.Client.Evidence.BootID = "earlier" }
 	oneKernel := func(s *result.Stored) { s.Server.Evidence.BootID = s.Client.Evidence.BootID }
+	// The capture has a CPU of its own.
+	apart := func(s *result.Stored) { s.Server.Evidence.AgentCPU = 4 }
+	capturing := func(r *Results) *Results {
+		r.Spec.Capture = true
+		return r
+	}
 	cases := map[string]struct {
 		gate      v1alpha1.Gate
 		candidate Results
@@ -68,6 +74,8 @@ func TestGate(t *testing.T) {
 		"another duration":                         {against(), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Duration *= 2 })), "Inconclusive", "EvidenceDiffers", []string{"cell.tcp-64.duration"}},
 		"another duration that was meant":          {against("cell.*.duration"), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Duration *= 2 })), "Pass", "WithinLimit", nil},
 		"another warm-up":                          {against(), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Warmup = 1 })), "Inconclusive", "EvidenceDiffers", []string{"warmup"}},
+		"a capture of the baseline":                {against(), rounds(spec(), "x", of(quick)), capturing(before(apart)), "Inconclusive", "EvidenceDiffers", []string{"capture true, then false"}},
+		"a capture that was meant":                 {against("capture"), rounds(spec(), "x", of(quick)), capturing(before(apart)), "Pass", "WithinLimit", nil},
 		"another version of the tool":              {against(), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.ToolVersion = "0.9" })), "Inconclusive", "EvidenceDiffers", []string{"tool.version"}},
 		"another tool":                             {against(), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Tool = "sockperf" })), "Inconclusive", "EvidenceDiffers", []string{"tool.name"}},
 		"a baseline on CPUs that others used, too": {against(), rounds(spec(), "x", of(quick)), before(func(s *result.Stored) { s.Server.Evidence.CPUsAllowed = "0-3" }), "Inconclusive", "CPUsNotExclusive", []string{"the baseline: in before-default-r1"}},
@@ -130,6 +138,8 @@ func TestGateAgainstAVariant(t *testing.T) {
 			ofB(func(s *result.Stored) { s.Server.Evidence.Kernel = "6.2.0" }), "Inconclusive", "EvidenceDiffers"},
 		"another network has the same boot": {v1alpha1.Variant{Network: secondary}, quick,
 			ofB(func(s *result.Stored) { s.Server.Evidence.BootID = "another" }), "Inconclusive", "EvidenceDiffers"},
+		"packets were captured of one only": {v1alpha1.Variant{Capture: new(true)}, quick,
+			ofB(func(s *result.Stored) { s.Server.Evidence.AgentCPU = 4 }), "Inconclusive", "EvidenceDiffers"},
 		"another network does not accelerate": {v1alpha1.Variant{Network: secondary}, quick,
 			ofB(only(func(c *result.Cell) { c.Accelerated.Client = "Yes" })), "Inconclusive", "EvidenceDiffers"},
 		"no difference is declared, and a cell waits otherwise": {v1alpha1.Variant{}, quick,
