@@ -124,7 +124,8 @@ func sockperfTool() benchTool {
 	}
 	return benchTool{
 		name: "sockperf", spins: true,
-		server: func(m mode) []string { return args(m, "server") },
+		// Without --uc-reuseaddr it cannot take the port over from the connections of the server before.
+		server: func(m mode) []string { return join(args(m, "server"), when(!m.udp, "--uc-reuseaddr")) },
 		client: func(m mode, size int, d time.Duration) []string {
 			return append(args(m, "ping-pong"), "-m", strconv.Itoa(size), "-t", seconds(d), "--full-rtt")
 		},
