@@ -137,12 +137,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	unfinished := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return unfinishedBenchmarks(ctx, mgr.GetClient())
 	})
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LatencyBenchmark{}, indexBaseline, func(o client.Object) []string {
+	baselineNames := func(o client.Object) []string {
 		if name := baselineOf(o.(*v1alpha1.LatencyBenchmark)); name != "" {
 			return []string{name}
 		}
 		return nil
-	})
+	}
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LatencyBenchmark{}, indexBaseline, baselineNames)
 	if err != nil {
 		return fmt.Errorf("indexing benchmarks by their baselines: %w", err)
 	}

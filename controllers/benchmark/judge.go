@@ -38,7 +38,8 @@ func (r *Reconciler) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) er
 		return nil
 	case !b.Finished():
 		b.Status.Verdict = nil
-		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonNotJudged, notJudged(b)))
+		b.SetCondition(v1alpha1.Condition(
+			v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonNotJudged, notJudged(b)))
 		return nil
 	}
 	baseline, err := r.baseline(ctx, b)
@@ -64,21 +65,20 @@ func (r *Reconciler) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) er
 // notJudged says what a verdict waits for.
 func notJudged(b *v1alpha1.LatencyBenchmark) string {
 	if n := b.Status.ExtendedRounds; n > 0 {
-		return fmt.Sprintf("the planned rounds left it Inconclusive; judged again, for the last time, when %d more are measured", n)
+		return fmt.Sprintf(
+			"the planned rounds left it Inconclusive; judged again, for the last time, when %d more are measured", n)
 	}
 	return "judged when everything is measured"
 }
 
 // passed is the condition that a verdict makes.
 func passed(v *v1alpha1.Verdict) metav1.Condition {
-	status, reason := metav1.ConditionUnknown, v1alpha1.ReasonInconclusive
+	status, reason := metav1.ConditionUnknown, inconclusive(v)
 	switch v.Outcome {
 	case v1alpha1.GatePass:
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonPass
 	case v1alpha1.GateFail:
 		status, reason = metav1.ConditionFalse, v1alpha1.ReasonFail
-	default:
-		reason = inconclusive(v)
 	}
 	return v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, v.Message)
 }
@@ -102,7 +102,9 @@ func inconclusive(v *v1alpha1.Verdict) string {
 
 // baseline gets the benchmark that a gate compares with; nil when it names none. One that does not exist has a name and
 // no UID.
-func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*v1alpha1.LatencyBenchmark, error) {
+func (r *Reconciler) baseline(
+	ctx context.Context, b *v1alpha1.LatencyBenchmark,
+) (*v1alpha1.LatencyBenchmark, error) {
 	key := types.NamespacedName{Namespace: b.Namespace, Name: baselineOf(b)}
 	if key.Name == "" {
 		return nil, nil
@@ -220,10 +222,13 @@ func (r *Reconciler) candidateResults(ctx context.Context, b *v1alpha1.LatencyBe
 	results := judge.Results{Spec: b.Spec, Runs: runs}
 	switch planned := len(plan.Runs(b)); {
 	case succeededStatus(b) == metav1.ConditionFalse:
-		results.Trouble = &verdict.Blocker{Reason: v1alpha1.ReasonBenchmarkFailed, Message: "the benchmark failed before everything was measured"}
+		results.Trouble = &verdict.Blocker{
+			Reason: v1alpha1.ReasonBenchmarkFailed, Message: "the benchmark failed before everything was measured",
+		}
 	case len(runs) < planned:
 		results.Trouble = &verdict.Blocker{Reason: v1alpha1.ReasonResultsMissing, Message: fmt.Sprintf(
-			"of the stored results of %d runs, %d were deleted or changed; delete the benchmark and apply it anew", planned, planned-len(runs))}
+			"of the stored results of %d runs, %d were deleted or changed; delete the benchmark and apply it anew",
+			planned, planned-len(runs))}
 	}
 	return results, nil
 }
@@ -248,8 +253,9 @@ func (r *Reconciler) baselineResults(ctx context.Context, baseline *v1alpha1.Lat
 		return judge.Results{}, err
 	}
 	if planned := len(plan.Runs(baseline)); len(runs) < planned {
-		return trouble(v1alpha1.ReasonBaselineResultsMissing, "of the baseline's stored results, LatencyBenchmark %s, of %d runs, %d were deleted or changed",
-			baseline.Name, planned, planned-len(runs))
+		return trouble(v1alpha1.ReasonBaselineResultsMissing,
+			"of the baseline, LatencyBenchmark %s, the stored results of %d of %d runs were deleted or changed",
+			baseline.Name, planned-len(runs), planned)
 	}
 	results.Runs = runs
 	return results, nil
@@ -262,7 +268,9 @@ func storedOf(b *v1alpha1.LatencyBenchmark) []client.ListOption {
 
 // stored reads the results that a benchmark's status lists, oldest first, as far as they still are what was stored: of
 // this benchmark, and with the digests that their agents gave.
-func (r *Reconciler) stored(ctx context.Context, b *v1alpha1.LatencyBenchmark) ([]result.Stored, []v1alpha1.StoredResult, error) {
+func (r *Reconciler) stored(
+	ctx context.Context, b *v1alpha1.LatencyBenchmark,
+) ([]result.Stored, []v1alpha1.StoredResult, error) {
 	list := &corev1.ConfigMapList{}
 	if err := r.Live.List(ctx, list, storedOf(b)...); err != nil {
 		return nil, nil, fmt.Errorf("listing the stored results of %s: %w", b.Name, err)
@@ -279,7 +287,8 @@ func (r *Reconciler) stored(ctx context.Context, b *v1alpha1.LatencyBenchmark) (
 			continue
 		}
 		stored, err := result.FromConfigMap(cm)
-		if err != nil || stored.Client.Run != s.Run || stored.ClientDigest != s.SHA256 || stored.ServerDigest != s.ServerSHA256 {
+		if err != nil || stored.Client.Run != s.Run ||
+			stored.ClientDigest != s.SHA256 || stored.ServerDigest != s.ServerSHA256 {
 			continue
 		}
 		runs, kept = append(runs, stored), append(kept, s)

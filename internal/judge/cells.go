@@ -76,7 +76,9 @@ func blockers(r Results, v v1alpha1.Variant, own []result.Stored) []verdict.Bloc
 
 // measured is a cell as the clients measured it. A run that does not have it, which agents do not let happen, gives a
 // round without values: nothing is concluded without it.
-func measured(variant string, planned tool.Cell, latencyType v1alpha1.LatencyType, own []result.Stored) (verdict.Cell, error) {
+func measured(
+	variant string, planned tool.Cell, latencyType v1alpha1.LatencyType, own []result.Stored,
+) (verdict.Cell, error) {
 	cell := verdict.Cell{
 		Variant: variant, Name: planned.Name, Protocol: planned.Protocol, MessageSize: planned.MessageSize,
 		RatePerSecond: planned.RatePerSecond, Stream: planned.Stream, HalfRTT: latencyType != v1alpha1.LatencyRTT,

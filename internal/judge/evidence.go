@@ -53,7 +53,9 @@ func declared(spec v1alpha1.LatencyBenchmarkSpec, one, other string) []string {
 const keyCapture = "capture"
 
 // capture is why a variant cannot be compared with another of which packets were captured, or were not.
-func capture(gate v1alpha1.Gate, baseline v1alpha1.LatencyBenchmarkSpec, of string, candidate v1alpha1.LatencyBenchmarkSpec, variant string) []verdict.Blocker {
+func capture(
+	gate v1alpha1.Gate, baseline v1alpha1.LatencyBenchmarkSpec, of string, candidate v1alpha1.LatencyBenchmarkSpec, variant string,
+) []verdict.Blocker {
 	a, foundA := variantOf(baseline, of)
 	b, foundB := variantOf(candidate, variant)
 	if !foundA || !foundB || *a.Capture == *b.Capture || ignored(gate, keyCapture) {
@@ -99,7 +101,9 @@ func unequal(first, second result.Stored, matters func(result.Difference) bool) 
 
 // incomparable is why a cell of a run cannot be compared with that of the baseline's run. Where a run is missing there
 // is nothing to say: nothing is compared.
-func incomparable(cell verdict.Cell, baseline, candidate *result.Stored, matters func(result.Difference) bool) []verdict.Blocker {
+func incomparable(
+	cell verdict.Cell, baseline, candidate *result.Stored, matters func(result.Difference) bool,
+) []verdict.Blocker {
 	if candidate == nil || baseline == nil {
 		return nil
 	}

@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -208,6 +211,31 @@ var _ = Describe("The API", func() {
 		Entry("a variant as baseline", "{variants: [{name: a}, {name: b}], gate: {rules: [{metric: p99, maxIncrease: 5%, variants: [b]}], baseline: {variant: a}}}"),
 		Entry("sixty-four CPUs and a hundred rounds", "{rounds: 100, placement: {client: {}, server: {}, cpus: 64}}"),
 	)
+
+	It("takes the samples of the documentation", func(ctx SpecContext) {
+		var files []string
+		for _, pattern := range []string{"*.yaml", "experiments/*.yaml"} {
+			found, err := filepath.Glob(filepath.Join("..", "..", "config", "samples", pattern))
+			Expect(err).NotTo(HaveOccurred())
+			files = append(files, found...)
+		}
+		taken := 0
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			Expect(err).NotTo(HaveOccurred())
+			for part := range strings.SplitSeq(string(content), "\n---\n") {
+				object := &unstructured.Unstructured{}
+				Expect(yaml.UnmarshalStrict([]byte(part), &object.Object)).To(Succeed(), file)
+				if object.GetKind() != "LatencyBenchmark" {
+					continue
+				}
+				object.SetNamespace(namespace)
+				Expect(k8s.Create(ctx, object, client.FieldValidation(metav1.FieldValidationStrict))).To(Succeed(), file)
+				taken++
+			}
+		}
+		Expect(taken).To(BeNumerically(">=", 3))
+	})
 
 	It("has good defaults", func(ctx SpecContext) {
 		object := manifest(namespace, "{}")

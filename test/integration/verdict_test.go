@@ -233,7 +233,7 @@ var _ = Describe("A verdict", func() {
 			Expect(k8s.Delete(ctx, &cm)).To(Succeed())
 		}
 		w.Kubelet.Agents(func(d *result.Document) { d.Evidence.Facts = map[string]string{"nic.firmware-variant": "full-feature"} })
-		before = w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(5).On(w.A, w.B))
+		w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(5).On(w.A, w.B))
 		ExpectPassed(ctx, b, `^Unknown Inconclusive: .*nic.firmware-variant "full-feature", then absent`)
 		Expect(reasons(ctx, b)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningEvidenceDiffers}))
 		By("the same with a pattern, and in full")
