@@ -63,22 +63,18 @@ var _ = Describe("A published experiment in a small size prints its table", Labe
 	})
 
 	It("23,000 messages a second without and with spinning, as a ladder of percentiles", func(ctx context.Context) {
-		capture := captureCPUs(ctx) >= 2
-		if capture {
-			setManagerArgs(ctx, "--bench-image=localhost/tailgate-bench:dev", "--bench-image-pull-policy=Never", "--pod-start-timeout=60s", "--allow-packet-capture")
-			DeferCleanup(func(ctx context.Context) { Expect(install.Install(ctx, options)).To(Succeed()) })
-		} else {
-			AddReportEntry("a node of this machine gives one CPU, and a capture needs one of its own: no ladder from IN to OUT")
-		}
+		setManagerArgs(ctx, "--bench-image=localhost/tailgate-bench:dev", "--bench-image-pull-policy=Never", "--pod-start-timeout=60s", "--allow-packet-capture")
+		DeferCleanup(func(ctx context.Context) { Expect(install.Install(ctx, options)).To(Succeed()) })
+		cpus := min(wholeCPUs(ctx), 2)
 		b := experiment("percentile-ladder.yaml", 3, 2*time.Second, 200*time.Millisecond, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.HighestPercentile = v1alpha1.P9999
-			if capture {
-				s.Capture, s.Placement.CPUs = true, 2
-			}
+			s.Capture, s.Placement.CPUs = true, int32(cpus)
 		})
 		create(ctx, b)
 		b = completesWithin(ctx, experimentTime, b)
-		laddersHold(printed(ctx, b, "ladder"), capture)
+		laddersHold(printed(ctx, b, "ladder"))
+		Expect(warningOf(b, v1alpha1.WarningCaptureSharesCPU) != "").To(Equal(cpus < 2), "a capture on the measuring CPU is told")
+		Expect(warningOf(b, v1alpha1.WarningCaptureIncomplete)).To(BeEmpty())
 	})
 })
 
@@ -154,12 +150,9 @@ func matrixHolds(b *v1alpha1.LatencyBenchmark, text string) {
 }
 
 // laddersHold checks the ladders of both variants, from the intended and from the actual send, and those of a capture.
-func laddersHold(text string, capture bool) {
+func laddersHold(text string) {
 	GinkgoHelper()
-	kinds := []string{"RTT from the intended send", "RTT from the actual send"}
-	if capture {
-		kinds = append(kinds, "IN to OUT, captured by the server")
-	}
+	kinds := []string{"RTT from the intended send", "RTT from the actual send", "IN to OUT, captured by the server"}
 	for _, variant := range []string{"off", "on"} {
 		for _, kind := range kinds {
 			By(variant + ": " + kind)
@@ -233,8 +226,8 @@ func printed(ctx context.Context, b *v1alpha1.LatencyBenchmark, form string) str
 	return stdout.String()
 }
 
-// captureCPUs is how many whole CPUs each node of the experiments can give.
-func captureCPUs(ctx context.Context) int64 {
+// wholeCPUs is how many whole CPUs each node of the experiments can give.
+func wholeCPUs(ctx context.Context) int64 {
 	GinkgoHelper()
 	nodes := &corev1.NodeList{}
 	Expect(kube.List(ctx, nodes)).To(Succeed())

@@ -93,7 +93,7 @@ var _ = Describe("What holds messages up, or loses them, is told", Label("faults
 
 	DescribeTable("datagrams that a cut of the cable drops are counted, by a tool that goes on",
 		func(ctx context.Context, tool v1alpha1.Tool, cpus int32) {
-			if most := captureCPUs(ctx); int64(cpus) > most {
+			if most := wholeCPUs(ctx); int64(cpus) > most {
 				Skip(fmt.Sprintf("%s needs %d CPUs at the client's end, and a node of this machine gives %d", tool, cpus, most))
 			}
 			b := disturbed("dropped-"+string(tool), tool, v1alpha1.ProtocolUDP, atRate, func(s *v1alpha1.LatencyBenchmarkSpec) {
