@@ -71,6 +71,19 @@ func reasons(ctx context.Context, b *v1alpha1.LatencyBenchmark) []string {
 	return all
 }
 
+// told are the events of condition Passed in a namespace.
+func told(ctx context.Context, namespace string) ([]string, error) {
+	list := &eventsv1.EventList{}
+	err := k8s.List(ctx, list, client.InNamespace(namespace))
+	var all []string
+	for _, e := range list.Items {
+		if e.Action == v1alpha1.ConditionPassed {
+			all = append(all, e.Type+" "+e.Reason)
+		}
+	}
+	return all, err
+}
+
 var _ = Describe("A verdict", func() {
 	var w *World
 	BeforeEach(func(ctx SpecContext) {
@@ -102,6 +115,8 @@ var _ = Describe("A verdict", func() {
 		}
 
 		By("an edit while no manager runs")
+		// A manager that stops drops the events that it has not sent.
+		Eventually(told).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail"))
 		manager.Stop()
 		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.Rules = []v1alpha1.GateRule{under("7us")} })
 		w.Start()
@@ -118,17 +133,7 @@ var _ = Describe("A verdict", func() {
 		Expect(condition(ctx, b, v1alpha1.ConditionPassed)).To(BeEmpty())
 		Expect(w.Kubelet.Created()).To(Equal(pods), "nothing was measured again")
 
-		Eventually(func() ([]string, error) {
-			list := &eventsv1.EventList{}
-			err := k8s.List(ctx, list, client.InNamespace(w.Namespace))
-			var told []string
-			for _, e := range list.Items {
-				if e.Action == v1alpha1.ConditionPassed {
-					told = append(told, e.Type+" "+e.Reason)
-				}
-			}
-			return told, err
-		}).Should(ConsistOf("Normal Pass", "Warning Fail", "Normal Pass"))
+		Eventually(told).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail", "Normal Pass"))
 	})
 
 	It("is Inconclusive with too few rounds", func(ctx SpecContext) {
