@@ -155,7 +155,7 @@ func newCluster(t *testing.T) *apiServer {
 		t.Fatal(err)
 	}
 	cm.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
-	b.Status.Stored = []v1alpha1.StoredResult{{ConfigMap: cm.Name, Run: "sweep-r1", SHA256: stored.ClientDigest}}
+	b.Status.Stored = []v1alpha1.StoredResult{{ConfigMap: cm.Name, Run: "sweep-r1", SHA256: stored.ClientDigest, ServerSHA256: stored.ServerDigest}}
 	return &apiServer{
 		benchmarks: map[types.NamespacedName]*v1alpha1.LatencyBenchmark{{Namespace: "perf", Name: "sweep"}: b},
 		configMaps: map[types.NamespacedName]*corev1.ConfigMap{{Namespace: "perf", Name: "sweep-r1"}: cm},
@@ -252,7 +252,11 @@ func TestGetRefuses(t *testing.T) {
 		},
 		"a result that was put in its place": {
 			change: func(s *apiServer) { s.benchmarks[sweep].Status.Stored[0].SHA256 = strings.Repeat("0", 64) },
-			want:   []string{"run sweep-r1", "corrupt result", "the benchmark's status names 000"},
+			want:   []string{"run sweep-r1", "the client's result", "corrupt result", "the benchmark's status names 000"},
+		},
+		"a server's result that was put in its place": {
+			change: func(s *apiServer) { s.benchmarks[sweep].Status.Stored[0].ServerSHA256 = strings.Repeat("0", 64) },
+			want:   []string{"run sweep-r1", "the server's result", "corrupt result", "the benchmark's status names 000"},
 		},
 		"a ConfigMap that holds no result": {
 			change: func(s *apiServer) { s.configMaps[stored].BinaryData = nil }, want: []string{"run sweep-r1", "no result", result.KeyClient},
