@@ -60,7 +60,7 @@ func read(stdout string) *report {
 		case m == nil:
 		default:
 			if before, ok := r.values[m[1]]; ok && before != m[2] {
-				r.fail("it printed %s twice, %q and %q", m[1], before, m[2])
+				r.fail("it printed %s twice, %.40q and %.40q", m[1], before, m[2])
 			}
 			r.values[m[1]] = m[2]
 		}
@@ -88,7 +88,7 @@ func (r *report) float(name string) float64 {
 	text := r.text(name)
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(v >= 0) || math.IsInf(v, 0) {
-		r.fail("%s is %q", name, text)
+		r.fail("%s is %.40q", name, text)
 		return 0
 	}
 	return v
@@ -99,7 +99,7 @@ func (r *report) integer(name string) int64 {
 	text := r.text(name)
 	v, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || v < 0 {
-		r.fail("%s is %q", name, text)
+		r.fail("%s is %.40q", name, text)
 		return 0
 	}
 	return v
@@ -250,7 +250,7 @@ func bucket(ns int64) int64 {
 func (r *report) bandwidth(c tool.Cell) (*tool.Bandwidth, int64, error) {
 	const unit, asKilobits = "THROUGHPUT_UNITS", "10^3bits/s"
 	if u := r.text(unit); u != asKilobits {
-		r.fail("%s is %q and not %q", unit, u, asKilobits)
+		r.fail("%s is %.40q and not %q", unit, u, asKilobits)
 	}
 	size := r.size(c, "LOCAL_SEND_SIZE")
 	sent, arrived := r.integer("LOCAL_BYTES_SENT"), r.integer("REMOTE_BYTES_RECVD")

@@ -567,6 +567,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Add(goodRoundTrips, "", 0, uint8(1))
+	f.Add("REQUEST_SIZE="+strings.Repeat("0", 600)+"A", "0", 0, uint8(37))
 	f.Add(with(goodStream, "LOCAL_SEND_SIZE=64"), "", 0, uint8(2))
 	f.Fuzz(func(t *testing.T, stdout, stderr string, exit int, which uint8) {
 		c := cell(tests[int(which)%len(tests)], 64, 2*time.Second)
