@@ -286,9 +286,8 @@ func (r *Reconciler) stored(
 		if !ok || !metav1.IsControlledBy(cm, b) {
 			continue
 		}
-		stored, err := result.FromConfigMap(cm)
-		if err != nil || stored.Client.Run != s.Run ||
-			stored.ClientDigest != s.SHA256 || stored.ServerDigest != s.ServerSHA256 {
+		stored, err := result.FromStatus(cm, s)
+		if err != nil {
 			continue
 		}
 		runs, kept = append(runs, stored), append(kept, s)

@@ -38,17 +38,9 @@ func storedResults(ctx context.Context, api client.Client, namespace, name strin
 		} else if err != nil {
 			return nil, nil, fmt.Errorf("getting the result of run %s: %w", s.Run, err)
 		}
-		stored, err := result.FromConfigMap(cm)
+		stored, err := result.FromStatus(cm, s)
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading the result of run %s: %w", s.Run, err)
-		}
-		for _, end := range []struct{ role, held, named string }{
-			{v1alpha1.RoleClient, stored.ClientDigest, s.SHA256}, {v1alpha1.RoleServer, stored.ServerDigest, s.ServerSHA256},
-		} {
-			if end.held != end.named {
-				return nil, nil, fmt.Errorf("reading the result of run %s: %w: ConfigMap %s holds the %s's result with digest %s, and the benchmark's status names %s",
-					s.Run, result.ErrCorrupt, s.ConfigMap, end.role, end.held, end.named)
-			}
 		}
 		runs = append(runs, stored)
 	}

@@ -21,12 +21,7 @@ type values = map[v1alpha1.GateMetric]stats.Observation
 func cells(r Results) ([]verdict.Cell, error) {
 	var all []verdict.Cell
 	for _, v := range plan.Variants(r.Spec) {
-		var own []result.Stored
-		for _, run := range r.Runs {
-			if run.Client.Variant == v.Name {
-				own = append(own, run)
-			}
-		}
+		own := result.OfVariant(r.Runs, v.Name)
 		blockers := blockers(r, v, own)
 		for _, planned := range plan.Cells(r.Spec, v) {
 			cell, err := measured(v.Name, planned, r.Spec.LatencyType, own)
@@ -160,13 +155,10 @@ func ownRound(own tool.Own, lost int64) verdict.Round {
 	return round
 }
 
-// capturedSuffix ends the names of captured cells, in results and rules.
-const capturedSuffix = "-captured"
-
 // captured is the cell as the servers' agents took it from packets: how long the server's end had each message. A
 // capture that is not whole gives a round without values.
 func captured(cell verdict.Cell, name string, own []result.Stored) (verdict.Cell, error) {
-	cell.Name, cell.HalfRTT, cell.Rounds = name+capturedSuffix, false, nil
+	cell.Name, cell.HalfRTT, cell.Rounds = name+result.CapturedSuffix, false, nil
 	for _, run := range own {
 		round := verdict.Round{}
 		for _, c := range run.Server.Captured {

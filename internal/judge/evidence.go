@@ -107,7 +107,7 @@ func incomparable(
 	if candidate == nil || baseline == nil {
 		return nil
 	}
-	own := "cell." + strings.TrimSuffix(cell.Name, capturedSuffix) + "."
+	own := "cell." + strings.TrimSuffix(cell.Name, result.CapturedSuffix) + "."
 	message := unequal(*baseline, *candidate, func(d result.Difference) bool {
 		return matters(d) && (!strings.HasPrefix(d.Key, "cell.") || strings.HasPrefix(d.Key, own))
 	})

@@ -99,7 +99,7 @@ func summarizeCell(latencyType v1alpha1.LatencyType, variant, name string, runs 
 // when no run has it whole.
 func summarizeCaptured(of v1alpha1.CellResult, runs []result.Stored) (v1alpha1.CellResult, bool, error) {
 	line := v1alpha1.CellResult{
-		Variant: of.Variant, Name: of.Name + "-captured", Protocol: of.Protocol, MessageSizeBytes: of.MessageSizeBytes,
+		Variant: of.Variant, Name: of.Name + result.CapturedSuffix, Protocol: of.Protocol, MessageSizeBytes: of.MessageSizeBytes,
 		RatePerSecond: of.RatePerSecond, LatencyType: v1alpha1.ResultInToOut,
 	}
 	var histograms []result.Histogram

@@ -60,7 +60,7 @@ func (s sheet) steps(v v1alpha1.Variant, cell string) []steps {
 	}
 	var start string
 	var roundTrips, fromActual, captured []roundOf
-	for _, run := range runsOf(v, s.runs) {
+	for _, run := range result.OfVariant(s.runs, v.Name) {
 		number := numbers[run.Client.Run]
 		for _, c := range run.Client.Cells {
 			if c.Name != cell || c.Stream || c.Own != nil {

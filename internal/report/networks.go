@@ -79,7 +79,7 @@ func (s sheet) networkGrid() grid {
 	g := grid{results: map[[2]string]figures{}}
 	taken := map[string]bool{}
 	for _, v := range plan.Variants(s.benchmark.Spec) {
-		runs := runsOf(v, s.runs)
+		runs := result.OfVariant(s.runs, v.Name)
 		if len(runs) == 0 {
 			continue
 		}

@@ -28,7 +28,7 @@ func Summarize(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored) (Summar
 		return s, nil
 	}
 	for _, v := range plan.Variants(spec) {
-		own := runsOf(v, runs)
+		own := result.OfVariant(runs, v.Name)
 		if len(own) == 0 {
 			continue
 		}
@@ -56,17 +56,6 @@ func Summarize(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored) (Summar
 	}
 	s.Warnings = warnings(spec, runs, s.Results)
 	return s, nil
-}
-
-// runsOf are the runs of one variant, in the order given.
-func runsOf(v v1alpha1.Variant, runs []result.Stored) []result.Stored {
-	var own []result.Stored
-	for _, run := range runs {
-		if run.Client.Variant == v.Name {
-			own = append(own, run)
-		}
-	}
-	return own
 }
 
 // headline is the first cell for kubectl get.
@@ -116,7 +105,7 @@ func warnings(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored, results 
 		}
 	}
 	for _, v := range plan.Variants(spec) {
-		for _, run := range runsOf(v, runs) {
+		for _, run := range result.OfVariant(runs, v.Name) {
 			for _, w := range preflight.Verify(spec, v, run.Client.Evidence, run.Server.Evidence) {
 				add(w)
 			}
@@ -150,7 +139,7 @@ func warnings(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored, results 
 		add(v1alpha1.Warning{Reason: v1alpha1.WarningTool, Message: message})
 	}
 	for _, v := range plan.Variants(spec) {
-		own := runsOf(v, runs)
+		own := result.OfVariant(runs, v.Name)
 		for _, run := range own {
 			for _, ends := range [][2]result.Document{{own[0].Client, run.Client}, {own[0].Server, run.Server}} {
 				if difference := differs(ends[0], ends[1]); difference != "" {

@@ -55,6 +55,9 @@ type Captured struct {
 	Late int64 `json:"late"`
 }
 
+// CapturedSuffix ends the name, in results and rules, of what was captured of a cell.
+const CapturedSuffix = "-captured"
+
 // MeasuredTime is how long the tools ran, their own start and warm-ups included.
 func (d Document) MeasuredTime() time.Duration {
 	var sum time.Duration

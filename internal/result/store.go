@@ -83,6 +83,38 @@ func FromConfigMap(cm *corev1.ConfigMap) (Stored, error) {
 	return NewStored(client, server)
 }
 
+// FromStatus reads a stored result and verifies that it is the one that a benchmark's status names: of that run, and
+// with the digests that its agents gave. The errors are those of FromConfigMap.
+func FromStatus(cm *corev1.ConfigMap, named v1alpha1.StoredResult) (Stored, error) {
+	s, err := FromConfigMap(cm)
+	if err != nil {
+		return Stored{}, err
+	}
+	if s.Client.Run != named.Run {
+		return Stored{}, fmt.Errorf("%w: ConfigMap %s holds the result of run %s, and the benchmark's status names %s", ErrCorrupt, cm.Name, s.Client.Run, named.Run)
+	}
+	for _, end := range []struct{ role, held, named string }{
+		{v1alpha1.RoleClient, s.ClientDigest, named.SHA256}, {v1alpha1.RoleServer, s.ServerDigest, named.ServerSHA256},
+	} {
+		if end.held != end.named {
+			return Stored{}, fmt.Errorf("%w: ConfigMap %s holds the %s's result with digest %s, and the benchmark's status names %s",
+				ErrCorrupt, cm.Name, end.role, end.held, end.named)
+		}
+	}
+	return s, nil
+}
+
+// OfVariant are the runs of one variant, in the order given.
+func OfVariant(runs []Stored, variant string) []Stored {
+	var own []Stored
+	for _, run := range runs {
+		if run.Client.Variant == variant {
+			own = append(own, run)
+		}
+	}
+	return own
+}
+
 func stored(cm *corev1.ConfigMap, key, annotation string) (Framed, error) {
 	content, ok := cm.BinaryData[key]
 	if !ok {
