@@ -238,11 +238,8 @@ func round(b *v1alpha1.LatencyBenchmark) string {
 // startServer is the first act of an attempt. Before it, the claim is compared with all others once more:
 // both of two managers that claimed one node at the same moment see the other's claim here.
 func startServer(w *world) step {
-	mine := entry(w.benchmark)
-	for _, other := range w.others {
-		if ok, blocker := queue.Admit(mine, []queue.Entry{other}); other.Active && !ok {
-			return step{kind: stepWithdraw, reason: v1alpha1.ReasonQueued, message: "gave way: " + blocker}
-		}
+	if ok, blocker := queue.Admit(entry(w.benchmark), w.others); !ok {
+		return step{kind: stepWithdraw, reason: v1alpha1.ReasonQueued, message: "gave way: " + blocker}
 	}
 	return step{kind: stepCreateServer, reason: v1alpha1.ReasonStarting, again: lookAgain,
 		message: fmt.Sprintf("starting run %s, attempt %d", w.benchmark.Status.Active.Run, w.benchmark.Status.Active.Attempt)}

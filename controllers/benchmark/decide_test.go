@@ -91,7 +91,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 		},
 		"one that came first is waited for": {
 			changes: on(withOther(2*time.Hour, false)),
-			kind:    stepWait, reason: v1alpha1.ReasonQueued, message: []string{"perf/other", "came first"},
+			kind:    stepWait, reason: v1alpha1.ReasonQueued, message: []string{"perf/other", "goes first"},
 		},
 		"one that came later is not": {
 			changes: on(withOther(time.Minute, false)),

@@ -102,7 +102,8 @@ func competes(b *v1alpha1.LatencyBenchmark) bool {
 // entry is a benchmark as the queue sees it.
 func entry(b *v1alpha1.LatencyBenchmark) queue.Entry {
 	e := queue.Entry{
-		Name: b.Namespace + "/" + b.Name, UID: string(b.UID), Created: b.CreationTimestamp.Time, Active: b.Status.Active != nil,
+		Name: b.Namespace + "/" + b.Name, UID: string(b.UID), Created: b.CreationTimestamp.Time,
+		Started: b.Status.StartTime != nil, Active: b.Status.Active != nil,
 	}
 	if b.Status.Pair != nil {
 		e.Pair = *b.Status.Pair

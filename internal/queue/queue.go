@@ -1,17 +1,26 @@
 // Package queue decides which benchmark may start a run now. It is pure: the entries are all benchmarks, as
-// the API has them, and the answer is the same whoever asks.
+// the API has them, and the answer is the same whoever asks and whenever: it needs no clock.
 //
 // The conflict key is the node, deliberately coarse: two runs on one node share memory bandwidth, the last
-// level cache, the PCIe root and often the NIC, and no finer key would know which of these matters. First
-// come first served, by creation time: a benchmark waits for every older one that wants one of its nodes,
-// until that is finished, so that the rounds of two benchmarks never interleave.
+// level cache, the PCIe root and often the NIC, and no finer key would know which of these matters. A benchmark
+// waits for those that want one of its own two nodes and go before it, and for nobody else. These go first:
+//
+//  1. who holds a claim: a node that is claimed is never shared;
+//  2. who has started: it keeps its place between its runs, so that the rounds of two benchmarks never interleave;
+//  3. who has the higher effective priority: spec.priority, plus one for each minute since its creation. Of equal
+//     ones the older goes first, then the first by name.
+//
+// Nobody waits for ever: all that wait gain at the same pace, so one that is created later overtakes only by a higher
+// spec.priority, and only if it is created within as many minutes as that is higher.
+//
+// One that is first for one of its nodes and waits for the other keeps both from those behind it: without that, it
+// could wait for ever for two nodes that are never free at the same moment.
 //
 // What the queue does not do: it does not know of load that is not a benchmark's.
 package queue
 
 import (
 	"fmt"
-	"sort"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -22,50 +31,89 @@ type Entry struct {
 	// Name is namespace/name, and UID distinguishes a benchmark from an earlier one of that name.
 	Name string
 	UID  string
-	// Created is its creation time; ties are broken by name.
+	// Created is its creation time.
 	Created time.Time
+	// Priority is spec.priority.
+	Priority int32
 	// Pair is the nodes that its runs need.
 	Pair v1alpha1.Pair
+	// Started is true since its first claim, until it is finished.
+	Started bool
 	// Active is true while it holds the claim on its nodes.
 	Active bool
 }
 
-// Admit says whether the candidate may claim its nodes, given all entries (its own may be among them). If
-// not, blocker names the benchmark and the node it waits for.
+// Admit says whether the candidate may claim its nodes, or keep its claim if it is active, given all entries, in any
+// order (its own may be among them). If not, blocker names who goes first on each node that it has to wait for, and
+// how many benchmarks are ahead of it there in all: "default/a is measuring on node x; 3 ahead". The time that it
+// takes grows with the number of entries; nothing is sorted or kept.
 func Admit(candidate Entry, all []Entry) (ok bool, blocker string) {
-	others := make([]Entry, 0, len(all))
-	for _, e := range all {
-		if e.UID != candidate.UID {
-			others = append(others, e)
+	client, server := candidate.Pair.ClientNode, candidate.Pair.ServerNode
+	var onClient, onServer *Entry // who goes first there
+	ahead := 0
+	for i := range all {
+		other := &all[i]
+		wantsClient, wantsServer := other.wants(client), other.wants(server)
+		if !wantsClient && !wantsServer || other.UID == candidate.UID {
+			continue
+		}
+		// Of two claims on one node neither is right, whoever is first.
+		if !other.Active && !other.before(&candidate) {
+			continue
+		}
+		ahead++
+		if wantsClient && (onClient == nil || other.before(onClient)) {
+			onClient = other
+		}
+		if wantsServer && (onServer == nil || other.before(onServer)) {
+			onServer = other
 		}
 	}
-	sort.Slice(others, func(i, j int) bool { return before(others[i], others[j]) })
-	for _, e := range others {
-		if node := shared(e.Pair, candidate.Pair); e.Active && node != "" {
-			return false, fmt.Sprintf("%s is measuring on node %s", e.Name, node)
-		}
+	switch {
+	case ahead == 0:
+		return true, ""
+	case onServer == nil:
+		blocker = onClient.on(client)
+	case onClient == nil:
+		blocker = onServer.on(server)
+	case onClient == onServer:
+		blocker = onClient.on(client) + " and node " + server
+	default:
+		blocker = onClient.on(client) + ", " + onServer.on(server)
 	}
-	for _, e := range others {
-		if node := shared(e.Pair, candidate.Pair); before(e, candidate) && node != "" {
-			return false, fmt.Sprintf("%s came first and needs node %s", e.Name, node)
-		}
-	}
-	return true, ""
+	return false, fmt.Sprintf("%s; %d ahead", blocker, ahead)
 }
 
-func before(a, b Entry) bool {
-	if !a.Created.Equal(b.Created) {
-		return a.Created.Before(b.Created)
-	}
-	return a.Name < b.Name
+func (e *Entry) wants(node string) bool {
+	return node != "" && (node == e.Pair.ClientNode || node == e.Pair.ServerNode)
 }
 
-// shared returns a node that both pairs need, or "".
-func shared(a, b v1alpha1.Pair) string {
-	for _, x := range []string{a.ClientNode, a.ServerNode} {
-		if x != "" && (x == b.ClientNode || x == b.ServerNode) {
-			return x
-		}
+// before is the order of the package's comment.
+func (e *Entry) before(other *Entry) bool {
+	if e.Active != other.Active {
+		return e.Active
 	}
-	return ""
+	if e.Started != other.Started {
+		return e.Started
+	}
+	if order := e.turn().Compare(other.turn()); order != 0 {
+		return order < 0
+	}
+	if order := e.Created.Compare(other.Created); order != 0 {
+		return order < 0
+	}
+	return e.Name < other.Name
+}
+
+// turn orders by effective priority, the earliest first, without knowing the time: as all that wait gain one a minute,
+// it comes to the same that one of priority p counts as created p minutes before it was.
+func (e *Entry) turn() time.Time { return e.Created.Add(-time.Duration(e.Priority) * time.Minute) }
+
+// on says what an entry does with a node. It does not tell a claim from the pause between two: a message that changed
+// with every run would be written as often to everybody that waits.
+func (e *Entry) on(node string) string {
+	if e.Active || e.Started {
+		return e.Name + " is measuring on node " + node
+	}
+	return e.Name + " goes first on node " + node
 }

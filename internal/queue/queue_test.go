@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,82 +18,131 @@ func entry(name string, second int, client, server string) Entry {
 	}
 }
 
-func (e Entry) active() Entry { e.Active = true; return e }
+func (e Entry) priority(p int32) Entry { e.Priority = p; return e }
+func (e Entry) started() Entry         { e.Started = true; return e }
+func (e Entry) active() Entry          { e.Started, e.Active = true, true; return e }
 
 func TestAdmit(t *testing.T) {
-	mine := entry("mine", 10, "a", "b")
+	mine := entry("mine", 3600, "a", "b")
 	cases := map[string]struct {
 		candidate Entry
 		others    []Entry
-		wantOK    bool
-		// wantBlocker are parts of the blocker.
-		wantBlocker []string
+		// want is the blocker; empty when the candidate is admitted.
+		want string
 	}{
-		"alone": {candidate: mine, wantOK: true},
+		"alone": {candidate: mine},
 		"among others there is oneself, who blocks nobody": {
-			candidate: mine, others: []Entry{mine.active()}, wantOK: true,
+			candidate: mine, others: []Entry{mine.active()},
 		},
 		"an earlier benchmark of the same name is somebody else": {
-			candidate:   mine,
-			others:      []Entry{{Name: mine.Name, UID: "uid-before", Created: time.Unix(1, 0), Pair: mine.Pair}},
-			wantBlocker: []string{"perf/mine", "node a"},
+			candidate: mine,
+			others:    []Entry{{Name: mine.Name, UID: "uid-before", Created: time.Unix(1, 0), Pair: mine.Pair}},
+			want:      "perf/mine goes first on node a and node b; 1 ahead",
 		},
 		"one that measures on another pair": {
-			candidate: mine, others: []Entry{entry("other", 1, "c", "d").active()}, wantOK: true,
+			candidate: mine, others: []Entry{entry("other", 1, "c", "d").active()},
 		},
 		"one that measures on the client's node": {
-			candidate: mine, others: []Entry{entry("other", 20, "a", "d").active()},
-			wantBlocker: []string{"perf/other", "measuring", "node a"},
+			candidate: mine, others: []Entry{entry("other", 4000, "a", "d").active()},
+			want: "perf/other is measuring on node a; 1 ahead",
 		},
 		"one that measures with the roles swapped": {
-			candidate: mine, others: []Entry{entry("other", 20, "b", "c").active()},
-			wantBlocker: []string{"perf/other", "measuring", "node b"},
+			candidate: mine, others: []Entry{entry("other", 4000, "b", "c").active()},
+			want: "perf/other is measuring on node b; 1 ahead",
+		},
+		"one that measures on both nodes": {
+			candidate: mine, others: []Entry{entry("other", 4000, "b", "a").active()},
+			want: "perf/other is measuring on node a and node b; 1 ahead",
+		},
+		"two that measure on a node each": {
+			candidate: mine, others: []Entry{entry("one", 1, "c", "a").active(), entry("two", 4000, "b", "d").active()},
+			want: "perf/one is measuring on node a, perf/two is measuring on node b; 2 ahead",
+		},
+		"a younger one between two of its runs keeps its place": {
+			candidate: mine, others: []Entry{entry("other", 4000, "a", "d").started()},
+			want: "perf/other is measuring on node a; 1 ahead",
+		},
+		"one between two of its runs goes on before an older one that has not started": {
+			candidate: mine.started(), others: []Entry{entry("older", 1, "a", "b")},
+		},
+		"one between two of its runs goes on before a higher priority": {
+			candidate: mine.started(), others: []Entry{entry("higher", 1, "a", "b").priority(1000)},
+		},
+		"who measures goes before who has only started": {
+			candidate: mine.started(), others: []Entry{entry("other", 4000, "a", "b").active()},
+			want: "perf/other is measuring on node a and node b; 1 ahead",
 		},
 		"an older one that waits for one of the nodes": {
 			candidate: mine, others: []Entry{entry("older", 5, "c", "b")},
-			wantBlocker: []string{"perf/older", "came first", "node b"},
+			want: "perf/older goes first on node b; 1 ahead",
 		},
 		"a younger one that waits": {
-			candidate: mine, others: []Entry{entry("younger", 11, "a", "b")}, wantOK: true,
+			candidate: mine, others: []Entry{entry("younger", 3601, "a", "b")},
 		},
 		"of one age, the name decides against": {
-			candidate: mine, others: []Entry{entry("earlier", 10, "a", "b")},
-			wantBlocker: []string{"perf/earlier", "came first"},
+			candidate: mine, others: []Entry{entry("earlier", 3600, "a", "b")},
+			want: "perf/earlier goes first on node a and node b; 1 ahead",
 		},
 		"of one age, the name decides for": {
-			candidate: mine, others: []Entry{entry("zuletzt", 10, "a", "b")}, wantOK: true,
+			candidate: mine, others: []Entry{entry("zuletzt", 3600, "a", "b")},
 		},
-		"who measures is named before who only waits": {
-			candidate: mine, others: []Entry{entry("older", 1, "a", "b"), entry("active", 20, "a", "b").active()},
-			wantBlocker: []string{"perf/active", "measuring"},
+		"a younger one of a higher priority": {
+			candidate: mine, others: []Entry{entry("higher", 3600+119, "a", "b").priority(2)},
+			want: "perf/higher goes first on node a and node b; 1 ahead",
 		},
-		"of several that wait, the oldest is named": {
+		"a higher priority, and as many minutes later: the older goes first": {
+			candidate: mine, others: []Entry{entry("higher", 3600+120, "a", "b").priority(2)},
+		},
+		"an older one of a lower priority": {
+			candidate: mine, others: []Entry{entry("lower", 3600-119, "a", "b").priority(-2)},
+		},
+		"a lower priority, and as many minutes earlier: the older goes first": {
+			candidate: mine, others: []Entry{entry("lower", 3600-120, "a", "b").priority(-2)},
+			want: "perf/lower goes first on node a and node b; 1 ahead",
+		},
+		"a higher priority elsewhere": {
+			candidate: mine, others: []Entry{entry("higher", 1, "c", "d").priority(1000)},
+		},
+		"who measures is named before who only waits, and both are ahead": {
+			candidate: mine, others: []Entry{entry("older", 1, "a", "b"), entry("active", 4000, "a", "b").active()},
+			want: "perf/active is measuring on node a and node b; 2 ahead",
+		},
+		"one node is measured on, and of the other somebody else is first": {
+			candidate: mine, others: []Entry{entry("older", 1, "c", "b"), entry("active", 4000, "a", "d").active(), entry("younger", 4000, "a", "b")},
+			want: "perf/active is measuring on node a, perf/older goes first on node b; 2 ahead",
+		},
+		"of several that wait, the first is named and all are counted": {
 			candidate: mine, others: []Entry{entry("second", 2, "a", "b"), entry("first", 1, "b", "a"), entry("third", 3, "a", "b")},
-			wantBlocker: []string{"perf/first", "came first"},
+			want: "perf/first goes first on node a and node b; 3 ahead",
+		},
+		"who waits for a busy node does not hold up one on free nodes": {
+			candidate: mine, others: []Entry{entry("active", 1, "c", "d").active(), entry("older", 2, "d", "e")},
+		},
+		"of two claims on one node, the one that is asked about is told of the other": {
+			candidate: mine.active(), others: []Entry{entry("later", 4000, "b", "c").active()},
+			want: "perf/later is measuring on node b; 1 ahead",
+		},
+		"a claim holds against all that have none": {
+			candidate: mine.active(), others: []Entry{entry("older", 1, "a", "b").started(), entry("higher", 1, "b", "c").priority(1000)},
 		},
 		"one without nodes blocks nobody": {
-			candidate: mine, others: []Entry{entry("empty", 1, "", "").active()}, wantOK: true,
+			candidate: mine, others: []Entry{entry("empty", 1, "", "").active()},
 		},
 		"without nodes, nobody blocks": {
-			candidate: entry("empty", 10, "", ""), others: []Entry{entry("other", 1, "", "").active()}, wantOK: true,
+			candidate: entry("empty", 10, "", ""), others: []Entry{entry("other", 1, "", "").active()},
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			before := slices.Clone(c.others)
 			ok, blocker := Admit(c.candidate, c.others)
-			if ok != c.wantOK || ok != (blocker == "") {
-				t.Errorf("got %t (%s), want %t", ok, blocker, c.wantOK)
-			}
-			for _, part := range c.wantBlocker {
-				if !strings.Contains(blocker, part) {
-					t.Errorf("blocker %q does not name %q", blocker, part)
-				}
+			if ok != (c.want == "") || blocker != c.want {
+				t.Errorf("got %t %q, want %q", ok, blocker, c.want)
 			}
 			if !slices.Equal(before, c.others) {
 				t.Error("the entries were changed")
 			}
-			// The answer is the same whoever asks, and in whatever order the API lists.
+			// The answer is the same in whatever order the API lists.
 			slices.Reverse(c.others)
 			if again, same := Admit(c.candidate, c.others); again != ok || same != blocker {
 				t.Errorf("in another order: got %t (%s), before %t (%s)", again, same, ok, blocker)
@@ -103,15 +151,168 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// Random sequences of benchmarks that come, claim and release are replayed, some always the same, one new
+// A benchmark waits while others of a higher priority come for ever, faster than they can be measured.
+func TestNobodyWaitsForEver(t *testing.T) {
+	const (
+		higher    = 10          // by how much the others' priority is higher
+		every     = time.Minute // comes one of them
+		measuring = 3 * time.Minute
+	)
+	start := time.Unix(0, 0)
+	waiting := []Entry{entry("waiting", 0, "a", "b")}
+	var free time.Time // when the one that measures is finished
+	overtook := 0
+	for now := start; ; now = now.Add(every) {
+		if now.Sub(start) > 24*time.Hour {
+			t.Fatalf("still waiting after a day: %d have overtaken it", overtook)
+		}
+		waiting = append(waiting, entry(fmt.Sprintf("stream-%d", overtook+len(waiting)), int(now.Sub(start).Seconds()), "b", "a").priority(higher))
+		if now.Before(free) {
+			continue
+		}
+		next := slices.IndexFunc(waiting, func(e Entry) bool { ok, _ := Admit(e, waiting); return ok })
+		if next < 0 {
+			t.Fatalf("the nodes are free, and none of %d may start", len(waiting))
+		}
+		if waiting[next].Name == "perf/waiting" {
+			break
+		}
+		waiting = slices.Delete(waiting, next, next+1)
+		free = now.Add(measuring)
+		overtook++
+	}
+	// The ten that were created in its first ten minutes; after those its wait counts for more than their priority.
+	if overtook != higher {
+		t.Errorf("%d went before, want %d", overtook, higher)
+	}
+}
+
+// The answer is what sorting everything by the rules, as they are told, comes to, at whatever time one looks.
+func TestAdmitAgreesWithSorting(t *testing.T) {
+	fresh := rand.Uint64()
+	for _, seed := range []uint64{1, 2, 3, fresh} {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			for range 2000 {
+				all := randomEntries(random)
+				candidate := all[random.IntN(len(all))]
+				later := time.Unix(int64(300+random.IntN(100_000)), 0)
+				wantOK, want := bySorting(candidate, all, later)
+				if ok, got := Admit(candidate, all); ok != wantOK || got != want {
+					t.Fatalf("%+v\namong %+v:\ngot %t %q, want %t %q", candidate, all, ok, got, wantOK, want)
+				}
+			}
+		})
+	}
+}
+
+// randomEntries are some entries on few nodes, of close ages and priorities, in every state.
+func randomEntries(random *rand.Rand) []Entry {
+	nodes := []string{"a", "b", "c", "d", "e", "f"}[:2+random.IntN(5)]
+	all := make([]Entry, 1+random.IntN(12))
+	for i := range all {
+		pair := random.Perm(len(nodes))
+		all[i] = entry(fmt.Sprintf("n%d", random.IntN(1000)*100+i), random.IntN(6)*30, nodes[pair[0]], nodes[pair[1]]).priority(int32(random.IntN(5) - 2))
+		switch random.IntN(6) {
+		case 0:
+			all[i] = all[i].active()
+		case 1:
+			all[i] = all[i].started()
+		}
+	}
+	return all
+}
+
+// bySorting is the plainest way to the answer: sort, and take those that stand before the candidate.
+func bySorting(candidate Entry, all []Entry, now time.Time) (ok bool, blocker string) {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b Entry) int { return order(a, b, now) })
+	ahead := 0
+	first := map[string]Entry{}
+	for _, e := range all {
+		if e.UID == candidate.UID || !e.Active && order(e, candidate, now) > 0 {
+			continue
+		}
+		conflict := false
+		for _, node := range []string{e.Pair.ClientNode, e.Pair.ServerNode} {
+			if node != candidate.Pair.ClientNode && node != candidate.Pair.ServerNode {
+				continue
+			}
+			conflict = true
+			if _, taken := first[node]; !taken {
+				first[node] = e
+			}
+		}
+		if conflict {
+			ahead++
+		}
+	}
+	if ahead == 0 {
+		return true, ""
+	}
+	last := ""
+	for _, node := range []string{candidate.Pair.ClientNode, candidate.Pair.ServerNode} {
+		e, taken := first[node]
+		switch {
+		case !taken:
+		case e.Name == last:
+			blocker += " and node " + node
+		default:
+			if last != "" {
+				blocker += ", "
+			}
+			doing := " goes first on node "
+			if e.Started {
+				doing = " is measuring on node "
+			}
+			blocker += e.Name + doing + node
+			last = e.Name
+		}
+	}
+	return false, fmt.Sprintf("%s; %d ahead", blocker, ahead)
+}
+
+// order is negative when a goes before b, by what they have at that time.
+func order(a, b Entry, now time.Time) int {
+	state := func(e Entry) int {
+		switch {
+		case e.Active:
+			return 0
+		case e.Started:
+			return 1
+		default:
+			return 2
+		}
+	}
+	if d := state(a) - state(b); d != 0 {
+		return d
+	}
+	if d := effective(b, now) - effective(a, now); d != 0 {
+		return int(d)
+	}
+	if d := a.Created.Compare(b.Created); d != 0 {
+		return d
+	}
+	if a.Name < b.Name {
+		return -1
+	}
+	return 1
+}
+
+// effective is the effective priority, in sixtieths, so that it is whole.
+func effective(e Entry, now time.Time) int64 {
+	return int64(e.Priority)*60 + int64(now.Sub(e.Created)/time.Second)
+}
+
+// Random sequences of benchmarks that come, claim, release and finish are replayed, some always the same, some new
 // each time; the seed of a failure is in its test's name.
-func TestNeverTwoOnOneNode(t *testing.T) {
+func TestReplay(t *testing.T) {
 	fresh := rand.Uint64()
 	for _, seed := range []uint64{1, 2, 3, 4, 5, 6, 7, 8, fresh} {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
 			for range 50 {
-				replay(t, rand.New(rand.NewPCG(seed, 0)))
-				seed++
+				replay(t, random)
 			}
 		})
 	}
@@ -128,20 +329,17 @@ type contender struct {
 func replay(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	nodes := []string{"a", "b", "c", "d", "e"}[:2+random.IntN(4)]
-	all := make([]*contender, 1+random.IntN(8))
+	all := make([]*contender, 1+random.IntN(10))
 	for i := range all {
 		pair := random.Perm(len(nodes))
-		all[i] = &contender{
-			// Creation times in seconds, as the API gives them, so that there are ties.
-			Entry: entry(fmt.Sprintf("n%d", random.IntN(1000)*10+i), i/2, nodes[pair[0]], nodes[pair[1]]),
-			left:  1 + random.IntN(4),
-		}
+		// Creation times in seconds, as the API gives them, so that there are ties.
+		e := entry(fmt.Sprintf("n%d", random.IntN(1000)*10+i), i/3*20, nodes[pair[0]], nodes[pair[1]])
+		all[i] = &contender{Entry: e.priority(int32(random.IntN(3))), left: 1 + random.IntN(4)}
 	}
-	// started notes who began, in order, to check who came first.
-	var started []*contender
-	for steps := 0; ; steps++ {
+	finished := 0
+	for steps := 0; finished < len(all); steps++ {
 		if steps > 10_000 {
-			t.Fatalf("somebody never finishes: %+v", all)
+			t.Fatalf("somebody never finishes: %+v", present(all))
 		}
 		c := all[random.IntN(len(all))]
 		switch {
@@ -154,25 +352,19 @@ func replay(t *testing.T, random *rand.Rand) {
 		case c.Active:
 			c.Active = false
 			c.left--
-			c.finished = c.left == 0
+			if c.left == 0 {
+				c.finished = true
+				finished++
+			}
 		default:
 			ok, _ := Admit(c.Entry, present(all))
 			if !ok {
 				break
 			}
-			c.Active = true
-			if !slices.Contains(started, c) {
-				started = append(started, c)
-			}
+			checkTurn(t, c.Entry, present(all))
+			c.Started, c.Active = true, true
 			checkExclusive(t, all)
-			checkOrder(t, c, all)
 		}
-		if !slices.ContainsFunc(all, func(o *contender) bool { return !o.finished }) {
-			break
-		}
-	}
-	if len(started) != len(all) {
-		t.Errorf("%d of %d ever started", len(started), len(all))
 	}
 }
 
@@ -187,28 +379,74 @@ func present(all []*contender) []Entry {
 	return entries
 }
 
+// checkExclusive says that no node is held by two that have begun: neither at once, nor round by round in turns.
 func checkExclusive(t *testing.T, all []*contender) {
 	t.Helper()
 	holder := map[string]string{}
 	for _, c := range all {
-		if !c.Active {
+		if !c.Started || c.finished {
 			continue
 		}
 		for _, node := range []string{c.Pair.ClientNode, c.Pair.ServerNode} {
 			if other, taken := holder[node]; taken {
-				t.Fatalf("%s and %s are both active on node %s", other, c.Name, node)
+				t.Fatalf("%s and %s are both on node %s", other, c.Name, node)
 			}
 			holder[node] = c.Name
 		}
 	}
 }
 
-// checkOrder says that nobody may start while one that came before waits for one of its nodes.
-func checkOrder(t *testing.T, starting *contender, all []*contender) {
+// checkTurn says that nobody starts while one that has precedence waits for one of its nodes.
+func checkTurn(t *testing.T, starting Entry, waiting []Entry) {
 	t.Helper()
-	for _, c := range all {
-		if c != starting && c.arrived && !c.finished && before(c.Entry, starting.Entry) && shared(c.Pair, starting.Pair) != "" {
-			t.Fatalf("%s started before %s, which came first and needs node %s", starting.Name, c.Name, shared(c.Pair, starting.Pair))
+	if starting.Started {
+		return
+	}
+	now := time.Unix(1000, 0)
+	for _, e := range waiting {
+		for _, node := range []string{e.Pair.ClientNode, e.Pair.ServerNode} {
+			wanted := node == starting.Pair.ClientNode || node == starting.Pair.ServerNode
+			if wanted && e.UID != starting.UID && order(e, starting, now) < 0 {
+				t.Fatalf("%s started before %s, which goes before it on node %s", starting.Name, e.Name, node)
+			}
 		}
 	}
+}
+
+// One decision, and one for each of those that wait, on 5,000 nodes: scattered, and all for the same two.
+func BenchmarkAdmit(b *testing.B) {
+	for _, n := range []int{100, 1_000, 10_000} {
+		for name, nodes := range map[string]int{"scattered": 5_000, "same nodes": 2} {
+			all := queued(n, nodes)
+			b.Run(fmt.Sprintf("%d %s", n, name), func(b *testing.B) {
+				last := all[n-1]
+				for b.Loop() {
+					Admit(last, all)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/entry")
+			})
+		}
+	}
+}
+
+func BenchmarkAdmitEach(b *testing.B) {
+	all := queued(1_000, 5_000)
+	for b.Loop() {
+		for _, e := range all {
+			Admit(e, all)
+		}
+	}
+}
+
+// queued are benchmarks that came one a second and are listed by name, on pairs of that many nodes.
+func queued(n, nodes int) []Entry {
+	random := rand.New(rand.NewPCG(1, 0))
+	all := make([]Entry, n)
+	for i := range all {
+		client := random.IntN(nodes)
+		server := (client + 1 + random.IntN(nodes-1)) % nodes
+		all[i] = entry(fmt.Sprintf("benchmark-%05d", i), i, fmt.Sprintf("worker-%04d", client), fmt.Sprintf("worker-%04d", server)).
+			priority(int32(random.IntN(3)))
+	}
+	return all
 }
