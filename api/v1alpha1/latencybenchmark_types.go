@@ -1,7 +1,6 @@
 package v1alpha1
 
 import (
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -73,21 +72,6 @@ const (
 	LatencyRTT LatencyType = "RTT"
 )
 
-// NetworkType names a way to the peer.
-// +kubebuilder:validation:Enum=Pod;Host;Secondary
-type NetworkType string
-
-// The network types.
-const (
-	// NetworkPod is the cluster's primary pod network.
-	NetworkPod NetworkType = "Pod"
-	// NetworkHost is the node's own network namespace. Benchmark pods then run with hostNetwork, which the
-	// operator refuses unless it was started with --allow-host-network.
-	NetworkHost NetworkType = "Host"
-	// NetworkSecondary is an interface attached by Multus from a NetworkAttachmentDefinition.
-	NetworkSecondary NetworkType = "Secondary"
-)
-
 // Percentile names a percentile of latency.
 // +kubebuilder:validation:Enum=p50;p90;p99;p99.9;p99.99;p99.999;p99.9999
 type Percentile string
@@ -148,7 +132,11 @@ type LatencyBenchmarkSpec struct {
 	// +kubebuilder:default={type: Pod}
 	Network Network `json:"network,omitzero"`
 
-	// variants are what is compared: ways to the peer, and how the ends wait. Every variant is measured in
+	// acceleration is how the tools' sockets work: in the kernel (default), or by Onload.
+	// +optional
+	Acceleration *Acceleration `json:"acceleration,omitempty"`
+
+	// variants are what is compared: ways to the peer, acceleration, and how the ends wait. Every variant is measured in
 	// every round, in an order that changes from round to round, so that what drifts meets all alike. Absent:
 	// one, named default.
 	// +optional
@@ -177,6 +165,18 @@ type LatencyBenchmarkSpec struct {
 	// +optional
 	HighestPercentile Percentile `json:"highestPercentile,omitempty"`
 
+	// template is what benchmark pods get beyond what a measurement needs anywhere.
+	// +optional
+	Template *PodTemplate `json:"template,omitempty"`
+
+	// priority orders benchmarks that wait for the same nodes, -1000 to 1000; default 0. The higher goes first; each
+	// minute of waiting counts as one more, so that none waits for ever. One that has begun to measure keeps its nodes
+	// until it is finished. Unlike the rest of the spec it may change at any time.
+	// +optional
+	// +kubebuilder:validation:Minimum=-1000
+	// +kubebuilder:validation:Maximum=1000
+	Priority int32 `json:"priority,omitempty"`
+
 	// gate is what the results must hold, and makes condition Passed. Unlike the rest of the spec it may change at any
 	// time: what is stored is then judged again, without measuring.
 	// +optional
@@ -196,6 +196,10 @@ type Variant struct {
 	// +optional
 	Network *Network `json:"network,omitempty"`
 
+	// acceleration is how the variant's sockets work; default spec.acceleration.
+	// +optional
+	Acceleration *Acceleration `json:"acceleration,omitempty"`
+
 	// wait is what both ends do until a message comes; default spec.workload.wait.
 	// +optional
 	Wait WaitMode `json:"wait,omitempty"`
@@ -207,6 +211,14 @@ type Variant struct {
 	// capture also takes the server's latency from packets; default spec.capture.
 	// +optional
 	Capture *bool `json:"capture,omitempty"`
+
+	// env are environment variables of the variant's tools, added to those of spec.template; of equal names these
+	// count.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Env []EnvVar `json:"env,omitempty"`
 }
 
 // Workload is what the client sends and the server returns. Every protocol is measured with every size, at
@@ -297,83 +309,6 @@ type Stream struct {
 	MessageSize int32 `json:"messageSize"`
 }
 
-// Placement says where the two endpoints run and what each of them gets.
-type Placement struct {
-	// client selects the node of the client.
-	// +required
-	Client NodeSelection `json:"client"`
-
-	// server selects the node of the server, always another one than the client's.
-	// +required
-	Server NodeSelection `json:"server"`
-
-	// cpus is how many whole, exclusive CPUs each endpoint gets, 1 to 64; default 1. The tool is pinned to
-	// the first of them; with two or more, the agent keeps to the last.
-	// +optional
-	// +kubebuilder:default=1
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=64
-	CPUs int32 `json:"cpus,omitempty"`
-
-	// memory is what each endpoint gets, 128Mi to 64Gi; default 512Mi. The tools keep every sample in memory
-	// while they measure; 512Mi is enough for 10s of any tool, and a spec that may need more is told how much.
-	// +optional
-	// +kubebuilder:default="512Mi"
-	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('128Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity from 128Mi to 64Gi, such as 512Mi"
-	Memory resource.Quantity `json:"memory,omitempty"`
-}
-
-// NodeSelection picks the node of an endpoint.
-type NodeSelection struct {
-	// nodeSelector is the labels that the node must have, at most 16; empty: any node. Of several nodes
-	// the first by name is taken that leaves the other endpoint one of its own.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=16
-	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-}
-
-// Network is the way from client to server.
-//
-// +kubebuilder:validation:XValidation:rule="self.type != 'Secondary' || has(self.networkRef)",message="networkRef is required when type is Secondary: name the NetworkAttachmentDefinition to attach"
-// +kubebuilder:validation:XValidation:rule="self.type == 'Secondary' || !has(self.networkRef)",message="networkRef belongs to type Secondary; remove it or set type: Secondary"
-// +kubebuilder:validation:XValidation:rule="self.type == 'Secondary' || !has(self.resourceName)",message="resourceName belongs to type Secondary; remove it or set type: Secondary"
-type Network struct {
-	// type is Pod (the primary network), Host (the node's own, needs --allow-host-network) or Secondary (a
-	// NetworkAttachmentDefinition); default Pod.
-	// +optional
-	// +kubebuilder:default=Pod
-	Type NetworkType `json:"type,omitempty"`
-
-	// networkRef names the NetworkAttachmentDefinition that Multus attaches to both pods as net1.
-	// +optional
-	NetworkRef *NetworkRef `json:"networkRef,omitempty"`
-
-	// resourceName is the extended resource of the device plugin that gives the network its device, with its
-	// prefix, such as amd.com/sf_vf; one is requested for each pod. It must equal the annotation
-	// k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition. Absent for networks that need no
-	// device, such as macvlan.
-	// +optional
-	// +kubebuilder:validation:MinLength=3
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="must be a resource name with its prefix, such as amd.com/sf_vf"
-	ResourceName string `json:"resourceName,omitempty"`
-}
-
-// NetworkRef names a NetworkAttachmentDefinition.
-type NetworkRef struct {
-	// name is the NetworkAttachmentDefinition's name.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
-
-	// namespace is the NetworkAttachmentDefinition's namespace; default the benchmark's own.
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	Namespace string `json:"namespace,omitempty"`
-}
-
 // LatencyBenchmarkStatus is the answer, as far as it is known.
 type LatencyBenchmarkStatus struct {
 	// observedGeneration is the generation of the spec that this status describes.
@@ -423,7 +358,7 @@ type LatencyBenchmarkStatus struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=reason
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=32
 	Warnings []Warning `json:"warnings,omitempty"`
 
 	// endpoints is what the agents of each variant's last finished run observed, client first.
@@ -699,6 +634,48 @@ type Endpoint struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	ToolVersion string `json:"toolVersion,omitempty"`
+	// verified is true when nothing that was asked of the endpoint's placement, device and acceleration was found
+	// otherwise, or could not be found out.
+	Verified bool `json:"verified"`
+	// proof is what was checked, each with what was expected and what was found.
+	// +optional
+	// +listType=map
+	// +listMapKey=check
+	// +kubebuilder:validation:MaxItems=24
+	Proof []ProofLine `json:"proof,omitempty"`
+}
+
+// ProofState says what a check came to.
+// +kubebuilder:validation:Enum=Proved;Failed;Unknown;Noted
+type ProofState string
+
+// The proof states.
+const (
+	// ProofProved is for what was found as it was expected.
+	ProofProved ProofState = "Proved"
+	// ProofFailed is for what was found otherwise.
+	ProofFailed ProofState = "Failed"
+	// ProofUnknown is for what was expected and could not be found out.
+	ProofUnknown ProofState = "Unknown"
+	// ProofNoted is for what nobody asked for and matters all the same.
+	ProofNoted ProofState = "Noted"
+)
+
+// ProofLine is one check of an endpoint.
+type ProofLine struct {
+	// check is the check's name, such as CPUsExclusive or NUMALocal.
+	// +kubebuilder:validation:MaxLength=63
+	Check string `json:"check"`
+	// state is Proved, Failed, Unknown or Noted.
+	State ProofState `json:"state"`
+	// expected is what was asked for; absent for what is only noted.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Expected string `json:"expected,omitempty"`
+	// found is what the agent, or the API, told.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Found string `json:"found,omitempty"`
 }
 
 // ActiveAttempt is the claim of a running attempt on its two nodes.
@@ -799,7 +776,7 @@ type StoredResult struct {
 // +kubebuilder:printcolumn:name="Cell",type=string,JSONPath=`.status.summary.cell`,priority=1
 // +kubebuilder:printcolumn:name="Samples",type=integer,JSONPath=`.status.summary.samples`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].message`,priority=1
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for gate: delete the benchmark and apply it anew"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.acceleration) == has(oldSelf.spec.acceleration) && (!has(self.spec.acceleration) || self.spec.acceleration == oldSelf.spec.acceleration) && has(self.spec.template) == has(oldSelf.spec.template) && (!has(self.spec.template) || self.spec.template == oldSelf.spec.template) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for gate and priority: delete the benchmark and apply it anew"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.gate) || !has(self.spec.gate.baseline) || !has(self.spec.gate.baseline.benchmarkRef) || self.spec.gate.baseline.benchmarkRef.name != self.metadata.name",message="spec.gate.baseline.benchmarkRef: a benchmark cannot be its own baseline; name another, or a variant"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52",message="metadata.name: at most 52 characters, because pods are named after it"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.variants) || self.spec.variants.all(v, self.metadata.name.size() + v.name.size() <= 57)",message="spec.variants: the names of the benchmark and of a variant together have at most 57 characters, because pods are named after both"

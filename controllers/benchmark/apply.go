@@ -128,7 +128,7 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 	} else {
 		task.ServerAddress, task.Token = serverAddress, active.ServerPodUID
 	}
-	if run.Variant.Network.Type == v1alpha1.NetworkSecondary {
+	if run.Variant.Network.Type.Attached() {
 		task.Interface = pods.Interface
 	}
 	pod, err := pods.Build(pods.Endpoint{Benchmark: b, Image: w.settings.BenchImage, PullPolicy: w.settings.PullPolicy, Node: node, Variant: run.Variant, Task: task})

@@ -162,7 +162,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 
 func TestDecideWhilePodsStart(t *testing.T) {
 	secondary := func(w *world) {
-		w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}
+		w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}
 	}
 	warned := func(reason, message string) func(*world) {
 		return func(w *world) { w.events["uid-server"] = []corev1.Event{{Reason: reason, Message: message}} }
@@ -193,11 +193,11 @@ func TestDecideWhilePodsStart(t *testing.T) {
 			kind:    stepConclude, reason: v1alpha1.OutcomeAgentFailed, message: []string{"sockperf", "upgrade"},
 		},
 		"a server's name that is taken": {
-			changes: on(active(0), withServer(foreign)),
+			changes: on(active(0), withServer(stranger)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeNameTaken, message: []string{"x-r1-a1-server", "delete it"},
 		},
 		"a client's name that is taken": {
-			changes: on(active(0), withServer(listening), withClient(foreign)),
+			changes: on(active(0), withServer(listening), withClient(stranger)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeNameTaken, message: []string{"x-r1-a1-client"},
 		},
 		"a server that starts is watched": {
@@ -408,7 +408,7 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			kind:    stepRemove, reason: v1alpha1.ReasonEnding, message: []string{"x-r1-a1-server", "node b", "delete its Node"},
 		},
 		"a pod that is not ours stays": {
-			changes: on(active(0), withServer(foreign), withOutcome(v1alpha1.OutcomeNameTaken)),
+			changes: on(active(0), withServer(stranger), withOutcome(v1alpha1.OutcomeNameTaken)),
 			kind:    stepRelease, reason: v1alpha1.ReasonQueued,
 		},
 		"no pod is left: the nodes are given back": {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/nad"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
@@ -120,7 +120,7 @@ func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.N
 		AllowHostNetwork: r.Settings.AllowHostNetwork, AllowPacketCapture: r.Settings.AllowPacketCapture,
 	}
 	for _, v := range plan.Variants(b.Spec) {
-		if v.Network.Type != v1alpha1.NetworkSecondary {
+		if !v.Network.Type.Attached() {
 			continue
 		}
 		definition, err := r.networkDefinition(ctx, b, v)
@@ -154,7 +154,7 @@ func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.N
 func (r *Reconciler) networkDefinition(ctx context.Context, b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (*preflight.NetworkDefinition, error) {
 	namespace, name := pods.NetworkName(b.Namespace, v)
 	definition := &preflight.NetworkDefinition{Name: namespace + "/" + name}
-	object := nad.Object()
+	object := foreign.Object()
 	err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, object)
 	switch {
 	case meta.IsNoMatchError(err):
@@ -164,7 +164,7 @@ func (r *Reconciler) networkDefinition(ctx context.Context, b *v1alpha1.LatencyB
 		return nil, fmt.Errorf("getting NetworkAttachmentDefinition %s: %w", definition.Name, err)
 	default:
 		definition.Found = true
-		definition.ResourceName = object.Annotations[nad.AnnotationResourceName]
+		definition.ResourceName = object.Annotations[foreign.AnnotationResourceName]
 	}
 	return definition, nil
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/nad"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
@@ -167,7 +167,7 @@ func created(age time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(ago(age)) }
 }
 
-func foreign(p *corev1.Pod) { p.OwnerReferences[0].UID = "uid-somebody" }
+func stranger(p *corev1.Pod) { p.OwnerReferences[0].UID = "uid-somebody" }
 
 func container(p *corev1.Pod, started bool, state corev1.ContainerState) {
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pods.Container, Image: "bench:v0", Started: &started, State: state}}
@@ -219,7 +219,7 @@ func refused(reason, message string) func(*corev1.Pod) {
 }
 
 func annotated(networkStatus string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Annotations = map[string]string{nad.AnnotationNetworkStatus: networkStatus} }
+	return func(p *corev1.Pod) { p.Annotations = map[string]string{foreign.AnnotationNetworkStatus: networkStatus} }
 }
 
 func unscheduled(message string) func(*corev1.Pod) {

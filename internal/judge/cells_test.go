@@ -220,7 +220,7 @@ func TestCells(t *testing.T) {
 func TestBlockers(t *testing.T) {
 	h := histogram(t, 1000, 0, 10)
 	device := func(s *v1alpha1.LatencyBenchmarkSpec) {
-		s.Network = v1alpha1.Network{Type: v1alpha1.NetworkSecondary, ResourceName: "amd.com/sf_vf"}
+		s.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf"}
 	}
 	capture := func(s *v1alpha1.LatencyBenchmarkSpec) { s.Capture = true }
 	near := func(s *result.Stored) { s.Client.Evidence.DeviceNUMANode, s.Server.Evidence.DeviceNUMANode = 0, 0 }

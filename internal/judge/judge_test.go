@@ -114,7 +114,7 @@ func check(t *testing.T, gate v1alpha1.Gate, candidate Results, baseline *Result
 func TestGateAgainstAVariant(t *testing.T) {
 	quick, slow := histogram(t, 10_000, 0, 1000), histogram(t, 12_000, 0, 1000)
 	gate := v1alpha1.Gate{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}}, Baseline: &v1alpha1.Baseline{Variant: "a"}}
-	secondary := &v1alpha1.Network{Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: "macvlan"}}
+	secondary := &v1alpha1.Network{Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: "macvlan"}}
 	ofB := func(change func(*result.Stored)) func(*result.Stored) {
 		return func(s *result.Stored) {
 			if s.Client.Variant == "b" {

@@ -8,6 +8,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,9 @@ import (
 
 // DefaultVariant is the name of the only variant of a spec that has none.
 const DefaultVariant = "default"
+
+// DefaultOnloadResource gives a pod Onload's devices, under the name of AMD's device plugin.
+const DefaultOnloadResource = "amd.com/onload"
 
 // DefaultMessageSize is measured when a spec names neither message sizes nor streams, in bytes.
 const DefaultMessageSize = 64
@@ -68,6 +72,11 @@ func Variants(spec v1alpha1.LatencyBenchmarkSpec) []v1alpha1.Variant {
 			v.Network = &spec.Network
 		}
 		v.Network = v.Network.DeepCopy()
+		if v.Acceleration == nil {
+			v.Acceleration = spec.Acceleration
+		}
+		v.Acceleration = acceleration(v.Acceleration)
+		v.Env = environment(spec.Template, v.Env)
 		v.Wait = cmp.Or(v.Wait, spec.Workload.Wait, v1alpha1.WaitBlock)
 		v.Muxer = cmp.Or(v.Muxer, spec.Workload.Muxer, v1alpha1.MuxerNone)
 		if v.Capture == nil {
@@ -77,6 +86,31 @@ func Variants(spec v1alpha1.LatencyBenchmarkSpec) []v1alpha1.Variant {
 		variants = append(variants, v)
 	}
 	return variants
+}
+
+// acceleration fills in what a variant's acceleration leaves out.
+func acceleration(given *v1alpha1.Acceleration) *v1alpha1.Acceleration {
+	if given == nil || given.Type != v1alpha1.AccelerationOnload {
+		return &v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}
+	}
+	a := given.DeepCopy()
+	a.ResourceName = cmp.Or(a.ResourceName, DefaultOnloadResource)
+	a.Source = cmp.Or(a.Source, v1alpha1.OnloadFromDevicePlugin)
+	return a
+}
+
+// environment is that of a variant: its own variables after those of the template that it does not have itself.
+func environment(template *v1alpha1.PodTemplate, own []v1alpha1.EnvVar) []v1alpha1.EnvVar {
+	if template == nil {
+		return own
+	}
+	var all []v1alpha1.EnvVar
+	for _, e := range template.Env {
+		if !slices.ContainsFunc(own, func(o v1alpha1.EnvVar) bool { return o.Name == e.Name }) {
+			all = append(all, e)
+		}
+	}
+	return append(all, own...)
 }
 
 // Cells returns the cells of a variant in the order in which results show them: protocols outermost, then sizes and

@@ -184,14 +184,33 @@ func TestRunsOfVariants(t *testing.T) {
 
 func TestVariantsInherit(t *testing.T) {
 	pod := v1alpha1.Network{Type: v1alpha1.NetworkPod}
-	vf := v1alpha1.Network{Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"}
+	kernel := v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}
+	vf := v1alpha1.Network{Type: v1alpha1.NetworkVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"}
 	spec := v1alpha1.LatencyBenchmarkSpec{
 		Network: pod, Capture: true, Workload: v1alpha1.Workload{Wait: v1alpha1.WaitSpin, Muxer: v1alpha1.MuxerEpoll},
-		Variants: []v1alpha1.Variant{{Name: "all"}, {Name: "none", Network: &vf, Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone, Capture: new(false)}},
+		Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Profile: v1alpha1.OnloadProfileLatency},
+		Template:     &v1alpha1.PodTemplate{Env: []v1alpha1.EnvVar{{Name: "EF_POLL_USEC", Value: "1"}, {Name: "EF_TPH_MODE", Value: "2"}}},
+		Variants: []v1alpha1.Variant{
+			{Name: "all"},
+			{
+				Name: "none", Network: &vf, Acceleration: &kernel, Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone,
+				Capture: new(false), Env: []v1alpha1.EnvVar{{Name: "EF_POLL_USEC", Value: "-1"}},
+			},
+		},
+	}
+	onload := v1alpha1.Acceleration{
+		Type: v1alpha1.AccelerationOnload, Profile: v1alpha1.OnloadProfileLatency, ResourceName: DefaultOnloadResource,
+		Source: v1alpha1.OnloadFromDevicePlugin,
 	}
 	want := []v1alpha1.Variant{
-		{Name: "all", Network: &pod, Wait: v1alpha1.WaitSpin, Muxer: v1alpha1.MuxerEpoll, Capture: new(true)},
-		{Name: "none", Network: &vf, Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone, Capture: new(false)},
+		{
+			Name: "all", Network: &pod, Acceleration: &onload, Wait: v1alpha1.WaitSpin, Muxer: v1alpha1.MuxerEpoll, Capture: new(true),
+			Env: []v1alpha1.EnvVar{{Name: "EF_POLL_USEC", Value: "1"}, {Name: "EF_TPH_MODE", Value: "2"}},
+		},
+		{
+			Name: "none", Network: &vf, Acceleration: &kernel, Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone, Capture: new(false),
+			Env: []v1alpha1.EnvVar{{Name: "EF_TPH_MODE", Value: "2"}, {Name: "EF_POLL_USEC", Value: "-1"}},
+		},
 	}
 	got := Variants(spec)
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -201,7 +220,7 @@ func TestVariantsInherit(t *testing.T) {
 	if vf.ResourceName != "amd.com/sf_vf" {
 		t.Error("a resolved variant shares its network with the spec")
 	}
-	bare := []v1alpha1.Variant{{Name: DefaultVariant, Network: &v1alpha1.Network{}, Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone, Capture: new(false)}}
+	bare := []v1alpha1.Variant{{Name: DefaultVariant, Network: &v1alpha1.Network{}, Acceleration: &kernel, Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone, Capture: new(false)}}
 	if diff := cmp.Diff(bare, Variants(v1alpha1.LatencyBenchmarkSpec{})); diff != "" {
 		t.Errorf("the variant of a bare spec (-want +got):\n%s", diff)
 	}

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/nad"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 )
 
@@ -138,16 +138,16 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 		}
 	}
 
-	switch e.Variant.Network.Type {
-	case v1alpha1.NetworkHost:
+	switch network := e.Variant.Network; {
+	case network.Type == v1alpha1.NetworkHost:
 		pod.Spec.HostNetwork = true
-	case v1alpha1.NetworkSecondary:
+	case network.Type.Attached():
 		namespace, name := NetworkName(e.Benchmark.Namespace, e.Variant)
-		annotation, err := nad.Annotation(nad.Selection{Name: name, Namespace: namespace, Interface: Interface})
+		annotation, err := foreign.Annotation(foreign.Selection{Name: name, Namespace: namespace, Interface: Interface})
 		if err != nil {
 			return nil, err
 		}
-		pod.Annotations = map[string]string{nad.AnnotationNetworks: annotation}
+		pod.Annotations = map[string]string{foreign.AnnotationNetworks: annotation}
 	}
 	return pod, nil
 }
@@ -186,19 +186,19 @@ func NetworkName(benchmarkNamespace string, v v1alpha1.Variant) (namespace, name
 
 // Address returns the address of a variant's server pod on the measured network, or "" and what is still missing.
 func Address(v v1alpha1.Variant, pod *corev1.Pod) (address, missing string) {
-	if v.Network.Type != v1alpha1.NetworkSecondary {
+	if !v.Network.Type.Attached() {
 		// With host network the pod's address is the node's.
 		if pod.Status.PodIP == "" {
 			return "", "the server's pod has no address"
 		}
 		return pod.Status.PodIP, ""
 	}
-	annotation, ok := pod.Annotations[nad.AnnotationNetworkStatus]
+	annotation, ok := pod.Annotations[foreign.AnnotationNetworkStatus]
 	if !ok {
-		return "", fmt.Sprintf("the server's pod has no annotation %s; is Multus the node's CNI plugin?", nad.AnnotationNetworkStatus)
+		return "", fmt.Sprintf("the server's pod has no annotation %s; is Multus the node's CNI plugin?", foreign.AnnotationNetworkStatus)
 	}
 	namespace, name := NetworkName(pod.Namespace, v)
-	status, err := nad.FindStatus(annotation, namespace+"/"+name, Interface)
+	status, err := foreign.FindStatus(annotation, namespace+"/"+name, Interface)
 	if err != nil {
 		return "", err.Error()
 	}

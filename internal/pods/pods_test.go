@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/nad"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
@@ -26,8 +26,8 @@ var update = flag.Bool("update", false, "write the golden files instead of compa
 var networks = map[string]v1alpha1.Network{
 	"pod":     {Type: v1alpha1.NetworkPod},
 	"host":    {Type: v1alpha1.NetworkHost},
-	"vf":      {Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf", Namespace: "networks"}, ResourceName: "amd.com/sf_vf"},
-	"macvlan": {Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: "macvlan"}},
+	"vf":      {Type: v1alpha1.NetworkVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf", Namespace: "networks"}, ResourceName: "amd.com/sf_vf"},
+	"macvlan": {Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: "macvlan"}},
 }
 
 func benchmark(network v1alpha1.Network) *v1alpha1.LatencyBenchmark {
@@ -50,7 +50,7 @@ func endpoint(network v1alpha1.Network, role string) Endpoint {
 			Deadline: 90 * time.Second,
 		},
 	}
-	if network.Type == v1alpha1.NetworkSecondary {
+	if network.Type.Attached() {
 		e.Task.Interface = Interface
 	}
 	if role == v1alpha1.RoleClient {
@@ -254,13 +254,13 @@ func TestAddress(t *testing.T) {
 		"a pod of which Multus knows nothing":                {network: "macvlan", podIP: "10.244.1.17", wantMissing: "Multus"},
 		"a network without addresses":                        {network: "vf", podIP: "10.244.1.17", annotation: status, wantMissing: "ipam"},
 		"a network that was not attached":                    {network: "vf", annotation: "[]", wantMissing: "networks/sf-vf"},
-		"a status that is no JSON":                           {network: "vf", annotation: "?", wantMissing: nad.AnnotationNetworkStatus},
+		"a status that is no JSON":                           {network: "vf", annotation: "?", wantMissing: foreign.AnnotationNetworkStatus},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "perf"}, Status: corev1.PodStatus{PodIP: c.podIP}}
 			if c.annotation != "" {
-				pod.Annotations = map[string]string{nad.AnnotationNetworkStatus: c.annotation}
+				pod.Annotations = map[string]string{foreign.AnnotationNetworkStatus: c.annotation}
 			}
 			got, missing := Address(plan.Variants(benchmark(networks[c.network]).Spec)[0], pod)
 			if got != c.want || (missing == "") != (c.wantMissing == "") || !strings.Contains(missing, c.wantMissing) {

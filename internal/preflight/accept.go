@@ -175,7 +175,7 @@ func hostNetwork(o Observed) *Rejection {
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
 		if v.Network.Type == v1alpha1.NetworkHost && !o.AllowHostNetwork {
 			return rejectf(v1alpha1.ReasonHostNetworkForbidden,
-				"%s.type: Host gives benchmark pods the node's network; the operator must be started with --allow-host-network, or choose Pod or Secondary", networkPath(o, v))
+				"%s.type: Host gives benchmark pods the node's network; the operator must be started with --allow-host-network, or choose Pod, VF, PF or NAD", networkPath(o, v))
 		}
 	}
 	return nil
@@ -214,7 +214,7 @@ func networkExists(o Observed) *Rejection {
 		case n == nil || n.Found:
 		case n.KindMissing:
 			return rejectf(v1alpha1.ReasonNetworkNotFound,
-				"%s.networkRef: the cluster has no kind NetworkAttachmentDefinition; install Multus to use secondary networks", path)
+				"%s.networkRef: the cluster has no kind NetworkAttachmentDefinition; install Multus to use attached networks", path)
 		default:
 			return rejectf(v1alpha1.ReasonNetworkNotFound,
 				"%s.networkRef: NetworkAttachmentDefinition %s does not exist; create it, or name one of `kubectl get network-attachment-definitions -A`", path, n.Name)
@@ -271,9 +271,12 @@ func choosePair(o Observed) (v1alpha1.Pair, *Rejection) {
 
 // candidates returns the names, sorted, of the nodes that can be one endpoint; of a kept node, that one. Each
 // filter rejects when it leaves none, so the message names what was missing last.
-func candidates(o Observed, path string, selection v1alpha1.NodeSelection, kept string) ([]string, *Rejection) {
+func candidates(o Observed, path string, selection *v1alpha1.NodeSelection, kept string) ([]string, *Rejection) {
 	spec := o.Benchmark.Spec
 	nodes := o.Nodes
+	if selection == nil {
+		selection = &v1alpha1.NodeSelection{}
+	}
 
 	if kept != "" {
 		// Its labels were looked at when it was chosen.

@@ -86,8 +86,8 @@ const vf = "amd.com/sf_vf"
 func TestAccept(t *testing.T) {
 	selecting := func(client, server map[string]string) func(*Observed) {
 		return func(o *Observed) {
-			o.Benchmark.Spec.Placement.Client.NodeSelector = client
-			o.Benchmark.Spec.Placement.Server.NodeSelector = server
+			o.Benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeSelector: client}
+			o.Benchmark.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeSelector: server}
 		}
 	}
 	nodes := func(nodes ...corev1.Node) func(*Observed) { return func(o *Observed) { o.Nodes = nodes } }
@@ -98,7 +98,7 @@ func TestAccept(t *testing.T) {
 	// secondary asks for a network with a resource, and finds a definition.
 	secondary := func(resourceName string, found NetworkDefinition) func(*Observed) {
 		return func(o *Observed) {
-			o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: resourceName}
+			o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: resourceName}
 			found.Name = "perf/sf-vf"
 			o.Networks = map[string]*NetworkDefinition{plan.DefaultVariant: &found}
 		}
@@ -223,7 +223,7 @@ func TestAccept(t *testing.T) {
 		},
 		"a variant's network that takes another device": {
 			change: []func(*Observed){func(o *Observed) {
-				other := v1alpha1.Network{Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: vf}
+				other := v1alpha1.Network{Type: v1alpha1.NetworkVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: vf}
 				o.Benchmark.Spec.Variants = []v1alpha1.Variant{{Name: "pod"}, {Name: "vf", Network: &other}}
 				o.Networks = map[string]*NetworkDefinition{"vf": {Name: "perf/sf-vf", Found: true, ResourceName: "amd.com/other"}}
 			}},
@@ -240,7 +240,7 @@ func TestAccept(t *testing.T) {
 		"host network, not allowed": {
 			change:      []func(*Observed){func(o *Observed) { o.Benchmark.Spec.Network.Type = v1alpha1.NetworkHost }},
 			wantReason:  v1alpha1.ReasonHostNetworkForbidden,
-			wantMessage: []string{"spec.network.type", "--allow-host-network", "Secondary"},
+			wantMessage: []string{"spec.network.type", "--allow-host-network", "VF"},
 		},
 		"host network, allowed": {
 			change: []func(*Observed){func(o *Observed) {
@@ -399,7 +399,7 @@ func TestAccept(t *testing.T) {
 func TestEndpointsSwap(t *testing.T) {
 	o := Observed{
 		Benchmark: &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{Placement: v1alpha1.Placement{
-			Client: v1alpha1.NodeSelection{NodeSelector: map[string]string{"name": "c"}},
+			Client: &v1alpha1.NodeSelection{NodeSelector: map[string]string{"name": "c"}},
 		}}},
 		Driver: only64{},
 		Nodes:  []corev1.Node{node("a"), node("b"), node("c")},

@@ -149,7 +149,7 @@ func TestFormsRefuseACorruptHistogram(t *testing.T) {
 }
 
 func TestFormSfnt(t *testing.T) {
-	vf := v1alpha1.Network{Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"}
+	vf := v1alpha1.Network{Type: v1alpha1.NetworkVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"}
 	b := experiment("sweep", v1alpha1.ToolSfntPingpong,
 		v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{1, 64, 65536}},
 		v1alpha1.Variant{Name: "pod"}, v1alpha1.Variant{Name: "vf", Network: &vf, Wait: v1alpha1.WaitSpin})

@@ -18,8 +18,8 @@ import (
 )
 
 // hostname selects a node by its name.
-func hostname(node string) v1alpha1.NodeSelection {
-	return v1alpha1.NodeSelection{NodeSelector: map[string]string{corev1.LabelHostname: node}}
+func hostname(node string) *v1alpha1.NodeSelection {
+	return &v1alpha1.NodeSelection{NodeSelector: map[string]string{corev1.LabelHostname: node}}
 }
 
 // benchmark is a small one between the two nodes over the pod network; specs change what they are about.
@@ -46,7 +46,7 @@ func benchmark(name string, change ...func(*v1alpha1.LatencyBenchmarkSpec)) *v1a
 // overVFs changes a benchmark to the VFs of the local cluster.
 func overVFs(s *v1alpha1.LatencyBenchmarkSpec) {
 	s.Network = v1alpha1.Network{
-		Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "tailgate.test/sf_vf",
+		Type: v1alpha1.NetworkVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "tailgate.test/sf_vf",
 	}
 }
 

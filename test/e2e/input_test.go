@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/nad"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
 
@@ -104,10 +104,10 @@ var _ = Describe("Wrong input", Label("placement"), func() {
 // nadNamed is a NetworkAttachmentDefinition that takes its device from a resource.
 func nadNamed(name, resource string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(nad.GroupVersionKind)
+	u.SetGroupVersionKind(foreign.GroupVersionKind)
 	u.SetNamespace(namespace)
 	u.SetName(name)
-	u.SetAnnotations(map[string]string{nad.AnnotationResourceName: resource})
+	u.SetAnnotations(map[string]string{foreign.AnnotationResourceName: resource})
 	return u
 }
 

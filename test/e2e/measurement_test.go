@@ -51,7 +51,7 @@ var _ = Describe("A measurement", Label("measurement"), func() {
 			By("what limits the numbers: " + b.Name)
 			Expect(b.Status.Warnings).To(HaveLen(1))
 			Expect(b.Status.Warnings[0].Reason).To(Equal(v1alpha1.WarningSimulatedNIC))
-			if b.Spec.Network.Type == v1alpha1.NetworkSecondary {
+			if b.Spec.Network.Type.HasDevice() {
 				By("the interface and the device that were asked for: " + b.Name)
 				for _, e := range []v1alpha1.Endpoint{client, server} {
 					Expect(e.Interface).To(Equal("net1"))

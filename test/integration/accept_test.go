@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/nad"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
@@ -24,14 +24,14 @@ const vf = "amd.com/sf_vf"
 func multus() *apiextensionsv1.CustomResourceDefinition {
 	preserve := true
 	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "network-attachment-definitions." + nad.GroupVersionKind.Group},
+		ObjectMeta: metav1.ObjectMeta{Name: "network-attachment-definitions." + foreign.GroupVersionKind.Group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: nad.GroupVersionKind.Group, Scope: apiextensionsv1.NamespaceScoped,
+			Group: foreign.GroupVersionKind.Group, Scope: apiextensionsv1.NamespaceScoped,
 			Names: apiextensionsv1.CustomResourceDefinitionNames{
-				Plural: "network-attachment-definitions", Singular: "network-attachment-definition", Kind: nad.GroupVersionKind.Kind,
+				Plural: "network-attachment-definitions", Singular: "network-attachment-definition", Kind: foreign.GroupVersionKind.Kind,
 			},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: nad.GroupVersionKind.Version, Served: true, Storage: true,
+				Name: foreign.GroupVersionKind.Version, Served: true, Storage: true,
 				Schema: &apiextensionsv1.CustomResourceValidation{
 					OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve},
 				},
@@ -56,11 +56,11 @@ func removeMultus(ctx context.Context) {
 func createNetwork(ctx context.Context, namespace, name, resourceName string) {
 	GinkgoHelper()
 	network := &unstructured.Unstructured{}
-	network.SetGroupVersionKind(nad.GroupVersionKind)
+	network.SetGroupVersionKind(foreign.GroupVersionKind)
 	network.SetNamespace(namespace)
 	network.SetName(name)
 	if resourceName != "" {
-		network.SetAnnotations(map[string]string{nad.AnnotationResourceName: resourceName})
+		network.SetAnnotations(map[string]string{foreign.AnnotationResourceName: resourceName})
 	}
 	Eventually(func() error { return k8s.Create(ctx, network) }).Should(Succeed())
 }
@@ -136,7 +136,7 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 			}),
 		Entry("no Multus", v1alpha1.ReasonNetworkNotFound, "install Multus",
 			func(w *World) *BenchmarkBuilder {
-				return MakeBenchmark(w.Namespace, "x").Secondary("net", "").On(w.A, w.B)
+				return MakeBenchmark(w.Namespace, "x").NAD("net").On(w.A, w.B)
 			},
 			func(ctx context.Context, _ *World) { removeMultus(ctx) },
 			func(ctx context.Context, w *World) {
@@ -146,14 +146,14 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 			}),
 		Entry("no such network", v1alpha1.ReasonNetworkNotFound, "create it",
 			func(w *World) *BenchmarkBuilder {
-				return MakeBenchmark(w.Namespace, "x").Secondary("net", "").On(w.A, w.B)
+				return MakeBenchmark(w.Namespace, "x").NAD("net").On(w.A, w.B)
 			},
 			func(context.Context, *World) { installMultus() },
 			// Nobody watches networks: the benchmark is looked at again every ten seconds, without being woken.
 			func(ctx context.Context, w *World) { createNetwork(ctx, w.Namespace, "net", "") }),
 		Entry("the network takes another device", v1alpha1.ReasonNetworkMismatch, "set resourceName to that",
 			func(w *World) *BenchmarkBuilder {
-				return MakeBenchmark(w.Namespace, "x").Secondary("net", "").On(w.A, w.B)
+				return MakeBenchmark(w.Namespace, "x").NAD("net").On(w.A, w.B)
 			},
 			func(ctx context.Context, w *World) { installMultus(); createNetwork(ctx, w.Namespace, "net", vf) },
 			func(ctx context.Context, w *World) {
@@ -168,7 +168,7 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 			}),
 		Entry("nobody advertises the device", v1alpha1.ReasonResourceNotAdvertised, "device plugin",
 			func(w *World) *BenchmarkBuilder {
-				return MakeBenchmark(w.Namespace, "x").Secondary("net", vf).On(w.A, w.B)
+				return MakeBenchmark(w.Namespace, "x").VF("net", vf).On(w.A, w.B)
 			},
 			func(ctx context.Context, w *World) { installMultus(); createNetwork(ctx, w.Namespace, "net", vf) },
 			func(ctx context.Context, w *World) {
@@ -201,10 +201,10 @@ var _ = Describe("A benchmark of a secondary network", func() {
 			w.AddNode(ctx, n)
 		}
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Secondary("sf-vf", vf).On(w.Namespace+"-c", w.Namespace+"-d"))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").VF("sf-vf", vf).On(w.Namespace+"-c", w.Namespace+"-d"))
 
 		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
-		Expect(server.Annotations).To(HaveKeyWithValue(nad.AnnotationNetworks,
+		Expect(server.Annotations).To(HaveKeyWithValue(foreign.AnnotationNetworks,
 			`[{"name":"sf-vf","namespace":"`+w.Namespace+`","interface":"net1"}]`))
 		Expect(server.Spec.Containers[0].Resources.Limits).To(HaveKey(corev1.ResourceName(vf)))
 		w.Kubelet.Run(ctx, server)

@@ -107,12 +107,33 @@ var _ = Describe("The API", func() {
 		Entry("a duration as a number", "workload: {duration: 3}", "spec.workload.duration", "string"),
 		Entry("a long warm-up", "workload: {warmup: 61s}", "spec.workload.warmup", "from 0s to 60s"),
 		Entry("a negative warm-up", "workload: {warmup: -1s}", "spec.workload.warmup", "from 0s to 60s"),
-		Entry("an unknown network type", "network: {type: VF}", "spec.network.type", "supported values", "Secondary"),
-		Entry("a network reference of type Pod", "network: {networkRef: {name: sf-vf}}", "spec.network", "networkRef", "set type: Secondary"),
-		Entry("a secondary network without a reference", "network: {type: Secondary}", "spec.network", "networkRef is required"),
-		Entry("a reference without a name", "network: {type: Secondary, networkRef: {}}", "spec.network.networkRef.name", "Required value"),
-		Entry("a resource without its prefix", "network: {type: Secondary, networkRef: {name: net}, resourceName: sf_vf}", "spec.network.resourceName", "with its prefix", "amd.com/sf_vf"),
-		Entry("a resource of type Pod", "network: {type: Pod, resourceName: amd.com/sf_vf}", "spec.network", "resourceName", "set type: Secondary"),
+		Entry("an unknown network type", "network: {type: SRIOV}", "spec.network.type", "supported values", "NAD"),
+		Entry("a network reference of type Pod", "network: {networkRef: {name: sf-vf}}", "spec.network", "networkRef belongs to types VF, PF and NAD"),
+		Entry("an attached network without a reference", "network: {type: NAD}", "spec.network", "networkRef is required"),
+		Entry("a reference without a name", "network: {type: NAD, networkRef: {}}", "spec.network.networkRef.name", "Required value"),
+		Entry("a resource without its prefix", "network: {type: VF, networkRef: {name: net}, resourceName: sf_vf}", "spec.network.resourceName", "with its prefix", "amd.com/sf_vf"),
+		Entry("a resource of type Pod", "network: {type: Pod, resourceName: amd.com/sf_vf}", "spec.network", "resourceName belongs to types VF and PF"),
+		Entry("a VF without a resource", "network: {type: VF, networkRef: {name: net}}", "spec.network", "resourceName is required"),
+		Entry("a PF without a network", "network: {type: PF, resourceName: amd.com/sf_pf}", "spec.network", "either networkRef", "or ipam"),
+		Entry("a VF with two networks", "network: {type: VF, resourceName: amd.com/sf_vf, networkRef: {name: net}, ipam: {type: Static, range: 192.168.40.0/24}}", "spec.network", "exactly one"),
+		Entry("ipam of type NAD", "network: {type: NAD, networkRef: {name: net}, ipam: {type: Static, range: 192.168.40.0/24}}", "spec.network", "ipam belongs to types VF and PF"),
+		Entry("an MTU of somebody else's network", "network: {type: VF, resourceName: amd.com/sf_vf, networkRef: {name: net}, mtu: 9000}", "spec.network", "mtu belongs to networks that the operator makes"),
+		Entry("a VLAN of a PF", "network: {type: PF, resourceName: amd.com/sf_pf, ipam: {type: Static, range: 192.168.40.0/24}, vlan: 40}", "spec.network", "vlan belongs to type VF"),
+		Entry("a range that is an address", "network: {type: VF, resourceName: amd.com/sf_vf, ipam: {type: Static, range: 192.168.40.1/24}}", "spec.network.ipam.range", "such as 192.168.40.0/24"),
+		Entry("a range for one address", "network: {type: VF, resourceName: amd.com/sf_vf, ipam: {type: Static, range: 192.168.40.0/31}}", "spec.network.ipam.range", "room for two addresses"),
+		Entry("a start out of the range", "network: {type: VF, resourceName: amd.com/sf_vf, ipam: {type: Whereabouts, range: 192.168.40.0/24, rangeStart: 192.168.41.1}}", "spec.network.ipam", "rangeStart must be an address of range"),
+		Entry("an interface of type Pod", "network: {interface: eth0}", "spec.network", "interface belongs to type Host"),
+		Entry("a profile of the kernel", "acceleration: {type: Kernel, profile: latency}", "spec.acceleration", "belong to type Onload"),
+		Entry("an unknown profile", "acceleration: {type: Onload, profile: fast}", "spec.acceleration.profile", "supported values", "latency"),
+		Entry("two profiles", "acceleration: {type: Onload, profile: latency, profileRef: {name: mine}}", "spec.acceleration", "not both"),
+		Entry("a variable that loads a library", "template: {env: [{name: LD_PRELOAD, value: x.so}]}", "spec.template.env[0].name", "should match"),
+		Entry("an annotation of anybody", "template: {annotations: {example.com/x: "yes"}}", "spec.template", "only CRI-O's"),
+		Entry("a priority class of the system", "template: {priorityClassName: system-node-critical}", "spec.template", "of your own"),
+		Entry("huge pages of another size", "template: {hugepages: {size: 4Mi, amount: 64Mi}}", "spec.template.hugepages.size", "supported values"),
+		Entry("no nodes for a ring", "placement: {pairing: Ring}", "spec.placement", "nodes is required"),
+		Entry("client and server for all pairs", "placement: {pairing: AllPairs, nodes: {}, client: {}}", "spec.placement", "use nodes"),
+		Entry("parallel pairs of one pair", "placement: {client: {}, server: {}, maxParallelPairs: 2}", "spec.placement", "maxParallelPairs belongs to pairings of several pairs"),
+		Entry("a priority beyond its bounds", "priority: 1001", "spec.priority", "less than or equal to 1000"),
 		Entry("a rate with sfnt-pingpong", "{tool: sfnt-pingpong, workload: {ratesPerSecond: [23000]}}", "spec.workload.ratesPerSecond", "pinger, sockperf and sfnt-stream"),
 		Entry("a rate with netperf", "{tool: netperf, workload: {ratesPerSecond: [23000]}}", "spec.workload.ratesPerSecond", "pinger, sockperf and sfnt-stream"),
 		Entry("a rate of 0", "workload: {ratesPerSecond: [0]}", "spec.workload.ratesPerSecond[0]", "greater than or equal to 1"),
@@ -132,7 +153,7 @@ var _ = Describe("The API", func() {
 		Entry("two variants of one name", "variants: [{name: a}, {name: a}]", "spec.variants[1]", "Duplicate value"),
 		Entry("a variant without a name", "variants: [{wait: Spin}]", "spec.variants[0].name", "Required value"),
 		Entry("a variant whose name is no label", "variants: [{name: VF}]", "spec.variants[0].name", "should match"),
-		Entry("a variant with half a network", "variants: [{name: vf, network: {type: Secondary}}]", "spec.variants[0].network", "networkRef is required"),
+		Entry("a variant with half a network", "variants: [{name: vf, network: {type: NAD}}]", "spec.variants[0].network", "networkRef is required"),
 		Entry("401 runs", "{rounds: 58, variants: [{name: a}, {name: b}, {name: c}, {name: d}, {name: e}, {name: f}, {name: g}]}", "spec.rounds", "at most 400"),
 		Entry("an unknown latency type", "latencyType: OneWay", "spec.latencyType", "supported values", "HalfRTT"),
 		Entry("a gate without rules", gate("rules: []"), "spec.gate.rules", "at least 1 item"),
@@ -168,7 +189,7 @@ var _ = Describe("The API", func() {
 		Entry("a rule on an unknown variant", "{variants: [{name: a}], gate: {rules: [{metric: p99, max: 5us, variants: [a, b]}]}}", "spec.gate.rules", "among spec.variants"),
 		Entry("401 runs after an extension", "{rounds: 100, variants: [{name: a}, {name: b}, {name: c}], gate: {rules: [{metric: p99, max: 5us}], extendRounds: 34}}", "spec.gate.extendRounds", "at most 400"),
 		Entry("no placement", "placement: null", "spec.placement", "Required value"),
-		Entry("no server", "placement: {client: {}}", "spec.placement.server", "Required value"),
+		Entry("no server", "placement: {client: {}}", "spec.placement", "client and server are required"),
 		Entry("17 labels", manyLabels, "spec.placement.client.nodeSelector", "at most 16"),
 	)
 
@@ -199,11 +220,17 @@ var _ = Describe("The API", func() {
 		Entry("a compound duration", "workload: {duration: 1m1.5s}"),
 		Entry("memory as a number", "placement: {client: {}, server: {}, memory: 536870912}"),
 		Entry("memory at its bounds", "placement: {client: {}, server: {}, memory: 64Gi}"),
-		Entry("a resource with hyphens and underscores", "network: {type: Secondary, networkRef: {name: net, namespace: networks}, resourceName: openshift.io/x2522-vf_0}"),
+		Entry("a resource with hyphens and underscores", "network: {type: VF, networkRef: {name: net, namespace: networks}, resourceName: openshift.io/x2522-vf_0}"),
+		Entry("a network that the operator makes", "network: {type: VF, resourceName: amd.com/sf_vf, ipam: {type: Whereabouts, range: 'fd00:40::/64', rangeStart: 'fd00:40::10'}, mtu: 9000, vlan: 40}"),
+		Entry("the host's interface", "network: {type: Host, interface: enp59s0f0np0}"),
+		Entry("Onload", "{acceleration: {type: Onload, profile: latency}, variants: [{name: kernel, acceleration: {type: Kernel}}, {name: image, acceleration: {type: Onload, profileRef: {name: mine}, resourceName: example.com/onload, source: Image}, env: [{name: EF_POLL_USEC, value: '-1'}]}]}"),
+		Entry("all that a template has", "template: {annotations: {irq-load-balancing.crio.io: disable, cpu-quota.crio.io: disable}, runtimeClassName: performance-x, priorityClassName: low, tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists}], hugepages: {size: 2Mi, amount: 64Mi}, env: [{name: EF_POLL_USEC, value: '100000'}]}"),
+		Entry("a star", "placement: {pairing: Star, client: {}, server: {}, maxParallelPairs: 1}"),
+		Entry("all pairs", "placement: {pairing: AllPairs, nodes: {}, maxParallelPairs: 50, numa: Preferred}"),
 		Entry("every tool's own", "{tool: netperf, highestPercentile: p99, workload: {protocols: [TCP, UDP], messageSizes: [1], streams: [{protocol: TCP, messageSize: 1048576}, {protocol: UDP, messageSize: 65507}]}}"),
 		Entry("sfnt-stream at rates", "{tool: sfnt-stream, workload: {protocols: [UDP, Multicast], ratesPerSecond: [1000, 10000000]}, placement: {client: {}, server: {}, cpus: 2}}"),
 		Entry("a multicast group", "{tool: pinger, workload: {protocols: [Multicast], multicastGroup: 239.192.0.1, wait: Spin}}"),
-		Entry("variants", "variants: [{name: pod, wait: Spin, muxer: Epoll, capture: true}, {name: vf, network: {type: Secondary, networkRef: {name: net}, resourceName: amd.com/sf_vf}}]"),
+		Entry("variants", "variants: [{name: pod, wait: Spin, muxer: Epoll, capture: true}, {name: vf, network: {type: VF, networkRef: {name: net}, resourceName: amd.com/sf_vf}}]"),
 		Entry("latency limits in every unit", gate("rules: [{metric: p99, max: 840ns}, {metric: p99, max: 2us}, {metric: p99, max: 2.5µs}, {metric: p99, max: 2.5μs}, {metric: mean, max: 1.75ms}, {metric: p50, max: 60s}]")),
 		Entry("limits of messages lost", rule("{metric: lost, max: '0'}, {metric: lost, maxIncrease: '10'}")),
 		Entry("limits of throughput", rule("{metric: throughput, min: 9Gb/s}, {metric: throughput, min: 9.41Gb/s}, {metric: throughput, maxDecrease: 5%}")),
@@ -245,7 +272,7 @@ var _ = Describe("The API", func() {
 tool: sockperf
 workload: {protocols: [TCP], wait: Block, muxer: None, duration: 3s, warmup: 500ms}
 rounds: 5
-placement: {client: {}, server: {}, cpus: 1, memory: 512Mi}
+placement: {client: {}, server: {}, cpus: 1, memory: 512Mi, numa: Required, pairing: Pair}
 network: {type: Pod}
 latencyType: HalfRTT
 `), &want)).To(Succeed())
@@ -275,7 +302,7 @@ latencyType: HalfRTT
 		Expect(k8s.Update(ctx, object)).To(Succeed(), "labels may change at any time")
 	})
 
-	It("refuses each change of an accepted spec but of its gate", func(ctx SpecContext) {
+	It("refuses each change of an accepted spec but of its gate and its priority", func(ctx SpecContext) {
 		object := manifest(namespace, "{}")
 		Expect(k8s.Create(ctx, object)).To(Succeed())
 		status := map[string]any{"pair": map[string]any{"clientNode": "a", "serverNode": "b"}}
@@ -287,11 +314,12 @@ latencyType: HalfRTT
 			"placement": map[string]any{"client": map[string]any{}, "server": map[string]any{}, "cpus": int64(2)},
 			"network":   map[string]any{"type": "Host"}, "variants": []any{map[string]any{"name": "a"}}, "capture": true,
 			"latencyType": "RTT", "highestPercentile": "p99",
+			"acceleration": map[string]any{"type": "Onload"}, "template": map[string]any{"runtimeClassName": "fast"},
 		}
 		fields := reflect.TypeFor[v1alpha1.LatencyBenchmarkSpec]()
 		for i := range fields.NumField() {
 			name, _, _ := strings.Cut(fields.Field(i).Tag.Get("json"), ",")
-			if name == "gate" {
+			if name == "gate" || name == "priority" {
 				continue
 			}
 			Expect(changes).To(HaveKey(name), "a field of the spec that this test does not change")
@@ -305,12 +333,13 @@ latencyType: HalfRTT
 			Expect(unstructured.SetNestedMap(object.Object, gate, "spec", "gate")).To(Succeed())
 			Expect(k8s.Update(ctx, object)).To(Succeed())
 		}
+		Expect(unstructured.SetNestedField(object.Object, int64(5), "spec", "priority")).To(Succeed())
 		unstructured.RemoveNestedField(object.Object, "spec", "gate")
 		Expect(k8s.Update(ctx, object)).To(Succeed())
 	})
 
 	It("survives the Go types", func(ctx SpecContext) {
-		b := MakeBenchmark(namespace, "typed").Obj()
+		b := MakeBenchmark(namespace, "typed").On("a", "b").Obj()
 		Expect(k8s.Create(ctx, b)).To(Succeed())
 		b.Status.Conditions = []metav1.Condition{}
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "yes"))

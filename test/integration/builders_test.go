@@ -40,8 +40,8 @@ func (b *BenchmarkBuilder) Rounds(n int32) *BenchmarkBuilder {
 
 // On sets the nodes of client and server.
 func (b *BenchmarkBuilder) On(client, server string) *BenchmarkBuilder {
-	b.Spec.Placement.Client.NodeSelector = map[string]string{nodeLabel: client}
-	b.Spec.Placement.Server.NodeSelector = map[string]string{nodeLabel: server}
+	b.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeSelector: map[string]string{nodeLabel: client}}
+	b.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeSelector: map[string]string{nodeLabel: server}}
 	return b
 }
 
@@ -69,11 +69,17 @@ func (b *BenchmarkBuilder) Host() *BenchmarkBuilder {
 	return b
 }
 
-// Secondary sets a secondary network, with a resource or, if that is empty, without.
-func (b *BenchmarkBuilder) Secondary(network, resourceName string) *BenchmarkBuilder {
+// VF sets a network of VFs.
+func (b *BenchmarkBuilder) VF(network, resourceName string) *BenchmarkBuilder {
 	b.Spec.Network = v1alpha1.Network{
-		Type: v1alpha1.NetworkSecondary, NetworkRef: &v1alpha1.NetworkRef{Name: network}, ResourceName: resourceName,
+		Type: v1alpha1.NetworkVF, NetworkRef: &v1alpha1.NetworkRef{Name: network}, ResourceName: resourceName,
 	}
+	return b
+}
+
+// NAD sets an attached network without a device.
+func (b *BenchmarkBuilder) NAD(network string) *BenchmarkBuilder {
+	b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: network}}
 	return b
 }
 

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/nad"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -162,7 +162,7 @@ func (k *Kubelet) Warn(ctx context.Context, pod *corev1.Pod, reason, message str
 // NetworkStatus annotates a pod as Multus does, with the default network first.
 func (k *Kubelet) NetworkStatus(ctx context.Context, pod *corev1.Pod, network, address string) {
 	GinkgoHelper()
-	pod.Annotations[nad.AnnotationNetworkStatus] = fmt.Sprintf(
+	pod.Annotations[foreign.AnnotationNetworkStatus] = fmt.Sprintf(
 		`[{"name":"cbr0","interface":"eth0","ips":["10.244.0.99"],"default":true},{"name":%q,"interface":"net1","ips":[%q]}]`, network, address)
 	Expect(k8s.Update(ctx, pod)).To(Succeed())
 }

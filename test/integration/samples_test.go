@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/nad"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
@@ -47,7 +47,7 @@ func localNetworks() map[string]*unstructured.Unstructured {
 	for document := range strings.SplitSeq(string(content), "---\n") {
 		object := &unstructured.Unstructured{}
 		Expect(yaml.Unmarshal([]byte(document), &object.Object)).To(Succeed())
-		if object.GetKind() == nad.GroupVersionKind.Kind {
+		if object.GetKind() == foreign.GroupVersionKind.Kind {
 			networks[object.GetName()] = object
 		}
 	}
@@ -92,7 +92,7 @@ var _ = Describe("A sample", func() {
 				}
 				definition := &preflight.NetworkDefinition{Name: v.Network.NetworkRef.Name}
 				if network := networks[definition.Name]; network != nil {
-					definition.Found, definition.ResourceName = true, network.GetAnnotations()[nad.AnnotationResourceName]
+					definition.Found, definition.ResourceName = true, network.GetAnnotations()[foreign.AnnotationResourceName]
 				}
 				observed.Networks[v.Name] = definition
 			}

@@ -1,4 +1,4 @@
-package nad
+package foreign
 
 import (
 	_ "embed"

@@ -1,7 +1,6 @@
-// Package nad has the few types of the network plumbing working group that Tailgate reads and writes. They
-// are not to be had as a Go module together with a current Kubernetes, and this is all of them we need.
-// Source: the Kubernetes Network Custom Resource Definition De-facto Standard, version 1.3.
-package nad
+// Package foreign has the few types of other projects that Tailgate reads and writes. They are not to be had as Go
+// modules together with a current Kubernetes, and this is all of them we need. A file for each project.
+package foreign
 
 import (
 	"encoding/json"
@@ -11,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersionKind of NetworkAttachmentDefinition. Only its metadata is read.
+// GroupVersionKind of NetworkAttachmentDefinition, after the Kubernetes Network Custom Resource Definition De-facto
+// Standard, version 1.3. Only the metadata of others' is read.
 var GroupVersionKind = schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: "v1", Kind: "NetworkAttachmentDefinition"}
 
 // The annotations.

@@ -1,0 +1,173 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Pairing says which nodes are measured with which.
+// +kubebuilder:validation:Enum=Pair;Star;Ring;AllPairs
+type Pairing string
+
+// The pairings.
+const (
+	// PairingPair is one client node and one server node.
+	PairingPair Pairing = "Pair"
+	// PairingStar is every client node with the one server node.
+	PairingStar Pairing = "Star"
+	// PairingRing is every node with the next, the last with the first.
+	PairingRing Pairing = "Ring"
+	// PairingAllPairs is every node with every other.
+	PairingAllPairs Pairing = "AllPairs"
+)
+
+// NUMAPolicy says what it means when CPUs and device are on different NUMA nodes.
+// +kubebuilder:validation:Enum=Required;Preferred;Ignore
+type NUMAPolicy string
+
+// The NUMA policies.
+const (
+	// NUMARequired is for measuring CPUs that must be on the device's NUMA node: otherwise, or when nobody knows, nothing
+	// is concluded from the results.
+	NUMARequired NUMAPolicy = "Required"
+	// NUMAPreferred is for CPUs that had better be there: otherwise the results say so.
+	NUMAPreferred NUMAPolicy = "Preferred"
+	// NUMAIgnore is for measurements to which it does not matter, or that are about it.
+	NUMAIgnore NUMAPolicy = "Ignore"
+)
+
+// Placement says where the endpoints run and what each of them gets.
+//
+// +kubebuilder:validation:XValidation:rule="!(self.pairing in ['Pair', 'Star']) || has(self.client) && has(self.server)",message="client and server are required when pairing is Pair or Star: select the nodes of each"
+// +kubebuilder:validation:XValidation:rule="!(self.pairing in ['Ring', 'AllPairs']) || has(self.nodes)",message="nodes is required when pairing is Ring or AllPairs: select the nodes to measure with each other"
+// +kubebuilder:validation:XValidation:rule="self.pairing in ['Ring', 'AllPairs'] || !has(self.nodes)",message="nodes belongs to pairing Ring and AllPairs; use client and server"
+// +kubebuilder:validation:XValidation:rule="!(self.pairing in ['Ring', 'AllPairs']) || !has(self.client) && !has(self.server)",message="client and server belong to pairing Pair and Star; use nodes"
+// +kubebuilder:validation:XValidation:rule="self.pairing != 'Pair' || !has(self.maxParallelPairs)",message="maxParallelPairs belongs to pairings of several pairs; remove it"
+type Placement struct {
+	// pairing is which nodes are measured with which: Pair (default) is one client node and one server node, Star every
+	// client node with one server node, Ring every node with the next, AllPairs every node with every other. All but
+	// Pair make a LatencyBenchmark for each pair, owned by this one.
+	// +optional
+	// +kubebuilder:default=Pair
+	Pairing Pairing `json:"pairing,omitempty"`
+
+	// client selects the node of the client, or with Star the nodes.
+	// +optional
+	Client *NodeSelection `json:"client,omitempty"`
+
+	// server selects the node of the server, always another one than the client's.
+	// +optional
+	Server *NodeSelection `json:"server,omitempty"`
+
+	// nodes selects the nodes of pairings Ring and AllPairs, at most 100 of them.
+	// +optional
+	Nodes *NodeSelection `json:"nodes,omitempty"`
+
+	// maxParallelPairs is how many pairs are measured at once, each node in one of them, 1 to 50; default 1. Pairs that
+	// share a switch share its buffers: measure them alone to know what one is worth.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=50
+	MaxParallelPairs int32 `json:"maxParallelPairs,omitempty"`
+
+	// cpus is how many whole, exclusive CPUs each endpoint gets, 1 to 64; default 1. The tool is pinned to
+	// the first of them; with two or more, the agent keeps to the last.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	CPUs int32 `json:"cpus,omitempty"`
+
+	// memory is what each endpoint gets, 128Mi to 64Gi; default 512Mi. The tools keep every sample in memory
+	// while they measure; 512Mi is enough for 10s of any tool, and a spec that may need more is told how much.
+	// +optional
+	// +kubebuilder:default="512Mi"
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('128Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity from 128Mi to 64Gi, such as 512Mi"
+	Memory resource.Quantity `json:"memory,omitempty"`
+
+	// numa says what it means when the measuring CPU is not on the NUMA node of the device: Required (default), that
+	// nothing is concluded from the results; Preferred, that they say so; Ignore, nothing. Aligning the two is the
+	// kubelet's business (topologyManagerPolicy); this is about the proof.
+	// +optional
+	// +kubebuilder:default=Required
+	NUMA NUMAPolicy `json:"numa,omitempty"`
+}
+
+// NodeSelection picks nodes.
+type NodeSelection struct {
+	// nodeSelector is the labels that the node must have, at most 16; empty: any node. Of several nodes that can give
+	// what is asked the one is taken that others need least.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+}
+
+// PodTemplate is what benchmark pods get beyond what a measurement needs anywhere. Nothing in it can raise a pod's
+// privilege.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.annotations) || self.annotations.all(k, k in ['irq-load-balancing.crio.io', 'cpu-load-balancing.crio.io', 'cpu-quota.crio.io', 'cpu-c-states.crio.io', 'cpu-freq-governor.crio.io'])",message="annotations: only CRI-O's for low latency are allowed: irq-load-balancing.crio.io, cpu-load-balancing.crio.io, cpu-quota.crio.io, cpu-c-states.crio.io, cpu-freq-governor.crio.io"
+// +kubebuilder:validation:XValidation:rule="!has(self.priorityClassName) || !self.priorityClassName.startsWith('system-')",message="priorityClassName: the classes of the system are not for benchmarks; make one of your own"
+type PodTemplate struct {
+	// annotations are CRI-O's for pods of low latency: irq-load-balancing.crio.io, cpu-load-balancing.crio.io,
+	// cpu-quota.crio.io, cpu-c-states.crio.io and cpu-freq-governor.crio.io. They need a runtimeClassName that allows
+	// them.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=5
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// runtimeClassName is the RuntimeClass, such as performance-PROFILE on OpenShift.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	RuntimeClassName string `json:"runtimeClassName,omitempty"`
+
+	// priorityClassName is the PriorityClass; not one of the system's.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+
+	// tolerations let the pods run on tainted nodes, at most 16. One of node.kubernetes.io/unschedulable measures on
+	// nodes that are cordoned.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// hugepages are huge pages for each endpoint, which Onload uses for its buffers.
+	// +optional
+	Hugepages *Hugepages `json:"hugepages,omitempty"`
+
+	// env are environment variables of the tools, at most 32: settings of the libraries that replace sockets.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Env []EnvVar `json:"env,omitempty"`
+}
+
+// Hugepages are huge pages of one size.
+type Hugepages struct {
+	// size of a page: 2Mi or 1Gi.
+	// +required
+	// +kubebuilder:validation:Enum="2Mi";"1Gi"
+	Size string `json:"size"`
+
+	// amount is all of them together, a multiple of size, up to 64Gi.
+	// +required
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity up to 64Gi, such as 64Mi"
+	Amount resource.Quantity `json:"amount"`
+}
+
+// EnvVar is an environment variable of the tools.
+type EnvVar struct {
+	// name is that of a setting of Onload (EF_), VMA or XLIO (VMA_, XLIO_, MLX_), or the sfnt tools (SFNT_).
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^(EF|VMA|XLIO|MLX4|MLX5|MLX|SFNT)_[A-Z0-9_]+$`
+	Name string `json:"name"`
+	// value of the variable.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Value string `json:"value,omitempty"`
+}
