@@ -115,20 +115,30 @@ type Evidence struct {
 	// CPUNUMANode and DeviceNUMANode are NUMA nodes as sysfs shows them.
 	CPUNUMANode    int32 `json:"cpuNUMANode"`
 	DeviceNUMANode int32 `json:"deviceNUMANode"`
+	// AllowedNUMANodes are the NUMA nodes of all CPUs of CPUsAllowed, as a list such as 0 or 0-1; empty when that of one
+	// of them is unknown.
+	AllowedNUMANodes string `json:"allowedNUMANodes,omitempty"`
 	// ThreadSiblings are the SMT siblings of the measuring CPU, itself included.
 	ThreadSiblings string `json:"threadSiblings,omitempty"`
 	Clocksource    string `json:"clocksource,omitempty"`
 	// Interface carries the messages.
-	Interface    string   `json:"interface"`
-	Address      string   `json:"address"`
-	Addresses    []string `json:"addresses,omitempty"`
-	MTU          int32    `json:"mtu"`
-	Driver       string   `json:"driver,omitempty"`
-	Firmware     string   `json:"firmware,omitempty"`
-	PCIAddress   string   `json:"pciAddress,omitempty"`
-	AgentVersion string   `json:"agentVersion,omitempty"`
+	Interface string   `json:"interface"`
+	Address   string   `json:"address"`
+	Addresses []string `json:"addresses,omitempty"`
+	// MAC is the interface's hardware address, such as 00:0f:53:4a:81:c0.
+	MAC      string `json:"mac,omitempty"`
+	MTU      int32  `json:"mtu"`
+	Driver   string `json:"driver,omitempty"`
+	Firmware string `json:"firmware,omitempty"`
+	// PCIAddress is the device behind the interface. PCISource is PCIFromSysfs when sysfs shows it there; it is empty
+	// when the interface is not on the PCI bus and PCIAddress is the one device that the pod was allocated.
+	PCIAddress   string `json:"pciAddress,omitempty"`
+	PCISource    string `json:"pciSource,omitempty"`
+	AgentVersion string `json:"agentVersion,omitempty"`
 	// AllocatedDevices are the values of PCIDEVICE_* by name of the variable.
 	AllocatedDevices map[string]string `json:"allocatedDevices,omitempty"`
+	// Onload is what became of Onload in the processes of the tools; nil when nobody looked.
+	Onload *Onload `json:"onload,omitempty"`
 	// Facts are further conditions of the measurement, by the Keys of this package: only those that could be read.
 	Facts map[string]string `json:"facts,omitempty"`
 	// Deltas are the DeltaKeys: what happened on this end while its tools ran.
@@ -137,4 +147,22 @@ type Evidence struct {
 	// end, summed over all cells.
 	VoluntarySwitches   int64 `json:"voluntarySwitches"`
 	InvoluntarySwitches int64 `json:"involuntarySwitches"`
+}
+
+// PCIFromSysfs is the PCISource of an address that sysfs shows behind the interface.
+const PCIFromSysfs = "sysfs"
+
+// Onload is what an agent found of Onload in the processes of its tools while they measured.
+type Onload struct {
+	// Checked is how many processes were looked at: all when there is one for each cell. MappedIn is how many of them
+	// had an Onload library mapped.
+	Checked  int32 `json:"checked"`
+	MappedIn int32 `json:"mappedIn"`
+	// Mapped is the path of that library; empty when no process had one.
+	Mapped string `json:"mapped,omitempty"`
+	// Sockets is how many of a process's file descriptors were sockets of Onload, in the process that had the fewest;
+	// -1 when they could not be counted.
+	Sockets int32 `json:"sockets"`
+	// Preloaded is the library that LD_PRELOAD of the tools names. That it is named does not mean that it was found.
+	Preloaded string `json:"preloaded,omitempty"`
 }
