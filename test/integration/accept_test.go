@@ -153,7 +153,7 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 			func(ctx context.Context, w *World) { createNetwork(ctx, w.Namespace, "net", "") }),
 		Entry("the network takes another device", v1alpha1.ReasonNetworkMismatch, "set resourceName to that",
 			func(w *World) *BenchmarkBuilder {
-				return MakeBenchmark(w.Namespace, "x").NAD("net").On(w.A, w.B)
+				return MakeBenchmark(w.Namespace, "x").VF("net", "amd.com/other").On(w.A, w.B)
 			},
 			func(ctx context.Context, w *World) { installMultus(); createNetwork(ctx, w.Namespace, "net", vf) },
 			func(ctx context.Context, w *World) {

@@ -127,7 +127,7 @@ var _ = Describe("The API", func() {
 		Entry("an unknown profile", "acceleration: {type: Onload, profile: fast}", "spec.acceleration.profile", "supported values", "latency"),
 		Entry("two profiles", "acceleration: {type: Onload, profile: latency, profileRef: {name: mine}}", "spec.acceleration", "not both"),
 		Entry("a variable that loads a library", "template: {env: [{name: LD_PRELOAD, value: x.so}]}", "spec.template.env[0].name", "should match"),
-		Entry("an annotation of anybody", "template: {annotations: {example.com/x: "yes"}}", "spec.template", "only CRI-O's"),
+		Entry("an annotation of anybody", "template: {annotations: {example.com/x: 'yes'}}", "spec.template", "only CRI-O's"),
 		Entry("a priority class of the system", "template: {priorityClassName: system-node-critical}", "spec.template", "of your own"),
 		Entry("huge pages of another size", "template: {hugepages: {size: 4Mi, amount: 64Mi}}", "spec.template.hugepages.size", "supported values"),
 		Entry("no nodes for a ring", "placement: {pairing: Ring}", "spec.placement", "nodes is required"),
