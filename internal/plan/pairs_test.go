@@ -1,0 +1,190 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// names are those of n nodes.
+func names(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("node-%03d", i)
+	}
+	return all
+}
+
+// text writes slots as "client>server" with spaces between pairs.
+func text(slots [][]v1alpha1.Pair) []string {
+	var lines []string
+	for _, slot := range slots {
+		line := ""
+		for i, p := range slot {
+			if i > 0 {
+				line += " "
+			}
+			line += p.ClientNode + ">" + p.ServerNode
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func TestPairs(t *testing.T) {
+	cases := map[string]struct {
+		pairing          v1alpha1.Pairing
+		clients, servers []string
+		maxParallel      int
+		want             []string
+	}{
+		"a pair":                               {pairing: v1alpha1.PairingPair, clients: []string{"a", "b"}, servers: []string{"c", "d"}, want: []string{"a>c"}},
+		"a pair of nodes that can be both":     {pairing: v1alpha1.PairingPair, clients: []string{"a", "b"}, servers: []string{"a", "b"}, want: []string{"a>b"}},
+		"a pair, the first can only be server": {pairing: v1alpha1.PairingPair, clients: []string{"a", "b"}, servers: []string{"a"}, want: []string{"b>a"}},
+		"no pair without a second node":        {pairing: v1alpha1.PairingPair, clients: []string{"a"}, servers: []string{"a", "a"}},
+		"no pair without a server":             {pairing: v1alpha1.PairingPair, clients: []string{"a"}},
+
+		"a star": {pairing: v1alpha1.PairingStar, clients: []string{"b", "a", "c"}, servers: []string{"s"}, maxParallel: 9, want: []string{"b>s", "a>s", "c>s"}},
+		"a star whose server is among the clients": {
+			pairing: v1alpha1.PairingStar, clients: []string{"a", "s", "b", "a"}, servers: []string{"s", "t"}, want: []string{"a>s", "b>s"},
+		},
+		"a star of the server alone": {pairing: v1alpha1.PairingStar, clients: []string{"s"}, servers: []string{"s"}},
+		"a star without a server":    {pairing: v1alpha1.PairingStar, clients: []string{"a"}},
+
+		"a ring of none":                {pairing: v1alpha1.PairingRing},
+		"a ring of one":                 {pairing: v1alpha1.PairingRing, clients: []string{"a", "a"}},
+		"a ring of two is one pair":     {pairing: v1alpha1.PairingRing, clients: []string{"a", "b"}, want: []string{"a>b"}},
+		"a ring of three":               {pairing: v1alpha1.PairingRing, clients: []string{"a", "b", "c"}, want: []string{"a>b", "b>c", "c>a"}},
+		"a ring of four":                {pairing: v1alpha1.PairingRing, clients: []string{"a", "b", "c", "d"}, want: []string{"a>b c>d", "b>c d>a"}},
+		"a ring of clients and servers": {pairing: v1alpha1.PairingRing, clients: []string{"a", "b"}, servers: []string{"b", "c", "d"}, want: []string{"a>b c>d", "b>c d>a"}},
+		"a ring of five":                {pairing: v1alpha1.PairingRing, clients: []string{"a", "b", "c", "d", "e"}, want: []string{"a>b c>d", "b>c d>e", "e>a"}},
+
+		"all pairs of one":  {pairing: v1alpha1.PairingAllPairs, clients: []string{"a"}, servers: []string{"a"}},
+		"all pairs of two":  {pairing: v1alpha1.PairingAllPairs, clients: []string{"a", "b", "a", "b"}, want: []string{"a>b"}},
+		"all pairs of four": {pairing: v1alpha1.PairingAllPairs, clients: []string{"a", "b", "c", "d"}, want: []string{"a>d b>c", "d>b c>a", "c>d a>b"}},
+		"all pairs of four, one at a time": {
+			pairing: v1alpha1.PairingAllPairs, clients: []string{"a", "b", "c", "d"}, maxParallel: 1, want: []string{"b>c", "c>a", "a>b", "a>d", "d>b", "c>d"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, text(Pairs(c.pairing, c.clients, c.servers, c.maxParallel))); diff != "" {
+				t.Errorf("slots (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Rings and all pairs of every size, under every limit, are held against what makes them right.
+func TestPairsOfEverySize(t *testing.T) {
+	sizes := []int{99, 100}
+	for n := 2; n <= 61; n++ {
+		sizes = append(sizes, n)
+	}
+	for _, n := range sizes {
+		nodes := names(n)
+		next, every := map[[2]string]bool{}, map[[2]string]bool{}
+		for i, a := range nodes {
+			next[unordered(a, nodes[(i+1)%n])] = true
+			for _, b := range nodes[:i] {
+				every[unordered(a, b)] = true
+			}
+		}
+		fewest := map[v1alpha1.Pairing]int{
+			// Of an odd number of nodes one is idle in each slot.
+			v1alpha1.PairingAllPairs: n - 1 + n%2,
+			v1alpha1.PairingRing:     2 + n%2,
+		}
+		if n == 2 {
+			fewest[v1alpha1.PairingRing] = 1
+		}
+		for limit := range n/2 + 2 {
+			t.Run(fmt.Sprintf("AllPairs of %d, at most %d", n, limit), func(t *testing.T) {
+				checkSlots(t, v1alpha1.PairingAllPairs, nodes, limit, every, fewest[v1alpha1.PairingAllPairs])
+			})
+			t.Run(fmt.Sprintf("Ring of %d, at most %d", n, limit), func(t *testing.T) {
+				checkSlots(t, v1alpha1.PairingRing, nodes, limit, next, fewest[v1alpha1.PairingRing])
+			})
+		}
+	}
+}
+
+// checkSlots holds slots against the pairs that they must have and the fewest slots that these take without a limit.
+func checkSlots(t *testing.T, pairing v1alpha1.Pairing, nodes []string, limit int, want map[[2]string]bool, fewest int) {
+	t.Helper()
+	given := slices.Clone(nodes)
+	slots := Pairs(pairing, nodes, nil, limit)
+	if !slices.Equal(given, nodes) {
+		t.Error("the names given were changed")
+	}
+	if !slices.EqualFunc(slots, Pairs(pairing, nodes, nil, limit), slices.Equal) {
+		t.Error("not the same again")
+	}
+
+	got, asClient, asServer := map[[2]string]bool{}, map[string]int{}, map[string]int{}
+	for i, slot := range slots {
+		busy := map[string]bool{}
+		for _, p := range slot {
+			if busy[p.ClientNode] || busy[p.ServerNode] || p.ClientNode == p.ServerNode {
+				t.Fatalf("slot %d: %v meets a node that is in it already", i, p)
+			}
+			busy[p.ClientNode], busy[p.ServerNode] = true, true
+			if pair := unordered(p.ClientNode, p.ServerNode); got[pair] {
+				t.Fatalf("slot %d: %v comes again", i, p)
+			} else {
+				got[pair] = true
+			}
+			asClient[p.ClientNode]++
+			asServer[p.ServerNode]++
+		}
+		if limit > 0 && len(slot) > limit {
+			t.Errorf("slot %d has %d pairs, more than %d", i, len(slot), limit)
+		}
+	}
+	if !maps.Equal(want, got) {
+		t.Errorf("pairs (-want +got):\n%s", cmp.Diff(want, got))
+	}
+	for _, node := range nodes {
+		if d := asClient[node] - asServer[node]; d < -1 || d > 1 {
+			t.Errorf("%s is client %d times, and server %d times", node, asClient[node], asServer[node])
+		}
+	}
+	if limit > 0 {
+		fewest = max(fewest, (len(want)+limit-1)/limit)
+	}
+	if len(slots) != fewest {
+		t.Errorf("%d slots, want %d", len(slots), fewest)
+	}
+}
+
+func unordered(a, b string) [2]string { return [2]string{min(a, b), max(a, b)} }
+
+func TestAllPairsOfAHundred(t *testing.T) {
+	for limit, want := range map[int]int{0: 99, 50: 99, 49: 102, 30: 165, 1: 4950} {
+		slots := Pairs(v1alpha1.PairingAllPairs, names(100), nil, limit)
+		if len(slots) != want {
+			t.Errorf("at most %d: %d slots, want %d", limit, len(slots), want)
+		}
+		for i, slot := range slots {
+			if want == 99 && len(slot) != 50 {
+				t.Errorf("at most %d: %d pairs in slot %d, want 50", limit, len(slot), i)
+			}
+		}
+	}
+}
+
+func BenchmarkPairs(b *testing.B) {
+	for _, limit := range []int{0, 1, 30} {
+		b.Run(fmt.Sprintf("all of 100, at most %d", limit), func(b *testing.B) {
+			nodes := names(100)
+			for b.Loop() {
+				Pairs(v1alpha1.PairingAllPairs, nodes, nil, limit)
+			}
+		})
+	}
+}
