@@ -93,6 +93,14 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(withOther(2*time.Hour, false)),
 			kind:    stepWait, reason: v1alpha1.ReasonQueued, message: []string{"perf/other", "goes first"},
 		},
+		"one that came first is not waited for by a higher priority": {
+			changes: on(withOther(2*time.Hour, false), func(w *world) { w.benchmark.Spec.Priority = 1000 }),
+			kind:    stepClaim, reason: v1alpha1.ReasonStarting,
+		},
+		"one that came first is not waited for by one that has started": {
+			changes: on(withOther(2*time.Hour, false), func(w *world) { w.benchmark.Status.StartTime = &metav1.Time{Time: ago(time.Minute)} }),
+			kind:    stepClaim, reason: v1alpha1.ReasonStarting,
+		},
 		"one that came later is not": {
 			changes: on(withOther(time.Minute, false)),
 			kind:    stepClaim, reason: v1alpha1.ReasonStarting,

@@ -102,7 +102,7 @@ func competes(b *v1alpha1.LatencyBenchmark) bool {
 // entry is a benchmark as the queue sees it.
 func entry(b *v1alpha1.LatencyBenchmark) queue.Entry {
 	e := queue.Entry{
-		Name: b.Namespace + "/" + b.Name, UID: string(b.UID), Created: b.CreationTimestamp.Time,
+		Name: b.Namespace + "/" + b.Name, UID: string(b.UID), Created: b.CreationTimestamp.Time, Priority: b.Spec.Priority,
 		Started: b.Status.StartTime != nil, Active: b.Status.Active != nil,
 	}
 	if b.Status.Pair != nil {
