@@ -100,6 +100,7 @@ var Keys = []Key{
 
 	{"numa.relation", true, "local when the CPU and the NIC are on one NUMA node, remote when not"},
 	{"numa.cpu", false, "NUMA node of the CPU"},
+	{"numa.cpus", false, "NUMA nodes of all CPUs that the endpoint might use"},
 	{"numa.device", false, "NUMA node of the NIC"},
 	{"numa.distance", false, "from the CPU's node to the NIC's; 10 is local"},
 	{"numa.nodes", false, "the machine's NUMA nodes"},
@@ -141,6 +142,8 @@ var Keys = []Key{
 	{"nic.irqs", false, "number of the NIC's interrupts"},
 	{"nic.irq-cpus", false, "CPUs at which these are directed"},
 	{"nic.irq-on-cpu", false, "whether the CPU is among them: yes or no"},
+
+	{"onload.mapped", true, "path of the Onload library that the tools had mapped"},
 
 	{"facts.omitted-fingerprint", true, "begin of the SHA-256 of those of the fingerprint that were left out"},
 	{"facts.omitted", false, "number of facts that were left out because there were too many"},

@@ -117,7 +117,7 @@ func Differences(a, b Document) []Difference {
 
 // conditions are all that an agent told of the conditions of its measurement, under one set of keys. Unknown values
 // have no key. Left out is what names one pod and never equals another's: addresses, the number of a VF, the devices
-// that were allocated.
+// that were allocated; and what proves the placement and the acceleration that the spec asks for.
 func conditions(d Document) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, d.Evidence.Facts)
@@ -145,6 +145,7 @@ func conditions(d Document) map[string]string {
 	number("cpu.agent", e.AgentCPU)
 	set("cpu.smt.siblings", e.ThreadSiblings)
 	number("numa.cpu", e.CPUNUMANode)
+	set("numa.cpus", e.AllowedNUMANodes)
 	number("numa.device", e.DeviceNUMANode)
 	if e.CPUNUMANode >= 0 && e.DeviceNUMANode >= 0 {
 		relation := "remote"
@@ -157,6 +158,9 @@ func conditions(d Document) map[string]string {
 	number("nic.mtu", e.MTU)
 	set("nic.driver", e.Driver)
 	set("nic.firmware", e.Firmware)
+	if e.Onload != nil {
+		set("onload.mapped", e.Onload.Mapped)
+	}
 	for _, c := range d.Cells {
 		set("tool.name", c.Tool)
 		set("tool.version", c.ToolVersion)

@@ -29,6 +29,8 @@ func measured(change ...func(*Document)) Document {
 				"cpu.governor": "performance", "cpu.smt.sibling": "others", "cpu.l3.shared": "2-3,6-7", "nic.function": "VF", "nic.port": "0000:65:00.0",
 				"env.EF_POLL_USEC": "100000", "kernel.arg.isolcpus": "2-3", "sysctl.vm.swappiness": "60",
 			},
+			MAC: "00:0f:53:4a:81:c0", PCISource: PCIFromSysfs, AllowedNUMANodes: "1",
+			Onload: &Onload{Checked: 2, MappedIn: 2, Mapped: "/opt/onload/usr/lib64/libonload.so", Sockets: 1},
 			Deltas: map[string]int64{"elapsed-ms": 7000}, VoluntarySwitches: 12, InvoluntarySwitches: 3,
 		},
 		Cells: []Cell{
@@ -54,6 +56,7 @@ func TestDifferences(t *testing.T) {
 				d.Run, d.Attempt = "b-r2", 2
 				e := &d.Evidence
 				e.Address, e.Addresses, e.PCIAddress = "192.0.2.9", []string{"192.0.2.9/24"}, "0000:65:02.7"
+				e.MAC = "00:0f:53:4a:81:c1"
 				e.AllocatedDevices = map[string]string{"PCIDEVICE_AMD_COM_SF_VF": "0000:65:02.7"}
 				e.Deltas, e.VoluntarySwitches, e.InvoluntarySwitches = map[string]int64{"elapsed-ms": 7001}, 13, 4
 				for i := range d.Cells {
@@ -92,6 +95,10 @@ func TestDifferences(t *testing.T) {
 		"a CPU far from the NIC": {
 			change: func(d *Document) { d.Evidence.CPUNUMANode = 0 },
 			want:   []Difference{{"numa.relation", "local", "remote", true}, {"numa.cpu", "1", "0", false}},
+		},
+		"without Onload": {
+			change: func(d *Document) { d.Evidence.Onload = nil },
+			want:   []Difference{{"onload.mapped", "/opt/onload/usr/lib64/libonload.so", "", true}},
 		},
 		"a CPU and a NIC that are both elsewhere": {
 			change: func(d *Document) { d.Evidence.CPUNUMANode, d.Evidence.DeviceNUMANode = 0, 0 },
@@ -160,8 +167,8 @@ func change(v reflect.Value) {
 		v.SetBool(!v.Bool())
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), v.Len()+1, v.Len()+1))
-	case reflect.Map:
-		v.Set(reflect.MakeMap(v.Type()))
+	case reflect.Map, reflect.Pointer:
+		v.SetZero()
 	default:
 		panic(v.Kind().String())
 	}
@@ -169,7 +176,7 @@ func change(v reflect.Value) {
 
 // A field that somebody adds is compared, or left out on purpose.
 func TestEveryFieldIsComparedOrLeftOutOnPurpose(t *testing.T) {
-	leftOut := []string{"Address", "Addresses", "PCIAddress", "AllocatedDevices", "Deltas", "VoluntarySwitches", "InvoluntarySwitches"}
+	leftOut := []string{"Address", "Addresses", "MAC", "PCIAddress", "PCISource", "AllocatedDevices", "Deltas", "VoluntarySwitches", "InvoluntarySwitches"}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Evidence]()) {
 		other := measured()
 		change(reflect.ValueOf(&other.Evidence).Elem().FieldByIndex(field.Index))
@@ -195,7 +202,7 @@ func TestFingerprint(t *testing.T) {
 		"role": "client", "tool.name": "pinger", "tool.version": "pinger 1", "node": "a", "kernel.release": "6.1.0", "kernel.clocksource": "tsc",
 		"kernel.arg.isolcpus": "2-3", "cpu.model": "EPYC", "cpu.governor": "performance", "cpu.smt.sibling": "others", "numa.relation": "local",
 		"nic.name": "net1", "nic.mtu": "1500", "nic.driver": "sfc", "nic.firmware": "8.5.2.1000 rx1 tx1", "nic.function": "VF",
-		"nic.port": "0000:65:00.0", "env.EF_POLL_USEC": "100000",
+		"nic.port": "0000:65:00.0", "onload.mapped": "/opt/onload/usr/lib64/libonload.so", "env.EF_POLL_USEC": "100000",
 		"cell.tcp-64.protocol": "TCP", "cell.tcp-64.messageSize": "64", "cell.tcp-64.duration": "3000000000", "cell.tcp-64.warmup": "0",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
