@@ -108,10 +108,19 @@ const (
 	OutcomeUnschedulable = "Unschedulable"
 	// OutcomeTopologyAffinity surfaces when the kubelet could not align CPUs and device on one NUMA node.
 	OutcomeTopologyAffinity = "TopologyAffinityError"
+	// OutcomeSMTAlignment surfaces when the kubelet gives whole cores only, and the CPUs asked for are not that.
+	OutcomeSMTAlignment = "SMTAlignmentError"
+	// OutcomeUnexpectedAdmission surfaces when the kubelet could not allocate what the scheduler had counted: a device
+	// plugin that is starting again, or devices that went away.
+	OutcomeUnexpectedAdmission = "UnexpectedAdmissionError"
 	// OutcomeAdmissionRejected surfaces when the kubelet refused a pod for another reason.
 	OutcomeAdmissionRejected = "AdmissionRejected"
 	// OutcomeNetworkFailed surfaces when the pod's network could not be set up in time.
 	OutcomeNetworkFailed = "NetworkFailed"
+	// OutcomeNetworkMissing surfaces when the NetworkAttachmentDefinition went away after the spec was accepted.
+	OutcomeNetworkMissing = "NetworkMissing"
+	// OutcomeDeviceMissing surfaces when the CNI plugin was not told which device it should attach.
+	OutcomeDeviceMissing = "DeviceMissing"
 	// OutcomeStartTimeout surfaces when a pod did not start in time for a reason that nobody told.
 	OutcomeStartTimeout = "StartTimeout"
 	// OutcomeContainerConfig surfaces when the kubelet could not make the container.

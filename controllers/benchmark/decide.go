@@ -167,7 +167,8 @@ func nextRun(w *world) (*plan.Run, int32, *v1alpha1.Attempt) {
 func curable(outcome string) bool {
 	switch outcome {
 	case v1alpha1.OutcomeImagePullFailed, v1alpha1.OutcomeContainerConfig, v1alpha1.OutcomeToolMissing,
-		v1alpha1.OutcomeWrongNetwork, v1alpha1.OutcomeResultTooLarge, v1alpha1.OutcomeOOMKilled, v1alpha1.OutcomeNameTaken:
+		v1alpha1.OutcomeWrongNetwork, v1alpha1.OutcomeResultTooLarge, v1alpha1.OutcomeOOMKilled, v1alpha1.OutcomeNameTaken,
+		v1alpha1.OutcomeSMTAlignment:
 		return false
 	default:
 		return true
@@ -209,6 +210,9 @@ func decideActive(w *world) step {
 			continue
 		}
 		trouble := startTrouble(end.pod, w.events[end.pod.UID])
+		if trouble.final {
+			return conclude(trouble.reason, fmt.Sprintf("the %s's pod cannot start: %s", end.role, trouble.message))
+		}
 		if w.now.Sub(end.pod.CreationTimestamp.Time) > w.settings.StartTimeout {
 			return conclude(trouble.reason, fmt.Sprintf("the %s's pod did not start within %s: %s", end.role, w.settings.StartTimeout, trouble.message))
 		}

@@ -225,8 +225,12 @@ func TestDecideWhilePodsStart(t *testing.T) {
 			kind:    stepWatch, reason: v1alpha1.OutcomeUnschedulable, message: []string{"on b", "Insufficient cpu"},
 		},
 		"a sandbox that fails is told": {
+			changes: on(active(0), withServer(), warned("FailedCreatePodSandBox", "plugin type=\"sriov\" failed: already allocated")),
+			kind:    stepWatch, reason: v1alpha1.OutcomeNetworkFailed, message: []string{"already allocated"},
+		},
+		"one that will fail for ever ends the attempt at once": {
 			changes: on(active(0), withServer(), warned("FailedCreatePodSandBox", "plugin type=\"sriov\" failed: VF pci addr is required")),
-			kind:    stepWatch, reason: v1alpha1.OutcomeNetworkFailed, message: []string{"VF pci addr"},
+			kind:    stepConclude, reason: v1alpha1.OutcomeDeviceMissing, message: []string{"VF pci addr"}, none: true,
 		},
 		"trouble that lasts ends the attempt with its reason": {
 			changes: on(active(3*time.Minute), withServer(created(121*time.Second), waiting("ErrImagePull", ""))),

@@ -18,7 +18,12 @@ type trouble struct {
 	reason string
 	// message says what was seen and what to do; empty while nothing is wrong yet.
 	message string
+	// final is true when waiting cannot help.
+	final bool
 }
+
+// A pod that is given nothing to run on but errors waits for the start timeout, because most of them pass: a device that
+// is still being reset, an address that is given back in a moment, a registry that was restarted.
 
 // startTrouble reads from a pending pod and its warning events why it does not start. The first match
 // decides, from what the kubelet says itself to what only an event tells.
@@ -29,27 +34,47 @@ func startTrouble(p *corev1.Pod, warnings []corev1.Event) trouble {
 		}
 		switch c.State.Waiting.Reason {
 		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError":
-			return trouble{v1alpha1.OutcomeImagePullFailed, fmt.Sprintf(
-				"image %s cannot be pulled (%s); check the operator's --bench-image and the node's access to its registry", c.Image, c.State.Waiting.Reason)}
+			return troubled(v1alpha1.OutcomeImagePullFailed,
+				"image %s cannot be pulled (%s); check the operator's --bench-image and the node's access to its registry", c.Image, c.State.Waiting.Reason)
 		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-			return trouble{v1alpha1.OutcomeContainerConfig, fmt.Sprintf("the container cannot be made (%s): %s", c.State.Waiting.Reason, oneLine(c.State.Waiting.Message))}
+			return troubled(v1alpha1.OutcomeContainerConfig, "the container cannot be made (%s): %s", c.State.Waiting.Reason, oneLine(c.State.Waiting.Message))
 		}
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return trouble{v1alpha1.OutcomeUnschedulable, fmt.Sprintf(
-				"the scheduler cannot place it on %s: %s; free what it lacks, or ask for less", pods.Node(p), oneLine(c.Message))}
+			return troubled(v1alpha1.OutcomeUnschedulable,
+				"the scheduler cannot place it on %s: %s; free what it lacks, or ask for less", pods.Node(p), oneLine(c.Message))
 		}
 	}
 	for _, e := range slices.Backward(warnings) {
 		switch e.Reason {
 		case "FailedCreatePodSandBox", "NoNetworkFound":
-			return trouble{v1alpha1.OutcomeNetworkFailed, fmt.Sprintf("its network cannot be set up: %s; check spec.network and the CNI plugins of %s", oneLine(e.Message), pods.Node(p))}
+			return networkTrouble(e, pods.Node(p))
 		case "FailedMount", "FailedAttachVolume":
-			return trouble{v1alpha1.OutcomeContainerConfig, fmt.Sprintf("its volumes cannot be mounted: %s", oneLine(e.Message))}
+			return troubled(v1alpha1.OutcomeContainerConfig, "its volumes cannot be mounted: %s", oneLine(e.Message))
 		}
 	}
-	return trouble{v1alpha1.OutcomeStartTimeout, ""}
+	return trouble{reason: v1alpha1.OutcomeStartTimeout}
+}
+
+func troubled(reason, format string, args ...any) trouble {
+	return trouble{reason: reason, message: fmt.Sprintf(format, args...)}
+}
+
+// networkTrouble reads what Multus and the CNI plugins said. Their texts are all that there is.
+func networkTrouble(e corev1.Event, node string) trouble {
+	said := oneLine(e.Message)
+	switch {
+	case e.Reason == "NoNetworkFound", strings.Contains(said, "cannot find a network-attachment-definition"):
+		t := troubled(v1alpha1.OutcomeNetworkMissing, "Multus on %s finds no such network: %s; create the NetworkAttachmentDefinition, and check that Multus may read its namespace", node, said)
+		t.final = true
+		return t
+	case strings.Contains(said, "pci addr is required"), strings.Contains(said, `or "pciBusID"`):
+		t := troubled(v1alpha1.OutcomeDeviceMissing, "the CNI plugin on %s was given no device: %s; check that the NetworkAttachmentDefinition has annotation k8s.v1.cni.cncf.io/resourceName, and that Multus reaches the kubelet's podresources", node, said)
+		t.final = true
+		return t
+	}
+	return troubled(v1alpha1.OutcomeNetworkFailed, "its network cannot be set up: %s; check spec.network and the CNI plugins of %s", said, node)
 }
 
 // podFailure classifies a failed pod: by the kubelet's reason if it was refused or removed, else by the
@@ -58,9 +83,15 @@ func podFailure(p *corev1.Pod) (reason, message string) {
 	role := p.Labels[v1alpha1.LabelRole]
 	node := pods.Node(p)
 	switch p.Status.Reason {
-	case "TopologyAffinityError", "SMTAlignmentError":
+	case "TopologyAffinityError":
 		return v1alpha1.OutcomeTopologyAffinity, fmt.Sprintf(
 			"the kubelet of %s cannot give the %s CPUs and device on one NUMA node (%s): free CPUs there, or use a device of another NUMA node", node, role, p.Status.Reason)
+	case "SMTAlignmentError":
+		return v1alpha1.OutcomeSMTAlignment, fmt.Sprintf(
+			"the kubelet of %s gives the %s whole cores only: %s; set placement.cpus to a multiple of the CPUs of a core", node, role, oneLine(p.Status.Message))
+	case "UnexpectedAdmissionError":
+		return v1alpha1.OutcomeUnexpectedAdmission, fmt.Sprintf(
+			"the kubelet of %s could not allocate what the scheduler had counted for the %s: %s; is a device plugin there starting again?", node, role, oneLine(p.Status.Message))
 	case "Evicted", "Preempting", "Preempted", "Shutdown", "NodeShutdown", "Terminated":
 		return v1alpha1.OutcomeEvicted, fmt.Sprintf("the %s was removed from %s (%s): %s", role, node, p.Status.Reason, oneLine(p.Status.Message))
 	case "NodeLost":

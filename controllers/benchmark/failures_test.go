@@ -21,6 +21,7 @@ func TestStartTrouble(t *testing.T) {
 		want   string
 		// wantMessage are parts of it; none: nothing is wrong yet.
 		wantMessage []string
+		wantFinal   bool
 	}{
 		"a pod that is on its way": {
 			want: v1alpha1.OutcomeStartTimeout,
@@ -63,11 +64,19 @@ func TestStartTrouble(t *testing.T) {
 		},
 		"a network that cannot be set up": {
 			events: []corev1.Event{event("FailedCreatePodSandBox", sandbox)},
-			want:   v1alpha1.OutcomeNetworkFailed, wantMessage: []string{"VF pci addr is required", "spec.network", "of b"},
+			want:   v1alpha1.OutcomeDeviceMissing, wantMessage: []string{"VF pci addr is required", "on b", "resourceName"}, wantFinal: true,
+		},
+		"a PF that the plugin was not told": {
+			events: []corev1.Event{event("FailedCreatePodSandBox", `plugin type="multus" failed (add): error adding container to network "sf-pf": specify either "device", "hwaddr", "kernelpath" or "pciBusID"`)},
+			want:   v1alpha1.OutcomeDeviceMissing, wantMessage: []string{"pciBusID", "no device"}, wantFinal: true,
+		},
+		"a device that is still being reset": {
+			events: []corev1.Event{event("FailedCreatePodSandBox", `error adding container to network "sf-vf": pci address 0000:3b:02.0 is already allocated`)},
+			want:   v1alpha1.OutcomeNetworkFailed, wantMessage: []string{"already allocated", "spec.network", "of b"},
 		},
 		"a network that Multus does not find": {
 			events: []corev1.Event{event("NoNetworkFound", "cannot find a network-attachment-definition (sf-vf) in namespace (perf)")},
-			want:   v1alpha1.OutcomeNetworkFailed, wantMessage: []string{"sf-vf"},
+			want:   v1alpha1.OutcomeNetworkMissing, wantMessage: []string{"sf-vf", "create the NetworkAttachmentDefinition"}, wantFinal: true,
 		},
 		"a volume that cannot be mounted": {
 			events: []corev1.Event{event("FailedMount", "MountVolume.SetUp failed")},
@@ -92,6 +101,9 @@ func TestStartTrouble(t *testing.T) {
 			got := startTrouble(makePod(makeWorld().benchmark, v1alpha1.RoleServer, c.pod...), c.events)
 			if got.reason != c.want || (got.message == "") != (c.wantMessage == nil && c.want == v1alpha1.OutcomeStartTimeout) {
 				t.Errorf("got %s (%q), want %s", got.reason, got.message, c.want)
+			}
+			if got.final != c.wantFinal {
+				t.Errorf("final: %t", got.final)
 			}
 			for _, part := range c.wantMessage {
 				if !strings.Contains(got.message, part) {
@@ -123,11 +135,11 @@ func TestPodFailure(t *testing.T) {
 		},
 		"half a core was asked for": {
 			pod:  []func(*corev1.Pod){refused("SMTAlignmentError", "SMT Alignment Error: requested 1 cpus not multiple cpus per core = 2")},
-			want: v1alpha1.OutcomeTopologyAffinity, wantMessage: []string{"SMTAlignmentError"},
+			want: v1alpha1.OutcomeSMTAlignment, wantMessage: []string{"whole cores", "cpus per core = 2", "placement.cpus"},
 		},
 		"a device that went away": {
 			pod:  []func(*corev1.Pod){refused("UnexpectedAdmissionError", "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices amd.com/sf_vf, which is unexpected")},
-			want: v1alpha1.OutcomeAdmissionRejected, wantMessage: []string{"kubelet of b refused", "no healthy devices"},
+			want: v1alpha1.OutcomeUnexpectedAdmission, wantMessage: []string{"kubelet of b", "no healthy devices", "device plugin"},
 		},
 		"CPUs that somebody else took": {
 			pod:  []func(*corev1.Pod){refused("OutOfcpu", "Node didn't have enough resource: cpu, requested: 2000, used: 3100, capacity: 4000")},
