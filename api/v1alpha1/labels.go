@@ -5,6 +5,8 @@ package v1alpha1
 const (
 	// LabelBenchmark holds the name of the LatencyBenchmark, on every pod and ConfigMap made for it.
 	LabelBenchmark = "tailgate.dev/benchmark"
+	// LabelParent holds the name of the LatencyBenchmark of many pairs, on the one of each pair.
+	LabelParent = "tailgate.dev/parent"
 	// LabelRun holds the name of the run (see internal/plan), on its pods and its stored result.
 	LabelRun = "tailgate.dev/run"
 	// LabelAttempt holds the number of the attempt, from 1, on the pods of a run.

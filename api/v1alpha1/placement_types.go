@@ -95,7 +95,14 @@ type Placement struct {
 }
 
 // NodeSelection picks nodes.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeName) || !has(self.nodeSelector)",message="give nodeName or nodeSelector, not both"
 type NodeSelection struct {
+	// nodeName is the name of the one node.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	NodeName string `json:"nodeName,omitempty"`
+
 	// nodeSelector is the labels that the node must have, at most 16; empty: any node. Of several nodes that can give
 	// what is asked the one is taken that others need least.
 	// +optional

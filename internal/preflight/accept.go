@@ -287,8 +287,12 @@ func candidates(o Observed, path string, selection *v1alpha1.NodeSelection, kept
 		}
 	} else {
 		nodes = filter(nodes, func(n corev1.Node) bool {
-			return labels.SelectorFromSet(selection.NodeSelector).Matches(labels.Set(n.Labels))
+			return (selection.NodeName == "" || selection.NodeName == n.Name) &&
+				labels.SelectorFromSet(selection.NodeSelector).Matches(labels.Set(n.Labels))
 		})
+		if len(nodes) == 0 && selection.NodeName != "" {
+			return nil, rejectf(v1alpha1.ReasonNoMatchingNode, "%s.nodeName: there is no node %s; see `kubectl get nodes`", path, selection.NodeName)
+		}
 		if len(nodes) == 0 {
 			return nil, rejectf(v1alpha1.ReasonNoMatchingNode,
 				"%s.nodeSelector: no node has %s; see `kubectl get nodes --show-labels`", path, labels.FormatLabels(selection.NodeSelector))

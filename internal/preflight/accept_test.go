@@ -147,6 +147,15 @@ func TestAccept(t *testing.T) {
 			change: []func(*Observed){selecting(map[string]string{"name": "a"}, nil)},
 			want:   "a b",
 		},
+		"a name chooses": {
+			change: []func(*Observed){func(o *Observed) { o.Benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeName: "b"} }},
+			want:   "b a",
+		},
+		"a name that no node has": {
+			change:      []func(*Observed){func(o *Observed) { o.Benchmark.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: "z"} }},
+			wantReason:  v1alpha1.ReasonNoMatchingNode,
+			wantMessage: []string{"spec.placement.server.nodeName", "no node z"},
+		},
 		"all labels of a selector must match": {
 			change:      []func(*Observed){selecting(map[string]string{"name": "a", "rack": "2"}, nil)},
 			wantReason:  v1alpha1.ReasonNoMatchingNode,
