@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
@@ -24,8 +26,9 @@ import (
 	"github.com/tailgate-dev/tailgate/bench-image/pinger"
 )
 
-// pair is two network namespaces with a cable between them.
-type pair struct{ client, server string }
+// pair is two network namespaces with a cable between them. They have no names, so the kernel removes them when the
+// handles are closed and the programs in them have ended.
+type pair struct{ client, server netns.NsHandle }
 
 const (
 	clientInterface, serverInterface = "cap-client", "cap-server"
@@ -37,35 +40,81 @@ func newPair(t *testing.T) pair {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces takes root")
 	}
-	p := pair{fmt.Sprintf("cap-c-%d", os.Getpid()), fmt.Sprintf("cap-s-%d", os.Getpid())}
-	for _, n := range []string{p.client, p.server} {
-		ipCommand(t, "netns add "+n)
-		t.Cleanup(func() { ipCommand(t, "netns del "+n) })
+	p := pair{newNamespace(t), newNamespace(t)}
+	client, server := handleAt(t, p.client), handleAt(t, p.server)
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = clientInterface
+	cable := &netlink.Veth{LinkAttrs: attrs, PeerName: serverInterface, PeerNamespace: netlink.NsFd(int(p.server))}
+	if err := client.LinkAdd(cable); err != nil {
+		t.Fatalf("making the cable: %v", err)
 	}
-	ipCommand(t, fmt.Sprintf("link add %s netns %s type veth peer name %s netns %s",
-		clientInterface, p.client, serverInterface, p.server))
-	for _, args := range []string{
-		fmt.Sprintf("-n %s addr add %s/24 dev %s", p.client, clientAddr, clientInterface),
-		fmt.Sprintf("-n %s addr add %s/24 dev %s", p.server, serverAddr, serverInterface),
-		fmt.Sprintf("-n %s addr add %s/64 dev %s nodad", p.client, client6, clientInterface),
-		fmt.Sprintf("-n %s addr add %s/64 dev %s nodad", p.server, server6, serverInterface),
-		fmt.Sprintf("-n %s link set %s up", p.client, clientInterface),
-		fmt.Sprintf("-n %s link set %s up", p.server, serverInterface),
-	} {
-		ipCommand(t, args)
-	}
+	raise(t, client, clientInterface, clientAddr, client6)
+	raise(t, server, serverInterface, serverAddr, server6)
 	return p
 }
 
-func ipCommand(t *testing.T, args string) {
+// newNamespace makes a network namespace that lasts until the test ends.
+func newNamespace(t *testing.T) netns.NsHandle {
 	t.Helper()
-	if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
-		t.Fatalf("ip %s: %v: %s", args, err, out)
+	var made netns.NsHandle
+	restoring(t, func() {
+		var err error
+		if made, err = netns.New(); err != nil {
+			t.Fatalf("making a network namespace: %v", err)
+		}
+	})
+	t.Cleanup(func() {
+		if err := made.Close(); err != nil {
+			t.Errorf("closing a network namespace: %v", err)
+		}
+	})
+	return made
+}
+
+func handleAt(t *testing.T, namespace netns.NsHandle) *netlink.Handle {
+	t.Helper()
+	h, err := netlink.NewHandleAt(namespace)
+	if err != nil {
+		t.Fatalf("talking to a network namespace: %v", err)
+	}
+	t.Cleanup(h.Close)
+	return h
+}
+
+// raise gives an interface its addresses and sets it up.
+func raise(t *testing.T, h *netlink.Handle, name string, addrs ...netip.Addr) {
+	t.Helper()
+	link, err := h.LinkByName(name)
+	if err != nil {
+		t.Fatalf("looking for %s: %v", name, err)
+	}
+	for _, a := range addrs {
+		addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(24, 32)}}
+		if a.Is6() { // without looking for duplicates, it can be used at once
+			addr.Mask, addr.Flags = net.CIDRMask(64, 128), unix.IFA_F_NODAD
+		}
+		if err := h.AddrAdd(link, addr); err != nil {
+			t.Fatalf("giving %s the address %s: %v", name, a, err)
+		}
+	}
+	if err := h.LinkSetUp(link); err != nil {
+		t.Fatalf("starting %s: %v", name, err)
 	}
 }
 
-// in calls do in a network namespace. Sockets made there stay there.
-func in(t *testing.T, namespace string, do func()) {
+// in calls do in a network namespace. Sockets made and programs started there stay there.
+func in(t *testing.T, namespace netns.NsHandle, do func()) {
+	t.Helper()
+	restoring(t, func() {
+		if err := netns.Set(namespace); err != nil {
+			t.Fatalf("entering a network namespace: %v", err)
+		}
+		do()
+	})
+}
+
+// restoring calls do, which may change the thread's network namespace, and brings the thread back.
+func restoring(t *testing.T, do func()) {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -74,20 +123,22 @@ func in(t *testing.T, namespace string, do func()) {
 		t.Fatal(err)
 	}
 	defer before.Close()
-	there, err := netns.GetFromName(namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer there.Close()
-	if err := netns.Set(there); err != nil {
-		t.Fatal(err)
-	}
 	defer func() {
 		if err := netns.Set(before); err != nil {
 			panic(err) // the thread must not be used any more
 		}
 	}()
 	do()
+}
+
+// startIn starts a program in a network namespace.
+func startIn(t *testing.T, namespace netns.NsHandle, cmd *exec.Cmd) {
+	t.Helper()
+	in(t, namespace, func() {
+		if err := cmd.Start(); err != nil {
+			t.Fatalf("starting %s: %v", cmd.Path, err)
+		}
+	})
 }
 
 // recorded is a capture with its samples.
@@ -260,13 +311,10 @@ func TestPinger(t *testing.T) {
 		t.Fatal(err)
 	}
 	port := fmt.Sprint(toolPort)
-	server := exec.Command("ip", "netns", "exec", p.server, program, "server", "--bind", "::", "--port", port,
-		"--deadline", "120")
+	server := exec.Command(program, "server", "--bind", "::", "--port", port, "--deadline", "120")
 	server.Env = append(os.Environ(), "TAILGATE_PINGER_TOKEN=token")
 	server.Stderr = os.Stderr
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	startIn(t, p.server, server)
 	defer func() {
 		_ = server.Process.Kill()
 		_ = server.Wait()
@@ -299,14 +347,14 @@ func TestPinger(t *testing.T) {
 			}
 			traffic.OpenLoop, traffic.ExceptPort = c.rate > 0, agentPort
 			capture := p.capture(t, traffic)
-			client := exec.Command("ip", "netns", "exec", p.client, program, "client", "--server", traffic.Server.String(),
-				"--port", port, "--protocol", protocol, "--sizes", fmt.Sprint(c.size), "--rates", fmt.Sprint(c.rate),
+			client := exec.Command(program, "client", "--server", traffic.Server.String(), "--port", port, "--protocol", protocol,
+				"--sizes", fmt.Sprint(c.size), "--rates", fmt.Sprint(c.rate),
 				"--duration", "500ms", "--warmup", "0s", "--deadline", "60")
 			client.Env = append(os.Environ(), "TAILGATE_PINGER_TOKEN=token")
-			var said strings.Builder
-			client.Stderr = &said
-			output, err := client.Output()
-			if err != nil {
+			var output, said bytes.Buffer
+			client.Stdout, client.Stderr = &output, &said
+			startIn(t, p.client, client)
+			if err := client.Wait(); err != nil {
 				t.Fatalf("%v: %s", err, said.String())
 			}
 			r, err := capture.Stop()
@@ -322,8 +370,8 @@ func TestPinger(t *testing.T) {
 					}
 				}
 			}
-			if err := json.Unmarshal(output, &told); err != nil || len(told.Cells) != 1 {
-				t.Fatalf("%v: %s", err, output)
+			if err := json.Unmarshal(output.Bytes(), &told); err != nil || len(told.Cells) != 1 {
+				t.Fatalf("%v: %s", err, output.String())
 			}
 			cell := told.Cells[0]
 			if cell.Lost > 0 {
