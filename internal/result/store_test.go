@@ -107,6 +107,62 @@ func TestFromConfigMapRefuses(t *testing.T) {
 	}
 }
 
+func TestFromStatus(t *testing.T) {
+	client, server := ends(t)
+	named := v1alpha1.StoredResult{
+		ConfigMap: "first-p0-r1", Run: client.Document.Run, SHA256: client.Digest, ServerSHA256: server.Digest,
+	}
+	cases := map[string]struct {
+		change func(*corev1.ConfigMap, *v1alpha1.StoredResult)
+		want   error
+	}{
+		"the one named":   {change: func(*corev1.ConfigMap, *v1alpha1.StoredResult) {}},
+		"another run":     {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.Run = "other" }, ErrCorrupt},
+		"another client":  {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.SHA256 = server.Digest }, ErrCorrupt},
+		"another server":  {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.ServerSHA256 = client.Digest }, ErrCorrupt},
+		"no digest named": {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.ServerSHA256 = "" }, ErrCorrupt},
+		"no result":       {func(cm *corev1.ConfigMap, _ *v1alpha1.StoredResult) { cm.BinaryData = nil }, ErrMissing},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			cm, named := storedMap(t), named
+			c.change(cm, &named)
+			got, err := FromStatus(cm, named)
+			if !errors.Is(err, c.want) {
+				t.Fatalf("got %v, want %v", err, c.want)
+			}
+			if err != nil {
+				return
+			}
+			want, err := NewStored(client, server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(Stored{})); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOfVariant(t *testing.T) {
+	run := func(name, variant string) Stored { return Stored{Client: Document{Run: name, Variant: variant}} }
+	runs := []Stored{run("r1-vf", "vf"), run("r1-pod", "pod"), run("r2-pod", "pod"), run("r2-vf", "vf")}
+	for variant, want := range map[string][]string{
+		"vf": {"r1-vf", "r2-vf"}, "pod": {"r1-pod", "r2-pod"}, "v": nil, "": nil,
+	} {
+		t.Run(variant, func(t *testing.T) {
+			var got []string
+			for _, r := range OfVariant(runs, variant) {
+				got = append(got, r.Client.Run)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestNewStoredRefusesEndsOfDifferentAttempts(t *testing.T) {
 	client, server := ends(t)
 	for name, spoil := range map[string]func(*Document){
