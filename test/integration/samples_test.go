@@ -65,6 +65,31 @@ func localNode(name string) corev1.Node {
 	return *n
 }
 
+// accept checks a LatencyBenchmark, as the API server returned it, against nodes and NetworkAttachmentDefinitions, which
+// are by name.
+func accept(object *unstructured.Unstructured, nodes []corev1.Node, networks map[string]*unstructured.Unstructured) (v1alpha1.Pair, *preflight.Rejection) {
+	GinkgoHelper()
+	b := &v1alpha1.LatencyBenchmark{}
+	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, b)).To(Succeed())
+	driver, err := all.Registry().Get(b.Spec.Tool)
+	Expect(err).NotTo(HaveOccurred())
+	observed := preflight.Observed{
+		Benchmark: b, Driver: driver, Tools: all.Registry(), Nodes: nodes,
+		Networks: map[string]*preflight.NetworkDefinition{}, AllowHostNetwork: true,
+	}
+	for _, v := range plan.Variants(b.Spec) {
+		if v.Network.NetworkRef == nil {
+			continue
+		}
+		definition := &preflight.NetworkDefinition{Name: v.Network.NetworkRef.Name}
+		if network := networks[definition.Name]; network != nil {
+			definition.Found, definition.ResourceName = true, network.GetAnnotations()[foreign.AnnotationResourceName]
+		}
+		observed.Networks[v.Name] = definition
+	}
+	return preflight.Accept(observed)
+}
+
 var _ = Describe("A sample", func() {
 	for _, file := range samples() {
 		It("is taken by the API and accepted on the local cluster: "+filepath.Base(file), func(ctx SpecContext) {
@@ -77,26 +102,7 @@ var _ = Describe("A sample", func() {
 			Expect(k8s.Create(ctx, object, client.DryRunAll, client.FieldValidation("Strict"))).To(Succeed())
 
 			By("checking what the API server made of it as the operator does")
-			b := &v1alpha1.LatencyBenchmark{}
-			Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, b)).To(Succeed())
-			driver, err := all.Registry().Get(b.Spec.Tool)
-			Expect(err).NotTo(HaveOccurred())
-			observed := preflight.Observed{
-				Benchmark: b, Driver: driver, Tools: all.Registry(), Nodes: []corev1.Node{localNode("node-a"), localNode("node-b")},
-				Networks: map[string]*preflight.NetworkDefinition{},
-			}
-			networks := localNetworks()
-			for _, v := range plan.Variants(b.Spec) {
-				if v.Network.NetworkRef == nil {
-					continue
-				}
-				definition := &preflight.NetworkDefinition{Name: v.Network.NetworkRef.Name}
-				if network := networks[definition.Name]; network != nil {
-					definition.Found, definition.ResourceName = true, network.GetAnnotations()[foreign.AnnotationResourceName]
-				}
-				observed.Networks[v.Name] = definition
-			}
-			pair, rejection := preflight.Accept(observed)
+			pair, rejection := accept(object, []corev1.Node{localNode("node-a"), localNode("node-b")}, localNetworks())
 			Expect(rejection).To(BeNil())
 			Expect(pair).To(Equal(v1alpha1.Pair{ClientNode: "node-a", ServerNode: "node-b"}))
 		})
