@@ -3,6 +3,9 @@
 // keeps Multus' contract where the operator can see it: the annotations, the order in which devices are
 // handed out, the errors and the event of a missing network. It is never shipped.
 //
+// The types of the annotations are its own, so that a fault in those of the operator is not the same on both
+// sides.
+//
 // Its user in the API server needs: get on pods and on network-attachment-definitions.k8s.cni.cncf.io, patch
 // on pods/status, create on events.
 package cni
@@ -24,8 +27,6 @@ type Conf struct {
 	Kubeconfig string `json:"kubeconfig"`
 	// PodResourcesSocket is the path of the kubelet's podresources socket.
 	PodResourcesSocket string `json:"podResourcesSocket"`
-	// BinDir is the folder with the plugins to delegate to.
-	BinDir string `json:"binDir"`
 	// StateDir is the folder in which the plugin remembers what it attached, until DEL.
 	StateDir string `json:"stateDir"`
 	// Delegate is the default network: one plugin's configuration, or a list. It takes the name and the
@@ -45,7 +46,6 @@ func LoadConf(data []byte) (*Conf, error) {
 	for _, field := range []struct{ name, path string }{
 		{"kubeconfig", c.Kubeconfig},
 		{"podResourcesSocket", c.PodResourcesSocket},
-		{"binDir", c.BinDir},
 		{"stateDir", c.StateDir},
 	} {
 		if !filepath.IsAbs(field.path) {
@@ -59,8 +59,8 @@ func LoadConf(data []byte) (*Conf, error) {
 }
 
 // confList turns a network configuration, a single plugin's or a list, into a list. name and version fill in
-// what is missing. A device id, if there is one, goes to the first plugin, under the two names by which
-// plugins know it.
+// what is missing. A device id, if there is one, goes to every plugin, under the two names by which plugins
+// know it.
 func confList(raw []byte, name, version, deviceID string) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber() // a VLAN or an MTU must not come out as a float
@@ -89,12 +89,14 @@ func confList(raw []byte, name, version, deviceID string) ([]byte, error) {
 		if len(plugins) == 0 {
 			return nil, fmt.Errorf("the configuration of network %s has no plugins", name)
 		}
-		first, ok := plugins[0].(map[string]any)
-		if !ok {
-			return nil, fmt.Errorf("the first plugin of network %s is not an object", name)
+		for i := range plugins {
+			plugin, ok := plugins[i].(map[string]any)
+			if !ok {
+				return nil, fmt.Errorf("plugin %d of network %s is not an object", i+1, name)
+			}
+			plugin["deviceID"] = deviceID
+			plugin["pciBusID"] = deviceID
 		}
-		first["deviceID"] = deviceID
-		first["pciBusID"] = deviceID
 	}
 	out, err := json.Marshal(conf)
 	if err != nil {

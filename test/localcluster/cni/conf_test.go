@@ -7,7 +7,7 @@ import (
 
 func TestLoadConf(t *testing.T) {
 	const good = `{"cniVersion":"1.0.0","name":"podnet","type":"multinet","kubeconfig":"/k","podResourcesSocket":"/s",` +
-		`"binDir":"/b","stateDir":"/st","delegate":{"type":"bridge"}}`
+		`"stateDir":"/st","delegate":{"type":"bridge"}}`
 	if _, err := LoadConf([]byte(good)); err != nil {
 		t.Errorf("good configuration: %v", err)
 	}
@@ -16,7 +16,6 @@ func TestLoadConf(t *testing.T) {
 		{`"name":"podnet",`, ``}:                    "without a name",
 		{`"/k"`, `"k"`}:                             "kubeconfig",
 		{`"/s"`, `""`}:                              "podResourcesSocket",
-		{`"/b"`, `"b"`}:                             "binDir",
 		{`"stateDir":"/st",`, ``}:                   "stateDir",
 		{`,"delegate":{"type":"bridge"}}`, `}`}:     "no delegate",
 		{`"delegate":{"type":"bridge"}}`, `"a":1}`}: "no delegate",
@@ -39,10 +38,10 @@ func TestConfList(t *testing.T) {
 			want: `{"cniVersion":"0.3.1","name":"own","plugins":[{"cniVersion":"0.3.1","name":"own","type":"x"}]}`,
 		},
 		{
-			name: "device goes to the first plugin", raw: `{"name":"own","plugins":[{"type":"host-device"},{"type":"tuning"}]}`,
+			name: "device goes to every plugin", raw: `{"name":"own","plugins":[{"type":"host-device"},{"type":"tuning"}]}`,
 			device: "0000:3b:02.0",
 			want: `{"name":"own","plugins":[{"deviceID":"0000:3b:02.0","pciBusID":"0000:3b:02.0","type":"host-device"},` +
-				`{"type":"tuning"}]}`,
+				`{"deviceID":"0000:3b:02.0","pciBusID":"0000:3b:02.0","type":"tuning"}]}`,
 		},
 		{name: "not JSON", raw: `type: x`, wantErr: "parsing"},
 		{name: "null", raw: `null`, wantErr: "not an object"},

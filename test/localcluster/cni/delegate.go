@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
@@ -14,18 +15,19 @@ import (
 
 // delegator runs the plugins behind an attachment.
 type delegator struct {
-	binDir string
-	store  store
-	links  linkReader
+	// path lists the folders of the plugins, as CNI_PATH does.
+	path  string
+	store store
+	links linkFinder
 }
 
-func newDelegator(c *Conf, links linkReader) delegator {
-	return delegator{binDir: c.BinDir, store: store{c.StateDir}, links: links}
+func newDelegator(c *Conf, path string, links linkFinder) delegator {
+	return delegator{path: path, store: store{c.StateDir}, links: links}
 }
 
 // lib is the CNI library with its cache of results in the folder of a container.
 func (d delegator) lib(containerID string) *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir([]string{d.binDir}, d.store.containerDir(containerID), nil)
+	return libcni.NewCNIConfigWithCacheDir(filepath.SplitList(d.path), d.store.containerDir(containerID), nil)
 }
 
 func runtimeConf(c containerState, a attachment) *libcni.RuntimeConf {
@@ -48,17 +50,6 @@ func (d delegator) add(ctx context.Context, c containerState, a attachment) (*cu
 	if err != nil {
 		return nil, fmt.Errorf("reading the result of network %s: %w", a.Network, err)
 	}
-	for _, iface := range result.Interfaces {
-		// Few plugins tell the MTU.
-		if iface.Sandbox == "" || iface.Mtu != 0 {
-			continue
-		}
-		link, err := d.links(c.NetNS, iface.Name)
-		if err != nil {
-			return nil, fmt.Errorf("reading the MTU of %s: %w", iface.Name, err)
-		}
-		iface.Mtu = link.MTU
-	}
 	return result, nil
 }
 
@@ -78,7 +69,7 @@ func (d delegator) del(ctx context.Context, c containerState, a attachment) erro
 	}
 	if err := d.lib(c.ContainerID).DelNetworkList(ctx, list, runtimeConf(c, a)); err != nil {
 		if c.NetNS != "" {
-			if link, linkErr := d.links(c.NetNS, a.IfName); linkErr == nil && !link.Found {
+			if found, linkErr := d.links(c.NetNS, a.IfName); linkErr == nil && !found {
 				return nil
 			}
 		}
@@ -98,12 +89,12 @@ func (d delegator) releaseAddresses(ctx context.Context, c containerState, a att
 		if err != nil {
 			return fmt.Errorf("preparing the release of addresses of network %s: %w", a.Network, err)
 		}
-		path, err := invoke.FindInPath(ipam, []string{d.binDir})
+		path, err := invoke.FindInPath(ipam, filepath.SplitList(d.path))
 		if err != nil {
 			return fmt.Errorf("releasing addresses of network %s: %w", a.Network, err)
 		}
 		err = invoke.ExecPluginWithoutResult(ctx, path, conf.Bytes, &invoke.Args{
-			Command: "DEL", ContainerID: c.ContainerID, IfName: a.IfName, PluginArgs: c.Args, Path: d.binDir,
+			Command: "DEL", ContainerID: c.ContainerID, IfName: a.IfName, PluginArgs: c.Args, Path: d.path,
 		}, nil)
 		if err != nil {
 			return fmt.Errorf("releasing addresses of network %s: %w", a.Network, err)

@@ -20,11 +20,11 @@ const commandTimeout = 90 * time.Second
 // Plugin implements the CNI commands.
 type Plugin struct {
 	newKube func(kubeconfig string) (kube, error)
-	links   linkReader
+	links   linkFinder
 }
 
 // New returns the plugin as it runs on a node.
-func New() *Plugin { return &Plugin{newKube: newKube, links: readLink} }
+func New() *Plugin { return &Plugin{newKube: newKube, links: findLink} }
 
 // Funcs are the commands in the form of the CNI library.
 func (p *Plugin) Funcs() skel.CNIFuncs {
@@ -138,7 +138,7 @@ func (p *Plugin) attach(conf *Conf, args *skel.CmdArgs) (*current.Result, error)
 		wanted = append(wanted, a)
 	}
 
-	d := newDelegator(conf, p.links)
+	d := newDelegator(conf, args.Path, p.links)
 	c := containerState{ContainerID: args.ContainerID, NetNS: args.Netns, Args: pairs}
 	result, err := attachAll(ctx, d, c, wanted, func(statuses []NetworkStatus) error {
 		return k.setStatus(ctx, pod, statuses)
@@ -236,7 +236,7 @@ func (p *Plugin) del(args *skel.CmdArgs) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
 	defer cancel()
-	d := newDelegator(conf, p.links)
+	d := newDelegator(conf, args.Path, p.links)
 	c, found, err := d.store.load(args.ContainerID)
 	if err != nil {
 		return err
@@ -274,7 +274,7 @@ func (p *Plugin) check(args *skel.CmdArgs) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
 	defer cancel()
-	d := newDelegator(conf, p.links)
+	d := newDelegator(conf, args.Path, p.links)
 	c, found, err := d.store.load(args.ContainerID)
 	if err != nil {
 		return err
@@ -306,7 +306,7 @@ func (p *Plugin) status(args *skel.CmdArgs) error {
 	if err != nil {
 		return fmt.Errorf("reading the default network: %w", err)
 	}
-	if err := newDelegator(conf, p.links).lib("").GetStatusNetworkList(ctx, list); err != nil {
+	if err := newDelegator(conf, args.Path, p.links).lib("").GetStatusNetworkList(ctx, list); err != nil {
 		return fmt.Errorf("asking the default network for its status: %w", err)
 	}
 	return nil
@@ -325,7 +325,7 @@ func (p *Plugin) gc(args *skel.CmdArgs) error {
 	for _, a := range conf.ValidAttachments {
 		valid[a.ContainerID] = true
 	}
-	d := newDelegator(conf, p.links)
+	d := newDelegator(conf, args.Path, p.links)
 	ids, err := d.store.containers()
 	if err != nil {
 		return err

@@ -29,13 +29,13 @@ const fakeDelegate = `#!/bin/sh
 dir=$(dirname "$0")
 conf=$(cat)
 echo "$CNI_COMMAND $(basename "$0") $CNI_IFNAME ns=${CNI_NETNS:+yes}" >>"$dir/log"
-echo "$conf" >"$dir/conf-$CNI_COMMAND-$CNI_IFNAME"
+echo "$conf" >"$dir/conf-$CNI_COMMAND-$(basename "$0")-$CNI_IFNAME"
 if [ -e "$dir/fail-$CNI_COMMAND-$CNI_IFNAME" ]; then
 	echo '{"cniVersion":"1.0.0","code":100,"msg":"told to fail"}'
 	exit 1
 fi
 if [ "$CNI_COMMAND" = ADD ]; then
-	echo '{"cniVersion":"1.0.0","interfaces":[{"name":"'"$CNI_IFNAME"'","mac":"02:00:00:00:00:01","sandbox":"/ns"}],
+	echo '{"cniVersion":"1.0.0","interfaces":[{"name":"'"$CNI_IFNAME"'","mac":"02:00:00:00:00:01","mtu":1400,"sandbox":"/ns"}],
 		"ips":[{"interface":0,"address":"10.0.0.2/24"}],"dns":{}}'
 fi
 `
@@ -72,7 +72,8 @@ func object(apiVersion, kind, name string, annotations map[string]string, spec m
 	return o
 }
 
-// newWorld has the pod home/p with the given networks, and the networks vf (with devices of x/vf) and plain.
+// newWorld has the pod home/p with the given networks, and the networks vf (with devices of x/vf), plain, and asked
+// (which lets pods ask for addresses).
 func newWorld(t *testing.T, networks string) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cni") // t.TempDir is too long for the path of a socket
@@ -80,7 +81,7 @@ func newWorld(t *testing.T, networks string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	for _, name := range []string{"fake-default", "fake-device", "fake-ipam"} {
+	for _, name := range []string{"fake-default", "fake-device", "fake-tuning", "fake-ipam"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(fakeDelegate), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -107,6 +108,9 @@ func newWorld(t *testing.T, networks string) *world {
 			map[string]any{"config": `{"cniVersion":"1.0.0","type":"fake-device","ipam":{"type":"fake-ipam"}}`}),
 		object("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "plain", nil,
 			map[string]any{"config": `{"cniVersion":"1.0.0","name":"plain-net","plugins":[{"type":"fake-device"}]}`}),
+		object("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "asked", nil,
+			map[string]any{"config": `{"cniVersion":"1.0.0","plugins":[
+				{"type":"fake-device","capabilities":{"ips":true},"ipam":{"type":"fake-ipam"}},{"type":"fake-tuning","mtu":9000}]}`}),
 	} {
 		_, err := w.client.Resource(nadResource).Namespace("home").Create(t.Context(), nad, metav1.CreateOptions{})
 		if err != nil {
@@ -116,17 +120,17 @@ func newWorld(t *testing.T, networks string) *world {
 	w.plugin = &Plugin{
 		newKube: func(string) (kube, error) { return kube{w.client}, nil },
 		// What was added is found by nobody again: the fakes make no interfaces.
-		links: func(string, string) (linkInfo, error) { return linkInfo{MTU: 1400}, nil },
+		links: func(string, string) (bool, error) { return false, nil },
 	}
 	w.conf = fmt.Appendf(nil, `{"cniVersion":"1.0.0","name":"podnet","type":"multinet","kubeconfig":"/none",
-		"podResourcesSocket":"%[1]s/kubelet.sock","binDir":"%[1]s","stateDir":"%[1]s/state",
+		"podResourcesSocket":"%[1]s/kubelet.sock","stateDir":"%[1]s/state",
 		"delegate":{"type":"fake-default"}}`, dir)
 	return w
 }
 
 func (w *world) args(netns string) *skel.CmdArgs {
 	return &skel.CmdArgs{
-		ContainerID: "c1", Netns: netns, IfName: "eth0", StdinData: w.conf,
+		ContainerID: "c1", Netns: netns, IfName: "eth0", StdinData: w.conf, Path: w.dir,
 		Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=home;K8S_POD_NAME=p;K8S_POD_UID=u1;K8S_POD_INFRA_CONTAINER_ID=c1",
 	}
 }
@@ -155,6 +159,20 @@ func (w *world) log() []string {
 		w.t.Fatal(err)
 	}
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
+}
+
+// received is the configuration that a delegate was called with, such as ADD-fake-device-net1.
+func (w *world) received(call string) map[string]any {
+	w.t.Helper()
+	text, err := os.ReadFile(filepath.Join(w.dir, "conf-"+call))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var conf map[string]any
+	if err := json.Unmarshal(text, &conf); err != nil {
+		w.t.Fatal(err)
+	}
+	return conf
 }
 
 func (w *world) fail(what string) {
@@ -213,12 +231,8 @@ func TestAddAndDel(t *testing.T) {
 	if diff := cmp.Diff(want, w.statuses()); diff != "" {
 		t.Errorf("network status (-want +got):\n%s", diff)
 	}
-	conf, err := os.ReadFile(filepath.Join(w.dir, "conf-ADD-net3"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(conf), `"deviceID":"0000:3b:02.3"`) {
-		t.Errorf("the device is not in the plugin's configuration: %s", conf)
+	if got := w.received("ADD-fake-device-net3")["deviceID"]; got != "0000:3b:02.3" {
+		t.Errorf("the plugin got the device %v", got)
 	}
 
 	if err := w.plugin.check(w.args("/proc/self/ns/net")); err != nil {
@@ -241,6 +255,30 @@ func TestAddAndDel(t *testing.T) {
 	w.wantLog("DEL fake-default eth0 ns=yes")
 }
 
+// TestAddressesAskedFor wants the addresses of the annotation in the configuration of the plugin that declares the
+// capability, where its address manager reads them too, and nowhere else.
+func TestAddressesAskedFor(t *testing.T) {
+	w := newWorld(t, `[{"name":"asked","ips":["198.18.5.1/24","fd00::1/64"]},{"name":"vf","ips":["198.18.5.2/24"]},{"name":"asked"}]`)
+	if err := w.add(); err != nil {
+		t.Fatal(err)
+	}
+	asked := map[string]any{"ips": []any{"198.18.5.1/24", "fd00::1/64"}}
+	if diff := cmp.Diff(any(asked), w.received("ADD-fake-device-net1")["runtimeConfig"]); diff != "" {
+		t.Errorf("runtimeConfig (-want +got):\n%s", diff)
+	}
+	for _, call := range []string{"ADD-fake-tuning-net1", "ADD-fake-device-net2", "ADD-fake-device-net3"} {
+		if got, ok := w.received(call)["runtimeConfig"]; ok {
+			t.Errorf("%s got runtimeConfig %v", call, got)
+		}
+	}
+	if err := w.plugin.del(w.args("/proc/self/ns/net")); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(any(asked), w.received("DEL-fake-device-net1")["runtimeConfig"]); diff != "" {
+		t.Errorf("runtimeConfig of DEL (-want +got):\n%s", diff)
+	}
+}
+
 func TestDelWithoutNamespace(t *testing.T) {
 	for _, netns := range []string{"", "/none/such"} {
 		w := newWorld(t, "vf")
@@ -261,7 +299,7 @@ func TestDelKeepsWhatFailed(t *testing.T) {
 	if err := w.add(); err != nil {
 		t.Fatal(err)
 	}
-	w.plugin.links = func(string, string) (linkInfo, error) { return linkInfo{Found: true}, nil }
+	w.plugin.links = func(string, string) (bool, error) { return true, nil }
 	w.fail("DEL-eth0")
 	err := w.plugin.del(w.args("/proc/self/ns/net"))
 	if err == nil || !strings.Contains(err.Error(), "told to fail") {

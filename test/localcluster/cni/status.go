@@ -19,7 +19,7 @@ type NetworkStatus struct {
 	// IPs have no prefix length.
 	IPs []string `json:"ips,omitempty"`
 	MAC string   `json:"mac,omitempty"`
-	// MTU is in bytes.
+	// MTU in bytes is what the plugin said of it. Few say it, and tuning does not correct what others said.
 	MTU int `json:"mtu,omitempty"`
 	// Default marks the network of the pod's primary address.
 	Default    bool        `json:"default,omitempty"`
