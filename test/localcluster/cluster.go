@@ -138,10 +138,9 @@ func (c *cluster) writeState(ctx context.Context) error {
 			return err
 		}
 		for file, generate := range map[string]func() ([]byte, error){
-			"kubelet.yaml":      func() ([]byte, error) { return kubeletConfig(c.paths, n) },
 			"containerd.toml":   func() ([]byte, error) { return containerdConfig(c.paths, n, c.binaries, snapshotter) },
 			"base-spec.json":    func() ([]byte, error) { return baseSpec(c.paths, n, defaults) },
-			"cni/10-pod.conf":   func() ([]byte, error) { return cniConfig(c.paths, n, c.binaries) },
+			"cni/10-pod.conf":   func() ([]byte, error) { return cniConfig(c.paths, n) },
 			"deviceplugin.json": func() ([]byte, error) { return devicePluginConfig(n) },
 		} {
 			content, err := generate()
@@ -156,15 +155,15 @@ func (c *cluster) writeState(ctx context.Context) error {
 	return nil
 }
 
-// buildOwn builds the commands from this checkout that run on the nodes, and the image of pods' sandboxes. A running
-// device plugin that is not the one just built is killed, to be started again.
+// buildOwn builds the commands from this checkout that run on the nodes. A running device plugin that is not the one
+// just built is killed, to be started again.
 func (c *cluster) buildOwn(ctx context.Context) error {
 	tmp, err := os.MkdirTemp(c.state, "build-")
 	if err != nil {
 		return fmt.Errorf("creating a folder to build in: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
-	commands := []string{"pause", "multinet", "deviceplugin"}
+	commands := []string{"multinet", "sriov", "deviceplugin"}
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", tmp + "/"}
 	for _, name := range commands {
 		args = append(args, "./test/localcluster/cmd/"+name)
@@ -194,7 +193,7 @@ func (c *cluster) buildOwn(ctx context.Context) error {
 			}
 		}
 	}
-	return writePauseImage(c.bin("pause"), c.join("pause.tar"))
+	return nil
 }
 
 // generation identifies everything that cannot be changed while the cluster runs, so that an Up after such a change
@@ -206,7 +205,7 @@ func (c *cluster) generation() (string, error) {
 	}
 	parts := []any{string(boot), c.numa, c.nodes, c.processes(), identities(c.nodes)}
 	for _, n := range c.nodes {
-		kubelet, err := kubeletConfig(c.paths, n)
+		kubelet, err := kubeletConfig(c.paths, n, true)
 		if err != nil {
 			return "", err
 		}
@@ -214,7 +213,7 @@ func (c *cluster) generation() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		cni, err := cniConfig(c.paths, n, c.binaries)
+		cni, err := cniConfig(c.paths, n)
 		if err != nil {
 			return "", err
 		}

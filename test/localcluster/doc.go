@@ -8,16 +8,16 @@
 //	tailgate0 ───── bridge cp0 198.19.0.1/24, 10.96.0.1/32 ─────── eth0 198.19.0.11 and .12
 //	198.19.0.2      etcd, API server on :443, scheduler,           kubelet, containerd, device plugin,
 //	                controller manager                             bridge cni0 198.19.1.1/24 and 198.19.2.1/24
-//	                                                                 │ ens1f0, ens1f0v0..3, ens2f0, ens2f0v0..1
+//	                                                                 │ ens1f0, ens1f0v0..3, ens2f0, ens2f0v0..3, ens3f0
 //	                tailgate-fabric: bridge "fabric" ────────────────┘
 //
-// The fabric stands for the embedded switches of two network cards and the cable between them: every PF and VF is a
-// veth whose far end is a port of its bridge. The service address of the API server is an address of the bridge cp0,
-// so that it answers pods without a kube-proxy.
+// The fabric stands for the embedded switches of the nodes' network cards and the cables between them: every PF and VF
+// is a veth whose far end is a port of its bridge. The service address of the API server is an address of the bridge
+// cp0, so that it answers pods without a kube-proxy.
 //
 // A node is a network namespace and a mount namespace. In the latter the paths that kubelet and containerd do not let
-// one choose are the node's own, and /sys shows a machine with two NUMA nodes and the SR-IOV cards. Which CPUs a node
-// gives to pods is so chosen that the two ends of a measurement never share one.
+// one choose are the node's own, and /sys shows a machine with two NUMA nodes and the cards. Which CPUs a node gives to
+// pods is so chosen that the two ends of a measurement never share one.
 //
 // Every process carries an environment variable that names the state folder. That, the names of namespaces and the
 // prefix of cgroups is how Down and a repairing Up find what is there, whatever was killed before.

@@ -18,8 +18,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // machine is what a cluster could leave behind, as sorted lines of text.
@@ -144,7 +142,7 @@ func processesOfCluster(t *testing.T) []string {
 	processes, err := findProcesses(func(f found) bool {
 		switch f.Exe {
 		case "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "containerd",
-			"containerd-shim-runc-v2", "runc", "pause", "deviceplugin", "multinet":
+			"containerd-shim-runc-v2", "runc", "pause", "deviceplugin", "multinet", "sriov":
 			return true
 		}
 		return f.State != "" || strings.Contains(f.Cgroup, cgroupPrefix)
@@ -159,8 +157,8 @@ func processesOfCluster(t *testing.T) []string {
 	return list
 }
 
-// startPod starts a pod that holds a VF and a CPU, and waits until it runs.
-func startPod(ctx context.Context, t *testing.T, o Options) {
+// startHolder starts a pod that holds a VF and a CPU, and waits until it runs.
+func startHolder(ctx context.Context, t *testing.T, o Options) {
 	t.Helper()
 	c, err := existing(ctx, o)
 	if err != nil {
@@ -170,30 +168,8 @@ func startPod(ctx context.Context, t *testing.T, o Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "holder", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "sf-vf"},
-		},
-		Spec: corev1.PodSpec{
-			NodeSelector: map[string]string{"kubernetes.io/hostname": "node-a"},
-			Containers: []corev1.Container{{
-				Name: "pause", Image: pauseImage,
-				Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{
-					"cpu": resource.MustParse("1"), "memory": resource.MustParse("32Mi"), ResourceVF: resource.MustParse("1"),
-				}},
-			}},
-		},
-	}
-	if _, err := client.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	err = poll(ctx, func() (bool, error) {
-		pod, err := client.CoreV1().Pods("default").Get(ctx, "holder", metav1.GetOptions{})
-		return err == nil && pod.Status.Phase == corev1.PodRunning, nil
-	})
-	if err != nil {
-		t.Fatalf("the pod does not run: %v", err)
-	}
+	createPod(ctx, t, client, "holder", "sf-vf", ResourceVF)
+	podInPhase(ctx, t, client, "holder", corev1.PodRunning)
 }
 
 func TestDownLeavesNothing(t *testing.T) {
@@ -213,7 +189,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	if err := Up(ctx, o); err != nil {
 		t.Fatal(err)
 	}
-	startPod(ctx, t, o)
+	startHolder(ctx, t, o)
 	// Somebody else's namespace, made the way the ip command makes them: it covers nothing of ours.
 	if err := unix.Mount("", filepath.Clean(netnsDir), "none", unix.MS_SHARED|unix.MS_REC, ""); err != nil {
 		t.Errorf("the folder of network namespaces is no mount point of its own: %v", err)

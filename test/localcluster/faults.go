@@ -2,8 +2,10 @@ package localcluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -36,6 +38,17 @@ func StartProcess(ctx context.Context, o Options, name string) error {
 	return c.ensure(pr)
 }
 
+// KillDevicePlugin kills the device plugin of a node, "node-a" or "node-b". The kubelet admits no further pod with its
+// devices at once, and reports that there are none to give within ten seconds. Pods that have some keep them.
+func KillDevicePlugin(ctx context.Context, o Options, node string) error {
+	return KillProcess(ctx, o, nodeProcess("deviceplugin", node))
+}
+
+// StartDevicePlugin starts the device plugin of a node again. The kubelet reports its devices within ten seconds.
+func StartDevicePlugin(ctx context.Context, o Options, node string) error {
+	return StartProcess(ctx, o, nodeProcess("deviceplugin", node))
+}
+
 // KillKubelet kills the kubelet of a node, "node-a" or "node-b", with SIGKILL.
 func KillKubelet(ctx context.Context, o Options, node string) error {
 	return KillProcess(ctx, o, nodeProcess("kubelet", node))
@@ -44,6 +57,65 @@ func KillKubelet(ctx context.Context, o Options, node string) error {
 // StartKubelet starts the kubelet of a node again.
 func StartKubelet(ctx context.Context, o Options, node string) error {
 	return StartProcess(ctx, o, nodeProcess("kubelet", node))
+}
+
+// StopPinning restarts the kubelet of a node without CPU manager and topology manager, and returns when the node is
+// ready, after some ten seconds. Pods that start from then on share the CPUs with all others and get devices of any NUMA
+// node; those that run keep what they have. Up undoes it. The node should then have no pods with whole CPUs: a kubelet
+// that starts admits its pods anew, and may find no CPUs for them.
+func StopPinning(ctx context.Context, o Options, node string) error {
+	c, err := existing(ctx, o)
+	if err != nil {
+		return err
+	}
+	n, err := findNode(c.nodes, node)
+	if err != nil {
+		return err
+	}
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("it did not become ready in time"))
+	defer cancel()
+	return c.startKubelets(ctx, client, false, n)
+}
+
+// SetMTU gives all devices of a resource on a node another MTU in bytes, at this end of the cable alone. A pod that gets
+// one has it too, unless its network sets one itself. It fails while a pod has one of them. They begin with 1500, and Up
+// puts that back.
+func SetMTU(node, resource string, bytes int) error {
+	n, err := findNode(nodes([2][]int{}), node)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(n.pools(), func(p pool) bool { return p.Resource == resource })
+	if i < 0 {
+		return fmt.Errorf("no node has devices of %q", resource)
+	}
+	h, err := openNetns(n.netns())
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	for _, device := range n.pools()[i].Devices {
+		link, err := h.LinkByName(device.Name)
+		if err != nil {
+			return fmt.Errorf("looking for %s of %s, which no pod may have: %w", device.Name, node, err)
+		}
+		if err := h.LinkSetMTU(link, bytes); err != nil {
+			return fmt.Errorf("setting the MTU of %s of %s to %d: %w", device.Name, node, bytes, err)
+		}
+	}
+	return nil
+}
+
+func findNode(nodes []node, name string) (node, error) {
+	i := slices.IndexFunc(nodes, func(n node) bool { return n.Name == name })
+	if i < 0 {
+		return node{}, fmt.Errorf("no node %q, there are node-a and node-b", name)
+	}
+	return nodes[i], nil
 }
 
 // CutFabric cuts the cable between the cards of the two nodes for so long. What the PFs and VFs send meanwhile is lost;

@@ -26,8 +26,8 @@ const (
 	cgroupPrefix      = "tailgate-node-"
 )
 
-// Sizes of packets in bytes. The nodes' and pods' interfaces have the first; the fabric and the PFs carry more, as a
-// cable between two cards does, for those that a network attachment gives another.
+// Sizes of packets in bytes. Every interface begins with the first, but for the PFs with VFs: these and the fabric
+// carry more, as a cable between two cards does, for what a network attachment gives another.
 const (
 	mtu       = 1500
 	fabricMTU = 9000
@@ -74,26 +74,54 @@ type nic struct {
 	// BDF is the PCI address.
 	BDF  string
 	NUMA int
+	MTU  int
 	// VFs of a PF.
 	VFs []nic
 }
 
-// nics are the cards of a node: one beside its exclusive CPUs and one on the other NUMA node, which provokes
-// TopologyAffinityError.
+// maxVFs is how many VFs each card can have.
+const maxVFs = 4
+
+// nics are the cards of a node: two beside its exclusive CPUs, of which one has VFs, and one with VFs on the other NUMA
+// node.
 func (n node) nics() []nic {
-	return []nic{card("ens1f0", "3b", n.NearNUMA, 4), card("ens2f0", "5e", n.FarNUMA, 2)}
+	return []nic{
+		card("ens1f0", "3b", n.NearNUMA, maxVFs), card("ens2f0", "5e", n.FarNUMA, maxVFs), card("ens3f0", "86", n.NearNUMA, 0),
+	}
 }
 
 func card(name, bus string, numa, vfs int) nic {
-	pf := nic{Name: name, BDF: fmt.Sprintf("0000:%s:00.0", bus), NUMA: numa}
+	pf := nic{Name: name, BDF: fmt.Sprintf("0000:%s:00.0", bus), NUMA: numa, MTU: mtu}
 	for i := range vfs {
+		pf.MTU = fabricMTU
 		pf.VFs = append(pf.VFs, nic{
 			Name: fmt.Sprintf("%sv%d", name, i),
 			BDF:  fmt.Sprintf("0000:%s:02.%d", bus, i),
 			NUMA: numa,
+			MTU:  mtu,
 		})
 	}
 	return pf
+}
+
+// pool is a resource that a node's device plugin advertises.
+type pool struct {
+	Resource string
+	Devices  []nic
+	// NoHint leaves the NUMA nodes of the devices out, as excludeTopology of the SR-IOV device plugin does.
+	NoHint bool
+}
+
+// pools share out the devices. None is in two, and none is a PF with VFs, which the SR-IOV device plugin never offers.
+func (n node) pools() []pool {
+	cards := n.nics()
+	far := cards[1].VFs
+	return []pool{
+		{Resource: ResourceVF, Devices: cards[0].VFs},
+		{Resource: ResourceVFFar, Devices: far[:maxVFs/2]},
+		{Resource: ResourceVFNoHint, Devices: far[maxVFs/2:], NoHint: true},
+		{Resource: ResourcePF, Devices: cards[2:]},
+	}
 }
 
 // paths of the state folder.

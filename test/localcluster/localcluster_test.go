@@ -118,6 +118,27 @@ func TestNodesShareNoCPU(t *testing.T) {
 	}
 }
 
+// TestPoolsShareNoDevice checks what pods rely on, and what the SR-IOV device plugin never does: offer a PF with VFs.
+func TestPoolsShareNoDevice(t *testing.T) {
+	for _, n := range nodes([2][]int{{0}, {1}}) {
+		owner := map[string]string{}
+		for _, p := range n.pools() {
+			if len(p.Devices) == 0 {
+				t.Errorf("%s of %s has no devices", p.Resource, n.Name)
+			}
+			for _, d := range p.Devices {
+				if owner[d.BDF] != "" {
+					t.Errorf("%s of %s is in %s and %s", d.BDF, n.Name, owner[d.BDF], p.Resource)
+				}
+				owner[d.BDF] = p.Resource
+				if len(d.VFs) > 0 {
+					t.Errorf("%s has %s, a PF with VFs", p.Resource, d.Name)
+				}
+			}
+		}
+	}
+}
+
 // TestGeneratedFiles compares what a node of a four-core machine is given with testdata.
 func TestGeneratedFiles(t *testing.T) {
 	p := paths{"/state"}
@@ -127,10 +148,10 @@ func TestGeneratedFiles(t *testing.T) {
 		return func() ([]byte, error) { return json.MarshalIndent(t, "", "  ") }
 	}
 	for name, generate := range map[string]func() ([]byte, error){
-		"kubelet.yaml":      func() ([]byte, error) { return kubeletConfig(p, n) },
+		"kubelet.yaml":      func() ([]byte, error) { return kubeletConfig(p, n, true) },
 		"containerd.toml":   func() ([]byte, error) { return containerdConfig(p, n, "/binaries", "overlayfs") },
 		"base-spec.json":    func() ([]byte, error) { return baseSpec(p, n, []byte(`{"mounts": [{"destination": "/sys"}]}`)) },
-		"cni.conf":          func() ([]byte, error) { return cniConfig(p, n, "/binaries") },
+		"cni.conf":          func() ([]byte, error) { return cniConfig(p, n) },
 		"deviceplugin.json": func() ([]byte, error) { return devicePluginConfig(n) },
 		"numa-tree.json":    show(numaTree(numa, 4096)),
 		"pci-tree.json":     show(pciTree(n.nics(), numa)),
@@ -297,6 +318,17 @@ func TestOnceIsWholeOrAbsent(t *testing.T) {
 	}
 	if err := once(t.Context(), dir, fill(true)); err != nil {
 		t.Errorf("what is there was built again: %v", err)
+	}
+}
+
+func TestFaultsTellWhatThereIs(t *testing.T) {
+	for want, err := range map[string]error{
+		"there are node-a and node-b":    SetMTU("node-z", ResourceVF, 1400),
+		`no node has devices of "sf_vf"`: SetMTU("node-a", "sf_vf", 1400),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
 	}
 }
 

@@ -31,17 +31,18 @@ type attachment struct {
 }
 
 func attachments() []attachment {
-	hostDevice := map[string]any{"type": "host-device"}
+	vf, pf := map[string]any{"type": "sriov"}, map[string]any{"type": "host-device"}
 	macvlan := func(bytes int) map[string]any {
 		return map[string]any{"type": "macvlan", "master": "ens1f0", "mode": "bridge", "mtu": bytes}
 	}
 	return []attachment{
-		{Name: "sf-vf", Resource: ResourceVF, Config: hostDevice, Subnet: "198.18.10.0/24"},
-		{Name: "sf-vf-far", Resource: ResourceVFFar, Config: hostDevice, Subnet: "198.18.11.0/24"},
-		{Name: "sf-pf2", Resource: ResourcePF2, Config: hostDevice, Subnet: "198.18.12.0/24"},
+		{Name: "sf-vf", Resource: ResourceVF, Config: vf, Subnet: "198.18.10.0/24"},
+		{Name: "sf-vf-far", Resource: ResourceVFFar, Config: vf, Subnet: "198.18.11.0/24"},
+		{Name: "sf-pf", Resource: ResourcePF, Config: pf, Subnet: "198.18.12.0/24"},
 		{Name: "macvlan", Config: macvlan(mtu), Subnet: "198.18.13.0/24"},
-		{Name: "sf-vf-9000", Resource: ResourceVF, Config: hostDevice, MTU: fabricMTU, Subnet: "198.18.14.0/24"},
+		{Name: "sf-vf-9000", Resource: ResourceVF, Config: vf, MTU: fabricMTU, Subnet: "198.18.14.0/24"},
 		{Name: "macvlan-9000", Config: macvlan(fabricMTU), Subnet: "198.18.15.0/24"},
+		{Name: "sf-vf-nohint", Resource: ResourceVFNoHint, Config: vf, Subnet: "198.18.16.0/24"},
 	}
 }
 

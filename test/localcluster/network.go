@@ -224,22 +224,32 @@ func ensureNetwork(nodes []node) error {
 			return err
 		}
 		for _, pf := range n.nics() {
-			if err := ensureVeth(nw.fabric, fabric, n.Letter+"-"+pf.Name, h, pf.Name, fabricMTU); err != nil {
-				return err
-			}
-			if link, err := h.LinkByName(pf.Name); err == nil { // Absent while a pod has it.
-				if err := h.LinkSetUp(link); err != nil {
-					return fmt.Errorf("starting %s of %s: %w", pf.Name, n.Name, err)
-				}
-			}
-			for _, vf := range pf.VFs {
-				if err := ensureVeth(nw.fabric, fabric, n.Letter+"-"+vf.Name, h, vf.Name, mtu); err != nil {
+			for _, device := range append([]nic{pf}, pf.VFs...) {
+				if err := ensureVeth(nw.fabric, fabric, n.Letter+"-"+device.Name, h, device.Name, device.MTU); err != nil {
 					return err
+				}
+				if err := prepareNIC(h, device); err != nil {
+					return fmt.Errorf("preparing %s of %s: %w", device.Name, n.Name, err)
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// prepareNIC gives a PF or VF that no pod has its MTU. A PF with VFs is started, for the macvlans upon it.
+func prepareNIC(h netnsHandle, device nic) error {
+	link, err := h.LinkByName(device.Name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err == nil {
+		err = h.LinkSetMTU(link, device.MTU)
+	}
+	if err == nil && len(device.VFs) > 0 {
+		err = h.LinkSetUp(link)
+	}
+	return err
 }
 
 func ensureBridge(h netnsHandle, name string, bytes int) (netlink.Link, error) {

@@ -8,23 +8,31 @@ import (
 	"text/template"
 
 	"sigs.k8s.io/yaml"
-)
 
-// pauseImage is the image of every pod's sandbox.
-const pauseImage = "localhost/pause:1"
+	"github.com/tailgate-dev/tailgate/test/localcluster/images"
+)
 
 // Resources that the nodes' device plugins advertise.
 const (
 	// ResourceVF are the VFs beside the exclusive CPUs.
 	ResourceVF = "tailgate.test/sf_vf"
-	// ResourceVFFar are VFs on the other NUMA node.
+	// ResourceVFFar are VFs on the other NUMA node. A pod with exclusive CPUs that asks for one is not admitted
+	// (TopologyAffinityError).
 	ResourceVFFar = "tailgate.test/sf_vf_far"
-	// ResourcePF2 is the PF on the other NUMA node.
-	ResourcePF2 = "tailgate.test/sf_pf2"
+	// ResourceVFNoHint are VFs on the other NUMA node of which the kubelet is not told where they are. The environment
+	// variable of their addresses has a hyphen in its name.
+	ResourceVFNoHint = "tailgate.test/sf_vf-nohint"
+	// ResourcePF is a PF without VFs beside the exclusive CPUs.
+	ResourcePF = "tailgate.test/sf_pf"
 )
 
-// kubeletConfig is the node's KubeletConfiguration.
-func kubeletConfig(p paths, n node) ([]byte, error) {
+// kubeletConfig is the node's KubeletConfiguration. Without pinning, the kubelet gives no pod CPUs of its own and does
+// not care for NUMA nodes.
+func kubeletConfig(p paths, n node, pinning bool) ([]byte, error) {
+	cpuManager, topologyManager := "static", "single-numa-node"
+	if !pinning {
+		cpuManager, topologyManager = "none", "none"
+	}
 	config := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1",
 		"kind":       "KubeletConfiguration",
@@ -55,9 +63,9 @@ func kubeletConfig(p paths, n node) ([]byte, error) {
 		"failSwapOn":             false,
 		"enforceNodeAllocatable": []string{},
 
-		"cpuManagerPolicy":      "static",
+		"cpuManagerPolicy":      cpuManager,
 		"reservedSystemCPUs":    cpuList(n.Reserved),
-		"topologyManagerPolicy": "single-numa-node",
+		"topologyManagerPolicy": topologyManager,
 		"topologyManagerScope":  "pod",
 
 		// A disk that fills up is the machine's business, and no image may vanish: there is no registry to pull it from.
@@ -115,7 +123,7 @@ func containerdConfig(p paths, n node, binaries, snapshotter string) ([]byte, er
 		"Root":        p.node(n, "containerd"),
 		"Opt":         p.node(n, "opt"),
 		"Snapshotter": snapshotter,
-		"Pause":       pauseImage,
+		"Pause":       images.PauseRef,
 		"CNIBinaries": []string{p.join("bin"), filepath.Join(binaries, "cni")},
 		"CNIConfig":   p.node(n, "cni"),
 		"BaseSpec":    p.node(n, "base-spec.json"),
@@ -156,14 +164,13 @@ func baseSpec(p paths, n node, defaults []byte) ([]byte, error) {
 }
 
 // cniConfig is the node's one CNI configuration: the meta-plugin, which delegates a pod's first network to a bridge.
-func cniConfig(p paths, n node, binaries string) ([]byte, error) {
+func cniConfig(p paths, n node) ([]byte, error) {
 	config := map[string]any{
 		"cniVersion":         "1.0.0",
 		"name":               "podnet",
 		"type":               "multinet",
 		"kubeconfig":         p.kubeconfig("multinet"),
 		"podResourcesSocket": "/var/lib/kubelet/pod-resources/kubelet.sock",
-		"binDir":             filepath.Join(binaries, "cni"),
 		"stateDir":           p.node(n, "multinet"),
 		"delegate": map[string]any{
 			"cniVersion": "1.0.0",
@@ -192,26 +199,26 @@ func devicePluginConfig(n node) ([]byte, error) {
 	type device struct {
 		ID       string `json:"id"`
 		Netdev   string `json:"netdev"`
-		NUMANode int    `json:"numaNode"`
+		NUMANode *int   `json:"numaNode,omitempty"`
 	}
 	type resource struct {
 		Name    string   `json:"name"`
 		Devices []device `json:"devices"`
 	}
-	devices := func(nics ...nic) (list []device) {
-		for _, n := range nics {
-			list = append(list, device{ID: n.BDF, Netdev: n.Name, NUMANode: n.NUMA})
+	var resources []resource
+	for _, p := range n.pools() {
+		r := resource{Name: p.Resource}
+		for _, d := range p.Devices {
+			hint := new(d.NUMA)
+			if p.NoHint {
+				hint = nil
+			}
+			r.Devices = append(r.Devices, device{ID: d.BDF, Netdev: d.Name, NUMANode: hint})
 		}
-		return list
+		resources = append(resources, r)
 	}
-	cards := n.nics()
 	content, err := json.MarshalIndent(map[string]any{
-		"kubeletDir": "/var/lib/kubelet/device-plugins",
-		"resources": []resource{
-			{ResourceVF, devices(cards[0].VFs...)},
-			{ResourceVFFar, devices(cards[1].VFs...)},
-			{ResourcePF2, devices(cards[1])},
-		},
+		"kubeletDir": "/var/lib/kubelet/device-plugins", "resources": resources,
 	}, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encoding the device plugin's configuration: %w", err)

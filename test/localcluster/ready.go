@@ -1,6 +1,7 @@
 package localcluster
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -14,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
 // startControlPlane ends when the API server answers and knows what pods need.
@@ -58,20 +61,51 @@ func (c *cluster) startRuntimes(ctx context.Context) error {
 	if err := c.buildOwn(ctx); err != nil {
 		return err
 	}
+	pause, err := images.Build(ctx, images.Options{Root: c.root, OutDir: c.state, Log: c.options.log()}, "pause")
+	if err != nil {
+		return err
+	}
 	for _, n := range c.nodes {
 		err := poll(ctx, func() (bool, error) { return c.ctr(ctx, n, "version") == nil, nil })
 		if err != nil {
 			return fmt.Errorf("waiting for containerd of %s: %w", n.Name, err)
 		}
 	}
-	return c.load(ctx, c.join("pause.tar"))
+	return c.load(ctx, pause[0].Path)
 }
 
-// startKubelets ends when both nodes are ready and offer all their devices.
-func (c *cluster) startKubelets(ctx context.Context, client *kubernetes.Clientset) error {
+// configureKubelet gives the node's kubelet its configuration. A kubelet that runs with another one is killed.
+func (c *cluster) configureKubelet(ctx context.Context, n node, pinning bool) error {
+	config, err := kubeletConfig(c.paths, n, pinning)
+	if err != nil {
+		return err
+	}
+	old, err := os.ReadFile(c.node(n, "kubelet.yaml"))
+	if err == nil && bytes.Equal(old, config) {
+		return nil
+	}
+	k := kubelet(c.paths, n, c.binaries)
+	if err := killAll(ctx, c.runs(k.Name, k.Args[0])); err != nil {
+		return err
+	}
+	// A kubelet does not start on what one with another policy noted of the pods' CPUs.
+	if err := os.RemoveAll(c.node(n, "kubelet", "cpu_manager_state")); err != nil {
+		return fmt.Errorf("removing the state of the CPU manager of %s: %w", n.Name, err)
+	}
+	if err := os.WriteFile(c.node(n, "kubelet.yaml"), config, 0o600); err != nil {
+		return fmt.Errorf("writing the configuration of %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// startKubelets ends when the nodes are ready and offer all their devices.
+func (c *cluster) startKubelets(ctx context.Context, client *kubernetes.Clientset, pinning bool, nodes ...node) error {
 	// By the node's name; not there for a kubelet that ran already. A heartbeat has whole seconds.
 	started := map[string]time.Time{}
-	for _, n := range c.nodes {
+	for _, n := range nodes {
+		if err := c.configureKubelet(ctx, n, pinning); err != nil {
+			return err
+		}
 		k := kubelet(c.paths, n, c.binaries)
 		running, err := findProcesses(c.runs(k.Name, k.Args[0]))
 		if err != nil {
@@ -86,7 +120,7 @@ func (c *cluster) startKubelets(ctx context.Context, client *kubernetes.Clientse
 			}
 		}
 	}
-	for _, n := range c.nodes {
+	for _, n := range nodes {
 		err := poll(ctx, func() (bool, error) {
 			ready, err := nodeAnswers(ctx, client, n, started[n.Name])
 			return ready && err == nil, nil
@@ -119,12 +153,9 @@ func nodeAnswers(ctx context.Context, client *kubernetes.Clientset, n node, sinc
 
 // nodeReady tells whether pods of every kind can be placed on the node.
 func nodeReady(object *corev1.Node, n node) bool {
-	cards := n.nics()
-	for resource, devices := range map[corev1.ResourceName]int{
-		ResourceVF: len(cards[0].VFs), ResourceVFFar: len(cards[1].VFs), ResourcePF2: 1,
-	} {
-		quantity := object.Status.Allocatable[resource]
-		if quantity.Value() != int64(devices) {
+	for _, p := range n.pools() {
+		quantity := object.Status.Allocatable[corev1.ResourceName(p.Resource)]
+		if quantity.Value() != int64(len(p.Devices)) {
 			return false
 		}
 	}

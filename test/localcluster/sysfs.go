@@ -79,7 +79,7 @@ func pciTree(cards []nic, numa [2][]int) tree {
 	for _, pf := range cards {
 		dir := add(pf, "0x0b03")
 		t[dir+"sriov_numvfs"] = strconv.Itoa(len(pf.VFs))
-		t[dir+"sriov_totalvfs"] = strconv.Itoa(len(pf.VFs))
+		t[dir+"sriov_totalvfs"] = strconv.Itoa(maxVFs)
 		for i, vf := range pf.VFs {
 			t[fmt.Sprintf("%svirtfn%d", dir, i)] = linkTo + "../" + vf.BDF
 			t[add(vf, "0x1b03")+"physfn"] = linkTo + "../" + pf.BDF

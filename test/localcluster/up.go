@@ -93,7 +93,7 @@ func (c *cluster) startAll(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return c.explain(err)
 	}
-	if err := c.startKubelets(ctx, client); err != nil {
+	if err := c.startKubelets(ctx, client, true, c.nodes...); err != nil {
 		return c.explain(err)
 	}
 	return nil
