@@ -755,6 +755,10 @@ type StoredResult struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ServerSHA256 string `json:"serverSHA256,omitempty"`
+	// podsSHA256 is that of what the API server told of the two pods, in hex.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	PodsSHA256 string `json:"podsSHA256,omitempty"`
 }
 
 // LatencyBenchmark measures the latency between two nodes over one network and keeps the answer in its status.

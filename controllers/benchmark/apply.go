@@ -174,7 +174,9 @@ func (r *Reconciler) collect(ctx context.Context, w *world) error {
 		return r.unusable(w, err)
 	}
 	active.MeasuredMilliseconds = stored.Client.MeasuredTime().Milliseconds()
-	b.Status.Stored = append(b.Status.Stored, v1alpha1.StoredResult{ConfigMap: active.Run, Run: active.Run, SHA256: stored.ClientDigest, ServerSHA256: stored.ServerDigest})
+	b.Status.Stored = append(b.Status.Stored, v1alpha1.StoredResult{
+		ConfigMap: active.Run, Run: active.Run, SHA256: stored.ClientDigest, ServerSHA256: stored.ServerDigest, PodsSHA256: stored.PodsDigest,
+	})
 	w.setOutcome(v1alpha1.OutcomeMeasured, "")
 	return nil
 }
@@ -190,7 +192,8 @@ func (r *Reconciler) storedResult(ctx context.Context, w *world) (result.Stored,
 	if err := errors.Join(clientErr, serverErr); err != nil {
 		return result.Stored{}, err
 	}
-	stored, err := result.NewStored(client, server)
+	variant := w.activeRun().Variant
+	stored, err := result.NewStored(client, server, seen(variant, w.client), seen(variant, w.server))
 	if err != nil {
 		return result.Stored{}, err
 	}

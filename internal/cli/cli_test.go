@@ -146,7 +146,7 @@ func newCluster(t *testing.T) *apiServer {
 		return result.Document{Version: result.Version, Run: "sweep-r1", Variant: "default", Attempt: 1, Role: role,
 			Evidence: result.Evidence{Node: "node-" + role, CPUsAllowed: "1", BootID: "boot-" + role, Interface: "eth0", MTU: 1500}, Cells: cells}
 	}
-	stored, err := result.NewStored(framed(t, document(v1alpha1.RoleClient, cell("tcp-1", 1), cell("tcp-64", 64))), framed(t, document(v1alpha1.RoleServer)))
+	stored, err := result.NewStored(framed(t, document(v1alpha1.RoleClient, cell("tcp-1", 1), cell("tcp-64", 64))), framed(t, document(v1alpha1.RoleServer)), result.Seen{}, result.Seen{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func newCluster(t *testing.T) *apiServer {
 		t.Fatal(err)
 	}
 	cm.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
-	b.Status.Stored = []v1alpha1.StoredResult{{ConfigMap: cm.Name, Run: "sweep-r1", SHA256: stored.ClientDigest, ServerSHA256: stored.ServerDigest}}
+	b.Status.Stored = []v1alpha1.StoredResult{{ConfigMap: cm.Name, Run: "sweep-r1", SHA256: stored.ClientDigest, ServerSHA256: stored.ServerDigest, PodsSHA256: stored.PodsDigest}}
 	return &apiServer{
 		benchmarks: map[types.NamespacedName]*v1alpha1.LatencyBenchmark{{Namespace: "perf", Name: "sweep"}: b},
 		configMaps: map[types.NamespacedName]*corev1.ConfigMap{{Namespace: "perf", Name: "sweep-r1"}: cm},

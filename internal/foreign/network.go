@@ -54,8 +54,28 @@ type Status struct {
 	Name      string `json:"name"`
 	Interface string `json:"interface"`
 	// IPs are without prefix length.
-	IPs     []string `json:"ips"`
-	Default bool     `json:"default"`
+	IPs []string `json:"ips,omitempty"`
+	// MAC is the interface's hardware address, MTU its MTU in bytes: empty and 0 where the CNI plugin did not tell.
+	MAC     string `json:"mac,omitempty"`
+	MTU     int    `json:"mtu,omitempty"`
+	Default bool   `json:"default,omitempty"`
+	// DeviceInfo is the device behind the interface. It is there only when a device plugin or the CNI plugin left a
+	// file about it.
+	DeviceInfo *DeviceInfo `json:"device-info,omitempty"`
+}
+
+// DeviceInfo is of the Device Information Specification, version 1.1.0, as far as it is of PCI devices.
+type DeviceInfo struct {
+	// Type is pci for them.
+	Type string     `json:"type"`
+	PCI  *PCIDevice `json:"pci,omitempty"`
+}
+
+// PCIDevice is a function on the PCI bus.
+type PCIDevice struct {
+	// Address is its own, such as 0000:65:02.3, PFAddress that of the PF whose VF it is; both may be empty.
+	Address   string `json:"pci-address,omitempty"`
+	PFAddress string `json:"pf-pci-address,omitempty"`
 }
 
 // FindStatus returns the element of an AnnotationNetworkStatus value with this name and this interface; both

@@ -51,19 +51,21 @@ func TestFindStatus(t *testing.T) {
 	}{
 		"the first of two attachments of one definition": {
 			annotation: networkStatus, name: "perf/sf-vf", iface: "net1",
-			want: Status{Name: "perf/sf-vf", Interface: "net1", IPs: []string{"192.168.100.12", "fd00:100::12"}},
+			want: Status{Name: "perf/sf-vf", Interface: "net1", IPs: []string{"192.168.100.12", "fd00:100::12"}, MAC: "92:1d:6f:3e:aa:10", MTU: 9000,
+				DeviceInfo: &DeviceInfo{Type: "pci", PCI: &PCIDevice{Address: "0000:65:02.3"}}},
 		},
 		"the second": {
 			annotation: networkStatus, name: "perf/sf-vf", iface: "net2",
-			want: Status{Name: "perf/sf-vf", Interface: "net2", IPs: []string{"192.168.100.13"}},
+			want: Status{Name: "perf/sf-vf", Interface: "net2", IPs: []string{"192.168.100.13"}, MAC: "92:1d:6f:3e:aa:11", MTU: 9000,
+				DeviceInfo: &DeviceInfo{Type: "pci", PCI: &PCIDevice{Address: "0000:65:02.4", PFAddress: "0000:65:00.0"}}},
 		},
 		"a network without addresses": {
 			annotation: networkStatus, name: "perf/no-ipam", iface: "net3",
-			want: Status{Name: "perf/no-ipam", Interface: "net3"},
+			want: Status{Name: "perf/no-ipam", Interface: "net3", MAC: "92:1d:6f:3e:aa:12"},
 		},
 		"the default network, which names no interface": {
 			annotation: networkStatus, name: "k8s-pod-network",
-			want: Status{Name: "k8s-pod-network", IPs: []string{"10.244.1.17"}, Default: true},
+			want: Status{Name: "k8s-pod-network", IPs: []string{"10.244.1.17"}, MAC: "5e:0a:11:6c:9d:02", Default: true},
 		},
 		"an interface of another network": {
 			annotation: networkStatus, name: "perf/no-ipam", iface: "net1",

@@ -86,7 +86,7 @@ func TestFitInAConfigMap(t *testing.T) {
 	_, server := ends(t)
 	server.Document.Run, server.Document.Attempt = whole.Run, whole.Attempt
 	server.Compressed = slices.Grow(server.Compressed, serverShare)[:serverShare]
-	stored, err := NewStored(client, server)
+	stored, err := NewStored(client, server, clientSeen, serverSeen)
 	if err != nil {
 		t.Fatal(err)
 	}

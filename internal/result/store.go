@@ -1,6 +1,7 @@
 package result
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
 // What the ConfigMap of a run is made of.
@@ -15,27 +17,65 @@ const (
 	// KeyClient and KeyServer hold the two documents, JSON in gzip, as the agents sent them.
 	KeyClient = "client.json.gz"
 	KeyServer = "server.json.gz"
-	// AnnotationClientDigest and AnnotationServerDigest hold their SHA-256, in hex.
+	// KeyPods holds what the API server told of both pods: JSON, two Seen under client and server.
+	KeyPods = "pods.json"
+	// AnnotationClientDigest, AnnotationServerDigest and AnnotationPodsDigest hold their SHA-256, in hex.
 	AnnotationClientDigest = "tailgate.dev/client-sha256"
 	AnnotationServerDigest = "tailgate.dev/server-sha256"
+	AnnotationPodsDigest   = "tailgate.dev/pods-sha256"
 	// AnnotationFormat holds the version of their format.
 	AnnotationFormat = "tailgate.dev/result-format"
-	// maxStored bounds both documents together, in bytes. The API server takes ConfigMaps of up to 1 MiB.
+	// maxStored bounds both documents together, maxPods what is kept of the pods, in bytes. The API server takes
+	// ConfigMaps of up to 1 MiB.
 	maxStored = 900 << 10
+	maxPods   = 32 << 10
 )
 
-// Stored is the result of a run: what both ends had to say, as it is kept.
-type Stored struct {
-	Client, Server Document
-	// ClientDigest and ServerDigest are the SHA-256 of the documents as the agents sent them, in hex.
-	ClientDigest, ServerDigest string
-
-	client, server []byte
+// Seen is what the API server told of an endpoint's pod. An agent knows nothing of it, and it nothing of what an agent
+// tells: that is why one can be held against the other.
+type Seen struct {
+	// PodUID is the pod's; empty when nobody looked at the pod.
+	PodUID string `json:"podUID,omitempty"`
+	// ImageID is the digest of the image that ran, as the container runtime names it.
+	ImageID string `json:"imageID,omitempty"`
+	// Requests are those of the agent's container, quantities by resource, as the pod was created.
+	Requests map[string]string `json:"requests,omitempty"`
+	// Changed is what an admission webhook changed of what the pod was made with and may change what is measured, each
+	// in a few words, such as: requests amd.com/sf_vf: 2 instead of 1.
+	Changed []string `json:"changed,omitempty"`
+	// Network is what Multus told of the measured interface; nil on networks that it does not attach, and when it told
+	// nothing.
+	Network *foreign.Status `json:"network,omitempty"`
 }
 
-// NewStored puts the results of the two ends of one attempt together. The error wraps ErrCorrupt when they are
-// not that.
-func NewStored(client, server Framed) (Stored, error) {
+// Stored is the result of a run: what both ends had to say, and what was seen of their pods, as it is kept.
+type Stored struct {
+	Client, Server         Document
+	ClientSeen, ServerSeen Seen
+	// ClientDigest and ServerDigest are the SHA-256 of the documents as the agents sent them, PodsDigest is that of what
+	// was seen of the pods, in hex.
+	ClientDigest, ServerDigest, PodsDigest string
+
+	client, server, pods []byte
+}
+
+// seenPods is the content of KeyPods.
+type seenPods struct {
+	Client Seen `json:"client"`
+	Server Seen `json:"server"`
+}
+
+// NewStored puts the results of the two ends of one attempt together, and what was seen of their pods. The error wraps
+// ErrCorrupt when they are not that.
+func NewStored(client, server Framed, clientSeen, serverSeen Seen) (Stored, error) {
+	pods, err := json.Marshal(seenPods{clientSeen, serverSeen})
+	if err != nil {
+		return Stored{}, fmt.Errorf("encoding what was seen of the pods: %w", err)
+	}
+	return newStored(client, server, pods)
+}
+
+func newStored(client, server Framed, pods []byte) (Stored, error) {
 	c, s := client.Document, server.Document
 	if c.Role != v1alpha1.RoleClient || s.Role != v1alpha1.RoleServer {
 		return Stored{}, fmt.Errorf("%w: the ends are %.20q and %.20q, not client and server", ErrCorrupt, c.Role, s.Role)
@@ -43,9 +83,14 @@ func NewStored(client, server Framed) (Stored, error) {
 	if c.Run != s.Run || c.Attempt != s.Attempt {
 		return Stored{}, fmt.Errorf("%w: the client is of %s, attempt %d, the server of %s, attempt %d", ErrCorrupt, c.Run, c.Attempt, s.Run, s.Attempt)
 	}
+	var seen seenPods
+	if err := json.Unmarshal(pods, &seen); err != nil {
+		return Stored{}, fmt.Errorf("%w: what was seen of the pods of %s cannot be read: %w", ErrCorrupt, c.Run, err)
+	}
 	return Stored{
-		Client: c, Server: s, ClientDigest: client.Digest, ServerDigest: server.Digest,
-		client: client.Compressed, server: server.Compressed,
+		Client: c, Server: s, ClientSeen: seen.Client, ServerSeen: seen.Server,
+		ClientDigest: client.Digest, ServerDigest: server.Digest, PodsDigest: digestOf(pods),
+		client: client.Compressed, server: server.Compressed, pods: pods,
 	}, nil
 }
 
@@ -55,16 +100,21 @@ func (s Stored) ConfigMap(name, namespace string, labels map[string]string, owne
 	if n := len(s.client) + len(s.server); n > maxStored {
 		return nil, fmt.Errorf("%w: %d KiB, and a ConfigMap keeps %d KiB", ErrTooLarge, (n+1023)>>10, maxStored>>10)
 	}
+	if n := len(s.pods); n > maxPods {
+		return nil, fmt.Errorf("%w: what was seen of the pods takes %d KiB, and a ConfigMap keeps %d KiB of it", ErrTooLarge, (n+1023)>>10, maxPods>>10)
+	}
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: namespace, Labels: labels, OwnerReferences: []metav1.OwnerReference{owner},
 			Annotations: map[string]string{
 				AnnotationClientDigest: s.ClientDigest,
 				AnnotationServerDigest: s.ServerDigest,
+				AnnotationPodsDigest:   s.PodsDigest,
 				AnnotationFormat:       strconv.Itoa(Version),
 			},
 		},
 		Immutable:  new(true),
+		Data:       map[string]string{KeyPods: string(s.pods)},
 		BinaryData: map[string][]byte{KeyClient: s.client, KeyServer: s.server},
 	}, nil
 }
@@ -80,11 +130,18 @@ func FromConfigMap(cm *corev1.ConfigMap) (Stored, error) {
 	if err != nil {
 		return Stored{}, err
 	}
-	return NewStored(client, server)
+	pods, ok := cm.Data[KeyPods]
+	if !ok {
+		return Stored{}, fmt.Errorf("%w: ConfigMap %s has no %s", ErrMissing, cm.Name, KeyPods)
+	}
+	if digest := digestOf([]byte(pods)); digest != cm.Annotations[AnnotationPodsDigest] {
+		return Stored{}, fmt.Errorf("%w: %s of ConfigMap %s has digest %s, and %.64q was kept with it", ErrCorrupt, KeyPods, cm.Name, digest, cm.Annotations[AnnotationPodsDigest])
+	}
+	return newStored(client, server, []byte(pods))
 }
 
 // FromStatus reads a stored result and verifies that it is the one that a benchmark's status names: of that run, and
-// with the digests that its agents gave. The errors are those of FromConfigMap.
+// with the digests that its agents gave, and that of what was seen of their pods. The errors are those of FromConfigMap.
 func FromStatus(cm *corev1.ConfigMap, named v1alpha1.StoredResult) (Stored, error) {
 	s, err := FromConfigMap(cm)
 	if err != nil {
@@ -93,12 +150,13 @@ func FromStatus(cm *corev1.ConfigMap, named v1alpha1.StoredResult) (Stored, erro
 	if s.Client.Run != named.Run {
 		return Stored{}, fmt.Errorf("%w: ConfigMap %s holds the result of run %s, and the benchmark's status names %s", ErrCorrupt, cm.Name, s.Client.Run, named.Run)
 	}
-	for _, end := range []struct{ role, held, named string }{
-		{v1alpha1.RoleClient, s.ClientDigest, named.SHA256}, {v1alpha1.RoleServer, s.ServerDigest, named.ServerSHA256},
+	for _, part := range []struct{ name, held, named string }{
+		{"the client's result", s.ClientDigest, named.SHA256}, {"the server's result", s.ServerDigest, named.ServerSHA256},
+		{"what was seen of the pods", s.PodsDigest, named.PodsSHA256},
 	} {
-		if end.held != end.named {
-			return Stored{}, fmt.Errorf("%w: ConfigMap %s holds the %s's result with digest %s, and the benchmark's status names %s",
-				ErrCorrupt, cm.Name, end.role, end.held, end.named)
+		if part.held != part.named {
+			return Stored{}, fmt.Errorf("%w: ConfigMap %s holds %s with digest %s, and the benchmark's status names %s",
+				ErrCorrupt, cm.Name, part.name, part.held, part.named)
 		}
 	}
 	return s, nil

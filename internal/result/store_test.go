@@ -3,6 +3,7 @@ package result
 import (
 	"crypto/rand"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
 func ends(t *testing.T) (client, server Framed) {
@@ -28,11 +30,33 @@ func ends(t *testing.T) (client, server Framed) {
 	return client, server
 }
 
+// What was seen of the pods of both ends.
+var (
+	clientSeen = Seen{
+		PodUID: "uid-c", ImageID: "sha256:ab", Requests: map[string]string{"cpu": "2", "amd.com/sf_vf": "2"},
+		Changed: []string{"requests amd.com/sf_vf: 2 instead of 1"},
+		Network: &foreign.Status{
+			Name: "perf/sf-vf", Interface: "net1", IPs: []string{"192.0.2.1"}, MAC: "00:0f:53:4a:81:c0", MTU: 1500,
+			DeviceInfo: &foreign.DeviceInfo{Type: "pci", PCI: &foreign.PCIDevice{Address: "0000:01:10.2"}},
+		},
+	}
+	serverSeen = Seen{PodUID: "uid-s"}
+)
+
+// podsDigest is that of podsJSON.
+const (
+	podsJSON = `{"client":{"podUID":"uid-c","imageID":"sha256:ab","requests":{"amd.com/sf_vf":"2","cpu":"2"},` +
+		`"changed":["requests amd.com/sf_vf: 2 instead of 1"],"network":{"name":"perf/sf-vf","interface":"net1","ips":["192.0.2.1"],` +
+		`"mac":"00:0f:53:4a:81:c0","mtu":1500,"device-info":{"type":"pci","pci":{"pci-address":"0000:01:10.2"}}}},"server":{"podUID":"uid-s"}}`
+	podsDigest = "6d6d080b49002539ff323a832adba577deed4563aef7f76b1d58931ed19f7724"
+)
+
 var owner = metav1.OwnerReference{APIVersion: "tailgate.dev/v1alpha1", Kind: "LatencyBenchmark", Name: "first", UID: "u"}
 
 func storedMap(t *testing.T) *corev1.ConfigMap {
 	t.Helper()
-	s, err := NewStored(ends(t))
+	client, server := ends(t)
+	s, err := NewStored(client, server, clientSeen, serverSeen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,9 +72,13 @@ func TestConfigMap(t *testing.T) {
 	want := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "first-p0-r1", Namespace: "default", Labels: map[string]string{v1alpha1.LabelRun: "first-p0-r1"}, OwnerReferences: []metav1.OwnerReference{owner},
-			Annotations: map[string]string{"tailgate.dev/client-sha256": client.Digest, "tailgate.dev/server-sha256": server.Digest, "tailgate.dev/result-format": "1"},
+			Annotations: map[string]string{
+				"tailgate.dev/client-sha256": client.Digest, "tailgate.dev/server-sha256": server.Digest, "tailgate.dev/pods-sha256": podsDigest,
+				"tailgate.dev/result-format": "1",
+			},
 		},
 		Immutable:  new(true),
+		Data:       map[string]string{"pods.json": podsJSON},
 		BinaryData: map[string][]byte{"client.json.gz": client.Compressed, "server.json.gz": server.Compressed},
 	}
 	if diff := cmp.Diff(want, storedMap(t)); diff != "" {
@@ -64,7 +92,10 @@ func TestFromConfigMap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Stored{Client: client.Document, Server: server.Document, ClientDigest: client.Digest, ServerDigest: server.Digest}
+	want := Stored{
+		Client: client.Document, Server: server.Document, ClientSeen: clientSeen, ServerSeen: serverSeen,
+		ClientDigest: client.Digest, ServerDigest: server.Digest, PodsDigest: podsDigest,
+	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Stored{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -90,6 +121,12 @@ func TestFromConfigMapRefuses(t *testing.T) {
 		"content that was cut off": {func(cm *corev1.ConfigMap) {
 			cm.BinaryData[KeyServer] = cm.BinaryData[KeyServer][:10]
 		}, ErrCorrupt},
+		"no pods":               {func(cm *corev1.ConfigMap) { cm.Data = nil }, ErrMissing},
+		"pods that were edited": {func(cm *corev1.ConfigMap) { cm.Data[KeyPods] = strings.Replace(podsJSON, "uid-s", "uid-t", 1) }, ErrCorrupt},
+		"pods without a digest": {func(cm *corev1.ConfigMap) { delete(cm.Annotations, AnnotationPodsDigest) }, ErrCorrupt},
+		"pods that are no JSON": {func(cm *corev1.ConfigMap) {
+			cm.Data[KeyPods], cm.Annotations[AnnotationPodsDigest] = "nonsense", digestOf([]byte("nonsense"))
+		}, ErrCorrupt},
 		"ends that were swapped": {func(cm *corev1.ConfigMap) {
 			d, a := cm.BinaryData, cm.Annotations
 			d[KeyClient], d[KeyServer] = d[KeyServer], d[KeyClient]
@@ -110,16 +147,22 @@ func TestFromConfigMapRefuses(t *testing.T) {
 func TestFromStatus(t *testing.T) {
 	client, server := ends(t)
 	named := v1alpha1.StoredResult{
-		ConfigMap: "first-p0-r1", Run: client.Document.Run, SHA256: client.Digest, ServerSHA256: server.Digest,
+		ConfigMap: "first-p0-r1", Run: client.Document.Run, SHA256: client.Digest, ServerSHA256: server.Digest, PodsSHA256: podsDigest,
 	}
 	cases := map[string]struct {
 		change func(*corev1.ConfigMap, *v1alpha1.StoredResult)
 		want   error
 	}{
-		"the one named":   {change: func(*corev1.ConfigMap, *v1alpha1.StoredResult) {}},
-		"another run":     {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.Run = "other" }, ErrCorrupt},
-		"another client":  {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.SHA256 = server.Digest }, ErrCorrupt},
-		"another server":  {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.ServerSHA256 = client.Digest }, ErrCorrupt},
+		"the one named":  {change: func(*corev1.ConfigMap, *v1alpha1.StoredResult) {}},
+		"another run":    {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.Run = "other" }, ErrCorrupt},
+		"another client": {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.SHA256 = server.Digest }, ErrCorrupt},
+		"another server": {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.ServerSHA256 = client.Digest }, ErrCorrupt},
+		"other pods":     {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.PodsSHA256 = client.Digest }, ErrCorrupt},
+		"no pods named":  {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.PodsSHA256 = "" }, ErrCorrupt},
+		"pods and digest edited": {func(cm *corev1.ConfigMap, _ *v1alpha1.StoredResult) {
+			cm.Data[KeyPods] = "{}"
+			cm.Annotations[AnnotationPodsDigest] = digestOf([]byte("{}"))
+		}, ErrCorrupt},
 		"no digest named": {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.ServerSHA256 = "" }, ErrCorrupt},
 		"no result":       {func(cm *corev1.ConfigMap, _ *v1alpha1.StoredResult) { cm.BinaryData = nil }, ErrMissing},
 	}
@@ -134,7 +177,7 @@ func TestFromStatus(t *testing.T) {
 			if err != nil {
 				return
 			}
-			want, err := NewStored(client, server)
+			want, err := NewStored(client, server, clientSeen, serverSeen)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +216,7 @@ func TestNewStoredRefusesEndsOfDifferentAttempts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := server
 			spoil(&s.Document)
-			if _, err := NewStored(client, s); !errors.Is(err, ErrCorrupt) {
+			if _, err := NewStored(client, s, clientSeen, serverSeen); !errors.Is(err, ErrCorrupt) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -184,7 +227,18 @@ func TestConfigMapRefusesWhatDoesNotFit(t *testing.T) {
 	client, server := ends(t)
 	client.Compressed = make([]byte, maxStored-len(server.Compressed)+1)
 	rand.Read(client.Compressed)
-	s, err := NewStored(client, server)
+	s, err := NewStored(client, server, clientSeen, serverSeen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ConfigMap("n", "ns", nil, owner); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestConfigMapRefusesMorePodsThanFit(t *testing.T) {
+	client, server := ends(t)
+	s, err := NewStored(client, server, Seen{Changed: []string{strings.Repeat("x", maxPods)}}, serverSeen)
 	if err != nil {
 		t.Fatal(err)
 	}
