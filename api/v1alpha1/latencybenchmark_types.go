@@ -445,7 +445,27 @@ type Summary struct {
 	// samples is the number of samples of all rounds of this cell.
 	// +optional
 	Samples int64 `json:"samples,omitempty"`
+	// variants is the p50 of this cell in each variant as a multiple of the first variant's, such as host 1.00, pod 1.54;
+	// a dash where it cannot be told. Absent when there is only one variant.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Variants string `json:"variants,omitempty"`
+	// placement is Verified when all endpoints of all variants are, otherwise Unverified.
+	// +optional
+	Placement PlacementState `json:"placement,omitempty"`
 }
+
+// PlacementState says whether where it was measured was proved to be what was asked for.
+// +kubebuilder:validation:Enum=Verified;Unverified
+type PlacementState string
+
+// The placement states.
+const (
+	// PlacementVerified is for results of which every endpoint is verified.
+	PlacementVerified PlacementState = "Verified"
+	// PlacementUnverified is for results of which an endpoint is not.
+	PlacementUnverified PlacementState = "Unverified"
+)
 
 // CellResult is what one cell (variant, protocol, message size, rate) gave over all finished rounds. All latencies
 // are nanoseconds of the stated latencyType. A percentile is absent when fewer than ten samples lie beyond it, or when
@@ -529,6 +549,13 @@ type CellResult struct {
 	// +listMapKey=percentile
 	// +kubebuilder:validation:MaxItems=7
 	Spread []Spread `json:"spread,omitempty"`
+	// ratios hold the percentiles p50, p99 and p99.9 against those of the first variant's same cell, each where both can
+	// be told. Absent for the first variant itself.
+	// +optional
+	// +listType=map
+	// +listMapKey=percentile
+	// +kubebuilder:validation:MaxItems=3
+	Ratios []Ratio `json:"ratios,omitempty"`
 	// bandwidth is what a stream found.
 	// +optional
 	Bandwidth *BandwidthResult `json:"bandwidth,omitempty"`
@@ -558,6 +585,27 @@ type Spread struct {
 	MedianNanoseconds int64 `json:"medianNanoseconds"`
 	// maxNanoseconds is the highest of them.
 	MaxNanoseconds int64 `json:"maxNanoseconds"`
+}
+
+// Ratio is a percentile of a variant as a multiple of the first variant's. The numbers have two decimals, or four below
+// 0.1; bounds are rounded outwards.
+type Ratio struct {
+	// percentile that is compared.
+	Percentile Percentile `json:"percentile"`
+	// estimate is the median of the ratios of every round to every round of the first variant (Hodges-Lehmann). Where
+	// rounds are fewer than three, or one has too few samples, it is the ratio of the percentiles over all rounds, and has
+	// no bounds.
+	// +kubebuilder:validation:MaxLength=32
+	Estimate string `json:"estimate"`
+	// lower is below the true ratio with at least 95 % confidence, as the bounds of a gate are (exact Mann-Whitney).
+	// Absent when there is none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Lower string `json:"lower,omitempty"`
+	// upper is above the true ratio with at least 95 % confidence. Absent when there is none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Upper string `json:"upper,omitempty"`
 }
 
 // BandwidthResult is what arrived at the receiver of a stream, payload only.
@@ -779,6 +827,8 @@ type StoredResult struct {
 // +kubebuilder:printcolumn:name="Server",type=string,JSONPath=`.status.pair.serverNode`,priority=1
 // +kubebuilder:printcolumn:name="Cell",type=string,JSONPath=`.status.summary.cell`,priority=1
 // +kubebuilder:printcolumn:name="Samples",type=integer,JSONPath=`.status.summary.samples`,priority=1
+// +kubebuilder:printcolumn:name="Placement",type=string,JSONPath=`.status.summary.placement`,priority=1
+// +kubebuilder:printcolumn:name="Variants",type=string,JSONPath=`.status.summary.variants`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].message`,priority=1
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.acceleration) == has(oldSelf.spec.acceleration) && (!has(self.spec.acceleration) || self.spec.acceleration == oldSelf.spec.acceleration) && has(self.spec.template) == has(oldSelf.spec.template) && (!has(self.spec.template) || self.spec.template == oldSelf.spec.template) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for gate and priority: delete the benchmark and apply it anew"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.gate) || !has(self.spec.gate.baseline) || !has(self.spec.gate.baseline.benchmarkRef) || self.spec.gate.baseline.benchmarkRef.name != self.metadata.name",message="spec.gate.baseline.benchmarkRef: a benchmark cannot be its own baseline; name another, or a variant"

@@ -184,7 +184,7 @@ func TestGet(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"the table is the default":       {nil, []string{"perf/sweep: pinger, HalfRTT\n", "tcp-64", "client on node-client"}},
+		"the table is the default":       {nil, []string{"perf/sweep: pinger, HalfRTT\n", "tcp-64", "node-client"}},
 		"the namespace is the context's": {[]string{"-o", "table"}, []string{"perf/sweep"}},
 		"another namespace":              {[]string{"-n", "other"}, []string{"other/sweep"}},
 		"sfnt":                           {[]string{"-o", "sfnt"}, []string{"# reporting: 1/2 RTT\n", "\t1\t5500\t5000\t", "\t64\t5500\t5000\t"}},

@@ -52,8 +52,15 @@ func label(c v1alpha1.CellResult) string {
 	return c.Variant + " " + c.Name
 }
 
+// cell is a line of the results, and what comparing it with another takes.
+type cell struct {
+	v1alpha1.CellResult
+	// rounds are the percentiles of which every round has samples enough, round by round, of the full round trip.
+	rounds map[v1alpha1.Percentile][]stats.Observation
+}
+
 // summarizeCell puts one cell of all runs of a variant together. It is not found when no run has it.
-func summarizeCell(latencyType v1alpha1.LatencyType, variant, name string, runs []result.Stored) (v1alpha1.CellResult, bool, error) {
+func summarizeCell(latencyType v1alpha1.LatencyType, variant, name string, runs []result.Stored) (cell, bool, error) {
 	var rounds []result.Cell
 	for _, run := range runs {
 		for _, c := range run.Client.Cells {
@@ -62,7 +69,7 @@ func summarizeCell(latencyType v1alpha1.LatencyType, variant, name string, runs 
 			}
 		}
 	}
-	line := v1alpha1.CellResult{Variant: variant, Name: name, Rounds: int32(len(rounds))}
+	line := newCell(v1alpha1.CellResult{Variant: variant, Name: name, Rounds: int32(len(rounds))})
 	if len(rounds) == 0 {
 		return line, false, nil
 	}
@@ -89,19 +96,23 @@ func summarizeCell(latencyType v1alpha1.LatencyType, variant, name string, runs 
 		histograms = append(histograms, c.Histogram)
 	}
 	if err := distribution(&line, histograms, lostOf(rounds), shown); err != nil {
-		return line, false, fmt.Errorf("merging the rounds of %s: %w", label(line), err)
+		return line, false, fmt.Errorf("merging the rounds of %s: %w", label(line.CellResult), err)
 	}
 	line.Outliers = outliers(rounds)
 	return line, true, nil
 }
 
+func newCell(line v1alpha1.CellResult) cell {
+	return cell{CellResult: line, rounds: map[v1alpha1.Percentile][]stats.Observation{}}
+}
+
 // summarizeCaptured puts together what the servers captured of a cell, whose line has just been made. It is not found
 // when no run has it whole.
-func summarizeCaptured(of v1alpha1.CellResult, runs []result.Stored) (v1alpha1.CellResult, bool, error) {
-	line := v1alpha1.CellResult{
+func summarizeCaptured(of v1alpha1.CellResult, runs []result.Stored) (cell, bool, error) {
+	line := newCell(v1alpha1.CellResult{
 		Variant: of.Variant, Name: of.Name + result.CapturedSuffix, Protocol: of.Protocol, MessageSizeBytes: of.MessageSizeBytes,
 		RatePerSecond: of.RatePerSecond, LatencyType: v1alpha1.ResultInToOut,
-	}
+	})
 	var histograms []result.Histogram
 	var unanswered []int64
 	for _, run := range runs {
@@ -131,7 +142,7 @@ func lostOf(rounds []result.Cell) []int64 {
 }
 
 // distribution fills in what follows from the samples of all rounds, of which each lost so many messages besides.
-func distribution(line *v1alpha1.CellResult, rounds []result.Histogram, lost []int64, shown func(int64) int64) error {
+func distribution(line *cell, rounds []result.Histogram, lost []int64, shown func(int64) int64) error {
 	d, err := result.Merge(rounds...)
 	if err != nil {
 		return err
@@ -154,7 +165,7 @@ func distribution(line *v1alpha1.CellResult, rounds []result.Histogram, lost []i
 				line.NeedsSamples = r.Needs
 			}
 		default:
-			*PercentileOf(line, name) = new(shown(r.Ns))
+			*PercentileOf(&line.CellResult, name) = new(shown(r.Ns))
 		}
 	}
 	if len(rounds) < 2 {
@@ -171,14 +182,27 @@ func distribution(line *v1alpha1.CellResult, rounds []result.Histogram, lost []i
 	for _, name := range Percentiles() {
 		p, _ := stats.Named(string(name))
 		var values []int64
+		var observed []stats.Observation
 		for i, one := range each {
-			if r := one.Percentile(p, lost[i]); !r.Lost && r.Needs == 0 {
+			r := one.Percentile(p, lost[i])
+			if r.Needs == 0 {
+				observed = append(observed, p.Observe(one.Buckets, lost[i]+one.OverRange))
+			}
+			if r.Needs == 0 && !r.Lost {
 				values = append(values, shown(r.Ns))
 			}
 		}
+		line.observe(name, observed)
 		line.Spread = appendSpread(line.Spread, name, values)
 	}
 	return nil
+}
+
+// observe keeps a percentile for comparisons, if every round has it: those that lack something are seldom the quick ones.
+func (c *cell) observe(p v1alpha1.Percentile, rounds []stats.Observation) {
+	if len(rounds) == int(c.Rounds) {
+		c.rounds[p] = rounds
+	}
 }
 
 // appendSpread adds what the rounds' values of a percentile differ by. One value alone tells nothing.
@@ -198,10 +222,11 @@ func median(sorted []int64) int64 { return sorted[(len(sorted)-1)/2] }
 
 // ownStatistics fills in what a tool without samples says itself: the mean over all round trips, and of the rest the
 // median of the rounds, as percentiles of rounds cannot be merged.
-func ownStatistics(line *v1alpha1.CellResult, rounds []result.Cell, shown func(int64) int64) {
+func ownStatistics(line *cell, rounds []result.Cell, shown func(int64) int64) {
 	var sum float64
 	var least, most, deviations []int64
 	of := map[v1alpha1.Percentile][]int64{}
+	observed := map[v1alpha1.Percentile][]stats.Observation{}
 	known := func(to []int64, ns int64) []int64 {
 		if ns > 0 {
 			to = append(to, shown(ns))
@@ -218,6 +243,10 @@ func ownStatistics(line *v1alpha1.CellResult, rounds []result.Cell, shown func(i
 		least, most, deviations = known(least, c.Own.MinNs), known(most, c.Own.MaxNs), known(deviations, c.Own.StdDevNs)
 		for p, ns := range map[v1alpha1.Percentile]int64{v1alpha1.P50: c.Own.P50Ns, v1alpha1.P90: c.Own.P90Ns, v1alpha1.P99: c.Own.P99Ns} {
 			of[p] = known(of[p], ns)
+			// The tool's percentiles leave lost messages out, and nobody can put them in.
+			if named, _ := stats.Named(string(p)); ns > 0 && c.Lost == 0 && named.Eligible(c.Own.Count) {
+				observed[p] = append(observed[p], stats.Rounded(ns, c.Own.StepNs))
+			}
 		}
 	}
 	if line.Samples > 0 {
@@ -234,12 +263,13 @@ func ownStatistics(line *v1alpha1.CellResult, rounds []result.Cell, shown func(i
 		line.StddevNanoseconds = new(median(deviations))
 	}
 	for _, p := range Percentiles() {
+		line.observe(p, observed[p])
 		values := of[p]
 		if len(values) == 0 {
 			continue
 		}
 		slices.Sort(values)
-		*PercentileOf(line, p) = new(median(values))
+		*PercentileOf(&line.CellResult, p) = new(median(values))
 		line.Spread = appendSpread(line.Spread, p, values)
 	}
 }

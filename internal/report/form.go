@@ -128,9 +128,19 @@ func notes(w io.Writer, prefix string, lines []string) {
 	}
 }
 
-// ways says over which network, and how the ends waited.
+// ways says over which network, how the ends waited, and who carried the messages if not the kernel.
 func ways(v v1alpha1.Variant) string {
-	return fmt.Sprintf("network %s, %s%s", network(*v.Network), strings.ToLower(string(v.Wait)), muxer(v.Muxer))
+	text := fmt.Sprintf("network %s, %s%s", network(*v.Network), strings.ToLower(string(v.Wait)), muxer(v.Muxer))
+	if a := v.Acceleration; a != nil && a.Type != v1alpha1.AccelerationKernel {
+		text += ", " + string(a.Type)
+		switch {
+		case a.Profile != "":
+			text += fmt.Sprintf(" with profile %s", a.Profile)
+		case a.ProfileRef != nil:
+			text += fmt.Sprintf(" with the settings of ConfigMap %s", a.ProfileRef.Name)
+		}
+	}
+	return text
 }
 
 // countedFrom says from when the latencies of an open loop count; empty for a closed loop.

@@ -4,6 +4,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -27,25 +28,35 @@ func Summarize(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored) (Summar
 	if len(runs) == 0 {
 		return s, nil
 	}
-	for _, v := range plan.Variants(spec) {
+	variants := plan.Variants(spec)
+	reference := map[string]cell{}
+	add := func(c cell) {
+		if c.Variant == variants[0].Name {
+			reference[c.Name] = c
+		} else if first, found := reference[c.Name]; found {
+			c.Ratios = ratios(first, c)
+		}
+		s.Results = append(s.Results, c.CellResult)
+	}
+	for _, v := range variants {
 		own := result.OfVariant(runs, v.Name)
 		if len(own) == 0 {
 			continue
 		}
-		for _, cell := range plan.Cells(spec, v) {
-			line, found, err := summarizeCell(spec.LatencyType, v.Name, cell.Name, own)
+		for _, planned := range plan.Cells(spec, v) {
+			c, found, err := summarizeCell(spec.LatencyType, v.Name, planned.Name, own)
 			if err != nil {
 				return Summary{}, err
 			}
 			if found {
-				s.Results = append(s.Results, line)
+				add(c)
 			}
-			line, found, err = summarizeCaptured(line, own)
+			c, found, err = summarizeCaptured(c.CellResult, own)
 			if err != nil {
 				return Summary{}, err
 			}
 			if found {
-				s.Results = append(s.Results, line)
+				add(c)
 			}
 		}
 		last := own[len(own)-1]
@@ -53,6 +64,8 @@ func Summarize(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored) (Summar
 	}
 	if len(s.Results) > 0 {
 		s.Headline = headline(s.Results[0])
+		s.Headline.Variants = variantsLine(spec, s.Headline.Cell, s.Results)
+		s.Headline.Placement = placement(s.Endpoints)
 	}
 	s.Warnings = warnings(spec, runs, s.Results)
 	return s, nil
@@ -73,6 +86,17 @@ func headline(c v1alpha1.CellResult) *v1alpha1.Summary {
 		}
 	}
 	return h
+}
+
+// placement is Verified when every endpoint is; empty without any.
+func placement(endpoints []v1alpha1.Endpoint) v1alpha1.PlacementState {
+	switch {
+	case len(endpoints) == 0:
+		return ""
+	case slices.ContainsFunc(endpoints, func(e v1alpha1.Endpoint) bool { return !e.Verified }):
+		return v1alpha1.PlacementUnverified
+	}
+	return v1alpha1.PlacementVerified
 }
 
 func endpoint(d result.Document) v1alpha1.Endpoint {

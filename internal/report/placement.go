@@ -1,0 +1,157 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// foundWidth is how many characters of what an end found stand in a line: two ends and a check fit into 120 columns.
+const foundWidth = 36
+
+// placements shows both ends of each variant side by side: where they were, and what proves that it is what was asked for.
+func placements(w io.Writer, variants []v1alpha1.Variant, endpoints []v1alpha1.Endpoint) error {
+	for _, v := range variants {
+		var client, server v1alpha1.Endpoint
+		var own []v1alpha1.Endpoint
+		for _, e := range endpoints {
+			switch {
+			case e.Variant != v.Name:
+				continue
+			case e.Role == v1alpha1.RoleClient:
+				client = e
+			default:
+				server = e
+			}
+			own = append(own, e)
+		}
+		if len(own) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "\nPLACEMENT of variant %s (%s): %s\n", v.Name, ways(v), placement(own))
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, r := range append(facts(client, server), proof(client, server)...) {
+			r.write(t)
+		}
+		if err := t.Flush(); err != nil {
+			return fmt.Errorf("writing the placement of %s: %w", v.Name, err)
+		}
+	}
+	return nil
+}
+
+// placementRow is a line of the table: what both ends say of one thing.
+type placementRow struct {
+	mark, name, state, client, server string
+}
+
+// write breaks what does not fit into its column.
+func (r placementRow) write(w io.Writer) {
+	client, server := wrap(r.client, foundWidth), wrap(r.server, foundWidth)
+	at := func(lines []string, i int) string {
+		if i < len(lines) {
+			return lines[i]
+		}
+		return ""
+	}
+	for i := range max(len(client), len(server)) {
+		if i > 0 {
+			r.mark, r.name, r.state = "", "", ""
+		}
+		fmt.Fprintf(w, "%1s %s\t%s\t%s\t%s\n", r.mark, r.name, r.state, at(client, i), at(server, i))
+	}
+}
+
+// facts are where the ends were.
+func facts(client, server v1alpha1.Endpoint) []placementRow {
+	rows := []placementRow{{state: "STATE", client: "CLIENT", server: "SERVER"}}
+	for _, fact := range []struct {
+		name string
+		of   func(v1alpha1.Endpoint) string
+	}{
+		{"node", func(e v1alpha1.Endpoint) string { return e.Node + ", kernel " + orDash(e.Kernel) }},
+		{"CPU", func(e v1alpha1.Endpoint) string {
+			return fmt.Sprintf("%d of %s, NUMA node %s", e.MeasuringCPU, orDash(e.CPUs), numa(e.CPUNUMANode))
+		}},
+		{"interface", func(e v1alpha1.Endpoint) string {
+			return fmt.Sprintf("%s %s mtu %d driver %s", orDash(e.Interface), orDash(e.Address), e.MTU, orDash(e.Driver))
+		}},
+		{"device", func(e v1alpha1.Endpoint) string {
+			if e.PCIAddress == "" {
+				return "-"
+			}
+			return fmt.Sprintf("%s, NUMA node %s", e.PCIAddress, numa(e.DeviceNUMANode))
+		}},
+	} {
+		rows = append(rows, placementRow{name: fact.name, client: fact.of(client), server: fact.of(server)})
+	}
+	return rows
+}
+
+// proof has every check of the ends: first, marked and with what was expected, those that failed and those that could
+// not be made.
+func proof(client, server v1alpha1.Endpoint) []placementRow {
+	type pair struct{ client, server v1alpha1.ProofLine }
+	var checks []pair
+	for _, line := range client.Proof {
+		checks = append(checks, pair{client: line})
+	}
+	for _, line := range server.Proof {
+		if i := slices.IndexFunc(checks, func(p pair) bool { return p.client.Check == line.Check }); i >= 0 {
+			checks[i].server = line
+		} else {
+			checks = append(checks, pair{server: line})
+		}
+	}
+	var failed, unknown, others []placementRow
+	for _, c := range checks {
+		r := placementRow{
+			name: c.client.Check, state: string(c.client.State), client: orDash(c.client.Found), server: orDash(c.server.Found),
+		}
+		switch {
+		case r.state == "":
+			r.name, r.state = c.server.Check, string(c.server.State)
+		case c.server.State != "" && c.server.State != c.client.State:
+			r.state += ", " + string(c.server.State)
+		}
+		expected := placementRow{name: "  expected", client: orDash(c.client.Expected), server: orDash(c.server.Expected)}
+		switch {
+		case c.client.State == v1alpha1.ProofFailed || c.server.State == v1alpha1.ProofFailed:
+			r.mark = "!"
+			failed = append(failed, r, expected)
+		case c.client.State == v1alpha1.ProofUnknown || c.server.State == v1alpha1.ProofUnknown:
+			r.mark = "?"
+			unknown = append(unknown, r, expected)
+		default:
+			others = append(others, r)
+		}
+	}
+	return slices.Concat(failed, unknown, others)
+}
+
+// wrap breaks a text into lines of at most so many characters, between words where it can. There is at least one line.
+func wrap(text string, width int) []string {
+	lines := []string{""}
+	length := 0
+	for _, word := range strings.Fields(text) {
+		letters := []rune(word)
+		if length > 0 && length+1+len(letters) > width {
+			lines, length = append(lines, ""), 0
+		}
+		if length > 0 {
+			lines[len(lines)-1] += " "
+			length++
+		}
+		for len(letters) > width {
+			lines[len(lines)-1] = string(letters[:width])
+			lines, letters = append(lines, ""), letters[width:]
+		}
+		lines[len(lines)-1] += string(letters)
+		length += len(letters)
+	}
+	return lines
+}

@@ -1,0 +1,104 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// ratios are a cell's percentiles as multiples of the reference's, as far as they can be told. Bounds and estimate are
+// those of a gate that compares a variant with another, each bound with 95 % confidence. Where there are too few rounds
+// or samples for bounds, the percentiles over all rounds are compared.
+func ratios(reference, c cell) []v1alpha1.Ratio {
+	var all []v1alpha1.Ratio
+	for _, p := range []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99, v1alpha1.P999} {
+		baseline, candidate := reference.rounds[p], c.rounds[p]
+		whole, wholeReference := *PercentileOf(&c.CellResult, p), *PercentileOf(&reference.CellResult, p)
+		k := stats.MannWhitney(len(baseline), len(candidate), stats.OneLook)
+		switch {
+		case k >= 0:
+			b := stats.Ratios(baseline, candidate, k, k)
+			// Where lost messages reach the percentile in half of the rounds, there is no ratio.
+			if b.Estimate > 0 && !math.IsInf(b.Estimate, 1) {
+				all = append(all, v1alpha1.Ratio{
+					Percentile: p, Estimate: decimals(b.Estimate, math.Round), Lower: ratioBound(b.Lower, math.Floor), Upper: ratioBound(b.Upper, math.Ceil),
+				})
+			}
+		case whole != nil && wholeReference != nil && *wholeReference > 0:
+			all = append(all, v1alpha1.Ratio{Percentile: p, Estimate: decimals(float64(*whole)/float64(*wholeReference), math.Round)})
+		}
+	}
+	return all
+}
+
+// ratioBound is a bound of a ratio, rounded; empty when it bounds nothing.
+func ratioBound(v float64, round func(float64) float64) string {
+	if v == 0 || math.IsInf(v, 1) {
+		return ""
+	}
+	return decimals(v, round)
+}
+
+// decimals writes a ratio with two decimals, or four below 0.1. What a float misses of a whole number is not rounded.
+func decimals(v float64, round func(float64) float64) string {
+	digits, scale := 2, 100.0
+	if v < 0.1 {
+		digits, scale = 4, 10_000.0
+	}
+	if nearest := math.Round(v * scale); math.Abs(v*scale-nearest) < 1e-6 {
+		round = math.Round
+	}
+	return fmt.Sprintf("%.*f", digits, round(v*scale)/scale)
+}
+
+// ratioOf is a line's ratio of a percentile to the reference's, whose own is 1. It is not found where it cannot be told.
+func ratioOf(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) (v1alpha1.Ratio, bool) {
+	if r.Variant == reference {
+		return v1alpha1.Ratio{Percentile: p, Estimate: decimals(1, math.Round)}, *PercentileOf(&r, p) != nil
+	}
+	i := slices.IndexFunc(r.Ratios, func(ratio v1alpha1.Ratio) bool { return ratio.Percentile == p })
+	if i < 0 {
+		return v1alpha1.Ratio{}, false
+	}
+	return r.Ratios[i], true
+}
+
+// bounded says whether a ratio has a bound.
+func bounded(r v1alpha1.Ratio) bool { return r.Lower != "" || r.Upper != "" }
+
+// ratioText is a ratio for people, such as 1.54 (1.49..1.60), or a dash.
+func ratioText(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) string {
+	switch ratio, found := ratioOf(r, reference, p); {
+	case !found:
+		return "-"
+	case !bounded(ratio):
+		return ratio.Estimate
+	default:
+		return fmt.Sprintf("%s (%s..%s)", ratio.Estimate, cmp.Or(ratio.Lower, "0"), cmp.Or(ratio.Upper, "∞"))
+	}
+}
+
+// variantsLine has the p50 of a cell in each variant as a multiple of the first variant's, in one line: 16 names of 20
+// characters and their ratios are well below the API's 1024 bytes. It is empty without variants, and for streams.
+func variantsLine(spec v1alpha1.LatencyBenchmarkSpec, cell string, results []v1alpha1.CellResult) string {
+	if len(spec.Variants) < 2 {
+		return ""
+	}
+	var told []string
+	for _, r := range results {
+		if r.Name != cell || r.LatencyType == "" {
+			continue
+		}
+		text := "-"
+		if ratio, found := ratioOf(r, spec.Variants[0].Name, v1alpha1.P50); found {
+			text = ratio.Estimate
+		}
+		told = append(told, r.Variant+" "+text)
+	}
+	return strings.Join(told, ", ")
+}
