@@ -9,8 +9,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -282,6 +284,21 @@ latencyType: HalfRTT
 		wantYAML, err := yaml.Marshal(want)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(got)).To(Equal(string(wantYAML)))
+	})
+
+	It("answers in one line, and says the rest in wide columns", func(ctx SpecContext) {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		Expect(k8s.Get(ctx, types.NamespacedName{Name: "latencybenchmarks.tailgate.dev"}, crd)).To(Succeed())
+		var narrow, wide []string
+		for _, c := range crd.Spec.Versions[0].AdditionalPrinterColumns {
+			if c.Priority == 0 {
+				narrow = append(narrow, c.Name)
+			} else {
+				wide = append(wide, c.Name)
+			}
+		}
+		Expect(narrow).To(Equal([]string{"State", "Runs", "P50", "P99", "P99.9", "Verdict", "Age"}))
+		Expect(wide).To(Equal([]string{"Tool", "Network", "Client", "Server", "Cell", "Samples", "Placement", "Variants", "Message"}))
 	})
 
 	It("lets the spec change until it was accepted, and not after", func(ctx SpecContext) {

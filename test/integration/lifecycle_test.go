@@ -55,6 +55,11 @@ var _ = Describe("A benchmark", func() {
 			Expect(status.Endpoints[2*i].Variant).To(Equal(name))
 		}
 		Expect(status.Summary.Variant).To(Equal("block"))
+		By("comparing the second with the first")
+		Expect(status.Results[0].Ratios).To(BeEmpty())
+		Expect(status.Results[1].Ratios).NotTo(BeEmpty())
+		Expect(status.Summary.Variants).To(MatchRegexp(`^block 1\.00, poll [0-9]+\.[0-9]+$`))
+		Expect(status.Summary.Placement).NotTo(BeEmpty())
 	})
 
 	It("is measured round by round and completes", func(ctx SpecContext) {
