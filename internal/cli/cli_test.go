@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -28,7 +30,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// apiServer answers for the objects it is given, as far as the command asks: GET of one object.
+// apiServer answers for the objects it is given, as far as the command asks: GET of one object, and of the benchmarks of
+// a parent.
 type apiServer struct {
 	benchmarks map[types.NamespacedName]*v1alpha1.LatencyBenchmark
 	configMaps map[types.NamespacedName]*corev1.ConfigMap
@@ -38,7 +41,7 @@ type apiServer struct {
 	asked []string
 }
 
-// ServeHTTP knows exactly two requests. Of whatever else the command asked for, it would need rights to do so.
+// ServeHTTP knows exactly three requests. Of whatever else the command asked for, it would need rights to do so.
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.asked = append(s.asked, r.URL.Path)
 	if r.Header.Get("Authorization") != "Bearer "+s.token {
@@ -55,11 +58,33 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.object(w, object, found, schema.GroupResource{Group: "tailgate.dev", Resource: "latencybenchmarks"}, r.PathValue("name"))
 		})
 	}
+	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks", s.list)
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/configmaps/{name}", func(w http.ResponseWriter, r *http.Request) {
 		object, found := s.configMaps[named(r)]
 		s.object(w, object, found, schema.GroupResource{Resource: "configmaps"}, r.PathValue("name"))
 	})
 	mux.ServeHTTP(w, r)
+}
+
+// list answers with the benchmarks that a label selects, one a page.
+func (s *apiServer) list(w http.ResponseWriter, r *http.Request) {
+	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+	if err != nil || selector.Empty() {
+		s.refuse(w, apierrors.NewBadRequest("which benchmarks?"))
+		return
+	}
+	list := v1alpha1.LatencyBenchmarkList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyBenchmarkList"}}
+	for name, b := range s.benchmarks {
+		if name.Namespace == r.PathValue("namespace") && selector.Matches(labels.Set(b.Labels)) && name.Name > r.URL.Query().Get("continue") {
+			list.Items = append(list.Items, *b)
+		}
+	}
+	slices.SortFunc(list.Items, func(a, b v1alpha1.LatencyBenchmark) int { return strings.Compare(a.Name, b.Name) })
+	if len(list.Items) > 1 {
+		list.Items = list.Items[:1]
+		list.Continue = list.Items[0].Name
+	}
+	s.answer(w, http.StatusOK, list)
 }
 
 func (s *apiServer) object(w http.ResponseWriter, object any, found bool, resource schema.GroupResource, name string) {
@@ -210,6 +235,52 @@ func TestGet(t *testing.T) {
 	}
 }
 
+// addMesh adds benchmark perf/mesh of all pairs of three nodes, of which the first pair is measured, and a benchmark that
+// has its label and is not its own.
+func (s *apiServer) addMesh() {
+	add := func(name string, change func(*v1alpha1.LatencyBenchmark)) {
+		b := s.benchmarks[types.NamespacedName{Namespace: "perf", Name: "sweep"}].DeepCopy()
+		b.Name, b.UID, b.Status = name, types.UID("of-"+name), v1alpha1.LatencyBenchmarkStatus{}
+		change(b)
+		s.benchmarks[types.NamespacedName{Namespace: "perf", Name: name}] = b
+	}
+	add("mesh", func(b *v1alpha1.LatencyBenchmark) { b.Spec.Placement.Pairing = v1alpha1.PairingAllPairs })
+	for _, name := range []string{"mesh-a-b", "mesh-a-c", "mesh-b-c", "mesh-of-another"} {
+		add(name, func(b *v1alpha1.LatencyBenchmark) {
+			b.Labels = map[string]string{v1alpha1.LabelParent: "mesh"}
+			if name == "mesh-of-another" {
+				return
+			}
+			b.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyBenchmark", Name: "mesh", UID: "of-mesh"}}
+			b.Status.Pair = &v1alpha1.Pair{ClientNode: "node-" + name[5:6], ServerNode: "node-" + name[7:8]}
+			if name == "mesh-a-b" {
+				b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", LatencyType: "HalfRTT", Samples: 1_000, P50Nanoseconds: new(int64(4_250))}}
+			}
+		})
+	}
+}
+
+func TestGetPairs(t *testing.T) {
+	s := newCluster(t)
+	s.addMesh()
+	kubeconfig := s.serve(t)
+	code, stdout, stderr := run("get", "mesh", "--kubeconfig", kubeconfig)
+	if code != 0 || stderr != "" {
+		t.Fatalf("exit code %d, it said %q", code, stderr)
+	}
+	for _, want := range []string{"perf/mesh: pinger, HalfRTT, AllPairs of 3 pairs, 1 of them with results\n", "4.250", "node-b to node-c has no results"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in\n%s", want, stdout)
+		}
+	}
+	if strings.Contains(stdout, "mesh-of-another") {
+		t.Errorf("a benchmark that only has the label is among the pairs:\n%s", stdout)
+	}
+	if code, asked, stderr := run("get", "mesh", "-o", "pairs", "--kubeconfig", kubeconfig); code != 0 || asked != stdout {
+		t.Errorf("-o pairs is not the default: exit code %d, %q", code, stderr)
+	}
+}
+
 func TestGetRefuses(t *testing.T) {
 	sweep := types.NamespacedName{Namespace: "perf", Name: "sweep"}
 	stored := types.NamespacedName{Namespace: "perf", Name: "sweep-r1"}
@@ -219,7 +290,7 @@ func TestGetRefuses(t *testing.T) {
 		// want are parts of the only line.
 		want []string
 	}{
-		"an unknown format":    {args: []string{"get", "sweep", "-o", "yaml"}, want: []string{`unknown format "yaml"`, "table, sfnt, networks, matrix, ladder"}},
+		"an unknown format":    {args: []string{"get", "sweep", "-o", "yaml"}, want: []string{`unknown format "yaml"`, "table, sfnt, networks, matrix, ladder, pairs"}},
 		"no name":              {args: []string{"get"}, want: []string{"the name of one LatencyBenchmark", "get NAME"}},
 		"two names":            {args: []string{"get", "a", "b"}, want: []string{"not 2 arguments"}},
 		"an unknown verb":      {args: []string{"gte"}, want: []string{`unknown command "gte" for "kubectl tailgate"`}},
@@ -260,6 +331,23 @@ func TestGetRefuses(t *testing.T) {
 		},
 		"a ConfigMap that holds no result": {
 			change: func(s *apiServer) { s.configMaps[stored].BinaryData = nil }, want: []string{"run sweep-r1", "no result", result.KeyClient},
+		},
+		"a format of stored results for many pairs": {
+			args: []string{"get", "mesh", "-o", "sfnt"}, change: (*apiServer).addMesh,
+			want: []string{"--output=sfnt", "perf/mesh measures many pairs", "--output=pairs", "`kubectl get lb -n perf -l tailgate.dev/parent=mesh`"},
+		},
+		"the pairs of one pair": {
+			args: []string{"get", "sweep", "-o", "pairs"}, want: []string{"--output=pairs", "one pair of nodes", "--output=table"},
+		},
+		"no pairs yet": {
+			change: func(s *apiServer) {
+				b := s.benchmarks[sweep]
+				b.Spec.Placement.Pairing = v1alpha1.PairingRing
+				b.Status = v1alpha1.LatencyBenchmarkStatus{Conditions: []metav1.Condition{
+					{Type: v1alpha1.ConditionAccepted, Reason: "NoSuchNodes", Message: "two nodes are needed"},
+				}}
+			},
+			want: []string{"perf/sweep has no pairs yet", "NoSuchNodes", "two nodes are needed"},
 		},
 		"a format that shows nothing of these results": {
 			args: []string{"get", "sweep", "-o", "ladder"},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
 
@@ -23,7 +25,8 @@ func newGet(c *cluster) *cobra.Command {
 	get := &cobra.Command{
 		Use:   "get NAME",
 		Short: "Print the results of a LatencyBenchmark",
-		Long: "Print the results of a LatencyBenchmark from its stored histograms, after verifying their digests.\n\n" +
+		Long: "Print the results of a LatencyBenchmark from its stored histograms, after verifying their digests; of one that\n" +
+			"measures many pairs of nodes, those in the status of each pair's own.\n\n" +
 			"Formats:\n" + strings.Join(explained, "\n"),
 		Example: "  " + name + " get sweep -n perf -o sfnt",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -43,13 +46,14 @@ func newGet(c *cluster) *cobra.Command {
 			return nil
 		},
 	}
-	get.Flags().StringVarP(&form, "output", "o", known[0], "format: "+strings.Join(known, ", "))
+	get.Flags().StringVarP(&form, "output", "o", "", fmt.Sprintf("format: %s (default %s, for many pairs of nodes %s)",
+		strings.Join(known, ", "), known[0], report.FormPairs))
 	return get
 }
 
-// get reads a benchmark's stored results and prints them in a form.
-func get(ctx context.Context, c *cluster, benchmark, form string) ([]byte, error) {
-	f, err := report.FormNamed(form)
+// get prints a benchmark's stored results, or those of its pairs, in a form; by default in the one that suits it.
+func get(ctx context.Context, c *cluster, name, form string) ([]byte, error) {
+	f, err := report.FormNamed(cmp.Or(form, report.Forms()[0].Name))
 	if err != nil {
 		return nil, fmt.Errorf("--output: %w", err)
 	}
@@ -57,14 +61,32 @@ func get(ctx context.Context, c *cluster, benchmark, form string) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	b, runs, err := storedResults(ctx, api, namespace, benchmark)
+	b, err := benchmarkNamed(ctx, api, namespace, name)
 	if err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer
+	if pairing := b.Spec.Placement.Pairing; pairing != "" && pairing != v1alpha1.PairingPair {
+		if form != "" && form != report.FormPairs {
+			return nil, fmt.Errorf("--output=%s: LatencyBenchmark %s/%s measures many pairs of nodes; use --output=%s, or get one of its pairs: "+
+				"`kubectl get lb -n %s -l %s=%s` lists them", form, namespace, name, report.FormPairs, namespace, v1alpha1.LabelParent, name)
+		}
+		pairs, err := pairsOf(ctx, api, b)
+		if err != nil {
+			return nil, err
+		}
+		if err := report.Pairs(&out, b, pairs); err != nil {
+			return nil, fmt.Errorf("LatencyBenchmark %s/%s: %w", namespace, name, err)
+		}
+		return out.Bytes(), nil
+	}
+	runs, err := storedResults(ctx, api, b)
+	if err != nil {
+		return nil, err
+	}
 	if err := f.Write(&out, b, runs); err != nil {
 		if errors.Is(err, report.ErrNothingToShow) {
-			return nil, fmt.Errorf("--output=%s: %w; use --output=table", form, err)
+			return nil, fmt.Errorf("--output=%s: %w; use --output=table", f.Name, err)
 		}
 		return nil, err
 	}

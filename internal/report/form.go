@@ -20,6 +20,10 @@ var (
 	ErrNothingToShow = errors.New("nothing to show")
 )
 
+// FormPairs is the name of the form of benchmarks of many pairs of nodes, which have no stored runs of their own: Pairs
+// writes it.
+const FormPairs = "pairs"
+
 // Form is a layout in which the stored runs of a benchmark are printed.
 type Form struct {
 	// Name by which it is asked for.
@@ -38,15 +42,19 @@ type sheet struct {
 	runs []result.Stored
 }
 
-// Forms are all layouts, the general one first. The others are those of published tables.
+// Forms are all layouts, the general one first. The others are those of published tables, and of many pairs.
 func Forms() []Form {
 	return []Form{
-		{Name: "table", Shows: "every cell with its percentiles and bandwidth, the endpoints, and what limits the numbers",
+		{Name: "table", Shows: "where it was measured and what proves it, every cell, of several variants with ratios, and what limits the numbers",
 			write: func(w io.Writer, s sheet) error { return Table(w, s.benchmark) }},
 		{Name: "sfnt", Shows: "the columns of sfnt-pingpong, nanoseconds by message size, a block for each variant", write: sfnt},
 		{Name: "networks", Shows: "mean latency and bandwidth, networks down, MTUs across, a table for each protocol", write: networks},
 		{Name: "matrix", Shows: "min, mean, percentiles and max by rate and message size, in microseconds", write: matrix},
 		{Name: "ladder", Shows: "percentiles from 50 to 99.999999, a column for each round, in microseconds", write: ladder},
+		{Name: FormPairs, Shows: "of a benchmark of many pairs: p50 and p99 of each, client by server, and the worst",
+			write: func(io.Writer, sheet) error {
+				return fmt.Errorf("%w: the benchmark measures one pair of nodes", ErrNothingToShow)
+			}},
 	}
 }
 

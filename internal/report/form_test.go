@@ -91,7 +91,7 @@ func TestFormNamed(t *testing.T) {
 		}
 	}
 	_, err := FormNamed("yaml")
-	if !errors.Is(err, ErrUnknownForm) || !strings.Contains(err.Error(), "table, sfnt, networks, matrix, ladder") {
+	if !errors.Is(err, ErrUnknownForm) || !strings.Contains(err.Error(), "table, sfnt, networks, matrix, ladder, pairs") {
 		t.Errorf("got %v, want an error that names the known ones", err)
 	}
 }

@@ -1,0 +1,255 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// The most nodes that a matrix shows, and the most pairs of a list.
+const (
+	mostNodes = 20
+	mostPairs = 20
+)
+
+// pairResult is what one pair found in one cell.
+type pairResult struct {
+	v1alpha1.CellResult
+	pair v1alpha1.Pair
+	// benchmark is the name of the pair's own.
+	benchmark string
+	placement v1alpha1.PlacementState
+}
+
+// Pairs writes, of a benchmark of many pairs of nodes, for each cell and variant p50 and p99 of every pair, from the
+// status of the pairs' own benchmarks: as matrices of up to 20 nodes, then what they are over all pairs, and the worst
+// pairs. Pairs without results come last, with what they wait for. The error wraps ErrNothingToShow when no cell measured
+// round trips.
+func Pairs(w io.Writer, b *v1alpha1.LatencyBenchmark, pairs []v1alpha1.LatencyBenchmark) error {
+	cells := pairCells(pairs)
+	waiting := slices.DeleteFunc(slices.Clone(pairs), func(p v1alpha1.LatencyBenchmark) bool { return len(p.Status.Results) > 0 })
+	measured := len(pairs) - len(waiting)
+	if len(cells) == 0 && measured > 0 {
+		return fmt.Errorf("%w: no cell measured round trips", ErrNothingToShow)
+	}
+	fmt.Fprintf(w, "%s/%s: %s, %s, %s of %d pairs, %d of them with results\n",
+		b.Namespace, b.Name, b.Spec.Tool, b.Spec.LatencyType, b.Spec.Placement.Pairing, len(pairs), measured)
+	nodes := nodesOf(pairs)
+	for _, results := range cells {
+		first := results[0]
+		fmt.Fprintf(w, "\nLATENCY of %s: %s%s\n", label(first.CellResult), first.LatencyType, countedFrom(first.CountedFrom))
+		for _, p := range []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99} {
+			if len(nodes) > mostNodes {
+				break
+			}
+			if err := pairMatrix(w, p, nodes, pairs, results); err != nil {
+				return fmt.Errorf("writing the matrix of %s: %w", label(first.CellResult), err)
+			}
+		}
+		if err := overPairs(w, results); err != nil {
+			return fmt.Errorf("writing the pairs of %s: %w", label(first.CellResult), err)
+		}
+		if err := worstPairs(w, results); err != nil {
+			return fmt.Errorf("writing the worst pairs of %s: %w", label(first.CellResult), err)
+		}
+	}
+	notes(w, "", withoutResults(waiting))
+	return nil
+}
+
+// pairOf are the nodes of a pair's benchmark: those that were chosen, or as long as none are those that it names.
+func pairOf(b v1alpha1.LatencyBenchmark) v1alpha1.Pair {
+	if b.Status.Pair != nil {
+		return *b.Status.Pair
+	}
+	var p v1alpha1.Pair
+	if c := b.Spec.Placement.Client; c != nil {
+		p.ClientNode = c.NodeName
+	}
+	if s := b.Spec.Placement.Server; s != nil {
+		p.ServerNode = s.NodeName
+	}
+	return p
+}
+
+// pairCells are the pairs' results of round trips, in blocks of one cell and variant, those of a cell together.
+func pairCells(pairs []v1alpha1.LatencyBenchmark) [][]pairResult {
+	type key struct{ cell, variant string }
+	of := map[key][]pairResult{}
+	var order []key
+	for _, b := range pairs {
+		for _, r := range b.Status.Results {
+			if streams(r) {
+				continue
+			}
+			k := key{r.Name, r.Variant}
+			if of[k] == nil {
+				order = append(order, k)
+			}
+			ends := slices.DeleteFunc(slices.Clone(b.Status.Endpoints), func(e v1alpha1.Endpoint) bool { return e.Variant != r.Variant })
+			of[k] = append(of[k], pairResult{CellResult: r, pair: pairOf(b), benchmark: b.Name, placement: placement(ends)})
+		}
+	}
+	var cells []string
+	for _, k := range order {
+		if !slices.Contains(cells, k.cell) {
+			cells = append(cells, k.cell)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b key) int { return cmp.Compare(slices.Index(cells, a.cell), slices.Index(cells, b.cell)) })
+	var all [][]pairResult
+	for _, k := range order {
+		all = append(all, of[k])
+	}
+	return all
+}
+
+// nodesOf are the names of all nodes of the pairs, in order.
+func nodesOf(pairs []v1alpha1.LatencyBenchmark) []string {
+	nodes := map[string]bool{}
+	for _, b := range pairs {
+		p := pairOf(b)
+		nodes[p.ClientNode], nodes[p.ServerNode] = true, true
+	}
+	delete(nodes, "")
+	return slices.Sorted(maps.Keys(nodes))
+}
+
+// pairMatrix has a row for each node as a client and a column for each as a server, by its number.
+func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1alpha1.LatencyBenchmark, results []pairResult) error {
+	values := map[v1alpha1.Pair]string{}
+	servers := map[string]bool{}
+	for _, b := range pairs {
+		values[pairOf(b)], servers[pairOf(b).ServerNode] = "?", true
+	}
+	for _, r := range results {
+		switch ns := *PercentileOf(&r.CellResult, p); {
+		case ns != nil:
+			values[r.pair] = micros(*ns)
+		case isLost(r.CellResult, p):
+			values[r.pair] = "lost"
+		}
+	}
+	fmt.Fprintf(w, "\n%s in µs, client down, server across; - is no pair, ? cannot be told yet\n", p)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	header := "\t\t"
+	for i, server := range nodes {
+		if servers[server] {
+			header += strconv.Itoa(i+1) + "\t"
+		}
+	}
+	fmt.Fprintln(t, header)
+	for i, client := range nodes {
+		fmt.Fprintf(t, "%s\t%d\t", client, i+1)
+		for _, server := range nodes {
+			if servers[server] {
+				fmt.Fprintf(t, "%s\t", cmp.Or(values[v1alpha1.Pair{ClientNode: client, ServerNode: server}], "-"))
+			}
+		}
+		fmt.Fprintln(t)
+	}
+	return t.Flush()
+}
+
+// rank is a pair's percentile for comparisons with other pairs: Infinite when it is lost, -1 when it cannot be told.
+func (r pairResult) rank(p v1alpha1.Percentile) int64 {
+	switch ns := *PercentileOf(&r.CellResult, p); {
+	case ns != nil:
+		return *ns
+	case isLost(r.CellResult, p):
+		return stats.Infinite
+	}
+	return -1
+}
+
+// overPairs says how the percentiles of the pairs are distributed.
+func overPairs(w io.Writer, results []pairResult) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w)
+	fmt.Fprintln(t, "OVER PAIRS\tPAIRS\tMIN\t50%\t90%\t99%\tMAX\t")
+	for _, p := range []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99, v1alpha1.P999} {
+		var values []int64
+		for _, r := range results {
+			if rank := r.rank(p); rank >= 0 {
+				values = append(values, rank)
+			}
+		}
+		if len(values) == 0 {
+			continue
+		}
+		slices.Sort(values)
+		each := make([]stats.Bucket, 0, len(values))
+		for _, v := range values {
+			each = append(each, stats.Bucket{Low: v, High: v, Count: 1})
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t", p, len(values), orLost(values[0]))
+		for _, q := range []stats.Percentile{stats.P50, stats.P90, stats.P99} {
+			fmt.Fprintf(t, "%s\t", orLost(stats.Quantile(each, q)))
+		}
+		fmt.Fprintf(t, "%s\t\n", orLost(values[len(values)-1]))
+	}
+	return t.Flush()
+}
+
+func orLost(ns int64) string {
+	if ns == stats.Infinite {
+		return "lost"
+	}
+	return stats.FormatLatency(ns)
+}
+
+// worstPairs lists those of the highest p99, or p50 where no pair has samples enough for a p99.
+func worstPairs(w io.Writer, results []pairResult) error {
+	by := v1alpha1.P99
+	if !slices.ContainsFunc(results, func(r pairResult) bool { return r.rank(by) >= 0 }) {
+		by = v1alpha1.P50
+	}
+	worst := slices.Clone(results)
+	slices.SortStableFunc(worst, func(a, b pairResult) int {
+		return cmp.Or(cmp.Compare(b.rank(by), a.rank(by)), cmp.Compare(b.rank(v1alpha1.P50), a.rank(v1alpha1.P50)))
+	})
+	fmt.Fprintf(w, "\nworst pairs by %s\n", by)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  CLIENT\tSERVER\tP50\tP99\tP99.9\tLOST\tPLACEMENT\tBENCHMARK")
+	for _, r := range worst[:min(mostPairs, len(worst))] {
+		fmt.Fprintf(t, "  %s\t%s\t", r.pair.ClientNode, r.pair.ServerNode)
+		for _, p := range []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99, v1alpha1.P999} {
+			fmt.Fprintf(t, "%s\t", percentile(r.CellResult, p, stats.FormatLatency))
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\n", r.Lost, orDash(string(r.placement)), r.benchmark)
+	}
+	return t.Flush()
+}
+
+// withoutResults are the lines that say what pairs wait for.
+func withoutResults(pairs []v1alpha1.LatencyBenchmark) []string {
+	var lines []string
+	for _, b := range pairs[:min(mostPairs, len(pairs))] {
+		p := pairOf(b)
+		lines = append(lines, fmt.Sprintf("%s to %s has no results, LatencyBenchmark %s: %s",
+			orDash(p.ClientNode), orDash(p.ServerNode), b.Name, Standing(&b)))
+	}
+	if rest := len(pairs) - len(lines); rest > 0 {
+		lines = append(lines, fmt.Sprintf("%d more pairs have no results", rest))
+	}
+	return lines
+}
+
+// Standing says where a benchmark without results stands.
+func Standing(b *v1alpha1.LatencyBenchmark) string {
+	for _, conditionType := range []string{v1alpha1.ConditionSucceeded, v1alpha1.ConditionAccepted} {
+		if c := meta.FindStatusCondition(b.Status.Conditions, conditionType); c != nil {
+			return fmt.Sprintf("%s (%s)", c.Reason, c.Message)
+		}
+	}
+	return "the operator has not looked at it; is it running?"
+}

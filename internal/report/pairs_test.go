@@ -1,0 +1,161 @@
+package report
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// manyPairs are a benchmark of nodes node-01, node-02 and so on and those of its pairs, which fill finishes.
+func manyPairs(pairing v1alpha1.Pairing, nodes int, fill func(b *v1alpha1.LatencyBenchmark)) (*v1alpha1.LatencyBenchmark, []v1alpha1.LatencyBenchmark) {
+	var names []string
+	for i := range nodes {
+		names = append(names, fmt.Sprintf("node-%02d", i+1))
+	}
+	parent := experiment("mesh", v1alpha1.ToolPinger, v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, MessageSizes: []int32{64}})
+	parent.Spec.Placement.Pairing = pairing
+	var all []v1alpha1.LatencyBenchmark
+	for _, slot := range plan.Pairs(pairing, names, names, 0) {
+		for _, p := range slot {
+			b := parent.DeepCopy()
+			b.Name = fmt.Sprintf("mesh-%s-%s", p.ClientNode[5:], p.ServerNode[5:])
+			b.Spec.Placement = v1alpha1.Placement{
+				Client: &v1alpha1.NodeSelection{NodeName: p.ClientNode}, Server: &v1alpha1.NodeSelection{NodeName: p.ServerNode},
+			}
+			fill(b)
+			all = append(all, *b)
+		}
+	}
+	slices.SortFunc(all, func(a, b v1alpha1.LatencyBenchmark) int { return strings.Compare(a.Name, b.Name) })
+	return parent, all
+}
+
+// found puts a result of a variant into the status of a pair's benchmark.
+func found(b *v1alpha1.LatencyBenchmark, variant string, p50, p99 int64, verified bool) {
+	b.Status.Results = append(b.Status.Results, v1alpha1.CellResult{
+		Variant: variant, Name: "udp-64", Protocol: v1alpha1.ProtocolUDP, LatencyType: "RTT", Rounds: 1, Samples: 1_000, P50Nanoseconds: &p50, P99Nanoseconds: &p99,
+	})
+	for _, role := range []string{v1alpha1.RoleClient, v1alpha1.RoleServer} {
+		b.Status.Endpoints = append(b.Status.Endpoints, v1alpha1.Endpoint{Variant: variant, Role: role, Verified: verified})
+	}
+}
+
+func printedPairs(t *testing.T, b *v1alpha1.LatencyBenchmark, of []v1alpha1.LatencyBenchmark) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := Pairs(&out, b, of); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestPairs(t *testing.T) {
+	b, of := manyPairs(v1alpha1.PairingAllPairs, 5, func(b *v1alpha1.LatencyBenchmark) {
+		p := pairOf(*b)
+		distance := int64(len(b.Name)) + int64(p.ClientNode[6]-'0')*10 + int64(p.ServerNode[6]-'0')
+		switch b.Name {
+		case "mesh-01-02":
+			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSucceeded, Reason: v1alpha1.ReasonQueued, Message: "node-01 is taken by perf/other"}}
+		default:
+			found(b, "pod", 10_000+distance*10, 20_000+distance*10, true)
+			found(b, "vf", 1_000+distance, 2_000+distance, b.Name != "mesh-02-03")
+		}
+		if b.Name == "mesh-03-04" {
+			b.Status.Results[1].P99Nanoseconds, b.Status.Results[1].LostFrom, b.Status.Results[1].Lost = nil, v1alpha1.P99, 70
+		}
+		if b.Name == "mesh-04-05" {
+			b.Status.Results[1].P99Nanoseconds, b.Status.Results[1].NeedsSamples = nil, 1_000
+		}
+	})
+	b.Spec.Variants = []v1alpha1.Variant{{Name: "pod"}, {Name: "vf"}}
+	golden(t, "pairs.txt", printedPairs(t, b, of))
+}
+
+// A star has one column; its pairs' nodes are those that were chosen, once they are.
+func TestPairsOfAStar(t *testing.T) {
+	b, of := manyPairs(v1alpha1.PairingStar, 3, func(b *v1alpha1.LatencyBenchmark) {
+		found(b, "default", 10_000, 20_000, true)
+		if b.Name == "mesh-03-01" {
+			b.Status.Pair = &v1alpha1.Pair{ClientNode: "node-09", ServerNode: "node-01"}
+		}
+	})
+	got := strings.Join(strings.Fields(printedPairs(t, b, of)), " ")
+	for _, want := range []string{"Star of 2 pairs, 2 of them with results LATENCY of udp-64: RTT", " 1 node-01 1 - node-02 2 10.000 node-09 3 10.000 "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %s", want, got)
+		}
+	}
+}
+
+// Beyond 20 nodes there is no matrix: the quantiles over all pairs say more, and the worst are listed.
+func TestPairsOfManyNodes(t *testing.T) {
+	worst := int64(0)
+	b, of := manyPairs(v1alpha1.PairingAllPairs, 21, func(b *v1alpha1.LatencyBenchmark) {
+		worst += 1_000
+		found(b, "default", worst, 2*worst, true)
+	})
+	got := printedPairs(t, b, of)
+	if strings.Contains(got, "client down") {
+		t.Errorf("a matrix of 21 nodes:\n%s", got)
+	}
+	// 210 pairs, of 1 to 210 µs: the 105th, the 189th and the 208th.
+	for _, want := range []string{
+		"p50 210 1.00µs 105.00µs 189.00µs 208.00µs 210.00µs ", "p99 210 2.00µs 210.00µs 378.00µs 416.00µs 420.00µs ",
+		"BENCHMARK node-", " 210.00µs 420.00µs ", " 191.00µs 382.00µs ",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(got), " "), want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if n := strings.Count(got, " Verified "); n != 20 {
+		t.Errorf("%d pairs are listed, want 20", n)
+	}
+	if strings.Contains(got, " 190.00µs") {
+		t.Error("the 21st of the worst is listed")
+	}
+	if _, twenty := manyPairs(v1alpha1.PairingRing, 20, func(b *v1alpha1.LatencyBenchmark) { found(b, "default", 1, 1, true) }); !strings.Contains(printedPairs(t, b, twenty), "client down") {
+		t.Error("no matrix of 20 nodes")
+	}
+}
+
+func TestPairsWithoutResults(t *testing.T) {
+	b, of := manyPairs(v1alpha1.PairingAllPairs, 8, func(*v1alpha1.LatencyBenchmark) {})
+	got := printedPairs(t, b, of)
+	for _, want := range []string{"AllPairs of 28 pairs, 0 of them with results", "node-01 to node-02 has no results", "\n8 more pairs have no results\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	b, of = manyPairs(v1alpha1.PairingAllPairs, 3, func(b *v1alpha1.LatencyBenchmark) {
+		b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-stream-64", Bandwidth: &v1alpha1.BandwidthResult{BitsPerSecond: 1}}}
+	})
+	var out bytes.Buffer
+	if err := Pairs(&out, b, of); !errors.Is(err, ErrNothingToShow) || out.Len() > 0 {
+		t.Errorf("streams: %v and %q, want ErrNothingToShow and nothing", err, &out)
+	}
+}
+
+// A pair that lost its slowest messages is worse than any other, and one with few samples is not the best.
+func TestRank(t *testing.T) {
+	for _, c := range []struct {
+		r    v1alpha1.CellResult
+		want int64
+	}{
+		{v1alpha1.CellResult{P99Nanoseconds: new(int64(5))}, 5},
+		{v1alpha1.CellResult{LostFrom: v1alpha1.P90}, stats.Infinite},
+		{v1alpha1.CellResult{LostFrom: v1alpha1.P999}, -1},
+	} {
+		if got := (pairResult{CellResult: c.r}).rank(v1alpha1.P99); got != c.want {
+			t.Errorf("%+v: %d, want %d", c.r, got, c.want)
+		}
+	}
+}
