@@ -34,7 +34,7 @@ func placements(w io.Writer, variants []v1alpha1.Variant, endpoints []v1alpha1.E
 		}
 		fmt.Fprintf(w, "\nPLACEMENT of variant %s (%s): %s\n", v.Name, ways(v), placement(own))
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		for _, r := range append(facts(client, server), proof(client, server)...) {
+		for _, r := range append(factRows(client, server), checkRows(client, server)...) {
 			r.write(t)
 		}
 		if err := t.Flush(); err != nil {
@@ -66,8 +66,8 @@ func (r placementRow) write(w io.Writer) {
 	}
 }
 
-// facts are where the ends were.
-func facts(client, server v1alpha1.Endpoint) []placementRow {
+// factRows are where the ends were.
+func factRows(client, server v1alpha1.Endpoint) []placementRow {
 	rows := []placementRow{{state: "STATE", client: "CLIENT", server: "SERVER"}}
 	for _, fact := range []struct {
 		name string
@@ -92,9 +92,9 @@ func facts(client, server v1alpha1.Endpoint) []placementRow {
 	return rows
 }
 
-// proof has every check of the ends: first, marked and with what was expected, those that failed and those that could
+// checkRows has every check of the ends: first, marked and with what was expected, those that failed and those that could
 // not be made.
-func proof(client, server v1alpha1.Endpoint) []placementRow {
+func checkRows(client, server v1alpha1.Endpoint) []placementRow {
 	type pair struct{ client, server v1alpha1.ProofLine }
 	var checks []pair
 	for _, line := range client.Proof {
