@@ -153,8 +153,10 @@ type PodTemplate struct {
 }
 
 // Hugepages are huge pages of one size.
+//
+// +kubebuilder:validation:XValidation:rule="quantity(string(self.amount)).isInteger() && quantity(string(self.amount)).asInteger() % quantity(self.size).asInteger() == 0",message="amount must be a multiple of size"
 type Hugepages struct {
-	// size of a page: 2Mi or 1Gi.
+	// size of a page: 2Mi, which are those that Onload uses, or 1Gi.
 	// +required
 	// +kubebuilder:validation:Enum="2Mi";"1Gi"
 	Size string `json:"size"`

@@ -133,6 +133,7 @@ var _ = Describe("The API", func() {
 		Entry("a priority class of the system", "template: {priorityClassName: system-node-critical}", "spec.template", "of your own"),
 		Entry("huge pages of another size", "template: {hugepages: {size: 4Mi, amount: 64Mi}}", "spec.template.hugepages.size", "supported values"),
 		Entry("a node by name and by labels", "placement: {client: {nodeName: a, nodeSelector: {rack: '1'}}, server: {}}", "spec.placement.client", "not both"),
+		Entry("half a huge page", "template: {hugepages: {size: 2Mi, amount: 63Mi}}", "spec.template.hugepages", "a multiple of size"),
 		Entry("no nodes for a ring", "placement: {pairing: Ring}", "spec.placement", "nodes is required"),
 		Entry("client and server for all pairs", "placement: {pairing: AllPairs, nodes: {}, client: {}}", "spec.placement", "use nodes"),
 		Entry("parallel pairs of one pair", "placement: {client: {}, server: {}, maxParallelPairs: 2}", "spec.placement", "maxParallelPairs belongs to pairings of several pairs"),
