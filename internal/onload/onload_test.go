@@ -1,0 +1,129 @@
+package onload
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+)
+
+// variant is complete, as the plan has it.
+func variant(a *v1alpha1.Acceleration, env ...v1alpha1.EnvVar) v1alpha1.Variant {
+	return plan.Variants(v1alpha1.LatencyBenchmarkSpec{Variants: []v1alpha1.Variant{{Name: "v", Acceleration: a, Env: env}}})[0]
+}
+
+func TestLibrary(t *testing.T) {
+	for name, c := range map[string]struct {
+		acceleration *v1alpha1.Acceleration
+		want         string
+	}{
+		"none by default":     {},
+		"none for the kernel": {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}},
+		"the device plugin's": {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}, want: "/opt/onload/usr/lib64/libonload.so"},
+		"the image's":         {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Source: v1alpha1.OnloadFromImage}, want: "libonload.so"},
+	} {
+		if got := Library(*variant(c.acceleration).Acceleration); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	onload := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}
+	latency := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Profile: v1alpha1.OnloadProfileLatency}
+	referred := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, ProfileRef: &v1alpha1.ProfileRef{Name: "mine"}}
+	settings := func(n int) map[string]string {
+		all := map[string]string{}
+		for i := range n {
+			all[fmt.Sprintf("EF_%d", i)] = ""
+		}
+		return all
+	}
+	cases := map[string]struct {
+		variant   v1alpha1.Variant
+		configMap map[string]string
+		want      map[string]string
+		// wantErr are parts of the error.
+		wantErr []string
+	}{
+		"nothing for the kernel": {variant: variant(nil), want: map[string]string{}},
+		"a variant's own for the kernel": {
+			variant: variant(nil, v1alpha1.EnvVar{Name: "SFNT_AVOID_FORK", Value: "1"}), want: map[string]string{"SFNT_AVOID_FORK": "1"},
+		},
+		"the defaults": {variant: variant(onload), want: map[string]string{"EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "0"}},
+		"the built-in profile": {
+			variant: variant(latency),
+			want: map[string]string{
+				"EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "0", "EF_POLL_USEC": "100000", "EF_TCP_FASTSTART_INIT": "0", "EF_TCP_FASTSTART_IDLE": "0",
+			},
+		},
+		"a variant's own over its profile and the defaults": {
+			variant: variant(latency, v1alpha1.EnvVar{Name: "EF_POLL_USEC", Value: "-1"}, v1alpha1.EnvVar{Name: "EF_NO_FAIL", Value: "1"}, v1alpha1.EnvVar{Name: "EF_TPH_MODE"}),
+			want: map[string]string{
+				"EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "1", "EF_POLL_USEC": "-1", "EF_TCP_FASTSTART_INIT": "0", "EF_TCP_FASTSTART_IDLE": "0", "EF_TPH_MODE": "",
+			},
+		},
+		"a profile of the user's": {
+			variant: variant(referred, v1alpha1.EnvVar{Name: "EF_TPH_MODE", Value: "2"}), configMap: map[string]string{"EF_NO_FAIL": "1", "EF_TPH_MODE": "1", "EF_INT_DRIVEN": "1"},
+			want: map[string]string{"EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "1", "EF_INT_DRIVEN": "1", "EF_TPH_MODE": "2"},
+		},
+		"a ConfigMap that the variant does not name": {
+			variant: variant(onload), configMap: map[string]string{"EF_NO_FAIL": "1"}, want: map[string]string{"EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "0"},
+		},
+		"as many settings as there may be": {
+			variant: variant(referred), configMap: settings(64), want: func() map[string]string {
+				all := settings(64)
+				all["EF_LOG_VIA_IOCTL"], all["EF_NO_FAIL"] = "0", "0"
+				return all
+			}(),
+		},
+		"one more":                {variant: variant(referred), configMap: settings(65), wantErr: []string{"mine", "65 keys"}},
+		"a variable of another's": {variant: variant(referred), configMap: map[string]string{"EF_A": "1", "LD_PRELOAD": "x"}, wantErr: []string{"ConfigMap mine", `"LD_PRELOAD"`}},
+		"the first of two":        {variant: variant(referred), configMap: map[string]string{"B": "1", "A": "x"}, wantErr: []string{`key "A"`}},
+		"small letters":           {variant: variant(referred), configMap: map[string]string{"EF_poll": "1"}, wantErr: []string{`"EF_poll"`}},
+		"a name after a line":     {variant: variant(referred), configMap: map[string]string{"EF_A\n": "1"}, wantErr: []string{`"EF_A\n"`}},
+		"a name that is too long": {variant: variant(referred), configMap: map[string]string{"EF_" + strings.Repeat("A", 62): "1"}, wantErr: []string{"64 characters"}},
+		"a profile in a file":     {variant: variant(referred), configMap: map[string]string{"latency.opf": "onload_set EF_POLL_USEC 1"}, wantErr: []string{`"latency.opf"`}},
+		"two lines":               {variant: variant(referred), configMap: map[string]string{"EF_POLL_USEC": "1\n"}, wantErr: []string{"EF_POLL_USEC", "line break"}},
+		"a value that is too long": {
+			variant: variant(referred), configMap: map[string]string{"EF_POLL_USEC": strings.Repeat("1", 257)}, wantErr: []string{"EF_POLL_USEC", "257 bytes"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := Environment(c.variant, c.configMap)
+			if (err != nil) != (c.wantErr != nil) {
+				t.Fatalf("got error %v, want one: %t", err, c.wantErr != nil)
+			}
+			for _, part := range c.wantErr {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not say %q", err, part)
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("environment (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What one variant adds to its environment is not there for the next.
+func TestEnvironmentsAreApart(t *testing.T) {
+	v := variant(&v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Profile: v1alpha1.OnloadProfileLatency})
+	first, err := Environment(v, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first["EF_POLL_USEC"], first["EF_NO_FAIL"] = "x", "x"
+	second, err := Environment(v, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second["EF_POLL_USEC"] != "100000" || second["EF_NO_FAIL"] != "0" {
+		t.Errorf("got %v", second)
+	}
+}
