@@ -119,9 +119,7 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 		Run: run.Name, Variant: run.Variant.Name, Attempt: active.Attempt, Role: role, Tool: b.Spec.Tool, Cells: run.Cells,
 		Deadline: plan.Deadline(w.driver, run.Cells),
 	}
-	node := active.Pair.ClientNode
 	if role == v1alpha1.RoleServer {
-		node = active.Pair.ServerNode
 		// The server also waits for its client to start.
 		task.Deadline += w.settings.StartTimeout
 		task.Capture = *run.Variant.Capture
@@ -131,7 +129,7 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 	if run.Variant.Network.Type.Attached() {
 		task.Interface = pods.Interface
 	}
-	pod, err := pods.Build(pods.Endpoint{Benchmark: b, Image: w.settings.BenchImage, PullPolicy: w.settings.PullPolicy, Node: node, Variant: run.Variant, Task: task})
+	pod, err := pods.Build(w.endpoint(task))
 	if err != nil {
 		return "", err
 	}
@@ -147,6 +145,18 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 		return "", errors.Join(fmt.Errorf("pod %s exists and cannot be read", pod.Name), err)
 	}
 	return string(existing.UID), nil
+}
+
+// endpoint is the end of the active run whose task this is.
+func (w *world) endpoint(task plan.Task) pods.Endpoint {
+	active := w.benchmark.Status.Active
+	node := active.Pair.ClientNode
+	if task.Role == v1alpha1.RoleServer {
+		node = active.Pair.ServerNode
+	}
+	return pods.Endpoint{
+		Benchmark: w.benchmark, Image: w.settings.BenchImage, PullPolicy: w.settings.PullPolicy, Node: node, Variant: w.activeRun().Variant, Task: task,
+	}
 }
 
 // deletePod deletes a pod of ours that is not being deleted yet.
@@ -192,8 +202,12 @@ func (r *Reconciler) storedResult(ctx context.Context, w *world) (result.Stored,
 	if err := errors.Join(clientErr, serverErr); err != nil {
 		return result.Stored{}, err
 	}
-	variant := w.activeRun().Variant
-	stored, err := result.NewStored(client, server, seen(variant, w.client), seen(variant, w.server))
+	clientSeen, clientErr := pods.Seen(w.endpoint(plan.Task{Role: v1alpha1.RoleClient}), w.client)
+	serverSeen, serverErr := pods.Seen(w.endpoint(plan.Task{Role: v1alpha1.RoleServer}), w.server)
+	if err := errors.Join(clientErr, serverErr); err != nil {
+		return result.Stored{}, err
+	}
+	stored, err := result.NewStored(client, server, clientSeen, serverSeen)
 	if err != nil {
 		return result.Stored{}, err
 	}

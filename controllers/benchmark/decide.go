@@ -257,7 +257,7 @@ func startClient(w *world) step {
 		// It has just ended; in a moment its pod says how. A client would find nobody.
 		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d: server", active.Run, active.Attempt), again: lookAgain}
 	}
-	address, missing := pods.Address(w.activeRun().Variant, w.server)
+	address, missing := pods.Address(w.benchmark, w.activeRun().Variant, w.server)
 	if address != "" {
 		return step{kind: stepCreateClient, reason: v1alpha1.ReasonStarting, message: message, address: address, again: lookAgain}
 	}

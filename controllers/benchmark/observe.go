@@ -152,7 +152,7 @@ func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.N
 }
 
 func (r *Reconciler) networkDefinition(ctx context.Context, b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (*preflight.NetworkDefinition, error) {
-	namespace, name := pods.NetworkName(b.Namespace, v)
+	namespace, name := pods.NetworkName(b, v)
 	definition := &preflight.NetworkDefinition{Name: namespace + "/" + name}
 	object := foreign.Object()
 	err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, object)

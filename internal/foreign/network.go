@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -31,12 +32,29 @@ func Object() *metav1.PartialObjectMetadata {
 	return o
 }
 
+// Definition returns a NetworkAttachmentDefinition of a network whose device is of an extended resource.
+func Definition(namespace, name, resourceName string, config NetworkConfig) (*unstructured.Unstructured, error) {
+	data, err := json.Marshal(config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the CNI configuration of network %s/%s: %w", namespace, name, err)
+	}
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"config": string(data)}}}
+	o.SetGroupVersionKind(GroupVersionKind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	o.SetAnnotations(map[string]string{AnnotationResourceName: resourceName})
+	return o, nil
+}
+
 // Selection is one element of AnnotationNetworks.
 type Selection struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
 	// Interface is the name inside the pod, at most 15 characters.
 	Interface string `json:"interface"`
+	// IPs are the addresses that the interface gets, each with its prefix length. The network's CNI plugin has to have
+	// the capability ips.
+	IPs []string `json:"ips,omitempty"`
 }
 
 // Annotation returns the value of AnnotationNetworks for selections.

@@ -24,6 +24,10 @@ func TestAnnotation(t *testing.T) {
 			selections: []Selection{{Name: "sf-vf", Namespace: "perf", Interface: "net1"}},
 			want:       `[{"name":"sf-vf","namespace":"perf","interface":"net1"}]`,
 		},
+		"a network with addresses": {
+			selections: []Selection{{Name: "sf-vf", Namespace: "perf", Interface: "net1", IPs: []string{"192.168.40.1/24", "fd00:40::1/64"}}},
+			want:       `[{"name":"sf-vf","namespace":"perf","interface":"net1","ips":["192.168.40.1/24","fd00:40::1/64"]}]`,
+		},
 		"one network twice": {
 			selections: []Selection{{Name: "sf-vf", Namespace: "perf", Interface: "net1"}, {Name: "sf-vf", Namespace: "perf", Interface: "net2"}},
 			want:       `[{"name":"sf-vf","namespace":"perf","interface":"net1"},{"name":"sf-vf","namespace":"perf","interface":"net2"}]`,
@@ -39,6 +43,28 @@ func TestAnnotation(t *testing.T) {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// The configuration is a string, as Multus reads it, and has nothing that was not given.
+func TestDefinition(t *testing.T) {
+	got, err := Definition("perf", "sf-vf", "amd.com/sf_vf", NetworkConfig{CNIVersion: CNIVersion, Name: "sf-vf", Plugins: []CNIPlugin{{
+		Type: "sriov", IPAM: &CNIIPAM{Type: "whereabouts", Range: "10.0.0.0/24", RangeStart: "10.0.0.10"},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+		"metadata": map[string]any{
+			"namespace": "perf", "name": "sf-vf", "annotations": map[string]any{"k8s.v1.cni.cncf.io/resourceName": "amd.com/sf_vf"},
+		},
+		"spec": map[string]any{
+			"config": `{"cniVersion":"1.0.0","name":"sf-vf","plugins":[{"type":"sriov","ipam":{"type":"whereabouts","range":"10.0.0.0/24","range_start":"10.0.0.10"}}]}`,
+		},
+	}
+	if diff := cmp.Diff(want, got.Object); diff != "" {
+		t.Errorf("definition (-want +got):\n%s", diff)
 	}
 }
 

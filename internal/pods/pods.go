@@ -6,9 +6,7 @@
 package pods
 
 import (
-	"cmp"
 	"fmt"
-	"net"
 	"strconv"
 	"time"
 
@@ -117,7 +115,7 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 					fromField(EnvPodIP, "status.podIP"),
 					fromField(EnvPodUID, "metadata.uid"),
 				},
-				Resources: resources(e.Benchmark.Spec.Placement, *e.Variant.Network),
+				Resources: resources(e),
 				SecurityContext: &corev1.SecurityContext{
 					AllowPrivilegeEscalation: new(false),
 					ReadOnlyRootFilesystem:   new(true),
@@ -138,16 +136,27 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 		}
 	}
 
+	if t := e.Benchmark.Spec.Template.DeepCopy(); t != nil {
+		pod.Annotations = t.Annotations
+		if t.RuntimeClassName != "" {
+			pod.Spec.RuntimeClassName = &t.RuntimeClassName
+		}
+		pod.Spec.PriorityClassName = t.PriorityClassName
+		pod.Spec.Tolerations = t.Tolerations
+	}
 	switch network := e.Variant.Network; {
 	case network.Type == v1alpha1.NetworkHost:
 		pod.Spec.HostNetwork = true
 	case network.Type.Attached():
-		namespace, name := NetworkName(e.Benchmark.Namespace, e.Variant)
-		annotation, err := foreign.Annotation(foreign.Selection{Name: name, Namespace: namespace, Interface: Interface})
+		selection, err := selection(e)
 		if err != nil {
 			return nil, err
 		}
-		pod.Annotations = map[string]string{foreign.AnnotationNetworks: annotation}
+		annotation, err := foreign.Annotation(selection)
+		if err != nil {
+			return nil, err
+		}
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, foreign.AnnotationNetworks, annotation)
 	}
 	return pod, nil
 }
@@ -177,51 +186,22 @@ func capabilities(e Endpoint) []corev1.Capability {
 	return nil
 }
 
-// NetworkName returns namespace and name of the NetworkAttachmentDefinition of a variant with a secondary network,
-// of a benchmark in a namespace.
-func NetworkName(benchmarkNamespace string, v v1alpha1.Variant) (namespace, name string) {
-	ref := v.Network.NetworkRef
-	return cmp.Or(ref.Namespace, benchmarkNamespace), ref.Name
-}
-
-// Address returns the address of a variant's server pod on the measured network, or "" and what is still missing.
-func Address(v v1alpha1.Variant, pod *corev1.Pod) (address, missing string) {
-	if !v.Network.Type.Attached() {
-		// With host network the pod's address is the node's.
-		if pod.Status.PodIP == "" {
-			return "", "the server's pod has no address"
-		}
-		return pod.Status.PodIP, ""
-	}
-	annotation, ok := pod.Annotations[foreign.AnnotationNetworkStatus]
-	if !ok {
-		return "", fmt.Sprintf("the server's pod has no annotation %s; is Multus the node's CNI plugin?", foreign.AnnotationNetworkStatus)
-	}
-	namespace, name := NetworkName(pod.Namespace, v)
-	status, err := foreign.FindStatus(annotation, namespace+"/"+name, Interface)
-	if err != nil {
-		return "", err.Error()
-	}
-	if len(status.IPs) == 0 {
-		return "", fmt.Sprintf("network %s/%s gave the server no address; give its NetworkAttachmentDefinition an ipam section", namespace, name)
-	}
-	// Of two families IPv4 is measured, which every tool knows; the server's agent chooses alike.
-	for _, ip := range status.IPs {
-		if parsed := net.ParseIP(ip); parsed != nil && parsed.To4() != nil {
-			return ip, ""
-		}
-	}
-	return status.IPs[0], ""
-}
-
-// resources asks the same of requests and limits: that makes the pod guaranteed.
-func resources(p v1alpha1.Placement, n v1alpha1.Network) corev1.ResourceRequirements {
+// resources asks the same of requests and limits: that makes the pod guaranteed. Of each device it asks one. Huge pages
+// are not mounted: Onload takes its packet buffers from memfd_create with MFD_HUGETLB (init_resource_alloc in its
+// netif_init.c), and the request is what lets the container have them.
+func resources(e Endpoint) corev1.ResourceRequirements {
+	p := e.Benchmark.Spec.Placement
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewQuantity(int64(p.CPUs), resource.DecimalSI),
 		corev1.ResourceMemory: p.Memory,
 	}
-	if n.ResourceName != "" {
-		list[corev1.ResourceName(n.ResourceName)] = *resource.NewQuantity(1, resource.DecimalSI)
+	for _, device := range []string{e.Variant.Network.ResourceName, e.Variant.Acceleration.ResourceName} {
+		if device != "" {
+			list[corev1.ResourceName(device)] = *resource.NewQuantity(1, resource.DecimalSI)
+		}
+	}
+	if t := e.Benchmark.Spec.Template; t != nil && t.Hugepages != nil {
+		list[corev1.ResourceName(corev1.ResourceHugePagesPrefix+t.Hugepages.Size)] = t.Hugepages.Amount
 	}
 	return corev1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}
 }

@@ -15,42 +15,87 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
 
-// networks are the ways to the peer for which there are golden files, by their name.
-var networks = map[string]v1alpha1.Network{
-	"pod":     {Type: v1alpha1.NetworkPod},
-	"host":    {Type: v1alpha1.NetworkHost},
-	"vf":      {Type: v1alpha1.NetworkVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf", Namespace: "networks"}, ResourceName: "amd.com/sf_vf"},
-	"macvlan": {Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: "macvlan"}},
+// benchmarks are those for which there are golden files, by their name: what they have beyond the simplest.
+var benchmarks = map[string]func(*v1alpha1.LatencyBenchmark){
+	"pod": func(*v1alpha1.LatencyBenchmark) {},
+	"host-interface": func(b *v1alpha1.LatencyBenchmark) {
+		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost, Interface: "ens1f0"}
+	},
+	"vf-ref": func(b *v1alpha1.LatencyBenchmark) {
+		b.Spec.Network = v1alpha1.Network{
+			Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf", Namespace: "networks"},
+		}
+	},
+	"vf-static": func(b *v1alpha1.LatencyBenchmark) {
+		b.Spec.Variants = []v1alpha1.Variant{{Name: "tagged", Network: &v1alpha1.Network{
+			Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", MTU: 9000, VLAN: 40,
+			IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/24"},
+		}}}
+	},
+	"pf-whereabouts": func(b *v1alpha1.LatencyBenchmark) {
+		b.Spec.Network = v1alpha1.Network{
+			Type: v1alpha1.NetworkPF, ResourceName: "amd.com/sf_pf",
+			IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMWhereabouts, Range: "fd00:40::/64", RangeStart: "fd00:40::100"},
+		}
+	},
+	"nad": func(b *v1alpha1.LatencyBenchmark) {
+		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: "macvlan"}}
+	},
+	"onload": func(b *v1alpha1.LatencyBenchmark) {
+		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: "ipvlan"}}
+		b.Spec.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Profile: v1alpha1.OnloadProfileLatency}
+	},
+	"template": func(b *v1alpha1.LatencyBenchmark) {
+		b.Spec.Network = v1alpha1.Network{
+			Type: v1alpha1.NetworkPF, ResourceName: "amd.com/sf_pf", MTU: 9000,
+			IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "fd00:40::/64", RangeStart: "fd00:40::ffff"},
+		}
+		b.Spec.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Source: v1alpha1.OnloadFromImage, ResourceName: "example.com/onload"}
+		b.Spec.Template = &v1alpha1.PodTemplate{
+			Annotations:       map[string]string{"irq-load-balancing.crio.io": "disable", "cpu-quota.crio.io": "disable"},
+			RuntimeClassName:  "performance-low-latency",
+			PriorityClassName: "benchmarks",
+			Tolerations: []corev1.Toleration{
+				{Key: "node.kubernetes.io/unschedulable", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+				{Key: "upgrade", Operator: corev1.TolerationOpEqual, Value: "running", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(600))},
+			},
+			Hugepages: &v1alpha1.Hugepages{Size: "2Mi", Amount: resource.MustParse("64Mi")},
+			Env:       []v1alpha1.EnvVar{{Name: "EF_POLL_USEC", Value: "0"}},
+		}
+	},
 }
 
-func benchmark(network v1alpha1.Network) *v1alpha1.LatencyBenchmark {
-	return &v1alpha1.LatencyBenchmark{
+func benchmark(name string) *v1alpha1.LatencyBenchmark {
+	b := &v1alpha1.LatencyBenchmark{
 		ObjectMeta: metav1.ObjectMeta{Name: "x2522", Namespace: "perf", UID: "c0ffee"},
 		Spec: v1alpha1.LatencyBenchmarkSpec{
 			Tool:      v1alpha1.ToolSfntPingpong,
 			Placement: v1alpha1.Placement{CPUs: 2, Memory: resource.MustParse("512Mi")},
-			Network:   network,
+			Network:   v1alpha1.Network{Type: v1alpha1.NetworkPod},
 		},
 	}
+	benchmarks[name](b)
+	return b
 }
 
-func endpoint(network v1alpha1.Network, role string) Endpoint {
+func endpoint(name, role string) Endpoint {
+	b := benchmark(name)
+	variant := plan.Variants(b.Spec)[0]
 	e := Endpoint{
-		Benchmark: benchmark(network), Variant: plan.Variants(benchmark(network).Spec)[0], Image: "registry.example.com/tailgate/bench:v0", PullPolicy: corev1.PullIfNotPresent, Node: "node-" + role,
+		Benchmark: b, Variant: variant, Image: "registry.example.com/tailgate/bench:v0", PullPolicy: corev1.PullIfNotPresent, Node: "node-" + role,
 		Task: plan.Task{
-			Run: "x2522-r3", Variant: plan.DefaultVariant, Attempt: 2, Role: role, Tool: v1alpha1.ToolSfntPingpong,
-			Cells:    []tool.Cell{{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, Duration: 3 * time.Second, Warmup: time.Second}},
-			Deadline: 90 * time.Second,
+			Run: "x2522-r3", Variant: variant.Name, Attempt: 2, Role: role, Tool: v1alpha1.ToolSfntPingpong,
+			Cells:     []tool.Cell{{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, Duration: 3 * time.Second, Warmup: time.Second}},
+			Interface: variant.Network.Interface, Deadline: 90 * time.Second,
 		},
 	}
-	if network.Type.Attached() {
+	if variant.Network.Type.Attached() {
 		e.Task.Interface = Interface
 	}
 	if role == v1alpha1.RoleClient {
@@ -59,49 +104,72 @@ func endpoint(network v1alpha1.Network, role string) Endpoint {
 	return e
 }
 
-// eachPod builds the pod of every network and role.
-func eachPod(t *testing.T, test func(t *testing.T, name string, e Endpoint, pod *corev1.Pod)) {
+func build(t *testing.T, e Endpoint) *corev1.Pod {
 	t.Helper()
-	for network, n := range networks {
-		for _, role := range []string{v1alpha1.RoleClient, v1alpha1.RoleServer} {
-			t.Run(network+" "+role, func(t *testing.T) {
-				e := endpoint(n, role)
-				pod, err := Build(e)
-				if err != nil {
-					t.Fatal(err)
-				}
-				test(t, network+"-"+role, e, pod)
+	pod, err := Build(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+// eachPod builds the pod of every benchmark and role.
+func eachPod(t *testing.T, test func(t *testing.T, e Endpoint, pod *corev1.Pod)) {
+	t.Helper()
+	for name := range benchmarks {
+		for _, role := range []string{v1alpha1.RoleServer, v1alpha1.RoleClient} {
+			t.Run(name+" "+role, func(t *testing.T) {
+				e := endpoint(name, role)
+				test(t, e, build(t, e))
 			})
 		}
 	}
 }
 
+// A golden file has the network that the operator makes, if there is one, then server and client.
+//
 // After a wanted change: go test ./internal/pods -update, and read the difference.
 func TestGolden(t *testing.T) {
-	eachPod(t, func(t *testing.T, name string, _ Endpoint, pod *corev1.Pod) {
-		got, err := yaml.Marshal(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join("testdata", name+".yaml")
-		if *update {
-			if err := os.WriteFile(path, got, 0o644); err != nil {
+	for name := range benchmarks {
+		t.Run(name, func(t *testing.T) {
+			server, client := endpoint(name, v1alpha1.RoleServer), endpoint(name, v1alpha1.RoleClient)
+			objects := []any{build(t, server), build(t, client)}
+			network, err := Network(server.Benchmark, server.Variant)
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), string(got)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", path, diff)
-		}
-	})
+			if network != nil {
+				objects = append([]any{network}, objects...)
+			}
+			var documents []string
+			for _, o := range objects {
+				document, err := yaml.Marshal(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				documents = append(documents, string(document))
+			}
+			got := strings.Join(documents, "---\n")
+			path := filepath.Join("testdata", name+".yaml")
+			if *update {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", path, diff)
+			}
+		})
+	}
 }
 
 // A kubelet with the static CPU manager gives exclusive CPUs to guaranteed pods that ask for whole ones.
 func TestPodsAreGuaranteedWholeCPUs(t *testing.T) {
-	eachPod(t, func(t *testing.T, _ string, e Endpoint, pod *corev1.Pod) {
+	eachPod(t, func(t *testing.T, e Endpoint, pod *corev1.Pod) {
 		if n := len(pod.Spec.Containers) + len(pod.Spec.InitContainers) + len(pod.Spec.EphemeralContainers); n != 1 {
 			t.Fatalf("%d containers, want one: each of them must be guaranteed", n)
 		}
@@ -117,19 +185,56 @@ func TestPodsAreGuaranteedWholeCPUs(t *testing.T) {
 		if cpu := r.Limits[corev1.ResourceCPU]; cpu.MilliValue() != 2000 {
 			t.Errorf("%s CPUs, want 2", cpu.String())
 		}
-		device := corev1.ResourceName(e.Benchmark.Spec.Network.ResourceName)
-		if q := r.Limits[device]; device != "" && q.Value() != 1 {
-			t.Errorf("%s of %s, want 1", q.String(), device)
+		want := 2
+		for _, device := range []string{e.Variant.Network.ResourceName, e.Variant.Acceleration.ResourceName} {
+			if device == "" {
+				continue
+			}
+			want++
+			if q := r.Limits[corev1.ResourceName(device)]; q.Value() != 1 {
+				t.Errorf("%s of %s, want 1", q.String(), device)
+			}
 		}
-		if want := 2; device == "" && len(r.Limits) != want {
+		if e.Benchmark.Spec.Template != nil {
+			want++
+			if q := r.Limits["hugepages-2Mi"]; q.Value() != 64<<20 {
+				t.Errorf("%s of huge pages, want 64Mi", q.String())
+			}
+		}
+		if len(r.Limits) != want {
 			t.Errorf("%d resources, want %d: %v", len(r.Limits), want, r.Limits)
 		}
 	})
 }
 
+// A device plugin may give Onload's devices with the VF.
+func TestOneDeviceForBoth(t *testing.T) {
+	e := endpoint("vf-ref", v1alpha1.RoleServer)
+	e.Variant.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, ResourceName: e.Variant.Network.ResourceName}
+	want := corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("512Mi"), "amd.com/sf_vf": resource.MustParse("1")}
+	if diff := cmp.Diff(want, build(t, e).Spec.Containers[0].Resources.Requests); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// What the API server answers is decoded into the pod that was built. That must not reach the benchmark, which may be
+// in a cache.
+func TestPodsShareNothingWithTheirBenchmark(t *testing.T) {
+	e := endpoint("template", v1alpha1.RoleServer)
+	before := e.Benchmark.DeepCopy()
+	pod := build(t, e)
+	pod.Annotations["irq-load-balancing.crio.io"] = "changed"
+	pod.Spec.Tolerations[0].Key = "changed"
+	*pod.Spec.Tolerations[1].TolerationSeconds = 1
+	*pod.Spec.RuntimeClassName = "changed"
+	if diff := cmp.Diff(before, e.Benchmark); diff != "" {
+		t.Errorf("the benchmark has changed (-before +after):\n%s", diff)
+	}
+}
+
 // The pods pass the restricted Pod Security Standard, but for the host's network where it was asked for.
 func TestPodsHaveNothingTheyDoNotNeed(t *testing.T) {
-	eachPod(t, func(t *testing.T, _ string, e Endpoint, pod *corev1.Pod) {
+	eachPod(t, func(t *testing.T, e Endpoint, pod *corev1.Pod) {
 		c, s := pod.Spec.Containers[0], pod.Spec.SecurityContext
 		for what, ok := range map[string]bool{
 			"no token":                  pod.Spec.AutomountServiceAccountToken != nil && !*pod.Spec.AutomountServiceAccountToken,
@@ -158,7 +263,7 @@ func TestPodsHaveNothingTheyDoNotNeed(t *testing.T) {
 }
 
 func TestPodsBelongToTheirBenchmark(t *testing.T) {
-	eachPod(t, func(t *testing.T, _ string, e Endpoint, pod *corev1.Pod) {
+	eachPod(t, func(t *testing.T, e Endpoint, pod *corev1.Pod) {
 		if !metav1.IsControlledBy(pod, e.Benchmark) {
 			t.Error("the benchmark does not control it")
 		}
@@ -179,7 +284,7 @@ func TestPodsBelongToTheirBenchmark(t *testing.T) {
 }
 
 func TestPodsCarryTheirTaskAndNode(t *testing.T) {
-	eachPod(t, func(t *testing.T, _ string, e Endpoint, pod *corev1.Pod) {
+	eachPod(t, func(t *testing.T, e Endpoint, pod *corev1.Pod) {
 		env := map[string]corev1.EnvVar{}
 		for _, v := range pod.Spec.Containers[0].Env {
 			env[v.Name] = v
@@ -235,50 +340,12 @@ func TestNode(t *testing.T) {
 	}
 }
 
-func TestAddress(t *testing.T) {
-	const status = `[{"name":"cbr0","interface":"eth0","ips":["10.244.1.17"],"default":true},
-		{"name":"perf/macvlan","interface":"net1","ips":["192.168.100.12"]},
-		{"name":"networks/sf-vf","interface":"net1"}]`
-	cases := map[string]struct {
-		network    string
-		podIP      string
-		annotation string
-		want       string
-		// wantMissing is part of what is still missing.
-		wantMissing string
-	}{
-		"the pod network's is the pod's":                     {network: "pod", podIP: "10.244.1.17", want: "10.244.1.17"},
-		"the host network's is the pod's, which is the node": {network: "host", podIP: "10.0.0.1", want: "10.0.0.1"},
-		"a pod without an address yet":                       {network: "pod", wantMissing: "no address"},
-		"a secondary network's is in the status":             {network: "macvlan", podIP: "10.244.1.17", annotation: status, want: "192.168.100.12"},
-		"a pod of which Multus knows nothing":                {network: "macvlan", podIP: "10.244.1.17", wantMissing: "Multus"},
-		"a network without addresses":                        {network: "vf", podIP: "10.244.1.17", annotation: status, wantMissing: "ipam"},
-		"a network that was not attached":                    {network: "vf", annotation: "[]", wantMissing: "networks/sf-vf"},
-		"a status that is no JSON":                           {network: "vf", annotation: "?", wantMissing: foreign.AnnotationNetworkStatus},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "perf"}, Status: corev1.PodStatus{PodIP: c.podIP}}
-			if c.annotation != "" {
-				pod.Annotations = map[string]string{foreign.AnnotationNetworkStatus: c.annotation}
-			}
-			got, missing := Address(plan.Variants(benchmark(networks[c.network]).Spec)[0], pod)
-			if got != c.want || (missing == "") != (c.wantMissing == "") || !strings.Contains(missing, c.wantMissing) {
-				t.Errorf("got %q, missing %q; want %q, missing %q", got, missing, c.want, c.wantMissing)
-			}
-		})
-	}
-}
-
 // Capturing packets takes one capability, at the server's end only, and root to hold it.
 func TestCapture(t *testing.T) {
 	for role, want := range map[string][]corev1.Capability{v1alpha1.RoleServer: {"NET_RAW"}, v1alpha1.RoleClient: nil} {
-		e := endpoint(networks["vf"], role)
+		e := endpoint("vf-ref", role)
 		e.Variant.Capture = new(true)
-		pod, err := Build(e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pod := build(t, e)
 		c := pod.Spec.Containers[0].SecurityContext
 		if diff := cmp.Diff(&corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: want}, c.Capabilities); diff != "" {
 			t.Errorf("%s: capabilities (-want +got):\n%s", role, diff)

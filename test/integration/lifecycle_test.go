@@ -62,6 +62,28 @@ var _ = Describe("A benchmark", func() {
 		Expect(status.Summary.Placement).NotTo(BeEmpty())
 	})
 
+	It("notes with the result what was changed of a pod", func(ctx SpecContext) {
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(1).On(w.A, w.B))
+		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
+		built := server.Spec.Containers[0].Image
+		server.Spec.Containers[0].Image = "mirror.example.com/bench:v0"
+		Expect(k8s.Update(ctx, server)).To(Succeed())
+		w.Kubelet.Run(ctx, server)
+		peer := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)
+		w.Kubelet.Run(ctx, peer)
+		w.Kubelet.Succeed(ctx, peer)
+		w.Kubelet.Succeed(ctx, server)
+		ExpectSucceeded(ctx, b, "^True Complete")
+
+		stored := configMaps(ctx, b)
+		Expect(stored).To(HaveLen(1))
+		s, err := result.FromConfigMap(&stored[0])
+		Expect(err).NotTo(HaveOccurred())
+		Expect(s.ServerSeen.Changed).To(Equal([]string{"image: mirror.example.com/bench:v0 instead of " + built}))
+		Expect(s.ClientSeen.Changed).To(BeEmpty())
+	})
+
 	It("is measured round by round and completes", func(ctx SpecContext) {
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).Sizes(64, 256).On(w.A, w.B))
@@ -127,8 +149,13 @@ var _ = Describe("A benchmark", func() {
 		for i := range stored {
 			Expect(metav1.IsControlledBy(&stored[i], b)).To(BeTrue())
 			Expect(stored[i].Immutable).To(HaveValue(BeTrue()))
-			_, err := result.FromConfigMap(&stored[i])
+			s, err := result.FromConfigMap(&stored[i])
 			Expect(err).NotTo(HaveOccurred())
+			for _, seen := range []result.Seen{s.ClientSeen, s.ServerSeen} {
+				Expect(seen.PodUID).NotTo(BeEmpty())
+				Expect(seen.Requests).To(HaveKey("cpu"))
+				Expect(seen.Changed).To(BeEmpty(), "what the API server fills in is no change")
+			}
 		}
 
 		By("telling of it in events")

@@ -1,0 +1,229 @@
+package pods
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// returned is the server's pod of the benchmark "template" as it was built, and as kube-apiserver 1.36.3 returned it,
+// in a cluster with a RuntimeClass that selects nodes and a PriorityClass.
+func returned(t *testing.T) (built, pod *corev1.Pod) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", "returned.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod = &corev1.Pod{}
+	if err := yaml.UnmarshalStrict(data, pod); err != nil {
+		t.Fatal(err)
+	}
+	built = build(t, endpoint("template", v1alpha1.RoleServer))
+	// The task is whatever it is by now.
+	pod.Spec.Containers[0].Env[0] = built.Spec.Containers[0].Env[0]
+	return built, pod
+}
+
+func TestChanged(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	cases := map[string]struct {
+		change func(p *corev1.Pod, c *corev1.Container)
+		want   []string
+	}{
+		"nothing but what the API server fills in": {change: func(*corev1.Pod, *corev1.Container) {}},
+		"what every pod of a cluster may get": {change: func(p *corev1.Pod, c *corev1.Container) {
+			p.Labels["team"], p.Annotations["team"] = "perf", "perf"
+			p.Spec.NodeName = "node-server"
+			p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+			p.Spec.Overhead = corev1.ResourceList{"cpu": resource.MustParse("100m")}
+			p.Spec.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Level: "s0:c26,c5"}
+			c.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Level: "s0:c26,c5"}
+			c.SecurityContext.ProcMount = new(corev1.DefaultProcMount)
+			c.ImagePullPolicy = corev1.PullAlways
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "of-a-sidecar", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+		}},
+		"equal quantities in other words": {change: func(_ *corev1.Pod, c *corev1.Container) {
+			c.Resources.Requests["cpu"], c.Resources.Requests["memory"] = resource.MustParse("2000m"), resource.MustParse("524288Ki")
+		}},
+		"an injector that adds to the request": {
+			change: func(_ *corev1.Pod, c *corev1.Container) {
+				c.Resources.Requests["amd.com/sf_pf"], c.Resources.Limits["amd.com/sf_pf"] = resource.MustParse("2"), resource.MustParse("2")
+			},
+			want: []string{"limits amd.com/sf_pf: 2 instead of 1", "requests amd.com/sf_pf: 2 instead of 1"},
+		},
+		"a request that is gone, and another": {
+			change: func(_ *corev1.Pod, c *corev1.Container) {
+				delete(c.Resources.Requests, "example.com/onload")
+				c.Resources.Requests["ephemeral-storage"] = resource.MustParse("1Gi")
+				c.Resources.Claims = []corev1.ResourceClaim{{Name: "nic", Request: "vf"}}
+			},
+			want: []string{"claim nic: added vf", "requests ephemeral-storage: added 1Gi", "requests example.com/onload: removed 1"},
+		},
+		"resources of the whole pod": {
+			change: func(p *corev1.Pod, _ *corev1.Container) {
+				p.Spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("3")}}
+			},
+			want: []string{"pod limits cpu: added 3"},
+		},
+		"more containers": {
+			change: func(p *corev1.Pod, _ *corev1.Container) {
+				p.Spec.InitContainers = []corev1.Container{{Name: "istio-proxy", Image: "proxy:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+				p.Spec.Containers = append([]corev1.Container{{Name: "vault", Image: "vault:2", Args: []string{"a"}}}, p.Spec.Containers...)
+				p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", Image: "busybox"}}}
+			},
+			want: []string{"container vault: added vault:2", "ephemeral container debugger: added busybox", "init container istio-proxy: added proxy:1"},
+		},
+		"another program": {
+			change: func(_ *corev1.Pod, c *corev1.Container) {
+				c.Image = "mirror.example.com/bench:v0"
+				c.Command = append([]string{"/sbin/tini", "--"}, c.Command...)
+				c.Args = nil
+			},
+			want: []string{
+				"args: removed server", "command: /sbin/tini -- /usr/local/bin/tailgate-agent instead of /usr/local/bin/tailgate-agent",
+				"image: mirror.example.com/bench:v0 instead of registry.example.com/tailgate/bench:v0",
+			},
+		},
+		"another environment, without its values": {
+			change: func(_ *corev1.Pod, c *corev1.Container) {
+				c.Env[0].Value = "{}"
+				c.Env[1].ValueFrom.FieldRef.FieldPath = "metadata.name"
+				c.Env = append(c.Env[:2], corev1.EnvVar{Name: "PASSWORD", Value: "secret"})
+				c.EnvFrom = []corev1.EnvFromSource{{Prefix: "X"}}
+			},
+			want: []string{
+				"env PASSWORD: added", "env TAILGATE_NODE: changed", "env TAILGATE_POD_IP: removed", "env TAILGATE_POD_UID: removed",
+				"env TAILGATE_TASK: changed", "envFrom: added",
+			},
+		},
+		"the node's namespaces": {
+			change: func(p *corev1.Pod, _ *corev1.Container) {
+				p.Spec.HostNetwork, p.Spec.HostPID, p.Spec.HostIPC, p.Spec.ShareProcessNamespace = true, true, true, new(true)
+			},
+			want: []string{"hostIPC: added", "hostNetwork: added", "hostPID: added", "shareProcessNamespace: added"},
+		},
+		"other privileges": {
+			change: func(p *corev1.Pod, c *corev1.Container) {
+				p.Spec.SecurityContext.RunAsUser, p.Spec.SecurityContext.FSGroup = new(int64(0)), nil
+				c.SecurityContext.Privileged = new(true)
+				c.SecurityContext.Capabilities.Add = []corev1.Capability{"SYS_ADMIN"}
+			},
+			want: []string{
+				"pod securityContext fsGroup: removed 65532", "pod securityContext runAsUser: 0 instead of 65532",
+				`securityContext capabilities: {"add":["SYS_ADMIN"],"drop":["ALL"]} instead of {"drop":["ALL"]}`, "securityContext privileged: added true",
+			},
+		},
+		"no security contexts": {
+			change: func(p *corev1.Pod, c *corev1.Container) {
+				p.Spec.SecurityContext, c.SecurityContext = nil, nil
+			},
+			want: []string{
+				"pod securityContext fsGroup: removed 65532", "pod securityContext runAsGroup: removed 65532", "pod securityContext runAsNonRoot: removed true",
+				"pod securityContext runAsUser: removed 65532", `pod securityContext seccompProfile: removed {"type":"RuntimeDefault"}`,
+				"securityContext allowPrivilegeEscalation: removed false", `securityContext capabilities: removed {"drop":["ALL"]}`,
+				"securityContext readOnlyRootFilesystem: removed true",
+			},
+		},
+		"another node": {
+			change: func(p *corev1.Pod, _ *corev1.Container) { p.Spec.Affinity = onNode("elsewhere") },
+			want:   []string{"node affinity nodeSelectorTerms: changed"},
+		},
+		"any node": {
+			change: func(p *corev1.Pod, _ *corev1.Container) { p.Spec.Affinity = nil },
+			want:   []string{"node affinity nodeSelectorTerms: removed"},
+		},
+		"other networks": {
+			change: func(p *corev1.Pod, _ *corev1.Container) { p.Annotations["k8s.v1.cni.cncf.io/networks"] = "macvlan" },
+			want:   []string{"annotation k8s.v1.cni.cncf.io/networks: changed"},
+		},
+		"another runtime, and a selector that no RuntimeClass brought": {
+			change: func(p *corev1.Pod, _ *corev1.Container) {
+				p.Spec.RuntimeClassName = nil
+				p.Spec.NodeSelector = map[string]string{"pool": "a"}
+			},
+			want: []string{"nodeSelector pool: added a", "runtimeClassName: removed performance-low-latency"},
+		},
+		"volumes": {
+			change: func(p *corev1.Pod, c *corev1.Container) {
+				token := corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}
+				p.Spec.Volumes = []corev1.Volume{
+					{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
+					{Name: "dev", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/dev"}}},
+					{Name: "api", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{token}}}},
+				}
+				c.VolumeMounts = []corev1.VolumeMount{{Name: "dev", MountPath: "/scratch"}, {Name: "api", MountPath: "/var/run/secrets"}}
+				c.VolumeDevices = []corev1.VolumeDevice{{Name: "disk", DevicePath: "/dev/sdz"}}
+			},
+			want: []string{
+				"device /dev/sdz: added disk", "mount /scratch: dev instead of scratch",
+				"mount /var/run/secrets: added api", "volume api: added API token", "volume dev: added host path /dev",
+				`volume scratch emptyDir: {"medium":"Memory"} instead of {}`,
+			},
+		},
+		"probes": {
+			change: func(_ *corev1.Pod, c *corev1.Container) {
+				c.StartupProbe, c.LivenessProbe, c.ReadinessProbe, c.Lifecycle = nil, &corev1.Probe{}, &corev1.Probe{}, &corev1.Lifecycle{}
+			},
+			want: []string{"lifecycle: added", "livenessProbe: added", "readinessProbe: added", "startupProbe: removed"},
+		},
+		"what is long or has several lines": {
+			change: func(p *corev1.Pod, c *corev1.Container) {
+				c.Args = []string{"server", "a\nb\x1b[1m"}
+				c.Image = long
+				p.Spec.InitContainers = []corev1.Container{{Name: long}}
+			},
+			want: []string{"args: server a b [1m instead of server", "image: changed", "init container " + strings.Repeat("x", 185)},
+		},
+		"no container of ours": {
+			change: func(p *corev1.Pod, c *corev1.Container) { *c = corev1.Container{Name: "other", Image: "other:1"} },
+			want: []string{
+				"args: removed server", "command: removed /usr/local/bin/tailgate-agent", "container other: added other:1",
+				"env TAILGATE_NODE: removed", "env TAILGATE_POD_IP: removed", "env TAILGATE_POD_UID: removed", "env TAILGATE_TASK: removed",
+				"image: removed registry.example.com/tailgate/bench:v0",
+				"limits amd.com/sf_pf: removed 1", "limits cpu: removed 2", "limits example.com/onload: removed 1", "limits hugepages-2Mi: removed 64Mi",
+				"limits memory: removed 512Mi", "mount /scratch: removed scratch",
+				"requests amd.com/sf_pf: removed 1", "requests cpu: removed 2", "requests example.com/onload: removed 1", "requests hugepages-2Mi: removed 64Mi",
+				"requests memory: removed 512Mi", "securityContext allowPrivilegeEscalation: removed false",
+				`securityContext capabilities: removed {"drop":["ALL"]}`, "securityContext readOnlyRootFilesystem: removed true", "startupProbe: removed",
+			},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			built, pod := returned(t)
+			c.change(pod, &pod.Spec.Containers[0])
+			if diff := cmp.Diff(c.want, Changed(built, pod)); diff != "" {
+				t.Errorf("changes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A pod that nobody touched is as it was built, whatever it is.
+func TestUnchanged(t *testing.T) {
+	eachPod(t, func(t *testing.T, e Endpoint, pod *corev1.Pod) {
+		if changes := Changed(build(t, e), pod); changes != nil {
+			t.Errorf("got %q", changes)
+		}
+	})
+}
+
+func TestChangesAreBounded(t *testing.T) {
+	built, pod := returned(t)
+	for i := range 100 {
+		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprintf("X%02d", i)})
+	}
+	got := Changed(built, pod)
+	if len(got) != 33 || got[0] != "env X00: added" || got[32] != "and 68 more" {
+		t.Errorf("got %d entries: %q", len(got), got)
+	}
+}

@@ -1,0 +1,134 @@
+package pods
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+)
+
+// NetworkName returns namespace and name of the NetworkAttachmentDefinition of a benchmark's variant with a secondary
+// network: the one that it names or, with ipam, the one that the operator makes. The latter is named after the
+// benchmark, and after the variant too if that has a network of its own.
+func NetworkName(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (namespace, name string) {
+	if ref := v.Network.NetworkRef; ref != nil {
+		return cmp.Or(ref.Namespace, b.Namespace), ref.Name
+	}
+	if slices.ContainsFunc(b.Spec.Variants, func(s v1alpha1.Variant) bool { return s.Name == v.Name && s.Network != nil }) {
+		return b.Namespace, b.Name + "-" + v.Name
+	}
+	return b.Namespace, b.Name
+}
+
+// Network returns the NetworkAttachmentDefinition that the operator makes for a benchmark's variant, and nil for a
+// variant whose network has no ipam. It belongs to the benchmark; variants that share spec.network share it.
+func Network(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (*unstructured.Unstructured, error) {
+	n := v.Network
+	if n.IPAM == nil {
+		return nil, nil
+	}
+	device := foreign.CNIPlugin{Type: "host-device"}
+	if n.Type == v1alpha1.NetworkVF {
+		device = foreign.CNIPlugin{Type: "sriov", VLAN: n.VLAN}
+	}
+	switch n.IPAM.Type {
+	case v1alpha1.IPAMWhereabouts:
+		device.IPAM = &foreign.CNIIPAM{Type: "whereabouts", Range: n.IPAM.Range, RangeStart: n.IPAM.RangeStart}
+	default:
+		device.IPAM = &foreign.CNIIPAM{Type: "static"}
+		device.Capabilities = map[string]bool{"ips": true}
+	}
+	plugins := []foreign.CNIPlugin{device}
+	if n.MTU != 0 {
+		plugins = append(plugins, foreign.CNIPlugin{Type: "tuning", MTU: n.MTU})
+	}
+
+	namespace, name := NetworkName(b, v)
+	definition, err := foreign.Definition(namespace, name, n.ResourceName, foreign.NetworkConfig{CNIVersion: foreign.CNIVersion, Name: name, Plugins: plugins})
+	if err != nil {
+		return nil, err
+	}
+	definition.SetLabels(Labels(b.Name))
+	definition.SetOwnerReferences([]metav1.OwnerReference{Owner(b)})
+	return definition, nil
+}
+
+// selection is what an endpoint's pod asks of Multus.
+func selection(e Endpoint) (foreign.Selection, error) {
+	namespace, name := NetworkName(e.Benchmark, e.Variant)
+	s := foreign.Selection{Name: name, Namespace: namespace, Interface: Interface}
+	if ipam := e.Variant.Network.IPAM; ipam != nil && ipam.Type == v1alpha1.IPAMStatic {
+		server, client, err := StaticAddresses(*ipam)
+		if err != nil {
+			return foreign.Selection{}, err
+		}
+		s.IPs = []string{server.String()}
+		if e.Task.Role == v1alpha1.RoleClient {
+			s.IPs = []string{client.String()}
+		}
+	}
+	return s, nil
+}
+
+// StaticAddresses returns the addresses that server and client get from a range of type Static, with the prefix length
+// of the range. An error says which field leaves no two addresses that hosts can have.
+func StaticAddresses(i v1alpha1.IPAM) (server, client netip.Prefix, err error) {
+	subnet, err := netip.ParsePrefix(i.Range)
+	if err != nil {
+		return server, client, fmt.Errorf("ipam.range: %w; give a subnet, such as 192.168.40.0/24", err)
+	}
+	subnet = subnet.Masked()
+	first := subnet.Addr().Next()
+	if i.RangeStart != "" {
+		if first, err = netip.ParseAddr(i.RangeStart); err != nil {
+			return server, client, fmt.Errorf("ipam.rangeStart: %w; give an address of %s", err, subnet)
+		}
+	}
+	second := first.Next()
+	// The last address of an IPv4 subnet is its broadcast address.
+	broadcast := second.Is4() && !subnet.Contains(second.Next())
+	if first == subnet.Addr() || !subnet.Contains(first) || !subnet.Contains(second) || broadcast {
+		return server, client, fmt.Errorf("ipam.rangeStart: %s and the address after it are not two host addresses of %s; "+
+			"give an earlier or later one, or a larger ipam.range", first, subnet)
+	}
+	return netip.PrefixFrom(first, subnet.Bits()), netip.PrefixFrom(second, subnet.Bits()), nil
+}
+
+// Address returns the address of the server pod of a benchmark's variant on the measured network, or "" and what is
+// still missing.
+func Address(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, pod *corev1.Pod) (address, missing string) {
+	if !v.Network.Type.Attached() {
+		// With host network the pod's address is the node's.
+		if pod.Status.PodIP == "" {
+			return "", "the server's pod has no address"
+		}
+		return pod.Status.PodIP, ""
+	}
+	annotation, ok := pod.Annotations[foreign.AnnotationNetworkStatus]
+	if !ok {
+		return "", fmt.Sprintf("the server's pod has no annotation %s; is Multus the node's CNI plugin?", foreign.AnnotationNetworkStatus)
+	}
+	namespace, name := NetworkName(b, v)
+	status, err := foreign.FindStatus(annotation, namespace+"/"+name, Interface)
+	if err != nil {
+		return "", err.Error()
+	}
+	if len(status.IPs) == 0 {
+		return "", fmt.Sprintf("network %s/%s gave the server no address; give its NetworkAttachmentDefinition an ipam section", namespace, name)
+	}
+	// Of two families IPv4 is measured, which every tool knows; the server's agent chooses alike.
+	for _, ip := range status.IPs {
+		if parsed := net.ParseIP(ip); parsed != nil && parsed.To4() != nil {
+			return ip, ""
+		}
+	}
+	return status.IPs[0], ""
+}
