@@ -38,8 +38,9 @@ func StartProcess(ctx context.Context, o Options, name string) error {
 	return c.ensure(pr)
 }
 
-// KillDevicePlugin kills the device plugin of a node, "node-a" or "node-b". The kubelet admits no further pod with its
-// devices at once, and reports that there are none to give within ten seconds. Pods that have some keep them.
+// KillDevicePlugin kills the device plugin of a node, "node-a" or "node-b". Pods that have its devices keep them. From
+// that moment the kubelet rejects others that ask for some (its topology manager says TopologyAffinityError), but only
+// its next report, up to ten seconds later, keeps the scheduler from sending them.
 func KillDevicePlugin(ctx context.Context, o Options, node string) error {
 	return KillProcess(ctx, o, nodeProcess("deviceplugin", node))
 }
@@ -61,8 +62,8 @@ func StartKubelet(ctx context.Context, o Options, node string) error {
 
 // StopPinning restarts the kubelet of a node without CPU manager and topology manager, and returns when the node is
 // ready, after some ten seconds. Pods that start from then on share the CPUs with all others and get devices of any NUMA
-// node; those that run keep what they have. Up undoes it. The node should then have no pods with whole CPUs: a kubelet
-// that starts admits its pods anew, and may find no CPUs for them.
+// node; those that run keep what they have. Up undoes it, and then the kubelet ends the pods that it would not have
+// admitted.
 func StopPinning(ctx context.Context, o Options, node string) error {
 	c, err := existing(ctx, o)
 	if err != nil {
