@@ -14,8 +14,8 @@
 //
 // The claim is a status write that happens before the first pod exists, and the outcome another before the
 // pods are deleted. A manager that dies at any point leaves a situation that the next one recognises; what
-// was stored is never measured again. Everything that decides is read from the API server, not from a cache:
-// watches only wake the controller up.
+// was stored is never measured again. Everything that lets a step be taken is read from the API server, not from a
+// cache: watches only wake the controller up, and the cache may only tell that it is not this one's turn yet.
 package benchmark
 
 import (
@@ -62,7 +62,8 @@ type LogReader func(ctx context.Context, pod types.NamespacedName) (io.ReadClose
 
 // Reconciler reconciles LatencyBenchmarks.
 type Reconciler struct {
-	// Client writes. From its cache only nodes are read, whose changes wake the controller anyway.
+	// Client writes. From its cache only nodes are read, whose changes wake the controller anyway, and whether it is
+	// worth to ask for a turn.
 	Client client.Client
 	// Live reads from the API server, past the cache.
 	Live client.Reader
@@ -108,7 +109,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	step := decide(world)
+	step, err := r.confirm(ctx, world, decide(world))
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	log.FromContext(ctx).V(1).Info("decided", "step", step.kind, "reason", step.reason, "message", step.message)
 
 	again, err := r.apply(ctx, world, step)

@@ -57,13 +57,13 @@ type world struct {
 	lostSince map[string]time.Time
 }
 
-// observe reads the world live.
+// observe reads the world: live, but for who else wants the nodes. See confirm.
 func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*world, error) {
 	w := &world{now: r.Clock.Now(), settings: r.Settings, benchmark: b, runs: plan.Runs(b), events: map[types.UID][]corev1.Event{}}
 	if driver, err := r.Tools.Get(b.Spec.Tool); err == nil {
 		w.driver = driver
 	}
-	if err := r.observeOthers(ctx, w); err != nil {
+	if err := r.observeQueue(ctx, r.Client, w); err != nil {
 		return nil, err
 	}
 	nodes := &corev1.NodeList{}
@@ -76,15 +76,44 @@ func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) 
 	return w, r.observeActive(ctx, w, nodes.Items)
 }
 
-func (r *Reconciler) observeOthers(ctx context.Context, w *world) error {
-	list := &v1alpha1.LatencyBenchmarkList{}
-	if err := r.Live.List(ctx, list); err != nil {
+// confirm reads live what a step that takes the nodes rests on, and so far came from the cache: of the thousand that may
+// wait, none asks the API server for all the others each time that it looks whether its turn has come.
+func (r *Reconciler) confirm(ctx context.Context, w *world, s step) (step, error) {
+	if s.kind != stepClaim && s.kind != stepCreateServer {
+		return s, nil
+	}
+	if err := r.observeQueue(ctx, r.Live, w); err != nil {
+		return step{}, err
+	}
+	return decide(w), nil
+}
+
+// observeQueue reads who else wants nodes, and who is on them.
+func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, w *world) error {
+	w.others, w.foreign = nil, nil
+	benchmarks := &v1alpha1.LatencyBenchmarkList{}
+	if err := from.List(ctx, benchmarks); err != nil {
 		return fmt.Errorf("listing benchmarks: %w", err)
 	}
-	for i := range list.Items {
-		o := &list.Items[i]
-		if o.UID != w.benchmark.UID && competes(o) {
+	b := w.benchmark
+	for i := range benchmarks.Items {
+		o := &benchmarks.Items[i]
+		if o.UID != b.UID && competes(o) {
 			w.others = append(w.others, entry(o))
+		}
+	}
+	if b.Status.Active != nil || b.Status.Pair == nil {
+		return nil
+	}
+	list := &corev1.PodList{}
+	if err := from.List(ctx, list, client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}, client.HasLabels{v1alpha1.LabelRole}); err != nil {
+		return fmt.Errorf("listing benchmark pods: %w", err)
+	}
+	for _, p := range list.Items {
+		node := pods.Node(&p)
+		namesake := p.Namespace == b.Namespace && p.Labels[v1alpha1.LabelBenchmark] == b.Name
+		if namesake || node == b.Status.Pair.ClientNode || node == b.Status.Pair.ServerNode {
+			w.foreign = append(w.foreign, fmt.Sprintf("%s/%s on %s", p.Namespace, p.Name, node))
 		}
 	}
 	return nil
@@ -111,8 +140,8 @@ func entry(b *v1alpha1.LatencyBenchmark) queue.Entry {
 	return e
 }
 
-// observeIdle reads what a benchmark without an active attempt needs: the preflight's input, and whether the
-// nodes are really empty.
+// observeIdle reads what a benchmark without an active attempt needs: the preflight's input, and whether the verdict asks
+// for more rounds.
 func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.Node) error {
 	b := w.benchmark
 	w.accepted = preflight.Observed{
@@ -133,20 +162,6 @@ func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.N
 		var err error
 		w.undecided, err = r.undecided(ctx, b)
 		return err
-	}
-	if b.Status.Pair == nil {
-		return nil
-	}
-	list := &corev1.PodList{}
-	if err := r.Live.List(ctx, list, client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}, client.HasLabels{v1alpha1.LabelRole}); err != nil {
-		return fmt.Errorf("listing benchmark pods: %w", err)
-	}
-	for _, p := range list.Items {
-		node := pods.Node(&p)
-		namesake := p.Namespace == b.Namespace && p.Labels[v1alpha1.LabelBenchmark] == b.Name
-		if namesake || node == b.Status.Pair.ClientNode || node == b.Status.Pair.ServerNode {
-			w.foreign = append(w.foreign, fmt.Sprintf("%s/%s on %s", p.Namespace, p.Name, node))
-		}
 	}
 	return nil
 }
