@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -27,9 +28,16 @@ type Task struct {
 	// Tool measures Cells, in this order.
 	Tool  v1alpha1.Tool `json:"tool"`
 	Cells []tool.Cell   `json:"cells"`
-	// Interface is the measured interface where the network gives it a known name (net1); empty: the
-	// interface that has the pod's address.
+	// Interface is the measured interface where it has a known name: net1 of an attached network, or the one that a
+	// variant of the host's network names. Empty: the interface that has the pod's address.
 	Interface string `json:"interface,omitempty"`
+	// Acceleration says who carries the tools' messages; empty: the kernel.
+	Acceleration v1alpha1.AccelerationType `json:"acceleration,omitempty"`
+	// Library is the path of Onload's library in the pod, which is preloaded into the tools. With Onload only.
+	Library string `json:"library,omitempty"`
+	// Env are variables of the tools' environment, by name: those of the variant and of its Onload profile. The kernel's
+	// sockets have none of Onload's (EF_*), whoever set them.
+	Env map[string]string `json:"env,omitzero"`
 	// Capture makes the server's agent take latencies from packets, too.
 	Capture bool `json:"capture,omitempty"`
 	// ServerAddress is the server's address on the measured network, and Token (the UID of the server's pod)
@@ -39,6 +47,8 @@ type Task struct {
 	// Deadline bounds everything the agent does from its start.
 	Deadline time.Duration `json:"deadline"`
 }
+
+var accelerations = []v1alpha1.AccelerationType{"", v1alpha1.AccelerationKernel, v1alpha1.AccelerationOnload}
 
 // Encode returns the task as JSON.
 func (t Task) Encode() (string, error) {
@@ -66,6 +76,10 @@ func DecodeTask(data string) (Task, error) {
 		return Task{}, fmt.Errorf("reading the task: deadline %s", t.Deadline)
 	case t.Variant == "":
 		return Task{}, fmt.Errorf("reading the task: no variant")
+	case !slices.Contains(accelerations, t.Acceleration):
+		return Task{}, fmt.Errorf("reading the task: acceleration %q is neither Kernel nor Onload", t.Acceleration)
+	case (t.Acceleration == v1alpha1.AccelerationOnload) != (t.Library != ""):
+		return Task{}, fmt.Errorf("reading the task: acceleration %q with library %q: Onload needs one, the kernel none", t.Acceleration, t.Library)
 	case t.Role == v1alpha1.RoleClient && (t.ServerAddress == "" || t.Token == ""):
 		return Task{}, fmt.Errorf("reading the task: a client needs serverAddress and token")
 	}

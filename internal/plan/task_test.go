@@ -26,7 +26,10 @@ func client() Task {
 func TestTaskSurvivesItsEncoding(t *testing.T) {
 	server := client()
 	server.Role, server.ServerAddress, server.Token = v1alpha1.RoleServer, "", ""
-	for name, want := range map[string]Task{"a client's": client(), "a server's": server} {
+	onload := client()
+	onload.Acceleration, onload.Library = v1alpha1.AccelerationOnload, "/opt/onload/usr/lib64/libonload.so"
+	onload.Env = map[string]string{"EF_POLL_USEC": "100000", "EF_TCP_FASTSTART_INIT": "0"}
+	for name, want := range map[string]Task{"a client's": client(), "a server's": server, "with Onload": onload} {
 		t.Run(name, func(t *testing.T) {
 			data, err := want.Encode()
 			if err != nil {
@@ -49,19 +52,25 @@ func TestDecodeTaskRefuses(t *testing.T) {
 		// want is what the error names.
 		want string
 	}{
-		"no variant":                  {func(t *Task) { t.Variant = "" }, "variant"},
-		"no run":                      {func(t *Task) { t.Run = "" }, "run"},
-		"attempt 0":                   {func(t *Task) { t.Attempt = 0 }, "attempt 0"},
-		"a negative attempt":          {func(t *Task) { t.Attempt = -1 }, "attempt -1"},
-		"no role":                     {func(t *Task) { t.Role = "" }, "role"},
-		"a role that does not exist":  {func(t *Task) { t.Role = "judge" }, `"judge"`},
-		"no cells":                    {func(t *Task) { t.Cells = nil }, "cells"},
-		"no deadline":                 {func(t *Task) { t.Deadline = 0 }, "deadline"},
-		"a negative deadline":         {func(t *Task) { t.Deadline = -time.Second }, "deadline -1s"},
-		"a client without its server": {func(t *Task) { t.ServerAddress = "" }, "serverAddress"},
-		"a client without the token":  {func(t *Task) { t.Token = "" }, "token"},
-		"a client with neither":       {func(t *Task) { t.ServerAddress, t.Token = "", "" }, "serverAddress"},
-		"the least deadline of all":   {func(t *Task) { t.Deadline = -1 << 63 }, "deadline"},
+		"no variant":                          {func(t *Task) { t.Variant = "" }, "variant"},
+		"no run":                              {func(t *Task) { t.Run = "" }, "run"},
+		"attempt 0":                           {func(t *Task) { t.Attempt = 0 }, "attempt 0"},
+		"a negative attempt":                  {func(t *Task) { t.Attempt = -1 }, "attempt -1"},
+		"no role":                             {func(t *Task) { t.Role = "" }, "role"},
+		"a role that does not exist":          {func(t *Task) { t.Role = "judge" }, `"judge"`},
+		"no cells":                            {func(t *Task) { t.Cells = nil }, "cells"},
+		"no deadline":                         {func(t *Task) { t.Deadline = 0 }, "deadline"},
+		"a negative deadline":                 {func(t *Task) { t.Deadline = -time.Second }, "deadline -1s"},
+		"a client without its server":         {func(t *Task) { t.ServerAddress = "" }, "serverAddress"},
+		"a client without the token":          {func(t *Task) { t.Token = "" }, "token"},
+		"a client with neither":               {func(t *Task) { t.ServerAddress, t.Token = "", "" }, "serverAddress"},
+		"an acceleration that does not exist": {func(t *Task) { t.Acceleration = "DPDK" }, `"DPDK"`},
+		"Onload without a library":            {func(t *Task) { t.Acceleration = v1alpha1.AccelerationOnload }, "library"},
+		"the kernel with a library": {
+			func(t *Task) { t.Acceleration, t.Library = v1alpha1.AccelerationKernel, "/lib/libonload.so" }, "library",
+		},
+		"a library for nothing":     {func(t *Task) { t.Library = "/lib/libonload.so" }, "library"},
+		"the least deadline of all": {func(t *Task) { t.Deadline = -1 << 63 }, "deadline"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -97,6 +106,7 @@ func FuzzDecodeTask(f *testing.F) {
 	}
 	f.Add(data)
 	f.Add(`{"run":"a-r1","variant":"default","attempt":1,"role":"server","cells":[{}],"deadline":1}`)
+	f.Add(`{"run":"a-r1","variant":"default","attempt":1,"role":"server","cells":[{}],"deadline":1,"acceleration":"Onload","library":"l","env":{"EF_A":""}}`)
 	f.Add(`{"run":"a","attempt":9999999999}`)
 	f.Add(`null`)
 	f.Fuzz(func(t *testing.T, data string) {

@@ -52,8 +52,8 @@ type Target struct {
 	Address string
 	// Port is the server's port for the tool.
 	Port int
-	// LocalAddress is the client's own address on the measured network; of the client only. Multicast needs it to
-	// choose the interface.
+	// LocalAddress is the client's own address on the measured network, from which it sends; of the client only. A tool
+	// that cannot says so: Command.Routed.
 	LocalAddress string
 	// CPUs are those of this end on which the tool may run, as many as Driver.CPUs asked for. The process is
 	// started with exactly these as its affinity.
@@ -78,6 +78,9 @@ type Command struct {
 	Env []string
 	// Interrupt is true for a server that prints what it received when it is interrupted (SIGINT).
 	Interrupt bool
+	// Routed is true for a client that does not bind all that it measures to Target.LocalAddress, because the tool
+	// cannot: the route to the server decides from which address and by which interface its messages leave.
+	Routed bool
 }
 
 // Output is what a client left behind.

@@ -113,6 +113,16 @@ func (h Header) Version() string {
 // loaded. And a library that is loaded need not have taken the socket.
 func (h Header) OnloadVersion() string { return h.Value("onload_version") }
 
+// Accelerated is what the header proves of the client's sockets: those of a process without the library are the kernel's.
+// Of the server it tells only the environment.
+func (h Header) Accelerated() tool.Accelerated {
+	// Without a version there is no header that could tell.
+	if h.Value("version") == "" || h.OnloadVersion() != "" {
+		return tool.Accelerated{}
+	}
+	return tool.Accelerated{Client: tool.AccelerationAbsent}
+}
+
 // FullRTT says whether the latencies, in rows and raw files, are round-trip times and not half of them. Builds
 // before 2026 do not say so; then it depends on whether --rtt was among the arguments. It is an error if
 // nothing tells.

@@ -2,6 +2,8 @@ package sfnt
 
 import (
 	"testing"
+
+	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 func header(t *testing.T, output string) Header {
@@ -38,15 +40,23 @@ func TestFullRTT(t *testing.T) {
 }
 
 func TestOnloadIsNotWhatLDPreloadSays(t *testing.T) {
+	absent := tool.Accelerated{Client: tool.AccelerationAbsent}
 	cases := map[string]struct {
 		header, version string
 		warnings        int
+		accelerated     tool.Accelerated
 	}{
-		"loaded":                       {"# LD_PRELOAD=libonload.so\n# onload_version=201811-u1\n# EF_POLL_USEC=100000\n", "201811-u1", 0},
-		"preloaded but not loaded":     {"# LD_PRELOAD=/opt/onload/usr/lib64/libonload.so\n# EF_POLL_USEC=100000\n", "", 1},
-		"a banner alone":               {"oo:sfnt-pingpong[1]: Using OpenOnload 201811-u1 [0]\n", "", 0},
-		"on the server alone":          {"# server LD_PRELOAD=libonload.so\n", "", 0},
-		"something else was preloaded": {"# LD_PRELOAD=libvma.so\n", "", 0},
+		// A library that is loaded need not have taken the socket.
+		"loaded": {
+			header: "# version: 1.6.0\n# LD_PRELOAD=libonload.so\n# onload_version=201811-u1\n# EF_POLL_USEC=100000\n", version: "201811-u1",
+		},
+		"preloaded but not loaded": {
+			header: "# version: 1.6.0\n# LD_PRELOAD=/opt/onload/usr/lib64/libonload.so\n# EF_POLL_USEC=100000\n", warnings: 1, accelerated: absent,
+		},
+		"a banner alone":               {header: "# version: 1.6.0\noo:sfnt-pingpong[1]: Using OpenOnload 201811-u1 [0]\n", accelerated: absent},
+		"on the server alone":          {header: "# version: 1.6.0\n# server LD_PRELOAD=libonload.so\n", accelerated: absent},
+		"something else was preloaded": {header: "# version: 1.6.0\n# LD_PRELOAD=libvma.so\n", accelerated: absent},
+		"no header":                    {header: "\t64\t1\n"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -56,6 +66,9 @@ func TestOnloadIsNotWhatLDPreloadSays(t *testing.T) {
 			}
 			if got := header.Warnings("sfnt-pingpong"); len(got) != c.warnings {
 				t.Errorf("warnings %q", got)
+			}
+			if got := header.Accelerated(); got != c.accelerated {
+				t.Errorf("accelerated %+v, want %+v", got, c.accelerated)
 			}
 		})
 	}

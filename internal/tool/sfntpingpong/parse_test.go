@@ -85,7 +85,7 @@ func TestParse(t *testing.T) {
 	if len(samples) != 300_000 || samples[0] != 10_002 || samples[len(samples)-1] != 10_003 {
 		t.Errorf("%d samples from %d to %d", len(samples), samples[0], samples[len(samples)-1])
 	}
-	want := tool.Measurement{Version: "1.6.0 (src abc)", Figures: []tool.Figure{
+	want := tool.Measurement{Version: "1.6.0 (src abc)", Accelerated: tool.Accelerated{Client: tool.AccelerationAbsent}, Figures: []tool.Figure{
 		{Name: "mean (ns, RTT)", Value: "10000"}, {Name: "min (ns, RTT)", Value: "10000"}, {Name: "median (ns, RTT)", Value: "10000"}, {Name: "max (ns, RTT)", Value: "10003"},
 		{Name: "percentile 99 (ns, RTT)", Value: "10000"}, {Name: "stddev (ns, RTT)", Value: "0"}, {Name: "iterations", Value: "350000"}, {Name: "tsc_hz", Value: "2499984086"},
 	}}

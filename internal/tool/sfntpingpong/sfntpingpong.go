@@ -123,6 +123,8 @@ func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 		Path: program,
 		Args: slices.Concat(options, sfnt.WaitOptions(c), sfnt.PathOptions(c, t), []string{protocol, t.Address}),
 		Env:  sfnt.Environment(),
+		// It can bind datagrams (--bind), but neither TCP nor its control connection, whose address datagrams have, too.
+		Routed: true,
 	}
 }
 

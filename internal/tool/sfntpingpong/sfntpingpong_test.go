@@ -31,18 +31,18 @@ func TestCommands(t *testing.T) {
 		"TCP": {tcp64, commands{
 			Server: tool.Command{Path: "sfnt-pingpong", Args: []string{"--port=2048"}, Env: []string{"SFNT_AVOID_FORK=1"}},
 			Client: tool.Command{Path: "sfnt-pingpong", Args: []string{"--port=2048", "--affinity=any;any", "--sizes=64", "--rtt", "--raw=/scratch/a/raw",
-				"--minms=3500", "--maxms=3500", "--miniter=1000", "--maxiter=3501000", "--timeout=2", "tcp", "10.99.0.2"}, Env: []string{"SFNT_AVOID_FORK=1"}},
+				"--minms=3500", "--maxms=3500", "--miniter=1000", "--maxiter=3501000", "--timeout=2", "tcp", "10.99.0.2"}, Env: []string{"SFNT_AVOID_FORK=1"}, Routed: true},
 		}},
 		"UDP": {udp0, commands{
 			Server: tool.Command{Path: "sfnt-pingpong", Args: []string{"--port=2048"}, Env: []string{"SFNT_AVOID_FORK=1"}},
 			Client: tool.Command{Path: "sfnt-pingpong", Args: []string{"--port=2048", "--affinity=any;any", "--sizes=0", "--rtt", "--raw=/scratch/a/raw",
-				"--minms=100", "--maxms=100", "--miniter=1000", "--maxiter=101000", "--timeout=2", "--ttl=64", "udp", "10.99.0.2"}, Env: []string{"SFNT_AVOID_FORK=1"}},
+				"--minms=100", "--maxms=100", "--miniter=1000", "--maxiter=101000", "--timeout=2", "--ttl=64", "udp", "10.99.0.2"}, Env: []string{"SFNT_AVOID_FORK=1"}, Routed: true},
 		}},
 		"a group, spinning in poll": {multicast64, commands{
 			Server: tool.Command{Path: "sfnt-pingpong", Args: []string{"--port=2048"}, Env: []string{"SFNT_AVOID_FORK=1"}},
 			Client: tool.Command{Path: "sfnt-pingpong", Args: []string{"--port=2048", "--affinity=any;any", "--sizes=64", "--rtt", "--raw=/scratch/a/raw",
 				"--minms=3500", "--maxms=3500", "--miniter=1000", "--maxiter=3501000", "--timeout=2", "--spin", "--muxer=poll",
-				"--ttl=1;64", "--mcastintf=10.99.0.1;10.99.0.2", "--mcast=239.192.0.7", "udp", "10.99.0.2"}, Env: []string{"SFNT_AVOID_FORK=1"}},
+				"--ttl=1;64", "--mcastintf=10.99.0.1;10.99.0.2", "--mcast=239.192.0.7", "udp", "10.99.0.2"}, Env: []string{"SFNT_AVOID_FORK=1"}, Routed: true},
 		}},
 	}
 	for name, c := range cases {

@@ -132,6 +132,8 @@ func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 		Path: program,
 		Args: slices.Concat(options, sfnt.WaitOptions(c), sfnt.PathOptions(c, t), []string{"udp", t.Address}),
 		Env:  sfnt.Environment(),
+		// It binds its sockets to devices, which takes a privilege, and to groups, not to addresses.
+		Routed: true,
 	}
 }
 

@@ -45,7 +45,7 @@ func TestCommands(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			want := []tool.Command{server, {Path: "sfnt-stream", Args: c.args, Env: server.Env}}
+			want := []tool.Command{server, {Path: "sfnt-stream", Args: c.args, Env: server.Env, Routed: true}}
 			if diff := cmp.Diff(want, []tool.Command{New().Server(c.cell, target), New().Client(c.cell, target)}); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

@@ -150,9 +150,18 @@ func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	if !c.Stream {
 		more = append(more, "--full-rtt", "--full-log", filepath.Join(t.Scratch, logName))
 	}
-	args := append([]string{mode}, path(c, t, t.LocalAddress)...)
+	args := append([]string{mode}, clientPath(c, t)...)
 	args = append(args, "-m", strconv.Itoa(int(c.MessageSize)), "-t", strconv.FormatInt(int64(runTime(c)/time.Second), 10))
 	return tool.Command{Path: program, Args: append(args, more...)}
+}
+
+// clientPath is path of the client, which sends from its own address. The socket of a group is bound to that.
+func clientPath(c tool.Cell, t tool.Target) []string {
+	options := path(c, t, t.LocalAddress)
+	if c.Protocol != v1alpha1.ProtocolMulticast && t.LocalAddress != "" {
+		options = append(options, "--client_ip", t.LocalAddress)
+	}
+	return options
 }
 
 // path are the options that say how messages get from one end to the other, and how this end waits for them; own is

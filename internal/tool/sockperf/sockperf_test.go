@@ -32,17 +32,17 @@ func TestCommands(t *testing.T) {
 		"TCP": {
 			cell:   cell("TCP", 64, 3*time.Second, 500*time.Millisecond),
 			server: "server -i 10.99.0.2 -p 11111 --tcp --uc-reuseaddr",
-			client: "ping-pong -i 10.99.0.2 -p 11111 --tcp -m 64 -t 4 --full-rtt --full-log /scratch/a/log.csv",
+			client: "ping-pong -i 10.99.0.2 -p 11111 --tcp --client_ip 10.99.0.1 -m 64 -t 4 --full-rtt --full-log /scratch/a/log.csv",
 		},
 		"UDP": {
 			cell:   second,
 			server: "server -i 10.99.0.2 -p 11111",
-			client: "ping-pong -i 10.99.0.2 -p 11111 -m 14 -t 2 --full-rtt --full-log /scratch/a/log.csv",
+			client: "ping-pong -i 10.99.0.2 -p 11111 --client_ip 10.99.0.1 -m 14 -t 2 --full-rtt --full-log /scratch/a/log.csv",
 		},
 		"ends that spin": {
 			cell:   with(func(c *tool.Cell) { c.Wait = v1alpha1.WaitSpin }),
 			server: "server -i 10.99.0.2 -p 11111 --nonblocked",
-			client: "ping-pong -i 10.99.0.2 -p 11111 --nonblocked -m 14 -t 2 --full-rtt --full-log /scratch/a/log.csv",
+			client: "ping-pong -i 10.99.0.2 -p 11111 --nonblocked --client_ip 10.99.0.1 -m 14 -t 2 --full-rtt --full-log /scratch/a/log.csv",
 		},
 		"a multicast group": {
 			cell: with(func(c *tool.Cell) {
@@ -59,12 +59,12 @@ func TestCommands(t *testing.T) {
 		"a rate": {
 			cell:   with(func(c *tool.Cell) { c.RatePerSecond = 23_000 }),
 			server: "server -i 10.99.0.2 -p 11111",
-			client: "under-load -i 10.99.0.2 -p 11111 -m 14 -t 2 --mps 23000 --reply-every 1 --sender-affinity 4 --receiver-affinity 6 --full-rtt --full-log /scratch/a/log.csv",
+			client: "under-load -i 10.99.0.2 -p 11111 --client_ip 10.99.0.1 -m 14 -t 2 --mps 23000 --reply-every 1 --sender-affinity 4 --receiver-affinity 6 --full-rtt --full-log /scratch/a/log.csv",
 		},
 		"a stream": {
 			cell:      with(func(c *tool.Cell) { c.Protocol, c.Stream = v1alpha1.ProtocolTCP, true }),
 			server:    "server -i 10.99.0.2 -p 11111 --tcp --uc-reuseaddr",
-			client:    "throughput -i 10.99.0.2 -p 11111 --tcp -m 14 -t 1",
+			client:    "throughput -i 10.99.0.2 -p 11111 --tcp --client_ip 10.99.0.1 -m 14 -t 1",
 			interrupt: true,
 		},
 	}
