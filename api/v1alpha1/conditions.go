@@ -119,6 +119,10 @@ const (
 	OutcomeNetworkFailed = "NetworkFailed"
 	// OutcomeNetworkMissing surfaces when the NetworkAttachmentDefinition went away after the spec was accepted.
 	OutcomeNetworkMissing = "NetworkMissing"
+	// OutcomeNetworkChanged surfaces when somebody changed a NetworkAttachmentDefinition that the operator made.
+	OutcomeNetworkChanged = "NetworkChanged"
+	// OutcomeProfileInvalid surfaces when the ConfigMap of an Onload profile went away, or is none any more.
+	OutcomeProfileInvalid = "OnloadProfileInvalid"
 	// OutcomeDeviceMissing surfaces when the CNI plugin was not told which device it should attach.
 	OutcomeDeviceMissing = "DeviceMissing"
 	// OutcomeStartTimeout surfaces when a pod did not start in time for a reason that nobody told.

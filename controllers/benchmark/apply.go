@@ -7,11 +7,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/report"
@@ -40,24 +42,19 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 		// Nothing was tried: the attempt is not listed, and its number is used again.
 		b.Status.Active = nil
 	case stepCreateServer:
-		uid, err := r.createPod(ctx, w, v1alpha1.RoleServer, "")
-		if err != nil {
+		if err := r.createEndpoint(ctx, w, &s, v1alpha1.RoleServer, &b.Status.Active.ServerPodUID); err != nil {
 			return 0, err
 		}
-		b.Status.Active.ServerPodUID = uid
 	case stepCreateClient:
-		uid, err := r.createPod(ctx, w, v1alpha1.RoleClient, s.address)
-		if err != nil {
+		if err := r.createEndpoint(ctx, w, &s, v1alpha1.RoleClient, &b.Status.Active.ClientPodUID); err != nil {
 			return 0, err
 		}
-		b.Status.Active.ClientPodUID = uid
 	case stepCollect:
 		if err := r.collect(ctx, w); err != nil {
 			return 0, err
 		}
 	case stepConclude:
-		w.setOutcome(s.reason, s.message)
-		s.reason, s.message = v1alpha1.ReasonEnding, fmt.Sprintf("attempt %d of %s failed (%s): %s", b.Status.Active.Attempt, b.Status.Active.Run, s.reason, s.message)
+		w.fail(&s, s.reason, s.message)
 	case stepRemove:
 		for _, p := range []*corev1.Pod{w.client, w.server} {
 			if err := r.deletePod(ctx, b, p); err != nil {
@@ -111,13 +108,95 @@ func attemptOf(a v1alpha1.ActiveAttempt) v1alpha1.Attempt {
 	return v1alpha1.Attempt{Run: a.Run, Attempt: a.Attempt, ClaimedAt: a.ClaimedAt, MeasuredMilliseconds: a.MeasuredMilliseconds, Outcome: *a.Outcome}
 }
 
+// fail ends the active attempt without a result.
+func (w *world) fail(s *step, reason, message string) {
+	w.setOutcome(reason, message)
+	active := w.benchmark.Status.Active
+	s.reason, s.message = v1alpha1.ReasonEnding, fmt.Sprintf("attempt %d of %s failed (%s): %s", active.Attempt, active.Run, reason, message)
+}
+
+// refusal is why an endpoint cannot be made, as the outcome of its attempt.
+type refusal struct{ reason, message string }
+
+func (r *refusal) Error() string { return r.message }
+
+func refusef(reason, format string, args ...any) error {
+	return &refusal{reason, fmt.Sprintf(format, args...)}
+}
+
+// createEndpoint creates what the pod of a role needs, and the pod, and notes its UID. What cannot be made ends the
+// attempt.
+func (r *Reconciler) createEndpoint(ctx context.Context, w *world, s *step, role string, uid *string) error {
+	err := r.ensureNetwork(ctx, w)
+	if err == nil {
+		*uid, err = r.createPod(ctx, w, role, s.address)
+	}
+	if refused := (*refusal)(nil); errors.As(err, &refused) {
+		w.fail(s, refused.reason, refused.message)
+		return nil
+	}
+	return err
+}
+
+// ensureNetwork creates the network that the operator makes for the active run, unless it is there.
+func (r *Reconciler) ensureNetwork(ctx context.Context, w *world) error {
+	want, err := pods.Network(w.benchmark, w.activeRun().Variant)
+	if err != nil || want == nil {
+		return err
+	}
+	err = r.Client.Create(ctx, want.DeepCopy())
+	if err == nil {
+		return nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating NetworkAttachmentDefinition %s: %w", want.GetName(), err)
+	}
+	found := want.DeepCopy()
+	if err := r.Live.Get(ctx, clientKey(want), found); err != nil {
+		return fmt.Errorf("getting NetworkAttachmentDefinition %s: %w", want.GetName(), err)
+	}
+	switch {
+	case !metav1.IsControlledBy(found, w.benchmark):
+		return refusef(v1alpha1.OutcomeNameTaken, "NetworkAttachmentDefinition %s exists and is not this benchmark's; delete it, or give the benchmark another name", want.GetName())
+	case !equality.Semantic.DeepEqual(found.Object["spec"], want.Object["spec"]) || !equality.Semantic.DeepEqual(found.GetAnnotations(), want.GetAnnotations()):
+		return refusef(v1alpha1.OutcomeNetworkChanged, "somebody changed NetworkAttachmentDefinition %s, which the operator made; delete it, and it is made again", want.GetName())
+	}
+	return nil
+}
+
+// settings are the environment variables of the active run's tools.
+func (r *Reconciler) settings(ctx context.Context, w *world) (map[string]string, error) {
+	b, v := w.benchmark, w.activeRun().Variant
+	var profile map[string]string
+	if ref := v.Acceleration.ProfileRef; ref != nil {
+		cm, err := r.configMap(ctx, b.Namespace, ref.Name)
+		if err != nil {
+			return nil, err
+		}
+		if cm == nil {
+			return nil, refusef(v1alpha1.OutcomeProfileInvalid, "ConfigMap %s of acceleration.profileRef does not exist any more; create it again", ref.Name)
+		}
+		profile = cm.Data
+	}
+	env, err := onload.Environment(v, profile)
+	if err != nil {
+		return nil, refusef(v1alpha1.OutcomeProfileInvalid, "%v", err)
+	}
+	return env, nil
+}
+
 // createPod creates a pod of the active attempt. One that exists already and is ours is what we wanted: its
 // name is its identity.
 func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddress string) (string, error) {
 	b, active, run := w.benchmark, w.benchmark.Status.Active, w.activeRun()
+	env, err := r.settings(ctx, w)
+	if err != nil {
+		return "", err
+	}
 	task := plan.Task{
 		Run: run.Name, Variant: run.Variant.Name, Attempt: active.Attempt, Role: role, Tool: b.Spec.Tool, Cells: run.Cells,
-		Deadline: plan.Deadline(w.driver, run.Cells),
+		Acceleration: run.Variant.Acceleration.Type, Library: onload.Library(*run.Variant.Acceleration), Env: env,
+		Deadline: plan.Deadline(w.driver, run.Cells), Interface: run.Variant.Network.Interface,
 	}
 	if role == v1alpha1.RoleServer {
 		// The server also waits for its client to start.

@@ -257,7 +257,7 @@ func startClient(w *world) step {
 		// It has just ended; in a moment its pod says how. A client would find nobody.
 		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d: server", active.Run, active.Attempt), again: lookAgain}
 	}
-	address, missing := pods.Address(w.benchmark, w.activeRun().Variant, w.server)
+	address, missing := w.serverAddress()
 	if address != "" {
 		return step{kind: stepCreateClient, reason: v1alpha1.ReasonStarting, message: message, address: address, again: lookAgain}
 	}
@@ -265,6 +265,14 @@ func startClient(w *world) step {
 		return conclude(v1alpha1.OutcomeNetworkFailed, missing)
 	}
 	return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: missing, again: lookAgain}
+}
+
+// serverAddress is the server's address on the measured network, or "" and what is still missing.
+func (w *world) serverAddress() (address, missing string) {
+	if v := w.activeRun().Variant; v.Network.Interface == "" {
+		return pods.Address(w.benchmark, v, w.server)
+	}
+	return w.listening, w.unheard
 }
 
 // ended is for an attempt in which a pod has ended, well or not.

@@ -169,6 +169,9 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 }
 
 func TestDecideWhilePodsStart(t *testing.T) {
+	hostInterface := func(w *world) {
+		w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost, Interface: "ens1f0"}
+	}
 	secondary := func(w *world) {
 		w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}
 	}
@@ -247,6 +250,14 @@ func TestDecideWhilePodsStart(t *testing.T) {
 		"a server that listens is followed by the client": {
 			changes: on(active(0), withServer(listening)),
 			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting, address: "10.244.1.17",
+		},
+		"on a named interface of the host, with the address that the server tells": {
+			changes: on(hostInterface, active(0), withServer(listening), func(w *world) { w.listening = "10.0.0.12" }),
+			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting, address: "10.0.0.12",
+		},
+		"on a named interface of the host, before the server has told": {
+			changes: on(hostInterface, active(0), withServer(listening), func(w *world) { w.unheard = "no server says" }),
+			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"no server says"}, again: lookAgain,
 		},
 		"on a secondary network, with its address there": {
 			changes: on(secondary, active(0), withServer(listening, annotated(`[{"name":"perf/sf-vf","interface":"net1","ips":["192.168.100.12"]}]`))),

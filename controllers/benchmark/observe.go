@@ -17,6 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/queue"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -47,6 +48,9 @@ type world struct {
 
 	// server and client are the pods of the active attempt; nil when they do not exist.
 	server, client *corev1.Pod
+	// listening is the address of a server that measures a named interface of its host, which only it knows; unheard
+	// says why it is not known yet.
+	listening, unheard string
 	// stored is the ConfigMap of the active run, whoever owns it; nil when there is none.
 	stored *corev1.ConfigMap
 	// events are the warnings about a pod that does not start, by pod UID, newest last; filled only for pods
@@ -208,7 +212,27 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 		w.events[p.UID] = list.Items
 	}
 	w.lostSince = lostSince(active, nodes)
+	w.listening, w.unheard = r.listening(ctx, w)
 	return nil
+}
+
+// listening reads from the log of a server that measures a named interface of its host at which address it listens, or
+// says why nobody knows. A log that cannot be read is no error: its node may be lost, and the attempt must end.
+func (r *Reconciler) listening(ctx context.Context, w *world) (address, unheard string) {
+	network := w.activeRun().Variant.Network
+	if w.server == nil || w.client != nil || !listens(w.server) || network == nil || network.Interface == "" {
+		return "", ""
+	}
+	log, err := r.Logs(ctx, clientKey(w.server))
+	if err != nil {
+		return "", oneLine(fmt.Sprintf("the log of pod %s, which says where it listens, cannot be read: %v", w.server.Name, err))
+	}
+	defer log.Close()
+	found, err := result.ParseListen(log)
+	if err != nil {
+		return "", oneLine(err.Error())
+	}
+	return found.String(), ""
 }
 
 // lostSince finds the nodes of an attempt that do not exist, which nobody dates, or are not ready.
