@@ -162,10 +162,19 @@ var _ = Describe("An attempt", func() {
 	It("whose network cannot be set up says what only an event tells", func(ctx SpecContext) {
 		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
 		w.Kubelet.Pending(ctx, server, "ContainerCreating", "")
-		w.Kubelet.Warn(ctx, server, "FailedCreatePodSandBox", `plugin type="multus" failed (add): VF pci addr is required`)
+		w.Kubelet.Warn(ctx, server, "FailedCreatePodSandBox", `plugin type="multus" failed (add): already allocated`)
 		ExpectSucceeded(ctx, b, "^Unknown Starting")
 		w.Advance(ctx, 4*time.Second, b)
-		ExpectSucceeded(ctx, b, "^Unknown NetworkFailed: .*VF pci addr is required")
+		ExpectSucceeded(ctx, b, "^Unknown NetworkFailed: .*already allocated")
+	})
+
+	It("whose network never can be set up ends the attempt at once", func(ctx SpecContext) {
+		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
+		w.Kubelet.Pending(ctx, server, "ContainerCreating", "")
+		w.Kubelet.Warn(ctx, server, "FailedCreatePodSandBox", `plugin type="multus" failed (add): VF pci addr is required`)
+		w.Advance(ctx, 4*time.Second, b)
+		w.Kubelet.Gone(ctx, server)
+		ExpectSucceeded(ctx, b, "^Unknown Retrying: .*DeviceMissing.*VF pci addr is required")
 	})
 
 	It("that the scheduler cannot place says why", func(ctx SpecContext) {
