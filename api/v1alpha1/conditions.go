@@ -135,6 +135,9 @@ const (
 	OutcomeToolFailed = "ToolFailed"
 	// OutcomeToolTimeout surfaces when a tool was killed at its deadline.
 	OutcomeToolTimeout = "ToolTimeout"
+	// OutcomeAccelerationFailed surfaces when a tool ran without Onload although it was asked for: its library could not
+	// be preloaded, or something else was to be.
+	OutcomeAccelerationFailed = "AccelerationFailed"
 	// OutcomeWrongNetwork surfaces when the messages would not have gone over the asked interface.
 	OutcomeWrongNetwork = "WrongNetwork"
 	// OutcomePeerUnreachable surfaces when the client's agent could not reach the server's, or lost it.

@@ -167,8 +167,8 @@ func nextRun(w *world) (*plan.Run, int32, *v1alpha1.Attempt) {
 func curable(outcome string) bool {
 	switch outcome {
 	case v1alpha1.OutcomeImagePullFailed, v1alpha1.OutcomeContainerConfig, v1alpha1.OutcomeToolMissing,
-		v1alpha1.OutcomeWrongNetwork, v1alpha1.OutcomeResultTooLarge, v1alpha1.OutcomeOOMKilled, v1alpha1.OutcomeNameTaken,
-		v1alpha1.OutcomeSMTAlignment:
+		v1alpha1.OutcomeAccelerationFailed, v1alpha1.OutcomeWrongNetwork, v1alpha1.OutcomeResultTooLarge,
+		v1alpha1.OutcomeOOMKilled, v1alpha1.OutcomeNameTaken, v1alpha1.OutcomeSMTAlignment:
 		return false
 	default:
 		return true

@@ -452,7 +452,7 @@ func TestCurable(t *testing.T) {
 
 		v1alpha1.OutcomeImagePullFailed: false, v1alpha1.OutcomeContainerConfig: false, v1alpha1.OutcomeToolMissing: false,
 		v1alpha1.OutcomeWrongNetwork: false, v1alpha1.OutcomeOOMKilled: false, v1alpha1.OutcomeResultTooLarge: false,
-		v1alpha1.OutcomeNameTaken: false,
+		v1alpha1.OutcomeNameTaken: false, v1alpha1.OutcomeAccelerationFailed: false,
 	}
 	for outcome, want := range cases {
 		if got := curable(outcome); got != want {

@@ -3,7 +3,8 @@
 // other.
 //
 // While a cell is measured both agents sleep: the client's in wait for its tool, the server's in wait for the
-// next request. They collect no garbage, poll nothing and write nothing.
+// next request. They collect no garbage, poll nothing and write nothing. What they look at in a tool's process they look at
+// while it starts (look in onload.go).
 package agent
 
 import (
@@ -112,26 +113,61 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(256 << 20)
 
-	cpus, allowed, err := host{a.Root}.cpusAllowed()
+	environ, err := environment(os.Environ(), a.Task)
 	if err != nil {
 		return result.Document{}, err
 	}
-	measuring, own := cpus[0], cpus[len(cpus)-1]
-	if err := pinSelf(own); err != nil {
+	h := host{a.Root}
+	cpus, allowed, err := h.cpusAllowed()
+	if err != nil {
 		return result.Document{}, err
 	}
-	e := endpoint{Agent: a, driver: driver, cpus: cpus, cpusAllowed: allowed, measuringCPU: measuring, agentCPU: own}
+	_, device, _ := h.device(a.likelyInterface(), allocatedDevices(environ))
+	cpus = h.order(cpus, h.deviceNUMANode(device))
+	e := endpoint{
+		Agent: a, driver: driver, environ: environ, cpus: cpus, cpusAllowed: allowed,
+		measuringCPU: cpus[0], agentCPU: h.agentCPU(cpus, a.mostToolCPUs(driver)),
+	}
+	if err := pinSelf(e.agentCPU); err != nil {
+		return result.Document{}, err
+	}
 	if a.Task.Role == v1alpha1.RoleServer {
 		return e.serve(ctx)
 	}
 	return e.drive(ctx)
 }
 
+// likelyInterface is the interface that will be measured, as far as that is known before anything was sent; empty when
+// it is not.
+func (a *Agent) likelyInterface() string {
+	if a.Task.Interface != "" {
+		return a.Task.Interface
+	}
+	iface, err := interfaceOf(net.ParseIP(a.PodIP))
+	if err != nil {
+		return ""
+	}
+	return iface.Name
+}
+
+// mostToolCPUs is how many CPUs the tools use at this end.
+func (a *Agent) mostToolCPUs(driver tool.Driver) int {
+	most := 1
+	if a.Task.Role == v1alpha1.RoleClient {
+		for _, c := range a.Task.Cells {
+			most = max(most, driver.CPUs(c))
+		}
+	}
+	return most
+}
+
 // endpoint is an agent at work.
 type endpoint struct {
 	*Agent
 	driver tool.Driver
-	// cpus are those that the agent and the tool may use, ascending.
+	// environ is the tools' environment.
+	environ []string
+	// cpus are those that the agent and the tool may use, in the order of host.order.
 	cpus []int
 	// cpusAllowed is what the agent might use before it pinned itself.
 	cpusAllowed            string
@@ -141,8 +177,10 @@ type endpoint struct {
 	watch                  *watch
 	command                tool.Command
 	voluntary, involuntary int64
-	// iface is the measured interface of a server, and captured what it took from packets there.
-	iface    string
+	// onload is what became of Onload in the processes; nil until one was looked at.
+	onload *result.Onload
+	// iface is the measured interface, and captured what a server took from packets there.
+	iface    net.Interface
 	captured []result.Captured
 }
 
@@ -151,9 +189,9 @@ func (e *endpoint) logf(format string, args ...any) {
 }
 
 // document is the agent's result so far: who measured, and where.
-func (e *endpoint) document(iface net.Interface, address string) result.Document {
-	evidence := host{e.Root}.gather(e.measuringCPU, e.cpus, iface, os.Environ())
-	e.watch = host{e.Root}.watch(e.measuringCPU, iface.Name)
+func (e *endpoint) document(address string) result.Document {
+	evidence := host{e.Root}.gather(e.measuringCPU, e.cpus, e.iface, e.environ)
+	e.watch = host{e.Root}.watch(e.measuringCPU, e.iface.Name)
 	evidence.Node, evidence.Address = e.Node, address
 	evidence.CPUsAllowed, evidence.AgentCPU = e.cpusAllowed, int32(e.agentCPU)
 	return result.Document{
@@ -185,12 +223,13 @@ func (e *endpoint) toolCPUs(n int) ([]int, error) {
 func (e *endpoint) start(c tool.Command, cpus []int, dir string) (*process, error) {
 	e.command = c
 	e.watch.begin()
-	return start(c, cpus, dir)
+	return start(c, cpus, dir, e.environ)
 }
 
-// account adds what happened while a process ran that has ended.
+// account adds what happened while a process ran that has ended, and what was seen of it.
 func (e *endpoint) account(p *process) {
 	e.watch.end()
+	e.note(p)
 	e.watch.add("tool.run-delay-ns", p.runDelay)
 	e.watch.add("tool.major-faults", p.majorFaults())
 	voluntary, involuntary := p.switches()
@@ -201,7 +240,7 @@ func (e *endpoint) account(p *process) {
 // conclude completes the evidence when the last tool has ended.
 func (e *endpoint) conclude(evidence *result.Evidence) {
 	evidence.VoluntarySwitches, evidence.InvoluntarySwitches = e.voluntary, e.involuntary
-	evidence.Deltas = e.watch.deltas()
+	evidence.Deltas, evidence.Onload = e.watch.deltas(), e.onload
 	f := facts(evidence.Facts)
 	environmentFacts(f, e.command.Env)
 	f.set("tool.sha256", programDigest(e.command.Path))
@@ -228,24 +267,4 @@ func pinSelf(cpu int) error {
 		}
 	}
 	return nil
-}
-
-// interfaceOf returns the interface that has an address.
-func interfaceOf(address net.IP) (net.Interface, error) {
-	interfaces, err := net.Interfaces()
-	if err != nil {
-		return net.Interface{}, fmt.Errorf("listing interfaces: %w", err)
-	}
-	for _, i := range interfaces {
-		addresses, err := i.Addrs()
-		if err != nil {
-			return net.Interface{}, fmt.Errorf("listing the addresses of %s: %w", i.Name, err)
-		}
-		for _, a := range addresses {
-			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(address) {
-				return i, nil
-			}
-		}
-	}
-	return net.Interface{}, fail(v1alpha1.OutcomeWrongNetwork, "no interface has the address %s", address)
 }

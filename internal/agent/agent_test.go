@@ -379,16 +379,9 @@ func TestResultTooLarge(t *testing.T) {
 	document(t, <-done)
 }
 
-// A client must not measure over another interface than was asked.
-func TestWrongInterface(t *testing.T) {
+// A client must not measure over another interface than was asked. TestNamedInterface has those that exist.
+func TestMissingInterface(t *testing.T) {
 	restore(t)
-	done := make(chan ending, 1)
-	go func() { done <- run(t.Context(), t, v1alpha1.RoleServer, fakeTool{}) }()
 	client := run(t.Context(), t, v1alpha1.RoleClient, fakeTool{}, func(a *Agent) { a.Task.Interface = "net1" })
-	if client.termination.Reason != v1alpha1.OutcomeWrongNetwork || !strings.Contains(client.termination.Message, "leave by lo") {
-		t.Errorf("the client ended with %+v, want %s", client.termination, v1alpha1.OutcomeWrongNetwork)
-	}
-	if server := <-done; server.termination.Reason != v1alpha1.OutcomePeerUnreachable {
-		t.Errorf("the server ended with %+v", server.termination)
-	}
+	wantOutcome(t, client.err, v1alpha1.OutcomeWrongNetwork, "no interface net1, only lo")
 }

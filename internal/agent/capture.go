@@ -41,7 +41,7 @@ func (e *endpoint) beginCapture(cell tool.Cell, connection net.Conn) (*capturing
 		traffic.Preamble = capture.PingerPreamble
 	}
 	c := &capturing{cell: cell.Name, recorder: result.NewRecorder()}
-	if c.running, err = capture.Open(e.iface, traffic, c.recorder.Record); err != nil {
+	if c.running, err = capture.Open(e.iface.Name, traffic, c.recorder.Record); err != nil {
 		return nil, fail(v1alpha1.OutcomeAgentFailed, "%v", err)
 	}
 	return c, nil

@@ -28,26 +28,14 @@ const (
 
 // drive is the client's end: it measures one cell after the other.
 func (e *endpoint) drive(ctx context.Context) (result.Document, error) {
-	l, err := e.dial(ctx)
+	l, local, err := e.connect(ctx)
 	if err != nil {
 		return result.Document{}, err
 	}
 	defer l.conn.Close()
-	local, ok := l.conn.LocalAddr().(*net.TCPAddr)
-	if !ok {
-		return result.Document{}, fmt.Errorf("local address %v is not TCP's", l.conn.LocalAddr())
-	}
-	iface, err := interfaceOf(local.IP)
-	if err != nil {
-		return result.Document{}, err
-	}
-	if e.Task.Interface != "" && iface.Name != e.Task.Interface {
-		return result.Document{}, fail(v1alpha1.OutcomeWrongNetwork, "messages to %s would leave by %s, not by %s: do both ends have an address in one subnet there?",
-			e.Task.ServerAddress, iface.Name, e.Task.Interface)
-	}
-	document := e.document(iface, local.IP.String())
+	document := e.document(local.String())
 	for _, cell := range e.Task.Cells {
-		measured, err := e.cell(ctx, l, local.IP.String(), cell)
+		measured, err := e.cell(ctx, l, local.String(), cell)
 		if err != nil {
 			return result.Document{}, err
 		}
@@ -61,13 +49,51 @@ func (e *endpoint) drive(ctx context.Context) (result.Document, error) {
 	return document, nil
 }
 
-// dial connects to the server's agent and presents the token.
-func (e *endpoint) dial(ctx context.Context) (*link, error) {
+// connect reaches the server over the interface that the task names, or else over the one to which the route leads, and
+// returns the client's own address there. The link first needs a moment to come up, and only then the route is certain.
+func (e *endpoint) connect(ctx context.Context) (*link, net.IP, error) {
+	server := net.ParseIP(e.Task.ServerAddress)
+	if server == nil {
+		return nil, nil, fail(v1alpha1.OutcomeWrongNetwork, "the server's address %q is none", e.Task.ServerAddress)
+	}
+	var local net.IP
+	var err error
+	if e.Task.Interface != "" {
+		e.iface, local, err = e.addressOn(ctx, fmt.Sprintf("address from which to reach %s", server), func(addresses []net.Addr) net.IP {
+			return towards(server, addresses)
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	l, err := e.dial(ctx, local)
+	if err != nil {
+		return nil, nil, err
+	}
+	own, ok := l.conn.LocalAddr().(*net.TCPAddr)
+	switch {
+	case !ok:
+		err = fmt.Errorf("local address %v is not TCP's", l.conn.LocalAddr())
+	case local != nil:
+		err = leavesBy(e.iface, local, server)
+	default:
+		local = own.IP
+		e.iface, err = interfaceOf(local)
+	}
+	if err != nil {
+		l.conn.Close()
+		return nil, nil, err
+	}
+	return l, local, nil
+}
+
+// dial connects to the server's agent from an address, any if it is nil, and presents the token.
+func (e *endpoint) dial(ctx context.Context, from net.IP) (*link, error) {
 	limit, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	address := net.JoinHostPort(e.Task.ServerAddress, strconv.Itoa(plan.ControlPort))
 	for {
-		l, err := hello(limit, address, request{Verb: verbHello, Token: e.Task.Token, Run: e.Task.Run, Attempt: e.Task.Attempt})
+		l, err := hello(limit, from, address, request{Verb: verbHello, Token: e.Task.Token, Run: e.Task.Run, Attempt: e.Task.Attempt})
 		if err == nil {
 			return l, nil
 		}
@@ -79,8 +105,11 @@ func (e *endpoint) dial(ctx context.Context) (*link, error) {
 	}
 }
 
-func hello(ctx context.Context, address string, r request) (*link, error) {
+func hello(ctx context.Context, from net.IP, address string, r request) (*link, error) {
 	dialer := net.Dialer{KeepAlive: -1}
+	if from != nil {
+		dialer.LocalAddr = &net.TCPAddr{IP: from}
+	}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
@@ -105,8 +134,14 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 		return result.Cell{}, err
 	}
 	target := tool.Target{Address: e.Task.ServerAddress, Port: plan.ToolPort, LocalAddress: local, CPUs: cpus, Scratch: dir, Token: e.Task.Token}
-	if err := present(e.driver.Client(cell, target).Path); err != nil {
+	command := e.driver.Client(cell, target)
+	if err := present(command.Path); err != nil {
 		return result.Cell{}, err
+	}
+	if command.Routed && e.Task.Interface != "" {
+		if err := leavesBy(e.iface, nil, net.ParseIP(target.Address)); err != nil {
+			return result.Cell{}, err
+		}
 	}
 
 	a, err := l.ask(request{Verb: verbPrepare, Cell: cell.Name})
@@ -117,9 +152,9 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 		return result.Cell{}, fail(a.Reason, "server: %s", a.Error)
 	}
 	target.ServerCPU = a.CPU
-	command := e.driver.Client(cell, target)
+	command = e.driver.Client(cell, target)
 	started := time.Now()
-	p, failed := e.runClient(ctx, command, cell, target)
+	p, failed := e.runClient(ctx, l, command, cell, target)
 	finished := time.Now()
 	a, err = l.ask(request{Verb: verbEnd, Cell: cell.Name})
 	if failed != nil {
@@ -170,7 +205,7 @@ func histogram(r *result.Recorder, sums *tool.Sums) (result.Histogram, error) {
 
 // runClient runs the tool to its end, asleep, under a hard deadline: some tools wait for ever for a datagram
 // that was lost.
-func (e *endpoint) runClient(ctx context.Context, command tool.Command, cell tool.Cell, t tool.Target) (*process, error) {
+func (e *endpoint) runClient(ctx context.Context, l *link, command tool.Command, cell tool.Cell, t tool.Target) (*process, error) {
 	limit := e.driver.Deadline(cell)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -178,12 +213,33 @@ func (e *endpoint) runClient(ctx context.Context, command tool.Command, cell too
 	if err != nil {
 		return nil, err
 	}
+	p.protocol = cell.Protocol
+	err = e.lookAtBoth(ctx, l, p)
 	byItself := p.wait(ctx)
 	e.account(p)
+	if err == nil && e.accelerated() && p.seen == nil && notPreloaded(p.stderr.Bytes()) != "" {
+		err = e.notAccelerated(p) // it ended too soon to be looked at
+	}
+	if err != nil {
+		return nil, err
+	}
 	if !byItself {
 		return nil, fail(v1alpha1.OutcomeToolTimeout, "%s, %s: killed after %s; a message was lost, or the server hangs: %s", e.Task.Tool, cell.Name, limit, p.lastWords())
 	}
 	return p, nil
+}
+
+// lookAtBoth looks at the tool's process, and lets the server look at its own when its sockets were not all there yet as
+// it began to listen.
+func (e *endpoint) lookAtBoth(ctx context.Context, l *link, p *process) error {
+	if err := e.look(ctx, p); err != nil || !e.accelerated() || p.ended() || ctx.Err() != nil {
+		return err
+	}
+	if _, err := l.ask(request{Verb: verbLook}); err != nil {
+		p.kill()
+		return lost(err)
+	}
+	return nil
 }
 
 // present says whether the image has a program.

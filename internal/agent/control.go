@@ -14,6 +14,7 @@ import (
 //
 //	hello    with the token; the server then listens to nobody else
 //	prepare  a cell: the server starts the tool's server and answers when it listens
+//	look     with Onload, while the tools start: the server looks at the sockets of the tool's server
 //	end      of a cell: the server ends the tool's server, whatever became of it
 //	done     after the last cell: the server hands over its result and ends
 //
@@ -42,6 +43,7 @@ type answer struct {
 const (
 	verbHello   = "hello"
 	verbPrepare = "prepare"
+	verbLook    = "look"
 	verbEnd     = "end"
 	verbDone    = "done"
 

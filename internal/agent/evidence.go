@@ -92,80 +92,69 @@ func (h host) field(path, name string) string {
 	return ""
 }
 
-// cpusAllowed are the CPUs that the agent may use, ascending, with the kernel's own words for them.
-func (h host) cpusAllowed() ([]int, string, error) {
-	list := h.field("proc/self/status", "Cpus_allowed_list")
-	cpus, err := preflight.ParseCPUs(list)
-	if err != nil {
-		return nil, "", fmt.Errorf("reading the allowed CPUs: %w", err)
-	}
-	return cpus, list, nil
-}
-
-// cpuNUMANode is the NUMA node of a CPU.
-func (h host) cpuNUMANode(cpu int) int32 {
-	nodes, err := filepath.Glob(filepath.Join(h.root, "sys/devices/system/node/node[0-9]*"))
-	if err != nil {
-		return unknown
-	}
-	for _, node := range nodes {
-		data, err := os.ReadFile(filepath.Join(node, "cpulist"))
-		if err != nil || len(strings.TrimSpace(string(data))) == 0 {
-			continue
-		}
-		cpus, err := preflight.ParseCPUs(string(data))
-		if err != nil {
-			continue
-		}
-		for _, c := range cpus {
-			if c == cpu {
-				n, err := strconv.ParseInt(strings.TrimPrefix(filepath.Base(node), "node"), 10, 32)
-				if err != nil {
-					return unknown
-				}
-				return int32(n)
-			}
-		}
-	}
-	return unknown
-}
-
 // pciAddress is how sysfs names the functions on the PCI bus.
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// device is the PCI address behind an interface, and the folder of that device if there is one. An interface that is
-// no PCI device itself is taken for the one device that the pod was allocated, if it is exactly one.
-func (h host) device(iface string, allocated map[string]string) (pci, dir string) {
+// device is the PCI address behind an interface, and the folder of that device if there is one. The source is
+// result.PCIFromSysfs when sysfs shows the two together. An interface that is no PCI device itself, as those that stand
+// for one in a simulation, is taken for the one device that the pod was allocated, if it is exactly one; the source is
+// empty then.
+func (h host) device(iface string, allocated map[string]string) (pci, dir, source string) {
 	dir = h.resolve(filepath.Join("sys/class/net", iface, "device"))
 	// A virtio device is not on the PCI bus itself, but a child of one that is.
 	if strings.HasPrefix(filepath.Base(dir), "virtio") {
 		dir = filepath.Dir(dir)
 	}
 	if pciAddress.MatchString(filepath.Base(dir)) {
-		return filepath.Base(dir), dir
+		return filepath.Base(dir), dir, result.PCIFromSysfs
 	}
-	if len(allocated) != 1 {
-		return "", ""
-	}
-	for _, address := range allocated {
-		if pciAddress.MatchString(address) {
-			return address, h.resolve("sys/bus/pci/devices/" + address)
+	addresses := pciAddresses(allocated)
+	for _, address := range addresses {
+		if dir := "sys/bus/pci/devices/" + address; h.exists(filepath.Join(dir, "net", iface)) {
+			return address, h.resolve(dir), result.PCIFromSysfs
 		}
 	}
-	return "", ""
+	if len(addresses) != 1 {
+		return "", "", ""
+	}
+	return addresses[0], h.resolve("sys/bus/pci/devices/" + addresses[0]), ""
 }
 
-// allocatedDevices are the PCI addresses that device plugins told the container, by variable. Names may hold
-// hyphens, so the environment is read as a block and never through a shell.
+// deviceNUMANode is the NUMA node of a device, given by its folder if there is one.
+func (h host) deviceNUMANode(dir string) int32 {
+	if dir == "" {
+		return unknown
+	}
+	return h.number(filepath.Join(dir, "numa_node"))
+}
+
+// allocatedDevices are what device plugins told the container of its devices, by variable. Names may hold hyphens, so
+// the environment is read as a block and never through a shell; each plugin has its own prefix behind PCIDEVICE_. Next
+// to each is one whose name ends in _INFO, with the same in JSON.
 func allocatedDevices(environ []string) map[string]string {
 	devices := map[string]string{}
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, "PCIDEVICE_") && !strings.HasSuffix(name, "_INFO") {
+		if strings.HasPrefix(name, "PCIDEVICE_") && !(strings.HasSuffix(name, "_INFO") && strings.HasPrefix(value, "{")) {
 			devices[name] = value
 		}
 	}
 	return devices
+}
+
+// pciAddresses are those of the allocated devices, each once. A variable has as many as were asked of its resource, in
+// the order of allocation, which is not that of the interfaces.
+func pciAddresses(allocated map[string]string) []string {
+	var addresses []string
+	for _, list := range allocated {
+		for address := range strings.SplitSeq(list, ",") {
+			if pciAddress.MatchString(address) {
+				addresses = append(addresses, address)
+			}
+		}
+	}
+	slices.Sort(addresses)
+	return slices.Compact(addresses)
 }
 
 // gather collects the evidence of an endpoint that measures on one of its own CPUs over one interface. Which CPUs were
@@ -179,19 +168,18 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 		OnlineCPUs:       h.read("sys/devices/system/cpu/online"),
 		MeasuringCPU:     int32(measuringCPU),
 		CPUNUMANode:      h.cpuNUMANode(measuringCPU),
-		DeviceNUMANode:   unknown,
+		AllowedNUMANodes: h.allowedNUMANodes(own),
 		ThreadSiblings:   h.read(fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", measuringCPU)),
 		Clocksource:      h.read("sys/devices/system/clocksource/clocksource0/current_clocksource"),
 		Interface:        iface.Name,
+		MAC:              iface.HardwareAddr.String(),
 		MTU:              int32(iface.MTU),
 		AllocatedDevices: devices,
 		AgentVersion:     version(),
 	}
-	pci, dir := h.device(iface.Name, devices)
-	e.PCIAddress = pci
-	if dir != "" {
-		e.DeviceNUMANode = h.number(filepath.Join(dir, "numa_node"))
-	}
+	var dir string
+	e.PCIAddress, dir, e.PCISource = h.device(iface.Name, devices)
+	e.DeviceNUMANode = h.deviceNUMANode(dir)
 	if addresses, err := iface.Addrs(); err == nil {
 		for _, a := range addresses {
 			e.Addresses = append(e.Addresses, a.String())

@@ -40,6 +40,7 @@ var server2 = map[string]string{
 	"sys/class/net/eth0/mtu":                                           "1500\n",
 	"sys/bus/pci/devices/0000:65:02.4":                                 "->../../../devices/pci0000:60/0000:60:01.0/0000:65:02.4",
 	"sys/devices/pci0000:60/0000:60:01.0/0000:65:02.4/numa_node":       "1\n",
+	"sys/devices/pci0000:60/0000:60:01.0/0000:65:02.4/net/eth3/mtu":    "1500\n",
 	"sys/bus/pci/devices/0000:65:02.5":                                 "->../../../devices/pci0000:60/0000:60:01.0/0000:65:02.5",
 	"sys/devices/pci0000:60/0000:60:01.0/0000:65:02.5/numa_node":       "-1\n",
 }
@@ -72,10 +73,12 @@ func TestDevice(t *testing.T) {
 		environ  []string
 		wantPCI  string
 		wantNUMA int32
+		// bySysfs is whether sysfs shows interface and device together.
+		bySysfs bool
 	}{
-		"an interface that is a PCI device": {iface: "net1", wantPCI: "0000:65:02.3", wantNUMA: 1},
+		"an interface that is a PCI device": {iface: "net1", wantPCI: "0000:65:02.3", wantNUMA: 1, bySysfs: true},
 		"its own device comes before an allocated one": {
-			iface: "net1", environ: []string{variable + "=0000:65:02.4"}, wantPCI: "0000:65:02.3", wantNUMA: 1,
+			iface: "net1", environ: []string{variable + "=0000:65:02.4"}, wantPCI: "0000:65:02.3", wantNUMA: 1, bySysfs: true,
 		},
 		"a virtual interface over an allocated device": {
 			iface: "eth0", environ: []string{variable + "=0000:65:02.4", variable + "_INFO={}", "PATH=/bin"}, wantPCI: "0000:65:02.4", wantNUMA: 1,
@@ -92,10 +95,32 @@ func TestDevice(t *testing.T) {
 		"devices of two resources: nobody knows which": {
 			iface: "eth0", environ: []string{variable + "=0000:65:02.3", "PCIDEVICE_OTHER=0000:65:02.4"}, wantNUMA: -1,
 		},
+		"the device knows its interface": {
+			iface: "eth3", environ: []string{variable + "=0000:65:02.4"}, wantPCI: "0000:65:02.4", wantNUMA: 1, bySysfs: true,
+		},
+		"the second of two devices of one resource knows": {
+			iface: "eth3", environ: []string{variable + "=0000:65:02.5,0000:65:02.4"}, wantPCI: "0000:65:02.4", wantNUMA: 1, bySysfs: true,
+		},
+		"one of two resources with prefixes of their own knows": {
+			iface: "eth3", environ: []string{"PCIDEVICE_INTEL_COM_A=0000:65:02.5", "PCIDEVICE_OPENSHIFT_IO_B-C=0000:65:02.4"},
+			wantPCI: "0000:65:02.4", wantNUMA: 1, bySysfs: true,
+		},
+		"another device of the pod knows it not": {
+			iface: "eth0", environ: []string{variable + "=0000:65:02.4,0000:65:02.5"}, wantNUMA: -1,
+		},
+		"one device under two names": {
+			iface: "eth0", environ: []string{variable + "=0000:65:02.4", "PCIDEVICE_OTHER=0000:65:02.4"}, wantPCI: "0000:65:02.4", wantNUMA: 1,
+		},
+		"one PCI device beside another kind": {
+			iface: "eth0", environ: []string{variable + "=0000:65:02.4", "PCIDEVICE_OTHER=sfc-0"}, wantPCI: "0000:65:02.4", wantNUMA: 1,
+		},
+		"a resource whose name ends like the other variable's": {
+			iface: "eth0", environ: []string{"PCIDEVICE_AMD_COM_INFO=0000:65:02.4", "PCIDEVICE_AMD_COM_INFO_INFO={}"}, wantPCI: "0000:65:02.4", wantNUMA: 1,
+		},
 		"an empty allocation":                 {iface: "eth0", environ: []string{variable + "="}, wantNUMA: -1},
 		"a virtual interface":                 {iface: "eth0", wantNUMA: -1},
 		"an interface that is not there":      {iface: "eth9", wantNUMA: -1},
-		"a virtio device is behind a PCI one": {iface: "eth1", wantPCI: "0000:00:03.0", wantNUMA: 0},
+		"a virtio device is behind a PCI one": {iface: "eth1", wantPCI: "0000:00:03.0", wantNUMA: 0, bySysfs: true},
 		"a virtual device on no PCI bus":      {iface: "eth2", wantNUMA: -1},
 		"a device that is no PCI address":     {iface: "eth0", environ: []string{variable + "=sfc-0"}, wantNUMA: -1},
 		"variables that only look like one":   {iface: "eth0", environ: []string{"PCIDEVICE=0000:65:02.4", "XPCIDEVICE_A=1"}, wantNUMA: -1},
@@ -106,43 +131,10 @@ func TestDevice(t *testing.T) {
 			if e.PCIAddress != c.wantPCI || e.DeviceNUMANode != c.wantNUMA {
 				t.Errorf("got %q on NUMA node %d, want %q on %d", e.PCIAddress, e.DeviceNUMANode, c.wantPCI, c.wantNUMA)
 			}
-		})
-	}
-}
-
-func TestCPUNUMANode(t *testing.T) {
-	cases := map[string]struct {
-		files map[string]string
-		cpu   int
-		want  int32
-	}{
-		"of the first node":          {files: server2, cpu: 5, want: 0},
-		"of the second":              {files: server2, cpu: 2, want: 1},
-		"a CPU that is nowhere":      {files: server2, cpu: 8, want: -1},
-		"a machine that tells none":  {cpu: 0, want: -1},
-		"a list that is none":        {files: map[string]string{"sys/devices/system/node/node0/cpulist": "all\n"}, cpu: 0, want: -1},
-		"a node with a large number": {files: map[string]string{"sys/devices/system/node/node12/cpulist": "0\n"}, cpu: 0, want: 12},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := fakeRoot(t, c.files).cpuNUMANode(c.cpu); got != c.want {
-				t.Errorf("got %d, want %d", got, c.want)
+			if got := e.PCISource == result.PCIFromSysfs; got != c.bySysfs || e.PCISource != "" && !got {
+				t.Errorf("the source is %q, want sysfs: %t", e.PCISource, c.bySysfs)
 			}
 		})
-	}
-}
-
-func TestCPUsAllowed(t *testing.T) {
-	cpus, list, err := fakeRoot(t, server2).cpusAllowed()
-	if err != nil || list != "2-3" || !cmp.Equal(cpus, []int{2, 3}) {
-		t.Errorf("got %v, %q, %v", cpus, list, err)
-	}
-	for name, files := range map[string]map[string]string{
-		"no status": nil, "a status without CPUs": {"proc/self/status": "Name:\tagent\n"}, "no CPUs": {"proc/self/status": "Cpus_allowed_list:\t\n"},
-	} {
-		if cpus, _, err := fakeRoot(t, files).cpusAllowed(); err == nil {
-			t.Errorf("%s: got %v, want an error", name, cpus)
-		}
 	}
 }
 
@@ -158,16 +150,17 @@ func TestGather(t *testing.T) {
 				Kernel: "6.1.0-37-amd64", BootID: "0f5ad5a8-8c0b-4e27-a0e5-0a1a2a3a4a5a", CPUModel: "AMD EPYC 9374F 32-Core Processor",
 				OnlineCPUs: "0-7", MeasuringCPU: 2, CPUNUMANode: 1, DeviceNUMANode: 1, ThreadSiblings: "2,6", Clocksource: "tsc",
 				Interface: "net1", MTU: 9000, PCIAddress: "0000:65:02.3",
+				AllowedNUMANodes: "1", MAC: "00:0f:53:4a:81:c0", PCISource: result.PCIFromSysfs,
 				AllocatedDevices: map[string]string{"PCIDEVICE_AMD_COM_SF_VF": "0000:65:02.3"},
 			},
 		},
 		"a machine that tells nothing": {
-			want: result.Evidence{MeasuringCPU: 2, CPUNUMANode: -1, DeviceNUMANode: -1, Interface: "net1", MTU: 9000, AllocatedDevices: map[string]string{}},
+			want: result.Evidence{MeasuringCPU: 2, CPUNUMANode: -1, DeviceNUMANode: -1, Interface: "net1", MTU: 9000, MAC: "00:0f:53:4a:81:c0", AllocatedDevices: map[string]string{}},
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := fakeRoot(t, c.files).gather(2, []int{2, 3}, net.Interface{Name: "net1", MTU: 9000}, c.environ)
+			got := fakeRoot(t, c.files).gather(2, []int{2, 3}, net.Interface{Name: "net1", MTU: 9000, HardwareAddr: net.HardwareAddr{0, 0x0f, 0x53, 0x4a, 0x81, 0xc0}}, c.environ)
 			// The version is the build's; TestFacts has the facts.
 			got.AgentVersion, got.Facts = "", nil
 			if diff := cmp.Diff(c.want, got); diff != "" {

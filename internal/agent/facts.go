@@ -313,7 +313,7 @@ func (h host) cpuFacts(f facts, cpu int, own []int) {
 	if len(own) > 0 {
 		f.set("cpu.allowed-count", strconv.Itoa(len(own)))
 	}
-	if siblings, err := preflight.ParseCPUs(h.read(dir + "topology/thread_siblings_list")); err == nil {
+	if siblings := h.siblings(cpu); siblings != nil {
 		f.set("cpu.smt.sibling", sibling(cpu, siblings, own))
 	}
 	for _, cache := range h.glob(dir + "cache/index*") {

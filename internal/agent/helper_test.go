@@ -57,10 +57,16 @@ func helper(name string, args []string) int {
 	switch name {
 	case "echo": // address: answers one client after the other
 		err = echo(args[0])
-	case "ping": // address, count, file: writes a round-trip time for each of count messages
-		err = ping(args[0], args[1], args[2])
+	case "ping": // address, count, file, own address: writes a round-trip time for each of count messages
+		own := ""
+		if len(args) > 3 {
+			own = args[3]
+		}
+		err = ping(args[0], args[1], args[2], own)
 	case "agent": // role, folder: one end of a run
 		err = agentProcess(args[0], args[1])
+	case "host-agent": // role, folder, interface, server, own address of its tool: one end, in a network namespace
+		err = hostAgent(args)
 	case "nap": // duration: says when it begins, and writes one round-trip time after it
 		err = nap(args[0])
 	case "tally": // address: as echo, and says when it is interrupted how often it was
@@ -119,12 +125,16 @@ func echo(address string) error {
 	}
 }
 
-func ping(address, count, file string) error {
+func ping(address, count, file, own string) error {
 	n, err := strconv.Atoi(count)
 	if err != nil {
 		return err
 	}
-	conn, err := net.Dial("tcp", address)
+	var dialer net.Dialer
+	if own != "" {
+		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(own)}
+	}
+	conn, err := dialer.Dial("tcp", address)
 	if err != nil {
 		return err
 	}

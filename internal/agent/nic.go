@@ -37,7 +37,7 @@ func (h host) nicFacts(f facts, s subject) {
 		tool.facts(f)
 	}
 
-	switch _, device := h.device(s.iface, allocatedDevices(s.environ)); {
+	switch _, device, _ := h.device(s.iface, allocatedDevices(s.environ)); {
 	case device != "":
 		h.deviceFacts(f, device, s.cpu)
 	case h.exists(dir):

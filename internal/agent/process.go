@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -33,16 +33,20 @@ type process struct {
 	err            error
 	// runDelay is how long the main thread was ready to run and did not, in ns; -1 when the kernel does not tell.
 	runDelay int64
+	// protocol is that of its messages, and seen what was last seen of it; nil when nothing was.
+	protocol v1alpha1.Protocol
+	seen     *glimpse
 }
 
-// start starts a tool on the given CPUs, in a process group of its own.
-func start(c tool.Command, cpus []int, dir string) (*process, error) {
+// start starts a tool on the given CPUs, in a process group of its own. Its environment is that given and what its
+// command adds.
+func start(c tool.Command, cpus []int, dir string, environ []string) (*process, error) {
 	path, err := exec.LookPath(c.Path)
 	if err != nil {
 		return nil, fail(v1alpha1.OutcomeToolMissing, "the bench image has no %s", c.Path)
 	}
 	p := &process{cmd: exec.Command(path, c.Args...), done: make(chan struct{}), interrupt: c.Interrupt}
-	p.cmd.Env = append(os.Environ(), c.Env...)
+	p.cmd.Env = slices.Concat(environ, c.Env)
 	p.cmd.Dir = dir
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	// A child that left the group and kept the tool's output open must not keep us.

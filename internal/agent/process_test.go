@@ -37,7 +37,7 @@ func aCPU(t *testing.T) int {
 
 func startTool(t *testing.T, c tool.Command) *process {
 	t.Helper()
-	p, err := start(c, []int{aCPU(t)}, t.TempDir())
+	p, err := start(c, []int{aCPU(t)}, t.TempDir(), os.Environ())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestToolIsPinnedFromItsStart(t *testing.T) {
 			if err := unix.SchedGetaffinity(0, &before); err != nil {
 				t.Fatal(err)
 			}
-			p, err := start(tool.Command{Path: "grep", Args: []string{"Cpus_allowed_list", "/proc/self/status"}}, []int{cpu}, t.TempDir())
+			p, err := start(tool.Command{Path: "grep", Args: []string{"Cpus_allowed_list", "/proc/self/status"}}, []int{cpu}, t.TempDir(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -93,10 +93,10 @@ func TestToolIsPinnedFromItsStart(t *testing.T) {
 }
 
 func TestStartFailures(t *testing.T) {
-	_, err := start(tool.Command{Path: "no-such-tool"}, []int{aCPU(t)}, t.TempDir())
+	_, err := start(tool.Command{Path: "no-such-tool"}, []int{aCPU(t)}, t.TempDir(), nil)
 	wantOutcome(t, err, v1alpha1.OutcomeToolMissing, "no-such-tool")
 
-	_, err = start(asTool("sleep"), []int{1000}, t.TempDir())
+	_, err = start(asTool("sleep"), []int{1000}, t.TempDir(), nil)
 	wantOutcome(t, err, v1alpha1.OutcomeToolFailed, "CPUs [1000]")
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,8 +22,6 @@ const (
 	endGrace = 200 * time.Millisecond
 	// interruptGrace is how long one that is interrupted may take to say what it counted.
 	interruptGrace = 2 * time.Second
-	// attachTimeout is how long the measured interface may take to have an address.
-	attachTimeout = 10 * time.Second
 )
 
 // serve is the server's end: it waits for its client and does what that asks.
@@ -31,7 +30,8 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 	if err != nil {
 		return result.Document{}, err
 	}
-	document := e.document(iface, address.String())
+	e.iface = iface
+	document := e.document(address.String())
 	// A tool that the image lacks is told before anybody waits for it.
 	target := tool.Target{Address: address.String(), Port: plan.ToolPort, CPUs: []int{e.measuringCPU}, Token: e.PodUID}
 	if err := present(e.driver.Server(e.Task.Cells[0], target).Path); err != nil {
@@ -47,7 +47,11 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 	stop := context.AfterFunc(ctx, func() { l.conn.Close() })
 	defer stop()
 
-	e.iface = iface.Name
+	if client, ok := l.conn.RemoteAddr().(*net.TCPAddr); ok && e.Task.Interface != "" {
+		if err := leavesBy(e.iface, address, client.IP); err != nil {
+			return result.Document{}, err
+		}
+	}
 	if err := e.answerAll(ctx, l, target); err != nil {
 		if ctx.Err() != nil {
 			return result.Document{}, fmt.Errorf("serving: %w", ctx.Err())
@@ -61,53 +65,15 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 
 // ownAddress is the interface that is measured and the address on it to listen at.
 func (e *endpoint) ownAddress(ctx context.Context) (net.Interface, net.IP, error) {
-	if e.Task.Interface == "" {
-		ip := net.ParseIP(e.PodIP)
-		if ip == nil {
-			return net.Interface{}, nil, fail(v1alpha1.OutcomeWrongNetwork, "the pod's address %q is none", e.PodIP)
-		}
-		iface, err := interfaceOf(ip)
-		return iface, ip, err
+	if e.Task.Interface != "" {
+		return e.addressOn(ctx, "address", preferred)
 	}
-	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
-	defer cancel()
-	for {
-		iface, err := net.InterfaceByName(e.Task.Interface)
-		if err != nil {
-			return net.Interface{}, nil, fail(v1alpha1.OutcomeWrongNetwork, "the pod has no interface %s: the network was not attached", e.Task.Interface)
-		}
-		addresses, err := iface.Addrs()
-		if err != nil {
-			return net.Interface{}, nil, fmt.Errorf("listing the addresses of %s: %w", iface.Name, err)
-		}
-		if ip := preferred(addresses); ip != nil {
-			return *iface, ip, nil
-		}
-		select {
-		case <-ctx.Done():
-			return net.Interface{}, nil, fail(v1alpha1.OutcomeWrongNetwork, "interface %s has no address after %s", iface.Name, attachTimeout)
-		case <-time.After(listenPoll):
-		}
+	ip := net.ParseIP(e.PodIP)
+	if ip == nil {
+		return net.Interface{}, nil, fail(v1alpha1.OutcomeWrongNetwork, "the pod's address %q is none", e.PodIP)
 	}
-}
-
-// preferred is the first IPv4 address of an interface, or else its first global IPv6 one: the controller makes
-// the same choice from what the network reported. Nil when there is none.
-func preferred(addresses []net.Addr) net.IP {
-	var six net.IP
-	for _, a := range addresses {
-		n, ok := a.(*net.IPNet)
-		if !ok || !n.IP.IsGlobalUnicast() {
-			continue
-		}
-		if n.IP.To4() != nil {
-			return n.IP
-		}
-		if six == nil {
-			six = n.IP
-		}
-	}
-	return six
+	iface, err := interfaceOf(ip)
+	return iface, ip, err
 }
 
 // awaitClient listens, says that it is ready, and waits for the client of this run. Anybody else who connects
@@ -121,10 +87,15 @@ func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, erro
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stop()
 
+	own, ok := netip.AddrFromSlice(address)
+	if !ok {
+		return nil, fmt.Errorf("the address %v is none", address)
+	}
+	// The controller looks for the line when the server is ready.
+	e.logf("%s", result.ListenLine(own))
 	if err := os.WriteFile(filepath.Join(e.Scratch, ReadyFile), nil, 0o600); err != nil {
 		return nil, fmt.Errorf("saying that the server is ready: %w", err)
 	}
-	e.logf("listening at %s", listener.Addr())
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -178,6 +149,12 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 				}
 			}
 			running, capturing, a.CPU = p, c, e.measuringCPU
+		case verbLook:
+			if running != nil {
+				if err := e.look(ctx, running); err != nil {
+					return err
+				}
+			}
 		case verbEnd:
 			if running != nil {
 				if running.interrupt {
@@ -234,8 +211,12 @@ func (e *endpoint) prepare(ctx context.Context, name string, client net.Conn, ta
 		if err != nil {
 			return nil, nil, err
 		}
+		p.protocol = cell.Protocol
 		if err := awaitListening(ctx, p, e.driver.Listens(cell), target.Port); err != nil {
 			p.end(0)
+			return nil, nil, err
+		}
+		if err := e.glance(p); err != nil {
 			return nil, nil, err
 		}
 		c, err := e.beginCapture(cell, client)

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -150,8 +151,13 @@ func agentProcess(role, dir string) error {
 	return a.Run(ctx)
 }
 
-// nap is a tool that sleeps.
+// nap is a tool that has a socket, as all tools do, and sleeps.
 func nap(length string) error {
+	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
 	if err := os.WriteFile(napFile, nil, 0o600); err != nil {
 		return err
 	}

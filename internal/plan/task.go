@@ -33,7 +33,8 @@ type Task struct {
 	Interface string `json:"interface,omitempty"`
 	// Acceleration says who carries the tools' messages; empty: the kernel.
 	Acceleration v1alpha1.AccelerationType `json:"acceleration,omitempty"`
-	// Library is the path of Onload's library in the pod, which is preloaded into the tools. With Onload only.
+	// Library is Onload's library, which is preloaded into the tools: its path in the pod, or a name that the loader finds.
+	// With Onload only.
 	Library string `json:"library,omitempty"`
 	// Env are variables of the tools' environment, by name: those of the variant and of its Onload profile. The kernel's
 	// sockets have none of Onload's (EF_*), whoever set them.

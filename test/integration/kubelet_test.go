@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -188,7 +189,7 @@ func (k *Kubelet) Succeed(ctx context.Context, pod *corev1.Pod) {
 
 func (k *Kubelet) succeed(ctx context.Context, pod *corev1.Pod) error {
 	var log bytes.Buffer
-	fmt.Fprintln(&log, "listening at [10.244.0.2]:22047")
+	fmt.Fprintln(&log, result.ListenLine(netip.MustParseAddr("10.244.0.2")))
 	document, err := documentOf(pod)
 	if err != nil {
 		return err

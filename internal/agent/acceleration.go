@@ -1,0 +1,82 @@
+package agent
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+)
+
+const (
+	preloadVariable = "LD_PRELOAD"
+	// onloadPrefix begins the names of all of Onload's variables.
+	onloadPrefix = "EF_"
+)
+
+// environment is that of the tools, made of the container's and of what the task says. The library is for them alone:
+// the agent is linked statically, and so no dynamic linker reads its LD_PRELOAD, which a device plugin may have set for
+// the whole container. Its own sockets are always the kernel's.
+func environment(container []string, task plan.Task) ([]string, error) {
+	all := map[string]string{}
+	for _, entry := range container {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			all[name] = value
+		}
+	}
+	maps.Copy(all, task.Env)
+	if task.Acceleration == v1alpha1.AccelerationOnload {
+		if other := all[preloadVariable]; other != "" && other != task.Library {
+			return nil, fail(v1alpha1.OutcomeAccelerationFailed,
+				"the container preloads %s, and the tools are to preload %s: let acceleration.source be DevicePlugin, or Onload's device plugin preload nothing (setPreload: false)",
+				line(other, maxValue), task.Library)
+		}
+		all[preloadVariable] = task.Library
+	} else {
+		maps.DeleteFunc(all, func(name, _ string) bool { return strings.HasPrefix(name, onloadPrefix) })
+		if all[preloadVariable] = withoutOnload(all[preloadVariable]); all[preloadVariable] == "" {
+			delete(all, preloadVariable)
+		}
+	}
+	var entries []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		entries = append(entries, name+"="+all[name])
+	}
+	return entries, nil
+}
+
+// withoutOnload is a list of libraries to be preloaded, parted by colons or spaces, without Onload's.
+func withoutOnload(list string) string {
+	libraries := strings.FieldsFunc(list, func(r rune) bool { return r == ':' || r == ' ' })
+	return strings.Join(slices.DeleteFunc(libraries, isOnload), ":")
+}
+
+// isOnload says whether a path is that of Onload's library: libcitransport0.so, as it is built, or libonload.so, as it is
+// installed. libonload_ext.so only looks for it.
+func isOnload(path string) bool {
+	name := filepath.Base(path)
+	return strings.HasPrefix(name, "libcitransport") || strings.HasPrefix(name, "libonload") && !strings.HasPrefix(name, "libonload_ext")
+}
+
+// notPreloaded is the dynamic linker's complaint of a library that it could not preload, among what a tool said; empty
+// when there is none. The tool then runs without it.
+func notPreloaded(stderr []byte) string {
+	for l := range strings.Lines(string(stderr)) {
+		if strings.Contains(l, preloadVariable) && strings.Contains(l, "cannot be preloaded") {
+			return line(l, maxValue)
+		}
+	}
+	return ""
+}
+
+// notAccelerated kills a tool that runs without Onload, although it was asked for, and tells why as far as that is known.
+func (e *endpoint) notAccelerated(p *process) error {
+	p.kill() // only then its words are all there
+	if words := notPreloaded(p.stderr.Bytes()); words != "" {
+		return fail(v1alpha1.OutcomeAccelerationFailed, "%s ran without Onload: %s", e.Task.Tool, words)
+	}
+	return fail(v1alpha1.OutcomeAccelerationFailed, "%s ran without Onload: %s is not in its memory, and nothing tells why; is the tool linked statically?",
+		e.Task.Tool, e.Task.Library)
+}

@@ -1,0 +1,78 @@
+package agent
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+)
+
+// library is where the device plugin mounts Onload's.
+const library = "/opt/onload/usr/lib64/libonload.so"
+
+func TestEnvironment(t *testing.T) {
+	onload := func(env map[string]string) plan.Task {
+		return plan.Task{Acceleration: v1alpha1.AccelerationOnload, Library: library, Env: env}
+	}
+	kernel := plan.Task{Acceleration: v1alpha1.AccelerationKernel}
+	cases := map[string]struct {
+		container []string
+		task      plan.Task
+		want      []string
+	}{
+		"nothing":                       {want: nil},
+		"what the container has":        {container: []string{"PATH=/bin", "A=b=c", "EMPTY="}, task: kernel, want: []string{"A=b=c", "EMPTY=", "PATH=/bin"}},
+		"a variable of the variant":     {container: []string{"XLIO_A=1"}, task: plan.Task{Env: map[string]string{"XLIO_A": "2", "VMA_B": ""}}, want: []string{"VMA_B=", "XLIO_A=2"}},
+		"the kernel without Onload's":   {container: []string{"EF_POLL_USEC=1", "LD_PRELOAD=" + library, "EFX=1"}, task: kernel, want: []string{"EFX=1"}},
+		"not even the variant's":        {task: plan.Task{Env: map[string]string{"EF_A": "1", "SFNT_B": "1"}}, want: []string{"SFNT_B=1"}},
+		"what else is preloaded stays":  {container: []string{"LD_PRELOAD=/lib/libvma.so:" + library + " libonload.so /lib/b.so"}, task: kernel, want: []string{"LD_PRELOAD=/lib/libvma.so:/lib/b.so"}},
+		"the extensions' library stays": {container: []string{"LD_PRELOAD=/lib/libonload_ext.so.2"}, task: kernel, want: []string{"LD_PRELOAD=/lib/libonload_ext.so.2"}},
+		"Onload as it is built":         {container: []string{"LD_PRELOAD=/build/libcitransport0.so"}, task: kernel, want: nil},
+		"Onload": {
+			container: []string{"PATH=/bin"}, task: onload(nil),
+			want: []string{"LD_PRELOAD=" + library, "PATH=/bin"},
+		},
+		"Onload that the device plugin preloads already": {
+			container: []string{"LD_PRELOAD=" + library}, task: onload(nil), want: []string{"LD_PRELOAD=" + library},
+		},
+		"Onload with a profile": {
+			container: []string{"EF_POLL_USEC=1", "EF_SPIN=1", "LD_PRELOAD="}, task: onload(map[string]string{"EF_POLL_USEC": "100000", "EF_NO_FAIL": "0"}),
+			want: []string{"EF_NO_FAIL=0", "EF_POLL_USEC=100000", "EF_SPIN=1", "LD_PRELOAD=" + library},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := environment(c.container, c.task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("environment (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, other := range []string{"/usr/lib64/libonload.so", library + ":/lib/b.so", "/lib/libvma.so"} {
+		_, err := environment([]string{"LD_PRELOAD=" + other}, onload(nil))
+		wantOutcome(t, err, v1alpha1.OutcomeAccelerationFailed, other, library, "acceleration.source")
+	}
+}
+
+func TestNotPreloaded(t *testing.T) {
+	// As glibc 2.36 says it.
+	const complaint = "ERROR: ld.so: object '/x/libonload.so' from LD_PRELOAD cannot be preloaded (cannot open shared object file): ignored."
+	cases := map[string]struct{ stderr, want string }{
+		"nothing":            {},
+		"a missing library":  {complaint + "\n", complaint},
+		"among other words":  {"hello\n" + complaint + "\nERROR: at sfnt\n", complaint},
+		"a word of the tool": {"# LD_PRELOAD=/x/libonload.so\nsfnt-pingpong: server: waiting\n", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := notPreloaded([]byte(c.stderr)); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}

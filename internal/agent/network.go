@@ -1,0 +1,138 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+const (
+	// attachTimeout is how long the measured interface may take to have an address.
+	attachTimeout = 10 * time.Second
+	// maxInterfaceNames bounds how many interfaces a message names: a node has one for each of its pods.
+	maxInterfaceNames = 24
+)
+
+// interfaceOf returns the interface that has an address.
+func interfaceOf(address net.IP) (net.Interface, error) {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return net.Interface{}, fmt.Errorf("listing interfaces: %w", err)
+	}
+	for _, i := range interfaces {
+		addresses, err := i.Addrs()
+		if err != nil {
+			return net.Interface{}, fmt.Errorf("listing the addresses of %s: %w", i.Name, err)
+		}
+		for _, a := range addresses {
+			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(address) {
+				return i, nil
+			}
+		}
+	}
+	return net.Interface{}, fail(v1alpha1.OutcomeWrongNetwork, "no interface has the address %s", address)
+}
+
+// addressOn waits until the interface that the task names has an address of those that are wanted. The choice takes one
+// of them, and is nil when none will do.
+func (e *endpoint) addressOn(ctx context.Context, wanted string, choose func([]net.Addr) net.IP) (net.Interface, net.IP, error) {
+	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	for {
+		iface, err := net.InterfaceByName(e.Task.Interface)
+		if err != nil {
+			return net.Interface{}, nil, fail(v1alpha1.OutcomeWrongNetwork,
+				"there is no interface %s, only %s: was the network attached, or, with network type Host, is network.interface right?",
+				e.Task.Interface, interfaceNames())
+		}
+		addresses, err := iface.Addrs()
+		if err != nil {
+			return net.Interface{}, nil, fmt.Errorf("listing the addresses of %s: %w", iface.Name, err)
+		}
+		if ip := choose(addresses); ip != nil {
+			return *iface, ip, nil
+		}
+		select {
+		case <-ctx.Done():
+			return net.Interface{}, nil, fail(v1alpha1.OutcomeWrongNetwork, "interface %s has no %s after %s; it has %v", iface.Name, wanted, attachTimeout, addresses)
+		case <-time.After(listenPoll):
+		}
+	}
+}
+
+// interfaceNames are the interfaces that exist, as a list for a message.
+func interfaceNames() string {
+	interfaces, err := net.Interfaces()
+	if err != nil || len(interfaces) == 0 {
+		return "none"
+	}
+	var names []string
+	for _, i := range interfaces {
+		names = append(names, i.Name)
+	}
+	if more := len(names) - maxInterfaceNames; more > 0 {
+		names = append(names[:maxInterfaceNames], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// preferred is the first IPv4 address of an interface, or else its first global IPv6 one: the controller makes
+// the same choice from what the network reported. Nil when there is none.
+func preferred(addresses []net.Addr) net.IP {
+	var six net.IP
+	for _, a := range addresses {
+		n, ok := a.(*net.IPNet)
+		if !ok || !n.IP.IsGlobalUnicast() {
+			continue
+		}
+		if n.IP.To4() != nil {
+			return n.IP
+		}
+		if six == nil {
+			six = n.IP
+		}
+	}
+	return six
+}
+
+// towards is the address of an interface from which a client sends to a server: the one in the server's subnet, or else
+// the first of its family. Nil when there is none.
+func towards(server net.IP, addresses []net.Addr) net.IP {
+	var first net.IP
+	for _, a := range addresses {
+		n, ok := a.(*net.IPNet)
+		if !ok || (n.IP.To4() != nil) != (server.To4() != nil) {
+			continue
+		}
+		if n.Contains(server) {
+			return n.IP
+		}
+		if first == nil && n.IP.IsGlobalUnicast() {
+			first = n.IP
+		}
+	}
+	return first
+}
+
+// leavesBy makes sure that what an end sends to the other leaves by an interface. From is its own address; nil asks for
+// what is bound to none.
+func leavesBy(iface net.Interface, from, to net.IP) error {
+	routes, err := netlink.RouteGetWithOptions(to, &netlink.RouteGetOptions{SrcAddr: from})
+	if err != nil || len(routes) == 0 {
+		return fail(v1alpha1.OutcomeWrongNetwork, "there is no route to %s: %v", to, err)
+	}
+	if routes[0].LinkIndex == iface.Index {
+		return nil
+	}
+	other := fmt.Sprintf("interface %d", routes[0].LinkIndex)
+	if i, err := net.InterfaceByIndex(routes[0].LinkIndex); err == nil {
+		other = i.Name
+	}
+	return fail(v1alpha1.OutcomeWrongNetwork, "messages to %s would leave by %s, not by %s: do both ends have an address in one subnet there?", to, other, iface.Name)
+}

@@ -1,0 +1,248 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// addresses are those of an interface.
+func addresses(t *testing.T, list ...string) []net.Addr {
+	t.Helper()
+	var all []net.Addr
+	for _, s := range list {
+		ip, subnet, err := net.ParseCIDR(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, &net.IPNet{IP: ip, Mask: subnet.Mask})
+	}
+	return all
+}
+
+func TestChoiceOfAnAddress(t *testing.T) {
+	cases := map[string]struct {
+		addresses []string
+		// server is that of a client; empty: the choice is the server's.
+		server string
+		want   string
+	}{
+		"the server's, of one":                        {addresses: []string{"192.0.2.2/24"}, want: "192.0.2.2"},
+		"the server's, of two families":               {addresses: []string{"fd00::2/64", "192.0.2.2/24", "198.51.100.2/24"}, want: "192.0.2.2"},
+		"the server's, without IPv4":                  {addresses: []string{"fe80::2/64", "fd00::2/64", "fd01::2/64"}, want: "fd00::2"},
+		"the server's, of those of the link":          {addresses: []string{"fe80::2/64", "169.254.1.2/16"}},
+		"the server's, of none":                       {},
+		"the client's, in the server's subnet":        {addresses: []string{"192.0.2.2/24", "198.51.100.2/24"}, server: "198.51.100.9", want: "198.51.100.2"},
+		"the client's, behind a router":               {addresses: []string{"fd00::2/64", "192.0.2.2/24", "198.51.100.2/24"}, server: "203.0.113.9", want: "192.0.2.2"},
+		"the client's, of IPv6":                       {addresses: []string{"192.0.2.2/24", "fe80::2/64", "fd00::2/64"}, server: "fd07::9", want: "fd00::2"},
+		"the client's, of the wrong family":           {addresses: []string{"192.0.2.2/24"}, server: "fd07::9"},
+		"the client's, of the wrong family, in IPv4":  {addresses: []string{"fd00::2/64"}, server: "192.0.2.9"},
+		"the client's, of one that nobody else knows": {addresses: []string{"169.254.1.2/16"}, server: "192.0.2.9"},
+		"the client's, of none":                       {server: "192.0.2.9"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got net.IP
+			if c.server == "" {
+				got = preferred(addresses(t, c.addresses...))
+			} else {
+				got = towards(net.ParseIP(c.server), addresses(t, c.addresses...))
+			}
+			if want := net.ParseIP(c.want); !got.Equal(want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestLeavesBy(t *testing.T) {
+	lo, err := net.InterfaceByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	loopback := net.IPv4(127, 0, 0, 1)
+	for name, from := range map[string]net.IP{"bound": net.IPv4(127, 0, 0, 9), "not bound": nil} {
+		if err := leavesBy(*lo, from, loopback); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		wantOutcome(t, leavesBy(net.Interface{Name: "net1", Index: lo.Index + 1000}, from, loopback), v1alpha1.OutcomeWrongNetwork, "leave by lo, not by net1")
+	}
+	if _, err := os.Stat("/proc/net/if_inet6"); err == nil {
+		if err := leavesBy(*lo, net.IPv6loopback, net.IPv6loopback); err != nil {
+			t.Error(err)
+		}
+	}
+	// An address that is nobody's here.
+	wantOutcome(t, leavesBy(*lo, net.IPv4(192, 0, 2, 77), loopback), v1alpha1.OutcomeWrongNetwork, "no route to 127.0.0.1")
+}
+
+func TestInterfaceWithoutAnAddress(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	e := &endpoint{Agent: &Agent{Task: plan.Task{Interface: "lo"}}}
+	_, _, err := e.addressOn(ctx, "address", func([]net.Addr) net.IP { return nil })
+	wantOutcome(t, err, v1alpha1.OutcomeWrongNetwork, "lo has no address", "127.0.0.1/8")
+}
+
+// hostAgent is one end of TestNamedInterface, in its own network namespace. Its tool binds itself to the last argument, if
+// there is one.
+func hostAgent(args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	role, dir, iface, server, own := args[0], args[1], args[2], args[3], args[4]
+	pinging := fakeTool{client: asTool("ping", net.JoinHostPort(server, fmt.Sprint(plan.ToolPort)), fmt.Sprint(samples), "raw", own)}
+	pinging.client.Routed = own == ""
+	a := &Agent{
+		Task: plan.Task{
+			Run: "x-r1", Attempt: 1, Role: role, Tool: v1alpha1.ToolSockperf, Interface: iface,
+			Cells:    []tool.Cell{{Name: "tcp-1", Protocol: v1alpha1.ProtocolTCP, MessageSize: 1}},
+			Deadline: time.Minute, ServerAddress: server, Token: "uid",
+		},
+		PodUID: "uid", Scratch: dir, Log: os.Stdout, Root: "/", TerminationLog: filepath.Join(dir, "termination-log"),
+		Tools: tool.NewRegistry(pinging),
+	}
+	return a.Run(ctx)
+}
+
+// cable is two network namespaces with two cables between them. The second cable's subnet is on the client's side alone,
+// but the server knows the way back over the first.
+type cable struct{ client, server string }
+
+func newCable(t *testing.T) cable {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("making network namespaces takes root")
+	}
+	c := cable{fmt.Sprintf("agent-c-%d", os.Getpid()), fmt.Sprintf("agent-s-%d", os.Getpid())}
+	for _, name := range []string{c.client, c.server} {
+		ip(t, "netns", "add", name)
+		t.Cleanup(func() { ip(t, "netns", "del", name) })
+	}
+	ip(t, "link", "add", "enp1", "netns", c.client, "type", "veth", "peer", "name", "enp2", "netns", c.server)
+	ip(t, "link", "add", "spare", "netns", c.client, "type", "veth", "peer", "name", "spare", "netns", c.server)
+	for _, args := range []string{
+		c.client + " addr add 192.0.2.1/24 dev enp1", c.server + " addr add 192.0.2.2/24 dev enp2",
+		c.client + " addr add 198.51.100.1/24 dev spare", c.client + " link set lo up", c.server + " link set lo up",
+		c.client + " link set enp1 up", c.client + " link set spare up", c.server + " link set enp2 up", c.server + " link set spare up",
+		c.server + " route add 198.51.100.0/24 dev enp2",
+	} {
+		ip(t, append([]string{"-n"}, strings.Fields(args)...)...)
+	}
+	return c
+}
+
+func ip(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}
+
+// end is an agent that runs in a namespace.
+type end struct {
+	cmd *exec.Cmd
+	log *strings.Builder
+	dir string
+}
+
+func startEnd(t *testing.T, namespace, role, iface, server, own string) end {
+	t.Helper()
+	e := end{log: &strings.Builder{}, dir: t.TempDir()}
+	e.cmd = exec.Command("ip", "netns", "exec", namespace, os.Args[0], role, e.dir, iface, server, own)
+	e.cmd.Env = append(os.Environ(), helperVariable+"=host-agent")
+	e.cmd.Stdout = e.log
+	if err := e.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// ending waits for the end of the agent and returns what it left behind.
+func (e end) ending(t *testing.T) ending {
+	t.Helper()
+	_ = e.cmd.Wait()
+	data, err := os.ReadFile(filepath.Join(e.dir, "termination-log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	termination, err := result.ParseTermination(string(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ending{log: e.log.String(), termination: termination}
+}
+
+// As on a host's network: each end has several interfaces, and the task names the one that is measured.
+func TestNamedInterface(t *testing.T) {
+	c := newCable(t)
+	measure := func(t *testing.T, iface, own string) (server, client ending) {
+		s := startEnd(t, c.server, v1alpha1.RoleServer, "enp2", "", "")
+		t.Cleanup(func() { _ = s.cmd.Process.Signal(syscall.SIGTERM) })
+		for i := 0; ; i++ {
+			if _, err := os.Stat(filepath.Join(s.dir, ReadyFile)); err == nil {
+				break
+			}
+			if i == 500 {
+				t.Fatal("the server is never ready")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		client = startEnd(t, c.client, v1alpha1.RoleClient, iface, "192.0.2.2", own).ending(t)
+		return s.ending(t), client
+	}
+	t.Run("the right one", func(t *testing.T) {
+		s, c := measure(t, "enp1", "")
+		server, client := document(t, s), document(t, c)
+		if address, err := result.ParseListen(strings.NewReader(s.log)); err != nil || address.String() != "192.0.2.2" {
+			t.Errorf("the log tells %s, %v:\n%s", address, err, s.log)
+		}
+		for want, e := range map[string]result.Evidence{"enp1 192.0.2.1": client.Evidence, "enp2 192.0.2.2": server.Evidence} {
+			if got := e.Interface + " " + e.Address; got != want || len(e.MAC) != 17 {
+				t.Errorf("measured over %s %s, want %s", got, e.MAC, want)
+			}
+		}
+	})
+	t.Run("one that leads elsewhere", func(t *testing.T) {
+		s, c := measure(t, "spare", "198.51.100.1")
+		if c.termination.Reason != v1alpha1.OutcomeWrongNetwork || !strings.Contains(c.termination.Message, "to 192.0.2.2 would leave by enp1, not by spare") {
+			t.Errorf("the client ended with %+v", c.termination)
+		}
+		if s.termination.Reason != v1alpha1.OutcomePeerUnreachable {
+			t.Errorf("the server ended with %+v", s.termination)
+		}
+	})
+	t.Run("one that does not exist", func(t *testing.T) {
+		e := startEnd(t, c.server, v1alpha1.RoleServer, "enp7", "", "").ending(t)
+		if e.termination.Reason != v1alpha1.OutcomeWrongNetwork || !strings.Contains(e.termination.Message, "no interface enp7, only lo, ") ||
+			!strings.Contains(e.termination.Message, "enp2") {
+			t.Errorf("the server ended with %+v", e.termination)
+		}
+	})
+	// What is bound to the address takes the right way, all else the other.
+	for _, args := range []string{"rule add from 192.0.2.1 lookup 100", "route add 192.0.2.0/24 dev enp1 table 100", "route replace 192.0.2.2/32 dev spare"} {
+		ip(t, append([]string{"-n", c.client}, strings.Fields(args)...)...)
+	}
+	t.Run("one to which only a rule for its address leads, and a tool that binds", func(t *testing.T) {
+		_, c := measure(t, "enp1", "192.0.2.1")
+		document(t, c)
+	})
+	t.Run("one to which only a rule for its address leads, and a tool that does not", func(t *testing.T) {
+		_, c := measure(t, "enp1", "")
+		if c.termination.Reason != v1alpha1.OutcomeWrongNetwork || !strings.Contains(c.termination.Message, "leave by spare, not by enp1") {
+			t.Errorf("the client ended with %+v", c.termination)
+		}
+	})
+}
