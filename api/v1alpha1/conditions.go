@@ -26,15 +26,29 @@ const (
 	ReasonCellUnsupported = "CellUnsupported"
 	// ReasonNoMatchingNode surfaces when a node selector matches no node.
 	ReasonNoMatchingNode = "NoMatchingNode"
-	// ReasonNodeNotReady surfaces when the selected nodes are not ready, cordoned or tainted.
+	// ReasonNodeNotReady surfaces, as every reason about nodes, when it is why most of the selected nodes were rejected:
+	// they are not ready, cordoned, or tainted with what template.tolerations does not tolerate.
 	ReasonNodeNotReady = "NodeNotReady"
+	// ReasonNodeDraining surfaces when sriov-network-operator drains or reboots the selected nodes, or is about to.
+	ReasonNodeDraining = "NodeDraining"
+	// ReasonNodeNotSynced surfaces when sriov-network-operator configures the NICs of the selected nodes, or failed to.
+	ReasonNodeNotSynced = "NodeNotSynced"
 	// ReasonInsufficientCPU surfaces when no selected node has as many allocatable CPUs as are asked.
 	ReasonInsufficientCPU = "InsufficientCPU"
 	// ReasonInsufficientMemory surfaces when the tool may need more memory than is asked, or no selected node has
 	// as much allocatable as is asked.
 	ReasonInsufficientMemory = "InsufficientMemory"
-	// ReasonResourceNotAdvertised surfaces when no selected node advertises network.resourceName.
+	// ReasonInsufficientHugepages surfaces when no selected node has as many huge pages allocatable as are asked.
+	ReasonInsufficientHugepages = "InsufficientHugepages"
+	// ReasonResourceNotAdvertised surfaces when no selected node advertises network.resourceName or
+	// acceleration.resourceName.
 	ReasonResourceNotAdvertised = "ResourceNotAdvertised"
+	// ReasonNodeBusy surfaces when the selected nodes have what is asked, but pods, not of benchmarks, have taken it; the
+	// message names the one that takes most.
+	ReasonNodeBusy = "NodeBusy"
+	// ReasonTopologyInsufficient surfaces when placement.numa is Required and no NUMA node of the selected nodes has both
+	// the CPUs and the device.
+	ReasonTopologyInsufficient = "TopologyInsufficient"
 	// ReasonSameNode surfaces when the selectors leave one and the same node for both endpoints.
 	ReasonSameNode = "SameNode"
 	// ReasonPercentileOutOfReach surfaces when highestPercentile needs more samples than the cells can give.
@@ -47,6 +61,19 @@ const (
 	ReasonNetworkNotFound = "NetworkNotFound"
 	// ReasonNetworkMismatch surfaces when resourceName is not what the NetworkAttachmentDefinition says.
 	ReasonNetworkMismatch = "NetworkMismatch"
+	// ReasonNetworkNameTaken surfaces when a NetworkAttachmentDefinition that is not the benchmark's has the name of the
+	// one that the operator would make.
+	ReasonNetworkNameTaken = "NetworkNameTaken"
+	// ReasonNetworkRangeTooSmall surfaces when network.ipam of type Static leaves no two addresses.
+	ReasonNetworkRangeTooSmall = "NetworkRangeTooSmall"
+	// ReasonTemplateInvalid surfaces when template asks for what no pod can have.
+	ReasonTemplateInvalid = "TemplateInvalid"
+	// ReasonAccelerationUnsupported surfaces when Onload is asked on the pod network.
+	ReasonAccelerationUnsupported = "AccelerationUnsupported"
+	// ReasonProfileNotFound surfaces when the ConfigMap of acceleration.profileRef does not exist.
+	ReasonProfileNotFound = "ProfileNotFound"
+	// ReasonProfileInvalid surfaces when that ConfigMap holds something else than Onload's settings.
+	ReasonProfileInvalid = "ProfileInvalid"
 )
 
 // Reasons of ConditionSucceeded. While a pod does not start, the reason is that of the outcome which the

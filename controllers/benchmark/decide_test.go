@@ -76,7 +76,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 		},
 		"an accepted one is rejected when its node goes away": {
 			changes: on(withNodes(cordoned, readyNode("b"), readyNode("c"))),
-			kind:    stepReject, reason: v1alpha1.ReasonNodeNotReady, message: []string{"(a)"}, again: waitAgain,
+			kind:    stepReject, reason: v1alpha1.ReasonNodeNotReady, message: []string{"node a"}, again: waitAgain,
 		},
 		"a tool that this operator does not know": {
 			changes: on(func(w *world) { w.driver = nil }),

@@ -10,9 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
@@ -27,15 +27,26 @@ type Observed struct {
 	Tools  tool.Registry
 	// Nodes of the cluster, all of them.
 	Nodes []corev1.Node
-	// Networks are, by name of the variant, what was found of the NetworkAttachmentDefinitions; a variant that names
-	// none has no entry.
+	// Networks are, by name of the variant, what was found of the NetworkAttachmentDefinitions, those that the operator
+	// makes among them; a variant that has none has no entry.
 	Networks map[string]*NetworkDefinition
+	// Profiles are, by name of the variant, what was found of the ConfigMaps that acceleration.profileRef names.
+	Profiles map[string]*Profile
+	// NodeStates and Topologies are, by name of the node, what sriov-network-operator and the agents of topology-aware
+	// scheduling say of it, where the cluster has them. Of nodes that the selectors do not match they are not needed.
+	NodeStates map[string]foreign.SriovNetworkNodeState
+	Topologies map[string]foreign.NodeResourceTopology
+	// Pods are what occupies the nodes that the selectors match. Empty while nobody has looked: what nodes could give if
+	// they were empty is then all that is checked.
+	Pods []Pod
+	// Others is how many other unfinished benchmarks are bound to each node.
+	Others map[string]int
 	// AllowHostNetwork and AllowPacketCapture are the operator's settings.
 	AllowHostNetwork   bool
 	AllowPacketCapture bool
 }
 
-// NetworkDefinition is what was found of the NetworkAttachmentDefinition that a variant names.
+// NetworkDefinition is what was found of the NetworkAttachmentDefinition of a variant.
 type NetworkDefinition struct {
 	// Name is namespace/name.
 	Name string
@@ -43,8 +54,20 @@ type NetworkDefinition struct {
 	KindMissing bool
 	// Found is true when it exists.
 	Found bool
+	// Own is true when it exists and is the benchmark's own, made by the operator.
+	Own bool
 	// ResourceName is its annotation; empty when it needs no device.
 	ResourceName string
+}
+
+// Profile is what was found of the ConfigMap that a variant's acceleration.profileRef names.
+type Profile struct {
+	// Name is namespace/name.
+	Name string
+	// Found is true when it exists.
+	Found bool
+	// Data is its settings.
+	Data map[string]string
 }
 
 // Rejection is why a spec cannot be carried out.
@@ -59,7 +82,10 @@ func rejectf(reason, format string, args ...any) *Rejection {
 
 // Accept runs the checks in order and returns the pair of nodes, or the first rejection.
 func Accept(o Observed) (v1alpha1.Pair, *Rejection) {
-	for _, check := range []func(Observed) *Rejection{cellCount, cells, percentile, toolMemory, toolCPUs, hostNetwork, capture, networkExists, networkMatches} {
+	for _, check := range []func(Observed) *Rejection{
+		cellCount, cells, percentile, toolMemory, toolCPUs, hugepages, hostNetwork, capture,
+		onloadNetwork, profile, networkExists, networkOwned, networkMatches,
+	} {
 		if r := check(o); r != nil {
 			return v1alpha1.Pair{}, r
 		}
@@ -199,12 +225,62 @@ func capture(o Observed) *Rejection {
 
 // networkPath is the field in which a variant's network stands.
 func networkPath(o Observed, v v1alpha1.Variant) string {
+	return path(o, v, "network", func(given v1alpha1.Variant) bool { return given.Network != nil })
+}
+
+// accelerationPath is the field in which a variant's acceleration stands.
+func accelerationPath(o Observed, v v1alpha1.Variant) string {
+	return path(o, v, "acceleration", func(given v1alpha1.Variant) bool { return given.Acceleration != nil })
+}
+
+// path is where a field of a variant stands: in the variant, if that gives it, or in the spec.
+func path(o Observed, v v1alpha1.Variant, field string, gives func(v1alpha1.Variant) bool) string {
 	for i, given := range o.Benchmark.Spec.Variants {
-		if given.Name == v.Name && given.Network != nil {
-			return fmt.Sprintf("spec.variants[%d].network", i)
+		if given.Name == v.Name && gives(given) {
+			return fmt.Sprintf("spec.variants[%d].%s", i, field)
 		}
 	}
-	return "spec.network"
+	return "spec." + field
+}
+
+// hugepages must be whole pages; the API server would refuse the pods.
+func hugepages(o Observed) *Rejection {
+	if o.Benchmark.Spec.Template == nil || o.Benchmark.Spec.Template.Hugepages == nil {
+		return nil
+	}
+	h := o.Benchmark.Spec.Template.Hugepages
+	size, err := resource.ParseQuantity(h.Size)
+	if err != nil || size.Sign() <= 0 {
+		return rejectf(v1alpha1.ReasonTemplateInvalid, "spec.template.hugepages.size: %q is no size of a page; use 2Mi or 1Gi", h.Size)
+	}
+	if h.Amount.Value()%size.Value() != 0 {
+		return rejectf(v1alpha1.ReasonTemplateInvalid, "spec.template.hugepages.amount: %s is no multiple of the page size %s; round it up", h.Amount.String(), h.Size)
+	}
+	return nil
+}
+
+// onloadNetwork refuses what AMD's release notes of Kubernetes Onload list among the limitations.
+func onloadNetwork(o Observed) *Rejection {
+	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		if v.Acceleration.Type == v1alpha1.AccelerationOnload && v.Network.Type == v1alpha1.NetworkPod {
+			return rejectf(v1alpha1.ReasonAccelerationUnsupported,
+				"%s.type: Onload cannot accelerate the cluster's pod network (variant %s); choose network VF, PF, NAD (macvlan or ipvlan on the NIC) or Host, or type: Kernel",
+				accelerationPath(o, v), v.Name)
+		}
+	}
+	return nil
+}
+
+// profile looks at the settings of Onload that a ConfigMap has.
+func profile(o Observed) *Rejection {
+	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		if p := o.Profiles[v.Name]; p != nil && !p.Found {
+			return rejectf(v1alpha1.ReasonProfileNotFound,
+				"%s.profileRef: ConfigMap %s does not exist; create it with Onload's settings (EF_POLL_USEC and so on) as its keys, or use profile: latency",
+				accelerationPath(o, v), p.Name)
+		}
+	}
+	return nil
 }
 
 func networkExists(o Observed) *Rejection {
@@ -214,10 +290,22 @@ func networkExists(o Observed) *Rejection {
 		case n == nil || n.Found:
 		case n.KindMissing:
 			return rejectf(v1alpha1.ReasonNetworkNotFound,
-				"%s.networkRef: the cluster has no kind NetworkAttachmentDefinition; install Multus to use attached networks", path)
-		default:
+				"%s.type: the cluster has no kind NetworkAttachmentDefinition; install Multus to use attached networks", path)
+		case v.Network.IPAM == nil:
 			return rejectf(v1alpha1.ReasonNetworkNotFound,
 				"%s.networkRef: NetworkAttachmentDefinition %s does not exist; create it, or name one of `kubectl get network-attachment-definitions -A`", path, n.Name)
+		}
+	}
+	return nil
+}
+
+// networkOwned is about the networks that the operator makes: their names are given.
+func networkOwned(o Observed) *Rejection {
+	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		if n := o.Networks[v.Name]; n != nil && v.Network.IPAM != nil && n.Found && !n.Own {
+			return rejectf(v1alpha1.ReasonNetworkNameTaken,
+				"%s.ipam: the operator would make NetworkAttachmentDefinition %s, which exists and is not this benchmark's; delete it, use it by networkRef, or give the benchmark another name",
+				networkPath(o, v), n.Name)
 		}
 	}
 	return nil
@@ -229,10 +317,15 @@ func networkMatches(o Observed) *Rejection {
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
 		n, path := o.Networks[v.Name], networkPath(o, v)
 		switch {
-		case n == nil || n.ResourceName == v.Network.ResourceName:
+		case n == nil || v.Network.IPAM != nil || n.ResourceName == v.Network.ResourceName:
+		case v.Network.Type == v1alpha1.NetworkNAD:
+			return rejectf(v1alpha1.ReasonNetworkMismatch,
+				"%s.type: NAD is for networks without a device, but NetworkAttachmentDefinition %s takes its device from %q; use type VF or PF with resourceName: %s",
+				path, n.Name, n.ResourceName, n.ResourceName)
 		case n.ResourceName == "":
 			return rejectf(v1alpha1.ReasonNetworkMismatch,
-				"%s.resourceName: NetworkAttachmentDefinition %s has no annotation k8s.v1.cni.cncf.io/resourceName, so it takes no device; remove resourceName", path, n.Name)
+				"%s.resourceName: %q, but NetworkAttachmentDefinition %s has no annotation k8s.v1.cni.cncf.io/resourceName, so it takes no device; "+
+					"give it that annotation, or use type NAD and remove resourceName", path, v.Network.ResourceName, n.Name)
 		default:
 			return rejectf(v1alpha1.ReasonNetworkMismatch,
 				"%s.resourceName: %q, but NetworkAttachmentDefinition %s takes its device from %q; set resourceName to that",
@@ -240,168 +333,4 @@ func networkMatches(o Observed) *Rejection {
 		}
 	}
 	return nil
-}
-
-// choosePair filters the nodes of each role and takes the first two, by name, that differ. A pair that was
-// chosen before is kept, and only checked again: rounds between other nodes would not be comparable.
-func choosePair(o Observed) (v1alpha1.Pair, *Rejection) {
-	placement := o.Benchmark.Spec.Placement
-	var kept v1alpha1.Pair
-	if o.Benchmark.Status.Pair != nil {
-		kept = *o.Benchmark.Status.Pair
-	}
-	clients, r := candidates(o, "spec.placement.client", placement.Client, kept.ClientNode)
-	if r != nil {
-		return v1alpha1.Pair{}, r
-	}
-	servers, r := candidates(o, "spec.placement.server", placement.Server, kept.ServerNode)
-	if r != nil {
-		return v1alpha1.Pair{}, r
-	}
-	for _, client := range clients {
-		for _, server := range servers {
-			if client != server {
-				return v1alpha1.Pair{ClientNode: client, ServerNode: server}, nil
-			}
-		}
-	}
-	return v1alpha1.Pair{}, rejectf(v1alpha1.ReasonSameNode,
-		"spec.placement: client and server can only be node %s both; a latency between nodes needs two: change a nodeSelector", clients[0])
-}
-
-// candidates returns the names, sorted, of the nodes that can be one endpoint; of a kept node, that one. Each
-// filter rejects when it leaves none, so the message names what was missing last.
-func candidates(o Observed, path string, selection *v1alpha1.NodeSelection, kept string) ([]string, *Rejection) {
-	spec := o.Benchmark.Spec
-	nodes := o.Nodes
-	if selection == nil {
-		selection = &v1alpha1.NodeSelection{}
-	}
-
-	if kept != "" {
-		// Its labels were looked at when it was chosen.
-		nodes = filter(nodes, func(n corev1.Node) bool { return n.Name == kept })
-		if len(nodes) == 0 {
-			return nil, rejectf(v1alpha1.ReasonNodeNotReady,
-				"%s: node %s, on which this benchmark measures, is gone; bring it back, or delete the benchmark and apply it anew", path, kept)
-		}
-	} else {
-		nodes = filter(nodes, func(n corev1.Node) bool {
-			return (selection.NodeName == "" || selection.NodeName == n.Name) &&
-				labels.SelectorFromSet(selection.NodeSelector).Matches(labels.Set(n.Labels))
-		})
-		if len(nodes) == 0 && selection.NodeName != "" {
-			return nil, rejectf(v1alpha1.ReasonNoMatchingNode, "%s.nodeName: there is no node %s; see `kubectl get nodes`", path, selection.NodeName)
-		}
-		if len(nodes) == 0 {
-			return nil, rejectf(v1alpha1.ReasonNoMatchingNode,
-				"%s.nodeSelector: no node has %s; see `kubectl get nodes --show-labels`", path, labels.FormatLabels(selection.NodeSelector))
-		}
-	}
-
-	matching := nodes
-	nodes = filter(nodes, usable)
-	if len(nodes) == 0 {
-		return nil, rejectf(v1alpha1.ReasonNodeNotReady,
-			"%s: of the matching nodes (%s) none is ready, uncordoned and untainted", path, names(matching))
-	}
-
-	most := largest(nodes, corev1.ResourceCPU)
-	nodes = filter(nodes, has(corev1.ResourceCPU, *resource.NewQuantity(int64(spec.Placement.CPUs), resource.DecimalSI)))
-	if len(nodes) == 0 {
-		return nil, rejectf(v1alpha1.ReasonInsufficientCPU,
-			"spec.placement.cpus: %d asked for each endpoint, but no node matching %s can give more than %d whole CPUs; ask for fewer", spec.Placement.CPUs, path, wholeCPUs(most))
-	}
-
-	most = largest(nodes, corev1.ResourceMemory)
-	nodes = filter(nodes, has(corev1.ResourceMemory, spec.Placement.Memory))
-	if len(nodes) == 0 {
-		return nil, rejectf(v1alpha1.ReasonInsufficientMemory,
-			"spec.placement.memory: %s asked for each endpoint, but no node matching %s can give more than %s; ask for less", spec.Placement.Memory.String(), path, most.String())
-	}
-
-	for _, v := range plan.Variants(spec) {
-		name := corev1.ResourceName(v.Network.ResourceName)
-		if name == "" {
-			continue
-		}
-		nodes = filter(nodes, has(name, *resource.NewQuantity(1, resource.DecimalSI)))
-		if len(nodes) == 0 {
-			return nil, rejectf(v1alpha1.ReasonResourceNotAdvertised,
-				"%s.resourceName: no node matching %s advertises %s; check that its device plugin runs there (`kubectl describe node`, Allocatable)", networkPath(o, v), path, name)
-		}
-	}
-
-	result := make([]string, 0, len(nodes))
-	for _, n := range nodes {
-		result = append(result, n.Name)
-	}
-	sort.Strings(result)
-	return result, nil
-}
-
-// usable says whether the scheduler would put an ordinary pod on the node.
-func usable(n corev1.Node) bool {
-	if n.Spec.Unschedulable {
-		return false
-	}
-	for _, t := range n.Spec.Taints {
-		if t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute {
-			return false
-		}
-	}
-	return NodeReady(n)
-}
-
-// NodeReady says whether a node's kubelet reports it ready.
-func NodeReady(n corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-func has(name corev1.ResourceName, want resource.Quantity) func(corev1.Node) bool {
-	return func(n corev1.Node) bool {
-		q := n.Status.Allocatable[name]
-		return q.Cmp(want) >= 0
-	}
-}
-
-func largest(nodes []corev1.Node, name corev1.ResourceName) resource.Quantity {
-	var most resource.Quantity
-	for _, n := range nodes {
-		if q := n.Status.Allocatable[name]; q.Cmp(most) > 0 {
-			most = q
-		}
-	}
-	return most
-}
-
-// wholeCPUs rounds down: half a CPU cannot be exclusive.
-func wholeCPUs(q resource.Quantity) int64 { return q.MilliValue() / 1000 }
-
-func filter(nodes []corev1.Node, keep func(corev1.Node) bool) []corev1.Node {
-	var kept []corev1.Node
-	for _, n := range nodes {
-		if keep(n) {
-			kept = append(kept, n)
-		}
-	}
-	return kept
-}
-
-// names lists at most five nodes, sorted, so that a message stays short and does not flap.
-func names(nodes []corev1.Node) string {
-	all := make([]string, 0, len(nodes))
-	for _, n := range nodes {
-		all = append(all, n.Name)
-	}
-	sort.Strings(all)
-	if len(all) > 5 {
-		return fmt.Sprintf("%s and %d more", strings.Join(all[:5], ", "), len(all)-5)
-	}
-	return strings.Join(all, ", ")
 }

@@ -103,6 +103,39 @@ func TestAccept(t *testing.T) {
 			o.Networks = map[string]*NetworkDefinition{plan.DefaultVariant: &found}
 		}
 	}
+	// nad asks for a network without a device.
+	nad := func(found NetworkDefinition) func(*Observed) {
+		return func(o *Observed) {
+			o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: "lan"}}
+			found.Name = "perf/lan"
+			o.Networks = map[string]*NetworkDefinition{plan.DefaultVariant: &found}
+		}
+	}
+	// made asks for a network that the operator makes.
+	made := func(found NetworkDefinition, ipam v1alpha1.IPAM) func(*Observed) {
+		return func(o *Observed) {
+			o.Nodes = []corev1.Node{node("a", allocatable(vf, "1")), node("b", allocatable(vf, "1"))}
+			o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, IPAM: &ipam, ResourceName: vf}
+			found.Name = "perf/x"
+			o.Networks = map[string]*NetworkDefinition{plan.DefaultVariant: &found}
+		}
+	}
+	whereabouts := v1alpha1.IPAM{Type: v1alpha1.IPAMWhereabouts, Range: "192.168.40.0/24"}
+	// onload is on every node and asked for.
+	onload := func(acceleration v1alpha1.Acceleration) func(*Observed) {
+		return func(o *Observed) {
+			acceleration.Type = v1alpha1.AccelerationOnload
+			o.Benchmark.Spec.Acceleration = &acceleration
+			for _, n := range o.Nodes {
+				n.Status.Allocatable[plan.DefaultOnloadResource] = resource.MustParse("100")
+			}
+		}
+	}
+	pages := func(size, amount string) func(*Observed) {
+		return func(o *Observed) {
+			o.Benchmark.Spec.Template = &v1alpha1.PodTemplate{Hugepages: &v1alpha1.Hugepages{Size: size, Amount: resource.MustParse(amount)}}
+		}
+	}
 	chosen := func(client, server string) func(*Observed) {
 		return func(o *Observed) { o.Benchmark.Status.Pair = &v1alpha1.Pair{ClientNode: client, ServerNode: server} }
 	}
@@ -259,9 +292,9 @@ func TestAccept(t *testing.T) {
 			want: "a b",
 		},
 		"a cluster without Multus": {
-			change:      []func(*Observed){secondary("", NetworkDefinition{KindMissing: true})},
+			change:      []func(*Observed){nad(NetworkDefinition{KindMissing: true})},
 			wantReason:  v1alpha1.ReasonNetworkNotFound,
-			wantMessage: []string{"spec.network.networkRef", "install Multus"},
+			wantMessage: []string{"spec.network.type", "install Multus"},
 		},
 		"a network that does not exist": {
 			change:      []func(*Observed){secondary("", NetworkDefinition{})},
@@ -273,18 +306,18 @@ func TestAccept(t *testing.T) {
 			wantReason:  v1alpha1.ReasonNetworkMismatch,
 			wantMessage: []string{"spec.network.resourceName", vf, "amd.com/other", "set resourceName"},
 		},
-		"a network that takes a device which the spec does not ask for": {
-			change:      []func(*Observed){secondary("", NetworkDefinition{Found: true, ResourceName: vf})},
+		"a network that takes a device, of a type that has none": {
+			change:      []func(*Observed){nad(NetworkDefinition{Found: true, ResourceName: vf})},
 			wantReason:  v1alpha1.ReasonNetworkMismatch,
-			wantMessage: []string{"spec.network.resourceName", vf, "set resourceName"},
+			wantMessage: []string{"spec.network.type", "perf/lan", "use type VF or PF", "resourceName: " + vf},
 		},
 		"a network that takes no device": {
 			change:      []func(*Observed){secondary(vf, NetworkDefinition{Found: true})},
 			wantReason:  v1alpha1.ReasonNetworkMismatch,
-			wantMessage: []string{"spec.network.resourceName", "remove resourceName"},
+			wantMessage: []string{"spec.network.resourceName", "no annotation k8s.v1.cni.cncf.io/resourceName", "type NAD"},
 		},
 		"a network without a device": {
-			change: []func(*Observed){secondary("", NetworkDefinition{Found: true})},
+			change: []func(*Observed){nad(NetworkDefinition{Found: true})},
 			want:   "a b",
 		},
 		"a network with a device on the nodes that have it": {
@@ -293,6 +326,96 @@ func TestAccept(t *testing.T) {
 				nodes(node("a"), node("b", allocatable(vf, "2")), node("c", allocatable(vf, "0")), node("d", allocatable(vf, "1"))),
 			},
 			want: "b d",
+		},
+		"a network of the operator's that is not made yet": {
+			change: []func(*Observed){made(NetworkDefinition{}, whereabouts)},
+			want:   "a b",
+		},
+		"a network of the operator's that it made, with another annotation by now": {
+			change: []func(*Observed){made(NetworkDefinition{Found: true, Own: true, ResourceName: "amd.com/other"}, whereabouts)},
+			want:   "a b",
+		},
+		"a network of the operator's whose name somebody else took": {
+			change:      []func(*Observed){made(NetworkDefinition{Found: true, ResourceName: vf}, whereabouts)},
+			wantReason:  v1alpha1.ReasonNetworkNameTaken,
+			wantMessage: []string{"spec.network.ipam", "perf/x", "not this benchmark's", "delete it"},
+		},
+		"a network of the operator's without Multus": {
+			change:      []func(*Observed){made(NetworkDefinition{KindMissing: true}, whereabouts)},
+			wantReason:  v1alpha1.ReasonNetworkNotFound,
+			wantMessage: []string{"spec.network.type", "install Multus"},
+		},
+		"Onload on the pod network": {
+			change:      []func(*Observed){onload(v1alpha1.Acceleration{})},
+			wantReason:  v1alpha1.ReasonAccelerationUnsupported,
+			wantMessage: []string{"spec.acceleration.type", "pod network", "VF, PF, NAD", "Kernel"},
+		},
+		"a variant with Onload on the pod network": {
+			change: []func(*Observed){func(o *Observed) {
+				o.Benchmark.Spec.Variants = []v1alpha1.Variant{{Name: "kernel"}, {Name: "onload", Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}}}
+			}},
+			wantReason:  v1alpha1.ReasonAccelerationUnsupported,
+			wantMessage: []string{"spec.variants[1].acceleration.type", "variant onload"},
+		},
+		"Onload on a network without a device": {
+			change: []func(*Observed){nad(NetworkDefinition{Found: true}), onload(v1alpha1.Acceleration{})},
+			want:   "a b",
+		},
+		"Onload on the host's network": {
+			change: []func(*Observed){onload(v1alpha1.Acceleration{}), func(o *Observed) {
+				o.Benchmark.Spec.Network.Type, o.AllowHostNetwork = v1alpha1.NetworkHost, true
+			}},
+			want: "a b",
+		},
+		"Onload on nodes that do not have it": {
+			change:      []func(*Observed){nad(NetworkDefinition{Found: true}), onload(v1alpha1.Acceleration{ResourceName: "amd.com/onload2"})},
+			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
+			wantMessage: []string{"spec.placement.client", "2 no amd.com/onload2", "spec.acceleration.resourceName", "device plugin"},
+		},
+		"a profile that does not exist": {
+			change: []func(*Observed){nad(NetworkDefinition{Found: true}), onload(v1alpha1.Acceleration{ProfileRef: &v1alpha1.ProfileRef{Name: "mine"}}), func(o *Observed) {
+				o.Profiles = map[string]*Profile{plan.DefaultVariant: {Name: "perf/mine"}}
+			}},
+			wantReason:  v1alpha1.ReasonProfileNotFound,
+			wantMessage: []string{"spec.acceleration.profileRef", "ConfigMap perf/mine", "create it"},
+		},
+		"a profile of Onload's settings": {
+			change: []func(*Observed){nad(NetworkDefinition{Found: true}), onload(v1alpha1.Acceleration{ProfileRef: &v1alpha1.ProfileRef{Name: "mine"}}), func(o *Observed) {
+				o.Profiles = map[string]*Profile{plan.DefaultVariant: {Name: "perf/mine", Found: true, Data: map[string]string{"EF_POLL_USEC": "100000"}}}
+			}},
+			want: "a b",
+		},
+		"huge pages that are none": {
+			change:      []func(*Observed){pages("2Mi", "3Mi")},
+			wantReason:  v1alpha1.ReasonTemplateInvalid,
+			wantMessage: []string{"spec.template.hugepages.amount", "3Mi", "2Mi", "multiple"},
+		},
+		"huge pages of no size": {
+			change:      []func(*Observed){pages("0", "2Mi")},
+			wantReason:  v1alpha1.ReasonTemplateInvalid,
+			wantMessage: []string{"spec.template.hugepages.size", `"0"`},
+		},
+		"huge pages that a node has": {
+			change: []func(*Observed){pages("1Gi", "2Gi"), nodes(node("a"), node("b", allocatable("hugepages-1Gi", "2Gi")), node("c", allocatable("hugepages-1Gi", "1Gi")), node("d", allocatable("hugepages-1Gi", "8Gi")))},
+			want:   "b d",
+		},
+		"huge pages that no node has": {
+			change:      []func(*Observed){pages("2Mi", "64Mi"), nodes(node("a"), node("b", allocatable("hugepages-2Mi", "32Mi")))},
+			wantReason:  v1alpha1.ReasonInsufficientHugepages,
+			wantMessage: []string{"spec.placement.client: 2 nodes: 2 less than 64Mi in huge pages of 2Mi", "more than 32Mi", "spec.template.hugepages.amount"},
+		},
+		"a node by its name": {
+			change: []func(*Observed){func(o *Observed) {
+				o.Benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeName: "b"}
+			}},
+			want: "b a",
+		},
+		"the name of a node that there is not": {
+			change: []func(*Observed){func(o *Observed) {
+				o.Benchmark.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: "z"}
+			}},
+			wantReason:  v1alpha1.ReasonNoMatchingNode,
+			wantMessage: []string{"spec.placement.server.nodeName", "no node z"},
 		},
 		"a device that nobody advertises": {
 			change:      []func(*Observed){secondary(vf, NetworkDefinition{Found: true, ResourceName: vf})},
@@ -316,7 +439,7 @@ func TestAccept(t *testing.T) {
 		"only nodes that cannot be used": {
 			change:      []func(*Observed){nodes(node("g", silent), node("f", silent), node("e", silent), node("d", tainted(corev1.TaintEffectNoExecute)), node("c", tainted(corev1.TaintEffectNoSchedule)), node("b", notReady), node("a", cordoned))},
 			wantReason:  v1alpha1.ReasonNodeNotReady,
-			wantMessage: []string{"spec.placement.client", "a, b, c, d, e and 2 more", "ready, uncordoned and untainted"},
+			wantMessage: []string{"spec.placement.client", "7 nodes: 4 not ready, 1 cordoned, 2 tainted with example.com/busy", "node b"},
 		},
 		"more CPUs than any node has": {
 			change:      []func(*Observed){cpus(5), nodes(node("a"), node("b", allocatable(corev1.ResourceCPU, "4900m")))},
@@ -356,7 +479,7 @@ func TestAccept(t *testing.T) {
 		"a chosen node that is cordoned is not replaced by another": {
 			change:      []func(*Observed){chosen("a", "b"), nodes(node("a", cordoned), node("b"), node("c"))},
 			wantReason:  v1alpha1.ReasonNodeNotReady,
-			wantMessage: []string{"spec.placement.client", "(a)"},
+			wantMessage: []string{"spec.placement.client", "node a: cordoned"},
 		},
 		"a chosen node that is gone is named": {
 			change:      []func(*Observed){chosen("a", "b"), nodes(node("a"), node("c"))},

@@ -1,0 +1,545 @@
+package preflight
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+)
+
+// choosePair filters the nodes of each endpoint and takes, of those that are left, two different ones that others need
+// least. A pair that was chosen before is kept, and only checked again: rounds between other nodes would not be
+// comparable. The time that it takes grows with the number of nodes and the number of pods.
+func choosePair(o Observed) (v1alpha1.Pair, *Rejection) {
+	clients, servers := endpoints(o)
+	c := newChoice(o)
+	for i := range o.Nodes {
+		n := &o.Nodes[i]
+		client, server := clients.matches(n), servers.matches(n)
+		if !client && !server {
+			continue
+		}
+		filter, why := c.judge(n)
+		if client {
+			clients.take(c, n, filter, why)
+		}
+		if server {
+			servers.take(c, n, filter, why)
+		}
+	}
+	for _, e := range []*endpoint{clients, servers} {
+		if r := e.rejection(c); r != nil {
+			return v1alpha1.Pair{}, r
+		}
+	}
+
+	client, server := clients.best[0], servers.best[0]
+	if client.name == server.name {
+		switch {
+		case len(clients.best) == 1 && len(servers.best) == 1:
+			return v1alpha1.Pair{}, rejectf(v1alpha1.ReasonSameNode,
+				"spec.placement: client and server can only be node %s both; a latency between nodes needs two: change a nodeSelector", client.name)
+		case len(servers.best) == 1 || len(clients.best) == 2 && clients.best[1].before(servers.best[1]):
+			client = clients.best[1]
+		default:
+			server = servers.best[1]
+		}
+	}
+	return v1alpha1.Pair{ClientNode: client.name, ServerNode: server.name}, nil
+}
+
+// Matching names the nodes that can become an endpoint by their names and labels alone, or the pair that was chosen
+// before.
+func Matching(o Observed) []string {
+	clients, servers := endpoints(o)
+	var names []string
+	for i := range o.Nodes {
+		if n := &o.Nodes[i]; clients.matches(n) || servers.matches(n) {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// endpoint is the choice of the node of one of the two.
+type endpoint struct {
+	// path of its field.
+	path      string
+	selection v1alpha1.NodeSelection
+	labels    labels.Selector
+	// kept is the node that was chosen before; empty when none was.
+	kept string
+	// rejected are the nodes that each filter rejected, and why counts them by what it said.
+	rejected [][]*corev1.Node
+	why      []map[string]int
+	// best are at most two of those that no filter rejected, the one that others need least first.
+	best []candidate
+}
+
+// endpoints are the client and the server before any node was looked at.
+func endpoints(o Observed) (client, server *endpoint) {
+	placement := o.Benchmark.Spec.Placement
+	client = &endpoint{path: "spec.placement.client", selection: *cmp.Or(placement.Client, &v1alpha1.NodeSelection{})}
+	server = &endpoint{path: "spec.placement.server", selection: *cmp.Or(placement.Server, &v1alpha1.NodeSelection{})}
+	if pair := o.Benchmark.Status.Pair; pair != nil {
+		client.kept, server.kept = pair.ClientNode, pair.ServerNode
+	}
+	for _, e := range []*endpoint{client, server} {
+		e.labels = labels.SelectorFromSet(e.selection.NodeSelector)
+	}
+	return client, server
+}
+
+// matches says whether a node is selected; of a kept node the labels were looked at when it was chosen.
+func (e *endpoint) matches(n *corev1.Node) bool {
+	switch {
+	case e.kept != "":
+		return n.Name == e.kept
+	case e.selection.NodeName != "":
+		return n.Name == e.selection.NodeName
+	default:
+		return e.labels.Matches(labels.Set(n.Labels))
+	}
+}
+
+// take notes a node that matches, with the number of the filter that rejected it and why, or -1.
+func (e *endpoint) take(c *choice, n *corev1.Node, filter int, why string) {
+	if filter >= 0 {
+		if e.rejected == nil {
+			e.rejected, e.why = make([][]*corev1.Node, len(c.filters)), make([]map[string]int, len(c.filters))
+		}
+		if e.why[filter] == nil {
+			e.why[filter] = map[string]int{}
+		}
+		e.rejected[filter] = append(e.rejected[filter], n)
+		e.why[filter][why]++
+		return
+	}
+	found := c.candidate(n)
+	at := 0
+	for at < len(e.best) && e.best[at].before(found) {
+		at++
+	}
+	e.best = slices.Insert(e.best, at, found)
+	e.best = e.best[:min(2, len(e.best))]
+}
+
+// maxReasons is how many different reasons a message has room for.
+const maxReasons = 10
+
+// rejection tells of all nodes why none is left, and what to do about what most of them lack. Of two things that equally
+// many lack, that is the one that was looked at last: its nodes came furthest.
+func (e *endpoint) rejection(c *choice) *Rejection {
+	if len(e.best) > 0 {
+		return nil
+	}
+	total, worst := 0, 0
+	for i, nodes := range e.rejected {
+		total += len(nodes)
+		if len(nodes) >= len(e.rejected[worst]) {
+			worst = i
+		}
+	}
+	switch {
+	case total == 0 && e.kept != "":
+		return rejectf(v1alpha1.ReasonNodeNotReady,
+			"%s: node %s, on which this benchmark measures, is gone; bring it back, or delete the benchmark and apply it anew", e.path, e.kept)
+	case total == 0 && e.selection.NodeName != "":
+		return rejectf(v1alpha1.ReasonNoMatchingNode, "%s.nodeName: there is no node %s; see `kubectl get nodes`", e.path, e.selection.NodeName)
+	case total == 0:
+		return rejectf(v1alpha1.ReasonNoMatchingNode,
+			"%s.nodeSelector: no node has %s; see `kubectl get nodes --show-labels`", e.path, labels.FormatLabels(e.selection.NodeSelector))
+	}
+
+	filter, nodes := c.filters[worst], e.rejected[worst]
+	first := slices.MinFunc(nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	cure := filter.cure(first, nodes)
+	var reasons []string
+	for _, why := range e.why {
+		for _, text := range slices.Sorted(maps.Keys(why)) {
+			if total == 1 {
+				return rejectf(filter.reason, "%s: node %s: %s; %s", e.path, first.Name, text, cure)
+			}
+			reasons = append(reasons, fmt.Sprintf("%d %s", why[text], text))
+		}
+	}
+	if more := len(reasons) - maxReasons; more > 0 {
+		reasons = append(reasons[:maxReasons], fmt.Sprintf("and %d reasons more", more))
+	}
+	return rejectf(filter.reason, "%s: %d nodes: %s; %s", e.path, total, strings.Join(reasons, ", "), cure)
+}
+
+// candidate is a node that can be an endpoint.
+type candidate struct {
+	name string
+	// others is how many other unfinished benchmarks are bound to it, and spare how many kinds of devices it has that
+	// this benchmark has no use for: both are better left to others.
+	others, spare int
+}
+
+func (c candidate) before(other candidate) bool {
+	return cmp.Or(cmp.Compare(c.others, other.others), cmp.Compare(c.spare, other.spare), strings.Compare(c.name, other.name)) < 0
+}
+
+// choice is what each node is compared with.
+type choice struct {
+	o Observed
+	// asks are what each endpoint needs of its node: CPUs, memory, huge pages, and one of each device.
+	asks []ask
+	// used is, by node, how much of each of asks its pods have.
+	used map[string][]int64
+	// aligned are, of each variant with devices, those that have to be on the NUMA node of its CPUs.
+	aligned [][]corev1.ResourceName
+	// filters in the order in which a node meets them. The first that says something rejects it.
+	filters []filter
+}
+
+// filter rejects nodes for one reason.
+type filter struct {
+	// reason of the API.
+	reason string
+	// why says in a few words what is wrong with a node, nothing if nothing is.
+	why func(*corev1.Node) string
+	// cure says what to do about the nodes that it rejected, or the first of them by name.
+	cure func(first *corev1.Node, rejected []*corev1.Node) string
+}
+
+// ask is one thing that each endpoint needs.
+type ask struct {
+	name   corev1.ResourceName
+	amount int64
+	// reason of the API for nodes that cannot have it, what such a node lacks, and what a node lacks that has given it
+	// to others.
+	reason, lacks, lacksFree string
+	// path of the field that asks.
+	path string
+	// device is true for the resource of a device plugin, vf for that of a network of type VF.
+	device, vf bool
+}
+
+func newChoice(o Observed) *choice {
+	c := &choice{o: o, asks: asks(o)}
+	c.used = make(map[string][]int64, len(o.Nodes))
+	for i := range o.Pods {
+		p := &o.Pods[i]
+		used := c.used[p.Node]
+		if used == nil {
+			used = make([]int64, len(c.asks))
+			c.used[p.Node] = used
+		}
+		for j := range c.asks {
+			used[j] += p.Requests[c.asks[j].name]
+		}
+	}
+	if o.Benchmark.Spec.Placement.NUMA == v1alpha1.NUMARequired {
+		c.aligned = aligned(o)
+	}
+
+	c.filters = []filter{
+		{v1alpha1.ReasonNodeNotReady, unready, func(first *corev1.Node, _ []*corev1.Node) string {
+			return fmt.Sprintf("bring node %s back; `kubectl describe node %s` shows what its kubelet says", first.Name, first.Name)
+		}},
+		{v1alpha1.ReasonNodeNotReady, c.untolerated, func(first *corev1.Node, _ []*corev1.Node) string {
+			if c.untolerated(first) == whyCordoned {
+				return fmt.Sprintf("node %s has to be uncordoned, or %s tolerated in spec.template.tolerations", first.Name, corev1.TaintNodeUnschedulable)
+			}
+			return fmt.Sprintf("take the taint from node %s, or tolerate it in spec.template.tolerations", first.Name)
+		}},
+		{v1alpha1.ReasonNodeDraining, c.draining, c.drainingCure},
+		{v1alpha1.ReasonNodeNotSynced, c.notSynced, c.notSyncedCure},
+	}
+	for _, a := range c.asks {
+		c.filters = append(c.filters, filter{a.reason, a.missing, func(first *corev1.Node, rejected []*corev1.Node) string {
+			if a.device {
+				return c.deviceCure(a, first)
+			}
+			return a.cure(rejected)
+		}})
+	}
+	c.filters = append(c.filters,
+		filter{v1alpha1.ReasonNodeBusy, c.busy, c.busyCure},
+		filter{v1alpha1.ReasonTopologyInsufficient, c.misaligned, func(*corev1.Node, []*corev1.Node) string {
+			return "free whole CPUs and a device of one NUMA node, ask for fewer in spec.placement.cpus, or set spec.placement.numa: Preferred"
+		}})
+	return c
+}
+
+// judge returns the number of the filter that rejects a node, and why; -1 if none does.
+func (c *choice) judge(n *corev1.Node) (filter int, why string) {
+	for i := range c.filters {
+		if why := c.filters[i].why(n); why != "" {
+			return i, why
+		}
+	}
+	return -1, ""
+}
+
+func (c *choice) candidate(n *corev1.Node) candidate {
+	found := candidate{name: n.Name, others: c.o.Others[n.Name]}
+	for name, q := range n.Status.Allocatable {
+		asked := slices.ContainsFunc(c.asks, func(a ask) bool { return a.name == name })
+		if extended(name) && !asked && q.Sign() > 0 {
+			found.spare++
+		}
+	}
+	return found
+}
+
+// extended says whether a resource comes from a device plugin.
+func extended(name corev1.ResourceName) bool {
+	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
+}
+
+// asks lists what each endpoint needs. The variants of a benchmark are measured one after the other, so that one of each
+// device is enough.
+func asks(o Observed) []ask {
+	placement, template := o.Benchmark.Spec.Placement, o.Benchmark.Spec.Template
+	list := []ask{
+		{
+			name: corev1.ResourceCPU, amount: int64(placement.CPUs) * 1000, path: "spec.placement.cpus", reason: v1alpha1.ReasonInsufficientCPU,
+			lacks: fmt.Sprintf("fewer than %d whole CPUs", placement.CPUs), lacksFree: fmt.Sprintf("fewer than %d free CPUs", placement.CPUs),
+		},
+		{
+			name: corev1.ResourceMemory, amount: placement.Memory.Value(), path: "spec.placement.memory", reason: v1alpha1.ReasonInsufficientMemory,
+			lacks: "less than " + placement.Memory.String() + " of memory", lacksFree: "less than " + placement.Memory.String() + " of free memory",
+		},
+	}
+	if template != nil && template.Hugepages != nil {
+		h := template.Hugepages
+		list = append(list, ask{
+			name: corev1.ResourceName(corev1.ResourceHugePagesPrefix + h.Size), amount: h.Amount.Value(), path: "spec.template.hugepages.amount", reason: v1alpha1.ReasonInsufficientHugepages,
+			lacks: fmt.Sprintf("less than %s in huge pages of %s", h.Amount.String(), h.Size), lacksFree: fmt.Sprintf("less than %s in free huge pages of %s", h.Amount.String(), h.Size),
+		})
+	}
+	add := func(name, path string, vf bool) {
+		if name == "" || slices.ContainsFunc(list, func(a ask) bool { return string(a.name) == name }) {
+			return
+		}
+		list = append(list, ask{
+			name: corev1.ResourceName(name), amount: 1, path: path + ".resourceName", reason: v1alpha1.ReasonResourceNotAdvertised,
+			lacks: "no " + name, lacksFree: "no free " + name, device: true, vf: vf,
+		})
+	}
+	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		add(v.Network.ResourceName, networkPath(o, v), v.Network.Type == v1alpha1.NetworkVF)
+		add(v.Acceleration.ResourceName, accelerationPath(o, v), false)
+	}
+	return list
+}
+
+// quantity shows an amount of what is asked.
+func (a ask) quantity(n int64) string {
+	switch {
+	case a.name == corev1.ResourceCPU:
+		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
+	case a.device:
+		return strconv.FormatInt(n, 10)
+	default:
+		return resource.NewQuantity(n, resource.BinarySI).String()
+	}
+}
+
+// missing is for nodes that could not give it if they were empty.
+func (a ask) missing(n *corev1.Node) string {
+	if amount(a.name, n.Status.Allocatable[a.name]) < a.amount {
+		return a.lacks
+	}
+	return ""
+}
+
+func (a ask) cure(rejected []*corev1.Node) string {
+	var most int64
+	for _, n := range rejected {
+		most = max(most, amount(a.name, n.Status.Allocatable[a.name]))
+	}
+	if a.name == corev1.ResourceCPU {
+		// Half a CPU cannot be exclusive.
+		return fmt.Sprintf("%d asked for each endpoint, but none has more than %d whole CPUs; ask for fewer in %s", a.amount/1000, most/1000, a.path)
+	}
+	return fmt.Sprintf("%s asked for each endpoint, but none has more than %s; ask for less in %s", a.quantity(a.amount), a.quantity(most), a.path)
+}
+
+func unready(n *corev1.Node) string {
+	if !NodeReady(*n) {
+		return "not ready"
+	}
+	return ""
+}
+
+// NodeReady says whether a node's kubelet reports it ready.
+func NodeReady(n corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// whyCordoned is what untolerated says of such nodes.
+const whyCordoned = "cordoned"
+
+// untolerated is for nodes on which the scheduler would not put the pods.
+func (c *choice) untolerated(n *corev1.Node) string {
+	// The taint follows the cordon after a moment.
+	if n.Spec.Unschedulable && !c.tolerated(corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}) {
+		return whyCordoned
+	}
+	for _, t := range n.Spec.Taints {
+		if t.Effect != corev1.TaintEffectPreferNoSchedule && !c.tolerated(t) {
+			return "tainted with " + t.Key
+		}
+	}
+	return ""
+}
+
+func (c *choice) tolerated(taint corev1.Taint) bool {
+	template := c.o.Benchmark.Spec.Template
+	return template != nil && slices.ContainsFunc(template.Tolerations, func(t corev1.Toleration) bool { return tolerates(t, taint) })
+}
+
+// tolerates is the scheduler's rule: no effect and no key stand for all of them, and no operator for Equal. (That of
+// k8s.io/api wants a logger.)
+func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
+	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
+		return false
+	}
+	switch t.Operator {
+	case "", corev1.TolerationOpEqual:
+		return t.Value == taint.Value
+	case corev1.TolerationOpExists:
+		return true
+	}
+	limit, err := strconv.ParseInt(t.Value, 10, 64)
+	value, err2 := strconv.ParseInt(taint.Value, 10, 64)
+	if err != nil || err2 != nil {
+		return false
+	}
+	return t.Operator == corev1.TolerationOpLt && value < limit || t.Operator == corev1.TolerationOpGt && value > limit
+}
+
+// lacking is the first thing of which a node has too little left; nil if there is none.
+func (c *choice) lacking(n *corev1.Node) (lacking *ask) {
+	used := c.used[n.Name]
+	if used == nil {
+		return nil
+	}
+	for i := range c.asks {
+		if a := &c.asks[i]; amount(a.name, n.Status.Allocatable[a.name])-used[i] < a.amount {
+			return a
+		}
+	}
+	return nil
+}
+
+func (c *choice) busy(n *corev1.Node) string {
+	if a := c.lacking(n); a != nil {
+		return a.lacksFree
+	}
+	return ""
+}
+
+// busyCure names the pod that takes most of what a node lacks.
+func (c *choice) busyCure(n *corev1.Node, _ []*corev1.Node) string {
+	a := c.lacking(n)
+	var most *Pod
+	for i := range c.o.Pods {
+		p := &c.o.Pods[i]
+		if p.Node != n.Name {
+			continue
+		}
+		if most == nil || cmp.Or(cmp.Compare(most.Requests[a.name], p.Requests[a.name]), strings.Compare(p.Name, most.Name)) < 0 {
+			most = p
+		}
+	}
+	return fmt.Sprintf("on node %s pod %s has most of it, %s of %s; end it, wait for it, or select other nodes",
+		n.Name, most.Name, a.quantity(most.Requests[a.name]), a.quantity(amount(a.name, n.Status.Allocatable[a.name])))
+}
+
+// aligned lists the devices of each variant that has some.
+func aligned(o Observed) [][]corev1.ResourceName {
+	var all [][]corev1.ResourceName
+	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		var devices []corev1.ResourceName
+		for _, name := range []string{v.Network.ResourceName, v.Acceleration.ResourceName} {
+			if name != "" {
+				devices = append(devices, corev1.ResourceName(name))
+			}
+		}
+		if len(devices) > 0 {
+			all = append(all, devices)
+		}
+	}
+	return all
+}
+
+// misaligned is for nodes without a NUMA node that has enough CPUs and the devices of a variant. Devices of which nobody
+// knows the NUMA node, such as Onload's, are not looked for.
+func (c *choice) misaligned(n *corev1.Node) string {
+	topology, ok := c.o.Topologies[n.Name]
+	if !ok {
+		return ""
+	}
+	// What is available is told late, and a benchmark that measures, or has just measured, is in it.
+	empty := c.o.Benchmark.Status.Pair != nil || c.o.Others[n.Name] > 0
+	for _, devices := range c.aligned {
+		if why := misaligned(topology, devices, c.o.Benchmark.Spec.Placement.CPUs, empty); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// misaligned looks for one NUMA node with as many CPUs and one of each device, of what is available or, if empty is
+// true, of what there is in all.
+func misaligned(topology foreign.NodeResourceTopology, devices []corev1.ResourceName, cpus int32, empty bool) string {
+	zones, known := map[string]map[string]int64{}, map[string]bool{}
+	for _, z := range topology.Zones {
+		if z.Type != foreign.ZoneTypeNode {
+			continue
+		}
+		zone := map[string]int64{}
+		for _, r := range z.Resources {
+			q := r.Available
+			if empty {
+				q = r.Allocatable
+			}
+			zone[r.Name], known[r.Name] = q.Value(), true
+		}
+		zones[strings.TrimPrefix(z.Name, "node-")] = zone
+	}
+	var wanted []string
+	for _, name := range devices {
+		if known[string(name)] {
+			wanted = append(wanted, string(name))
+		}
+	}
+	if wanted == nil || !known[string(corev1.ResourceCPU)] {
+		return ""
+	}
+	var near []string
+	for _, name := range slices.Sorted(maps.Keys(zones)) {
+		zone := zones[name]
+		if slices.ContainsFunc(wanted, func(device string) bool { return zone[device] < 1 }) {
+			continue
+		}
+		if zone[string(corev1.ResourceCPU)] >= int64(cpus) {
+			return ""
+		}
+		near = append(near, name)
+	}
+	if near == nil {
+		return "no NUMA node with a free " + strings.Join(wanted, " and ")
+	}
+	return fmt.Sprintf("fewer than %d whole CPUs on NUMA node %s", cpus, strings.Join(near, " or "))
+}

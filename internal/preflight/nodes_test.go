@@ -1,0 +1,577 @@
+package preflight
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+)
+
+// asking is a benchmark that asks for two CPUs, a gibibyte and a VF, on any two nodes.
+func asking(nodes ...corev1.Node) Observed {
+	return Observed{
+		Benchmark: &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{
+			Rounds: 1,
+			Workload: v1alpha1.Workload{
+				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64},
+				Duration: metav1.Duration{Duration: time.Second},
+			},
+			Placement: v1alpha1.Placement{CPUs: 2, Memory: resource.MustParse("1Gi"), NUMA: v1alpha1.NUMARequired},
+			Network:   v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: vf},
+		}},
+		Driver: only64{},
+		Nodes:  nodes,
+	}
+}
+
+// good is a node that has what asking asks for, unless it is changed.
+func good(name string, change ...func(*corev1.Node)) corev1.Node {
+	return node(name, append([]func(*corev1.Node){allocatable(vf, "2")}, change...)...)
+}
+
+// pod takes quantities, given as name=quantity, of a node.
+func pod(node, name string, requests ...string) Pod {
+	p := Pod{Name: "perf/" + name, Node: node, Requests: map[corev1.ResourceName]int64{}}
+	for _, r := range requests {
+		resourceName, quantity, _ := strings.Cut(r, "=")
+		p.Requests[corev1.ResourceName(resourceName)] = amount(corev1.ResourceName(resourceName), resource.MustParse(quantity))
+	}
+	return p
+}
+
+// zone is a NUMA node with resources of which so many are available and so many there in all, as name=available/all.
+func zone(name string, resources ...string) foreign.Zone {
+	z := foreign.Zone{Name: name, Type: foreign.ZoneTypeNode}
+	for _, r := range resources {
+		resourceName, counts, _ := strings.Cut(r, "=")
+		available, all, _ := strings.Cut(counts, "/")
+		z.Resources = append(z.Resources, foreign.ZoneResource{
+			Name: resourceName, Available: resource.MustParse(available), Allocatable: resource.MustParse(all),
+		})
+	}
+	return z
+}
+
+// state is what sriov-network-operator says of a node whose NICs are as they should.
+func state(interfaces ...foreign.SriovInterface) foreign.SriovNetworkNodeState {
+	return foreign.SriovNetworkNodeState{Status: foreign.SriovStatus{SyncStatus: foreign.SriovSucceeded, Interfaces: interfaces}}
+}
+
+func TestNodes(t *testing.T) {
+	pods := func(pods ...Pod) func(*Observed) { return func(o *Observed) { o.Pods = append(o.Pods, pods...) } }
+	others := func(others map[string]int) func(*Observed) { return func(o *Observed) { o.Others = others } }
+	tolerating := func(t ...corev1.Toleration) func(*Observed) {
+		return func(o *Observed) { o.Benchmark.Spec.Template = &v1alpha1.PodTemplate{Tolerations: t} }
+	}
+	kept := func(o *Observed) { o.Benchmark.Status.Pair = &v1alpha1.Pair{ClientNode: "a", ServerNode: "b"} }
+	numa := func(policy v1alpha1.NUMAPolicy) func(*Observed) {
+		return func(o *Observed) { o.Benchmark.Spec.Placement.NUMA = policy }
+	}
+	zones := func(node string, zones ...foreign.Zone) func(*Observed) {
+		return func(o *Observed) {
+			if o.Topologies == nil {
+				o.Topologies = map[string]foreign.NodeResourceTopology{}
+			}
+			o.Topologies[node] = foreign.NodeResourceTopology{Zones: zones}
+		}
+	}
+	sriov := func(node string, s foreign.SriovNetworkNodeState) func(*Observed) {
+		return func(o *Observed) {
+			if o.NodeStates == nil {
+				o.NodeStates = map[string]foreign.SriovNetworkNodeState{}
+			}
+			o.NodeStates[node] = s
+		}
+	}
+	annotated := func(s foreign.SriovNetworkNodeState, annotation, value string) foreign.SriovNetworkNodeState {
+		s.Annotations = map[string]string{annotation: value}
+		return s
+	}
+	onload := func(o *Observed) {
+		o.Benchmark.Spec.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}
+	}
+	noVF := allocatable(vf, "0")
+
+	cases := map[string]struct {
+		nodes  []corev1.Node
+		change []func(*Observed)
+		// want is the pair, as client and server, or the reason.
+		want       string
+		wantReason string
+		// wantMessage are parts of the message, notMessage what it must not say.
+		wantMessage []string
+		notMessage  string
+	}{
+		// The message.
+		"each of the nodes is told once, with the first thing that is wrong, in the order of the filters": {
+			nodes: []corev1.Node{good("a", notReady, cordoned, noVF), good("b", noVF), good("c", noVF), good("d")},
+			change: []func(*Observed){zones("d",
+				zone("node-0", "cpu=4/4"), zone("node-1", "cpu=1/4", vf+"=2/2"))},
+			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
+			wantMessage: []string{"spec.placement.client: 4 nodes: 1 not ready, 2 no amd.com/sf_vf, 1 fewer than 2 whole CPUs on NUMA node 1; spec.network.resourceName: ", "node b"},
+		},
+		"of two things that equally many lack, the one that was looked at last decides": {
+			nodes:       []corev1.Node{good("a", notReady), good("b", noVF)},
+			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
+			wantMessage: []string{"1 not ready, 1 no amd.com/sf_vf"},
+		},
+		"what most lack decides, however early it is looked at": {
+			nodes:       []corev1.Node{good("b", notReady), good("a", notReady), good("c", noVF)},
+			wantReason:  v1alpha1.ReasonNodeNotReady,
+			wantMessage: []string{"2 not ready, 1 no amd.com/sf_vf", "bring node a back"},
+		},
+		"a single node is named": {
+			nodes:       []corev1.Node{good("a", notReady)},
+			wantReason:  v1alpha1.ReasonNodeNotReady,
+			wantMessage: []string{"spec.placement.client: node a: not ready; bring node a back"},
+			notMessage:  "1",
+		},
+		"a message has room for ten reasons": {
+			nodes: func() (nodes []corev1.Node) {
+				for i := range 12 {
+					nodes = append(nodes, good(fmt.Sprintf("n%02d", i), func(n *corev1.Node) {
+						n.Spec.Taints = []corev1.Taint{{Key: fmt.Sprintf("example.com/t%02d", i), Effect: corev1.TaintEffectNoSchedule}}
+					}))
+				}
+				return nodes
+			}(),
+			wantReason:  v1alpha1.ReasonNodeNotReady,
+			wantMessage: []string{"12 nodes: 1 tainted with example.com/t00, ", "1 tainted with example.com/t09, and 2 reasons more; "},
+			notMessage:  "t10",
+		},
+
+		// Readiness, cordons and taints.
+		"a cordoned node": {
+			nodes:       []corev1.Node{good("a", cordoned)},
+			wantReason:  v1alpha1.ReasonNodeNotReady,
+			wantMessage: []string{"node a: cordoned", "uncordoned", "node.kubernetes.io/unschedulable", "spec.template.tolerations"},
+		},
+		"a cordoned node for one that tolerates it": {
+			nodes: []corev1.Node{
+				good("a", cordoned),
+				good("b", cordoned, func(n *corev1.Node) {
+					n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+				}),
+			},
+			change: []func(*Observed){tolerating(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})},
+			want:   "a b",
+		},
+		"a cordoned node that is tainted, too": {
+			nodes:       []corev1.Node{good("a", cordoned, tainted(corev1.TaintEffectNoSchedule))},
+			change:      []func(*Observed){tolerating(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})},
+			wantReason:  v1alpha1.ReasonNodeNotReady,
+			wantMessage: []string{"node a: tainted with example.com/busy", "take the taint", "spec.template.tolerations"},
+		},
+		"everything is tolerated": {
+			nodes:  []corev1.Node{good("a", cordoned), good("b", tainted(corev1.TaintEffectNoExecute))},
+			change: []func(*Observed){tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})},
+			want:   "a b",
+		},
+
+		// sriov-network-operator.
+		"nodes of which it says that all is well, or nothing of drains": {
+			nodes: []corev1.Node{good("a"), good("b")},
+			change: []func(*Observed){
+				sriov("a", annotated(state(), foreign.AnnotationDesiredState, "Idle")), sriov("b", state()),
+			},
+			want: "a b",
+		},
+		"a node that it is about to drain": {
+			nodes:       []corev1.Node{good("a")},
+			change:      []func(*Observed){sriov("a", annotated(state(), foreign.AnnotationDesiredState, "Drain_Required"))},
+			wantReason:  v1alpha1.ReasonNodeDraining,
+			wantMessage: []string{"node a: being drained by sriov-network-operator", "Drain_Required", "sriovnetworknodestates"},
+		},
+		"a node that it drains": {
+			nodes:       []corev1.Node{good("a")},
+			change:      []func(*Observed){sriov("a", annotated(state(), foreign.AnnotationCurrentState, "Draining"))},
+			wantReason:  v1alpha1.ReasonNodeDraining,
+			wantMessage: []string{"Draining"},
+		},
+		"a node that it configures": {
+			nodes:       []corev1.Node{good("a")},
+			change:      []func(*Observed){sriov("a", foreign.SriovNetworkNodeState{Status: foreign.SriovStatus{SyncStatus: "InProgress"}})},
+			wantReason:  v1alpha1.ReasonNodeNotSynced,
+			wantMessage: []string{"node a: not synced by sriov-network-operator", `it says "InProgress" of node a`},
+		},
+		"a node that it has not looked at": {
+			nodes:       []corev1.Node{good("a")},
+			change:      []func(*Observed){sriov("a", foreign.SriovNetworkNodeState{})},
+			wantReason:  v1alpha1.ReasonNodeNotSynced,
+			wantMessage: []string{`"nothing yet"`},
+		},
+		"a node that it failed to configure": {
+			nodes: []corev1.Node{good("a")},
+			change: []func(*Observed){sriov("a", foreign.SriovNetworkNodeState{Status: foreign.SriovStatus{
+				SyncStatus: "Failed", LastSyncError: "write error:\n\tcannot " + strings.Repeat("é", 500),
+			}})},
+			wantReason:  v1alpha1.ReasonNodeNotSynced,
+			wantMessage: []string{`"Failed: write error: cannot éé`, `é..." of node a`},
+			notMessage:  strings.Repeat("é", 100),
+		},
+
+		// What nodes have.
+		"nodes that are too small": {
+			nodes:       []corev1.Node{good("a", allocatable(corev1.ResourceCPU, "1900m")), good("b", allocatable(corev1.ResourceMemory, "1000Mi")), good("c", allocatable(corev1.ResourceCPU, "1"))},
+			wantReason:  v1alpha1.ReasonInsufficientCPU,
+			wantMessage: []string{"3 nodes: 2 fewer than 2 whole CPUs, 1 less than 1Gi of memory", "none has more than 1 whole CPUs", "spec.placement.cpus"},
+		},
+		"too little memory": {
+			nodes:       []corev1.Node{good("a", allocatable(corev1.ResourceMemory, "1000Mi"))},
+			wantReason:  v1alpha1.ReasonInsufficientMemory,
+			wantMessage: []string{"node a: less than 1Gi of memory", "more than 1000Mi", "spec.placement.memory"},
+		},
+		"a node has to have the devices of all variants": {
+			nodes: []corev1.Node{
+				good("a"), good("b", allocatable("amd.com/sf_pf", "1")), good("c", allocatable("amd.com/sf_pf", "1"), allocatable("amd.com/onload", "100")),
+				good("d", allocatable("amd.com/onload", "100")),
+			},
+			change: []func(*Observed){func(o *Observed) {
+				o.Benchmark.Spec.Variants = []v1alpha1.Variant{
+					{Name: "vf"},
+					{Name: "pf", Network: &v1alpha1.Network{Type: v1alpha1.NetworkPF, ResourceName: "amd.com/sf_pf"}},
+					{Name: "onload", Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}},
+				}
+				o.Benchmark.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: "a"}
+			}},
+			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
+			wantMessage: []string{"spec.placement.server: node a: no amd.com/sf_pf", "spec.variants[1].network.resourceName"},
+		},
+		"a device of a variant's acceleration": {
+			nodes:       []corev1.Node{good("a")},
+			change:      []func(*Observed){onload},
+			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
+			wantMessage: []string{"node a: no amd.com/onload", "spec.acceleration.resourceName", "device plugin"},
+		},
+
+		// VFs that sriov-network-operator should have made.
+		"a VF on a node of which it lists no Solarflare NIC": {
+			nodes:      []corev1.Node{good("a", noVF)},
+			change:     []func(*Observed){sriov("a", state(foreign.SriovInterface{Name: "eno1", Vendor: "8086", TotalVFs: 64}))},
+			wantReason: v1alpha1.ReasonResourceNotAdvertised,
+			wantMessage: []string{
+				"lists no Solarflare NIC on node a", `supportedExtraNICs: ['Solarflare_X2: "1924 0b03 1b03"']`, `"1924 0c03 1c03"`,
+			},
+		},
+		"a VF on a node whose Solarflare NIC has none": {
+			nodes:       []corev1.Node{good("a", noVF)},
+			change:      []func(*Observed){sriov("a", state(foreign.SriovInterface{Name: "ens1f0np0", Vendor: "1924", TotalVFs: 8}))},
+			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
+			wantMessage: []string{"ens1f0np0 of node a has no VFs", "SriovNetworkNodePolicy with resourceName: sf_vf", "missing"},
+		},
+		"a VF on a node whose Solarflare NIC cannot have any": {
+			nodes:       []corev1.Node{good("a", noVF)},
+			change:      []func(*Observed){sriov("a", state(foreign.SriovInterface{Name: "ens1f0np0", Vendor: "1924"}))},
+			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
+			wantMessage: []string{"firmware", "ens1f0np0 of node a", "sfboot", "switch-mode=sriov"},
+		},
+		"a VF on a node whose Solarflare NIC has some": {
+			nodes:       []corev1.Node{good("a", noVF)},
+			change:      []func(*Observed){sriov("a", state(foreign.SriovInterface{Name: "ens1f0np0", Vendor: "1924", NumVFs: 4, TotalVFs: 8}))},
+			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
+			wantMessage: []string{"check that the device plugin of amd.com/sf_vf runs on node a"},
+		},
+		"a VF of another vendor, of a policy": {
+			nodes: []corev1.Node{good("a", noVF)},
+			change: []func(*Observed){sriov("a", foreign.SriovNetworkNodeState{
+				Spec:   foreign.SriovSpec{Interfaces: []foreign.SriovWanted{{VFGroups: []foreign.SriovVFGroup{{ResourceName: "x"}, {ResourceName: "sf_vf"}}}}},
+				Status: foreign.SriovStatus{SyncStatus: "Succeeded"},
+			})},
+			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
+			wantMessage: []string{"check that the device plugin"},
+			notMessage:  "Solarflare",
+		},
+		"what is no VF has nothing to do with it": {
+			nodes:       []corev1.Node{good("a")},
+			change:      []func(*Observed){sriov("a", state()), onload},
+			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
+			wantMessage: []string{"check that the device plugin of amd.com/onload"},
+			notMessage:  "Solarflare",
+		},
+
+		// What others have taken.
+		"nodes whose devices are taken are passed over": {
+			nodes:  []corev1.Node{good("a"), good("b"), good("c")},
+			change: []func(*Observed){pods(pod("a", "x", vf+"=1"), pod("a", "y", vf+"=1"), pod("b", "z", vf+"=1"))},
+			want:   "b c",
+		},
+		"devices that are taken": {
+			nodes:       []corev1.Node{good("a")},
+			change:      []func(*Observed){pods(pod("a", "x", "cpu=1"), pod("a", "z", vf+"=1"), pod("a", "y", vf+"=1"), pod("b", "elsewhere", vf+"=9"))},
+			wantReason:  v1alpha1.ReasonNodeBusy,
+			wantMessage: []string{"spec.placement.client: node a: no free amd.com/sf_vf; on node a pod perf/y has most of it, 1 of 2; end it"},
+		},
+		"CPUs that are taken, in part": {
+			nodes:       []corev1.Node{good("a")},
+			change:      []func(*Observed){pods(pod("a", "x", "cpu=1500m"), pod("a", "y", "cpu=600m"))},
+			wantReason:  v1alpha1.ReasonNodeBusy,
+			wantMessage: []string{"node a: fewer than 2 free CPUs; on node a pod perf/x has most of it, 1500m of 4"},
+		},
+		"CPUs of which exactly enough are left": {
+			nodes:  []corev1.Node{good("a"), good("b")},
+			change: []func(*Observed){pods(pod("a", "x", "cpu=1500m"), pod("a", "y", "cpu=500m"), pod("b", "z"))},
+			want:   "a b",
+		},
+		"memory that is taken": {
+			nodes:       []corev1.Node{good("a"), good("b")},
+			change:      []func(*Observed){pods(pod("a", "x", "memory=7680Mi"), pod("b", "y", "memory=8Gi"))},
+			wantReason:  v1alpha1.ReasonNodeBusy,
+			wantMessage: []string{"2 nodes: 2 less than 1Gi of free memory; on node a pod perf/x has most of it, 7680Mi of 8Gi"},
+		},
+		"huge pages that are taken": {
+			nodes: []corev1.Node{good("a", allocatable("hugepages-2Mi", "64Mi"))},
+			change: []func(*Observed){
+				func(o *Observed) {
+					o.Benchmark.Spec.Template = &v1alpha1.PodTemplate{Hugepages: &v1alpha1.Hugepages{Size: "2Mi", Amount: resource.MustParse("32Mi")}}
+				}, pods(pod("a", "x", "hugepages-2Mi=34Mi")),
+			},
+			wantReason:  v1alpha1.ReasonNodeBusy,
+			wantMessage: []string{"less than 32Mi in free huge pages of 2Mi", "34Mi of 64Mi"},
+		},
+		"a pair that was chosen before is not told from what others have taken": {
+			nodes:       []corev1.Node{good("a"), good("b"), good("c"), good("d")},
+			change:      []func(*Observed){kept, pods(pod("b", "x", vf+"=2"))},
+			wantReason:  v1alpha1.ReasonNodeBusy,
+			wantMessage: []string{"spec.placement.server: node b: no free amd.com/sf_vf"},
+		},
+
+		// NUMA nodes.
+		"a NUMA node with a device and CPUs": {
+			nodes: []corev1.Node{good("a"), good("b"), good("c")},
+			change: []func(*Observed){
+				zones("a", zone("node-0", "cpu=4/4", vf+"=0/1"), zone("node-1", "cpu=1/4", vf+"=1/1")),
+				zones("b", zone("node-0", "cpu=2/4", vf+"=1/1"), zone("node-1", "cpu=0/4")),
+			},
+			want: "b c",
+		},
+		"devices on NUMA nodes without CPUs": {
+			nodes:       []corev1.Node{good("a")},
+			change:      []func(*Observed){zones("a", zone("node-0", "cpu=1/4", vf+"=1/1"), zone("node-1", "cpu=0/4", vf+"=1/1"), zone("node-2", "cpu=4/4"))},
+			wantReason:  v1alpha1.ReasonTopologyInsufficient,
+			wantMessage: []string{"node a: fewer than 2 whole CPUs on NUMA node 0 or 1", "spec.placement.cpus", "spec.placement.numa: Preferred"},
+		},
+		"CPUs on NUMA nodes without a device": {
+			nodes:       []corev1.Node{good("a")},
+			change:      []func(*Observed){zones("a", zone("node-0", "cpu=4/4", vf+"=0/2"), zone("node-1", "cpu=4/4"))},
+			wantReason:  v1alpha1.ReasonTopologyInsufficient,
+			wantMessage: []string{"node a: no NUMA node with a free amd.com/sf_vf"},
+		},
+		"NUMA nodes are ignored unless they are required": {
+			nodes:  []corev1.Node{good("a"), good("b")},
+			change: []func(*Observed){numa(v1alpha1.NUMAPreferred), zones("a", zone("node-0", "cpu=4/4", vf+"=0/2"))},
+			want:   "a b",
+		},
+		"devices of which nobody knows the NUMA node are not looked for there": {
+			nodes:  []corev1.Node{good("a", allocatable("amd.com/onload", "9")), good("b", allocatable("amd.com/onload", "9"))},
+			change: []func(*Observed){onload, zones("a", zone("node-0", "cpu=4/4", vf+"=1/1")), zones("b", zone("node-0", "cpu=0/4"))},
+			want:   "a b",
+		},
+		"zones that are no NUMA nodes do not count": {
+			nodes: []corev1.Node{good("a")},
+			change: []func(*Observed){zones("a", zone("node-0", "cpu=1/4", vf+"=1/1"),
+				foreign.Zone{Name: "socket-0", Type: "Socket", Resources: zone("", "cpu=8/8", vf+"=1/1").Resources})},
+			wantReason: v1alpha1.ReasonTopologyInsufficient, wantMessage: []string{"NUMA node 0;"},
+		},
+		"what a benchmark that is bound to the node may have taken of a NUMA node does not count": {
+			nodes:  []corev1.Node{good("a"), good("b")},
+			change: []func(*Observed){others(map[string]int{"a": 1}), zones("a", zone("node-0", "cpu=0/4", vf+"=0/1"))},
+			want:   "b a",
+		},
+		"nor does what this benchmark may have taken itself": {
+			nodes:  []corev1.Node{good("a"), good("b")},
+			change: []func(*Observed){kept, zones("a", zone("node-0", "cpu=0/4", vf+"=0/1"))},
+			want:   "a b",
+		},
+
+		// The choice.
+		"the nodes to which the fewest others are bound": {
+			nodes:  []corev1.Node{good("a"), good("b"), good("c"), good("d")},
+			change: []func(*Observed){others(map[string]int{"a": 2, "b": 1, "c": 1})},
+			want:   "d b",
+		},
+		"of equal ones, those with the fewest other devices": {
+			nodes: []corev1.Node{
+				good("a", allocatable("amd.com/sf_pf", "1"), allocatable("example.com/gpu", "1")), good("b", allocatable("amd.com/sf_pf", "1")),
+				good("c", allocatable("example.com/gpu", "0"), allocatable("scheduling.node.kubernetes.io/foo", "1"), allocatable("hugepages-2Mi", "1Gi")),
+			},
+			want: "c b",
+		},
+		"others count more than devices": {
+			nodes:  []corev1.Node{good("a", allocatable("example.com/gpu", "1")), good("b"), good("c")},
+			change: []func(*Observed){others(map[string]int{"b": 1})},
+			want:   "c a",
+		},
+		"the server is moved off the node of both if that costs others less": {
+			nodes: []corev1.Node{good("a"), good("b"), good("c")},
+			change: []func(*Observed){others(map[string]int{"b": 1}), func(o *Observed) {
+				o.Nodes[0].Labels["end"], o.Nodes[1].Labels["end"] = "client", "client"
+				o.Benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeSelector: map[string]string{"end": "client"}}
+			}},
+			want: "a c",
+		},
+		"the client is moved off the node of both if that costs others less": {
+			nodes: []corev1.Node{good("a"), good("b"), good("c")},
+			change: []func(*Observed){others(map[string]int{"b": 1}), func(o *Observed) {
+				o.Nodes[0].Labels["end"], o.Nodes[1].Labels["end"] = "server", "server"
+				o.Benchmark.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeSelector: map[string]string{"end": "server"}}
+			}},
+			want: "c a",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := asking(c.nodes...)
+			for _, change := range c.change {
+				change(&o)
+			}
+			pair, rejection := Accept(o)
+			if rejection == nil {
+				if got := pair.ClientNode + " " + pair.ServerNode; got != c.want {
+					t.Errorf("got client and server on %q, want %q, and reason %q", got, c.want, c.wantReason)
+				}
+				return
+			}
+			if rejection.Reason != c.wantReason {
+				t.Errorf("got %s (%s), want reason %q and pair %q", rejection.Reason, rejection.Message, c.wantReason, c.want)
+			}
+			for _, part := range c.wantMessage {
+				if !strings.Contains(rejection.Message, part) {
+					t.Errorf("message %q does not say %q", rejection.Message, part)
+				}
+			}
+			if c.notMessage != "" && strings.Contains(rejection.Message, c.notMessage) {
+				t.Errorf("message %q says %q", rejection.Message, c.notMessage)
+			}
+		})
+	}
+}
+
+// Whatever the order in which the API server lists nodes and pods, the answer is the same.
+func TestOrderDoesNotMatter(t *testing.T) {
+	const seed = 1
+	random := rand.New(rand.NewPCG(seed, seed))
+	for _, busy := range []bool{false, true} {
+		o := cluster(40, 400)
+		if busy {
+			for i := range o.Nodes {
+				o.Pods = append(o.Pods, pod(o.Nodes[i].Name, fmt.Sprintf("big-%d", i), vf+"=2"))
+			}
+		}
+		pair, rejection := Accept(o)
+		if (rejection != nil) != busy {
+			t.Fatalf("busy: %t, but %v", busy, rejection)
+		}
+		for range 50 {
+			random.Shuffle(len(o.Nodes), func(i, j int) { o.Nodes[i], o.Nodes[j] = o.Nodes[j], o.Nodes[i] })
+			random.Shuffle(len(o.Pods), func(i, j int) { o.Pods[i], o.Pods[j] = o.Pods[j], o.Pods[i] })
+			again, r := Accept(o)
+			if again != pair {
+				t.Errorf("got %v, then %v", pair, again)
+			}
+			if busy && r.Message != rejection.Message {
+				t.Errorf("got %q, then %q", rejection.Message, r.Message)
+			}
+		}
+	}
+}
+
+func TestMatching(t *testing.T) {
+	cases := map[string]struct {
+		change func(*Observed)
+		want   string
+	}{
+		"any": {func(*Observed) {}, "[a b c]"},
+		"one by its name, one by its labels": {func(o *Observed) {
+			o.Benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeName: "c"}
+			o.Benchmark.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeSelector: map[string]string{"name": "b"}}
+		}, "[b c]"},
+		"the pair that was chosen before": {func(o *Observed) {
+			o.Benchmark.Status.Pair = &v1alpha1.Pair{ClientNode: "c", ServerNode: "a"}
+		}, "[a c]"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := asking(good("a", notReady), good("b"), good("c"))
+			c.change(&o)
+			if got := fmt.Sprint(Matching(o)); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestTolerates(t *testing.T) {
+	const key = "example.com/load"
+	taint := corev1.Taint{Key: key, Value: "5", Effect: corev1.TaintEffectNoSchedule}
+	cases := map[string]struct {
+		toleration corev1.Toleration
+		want       bool
+	}{
+		"the same":                          {corev1.Toleration{Key: key, Operator: corev1.TolerationOpEqual, Value: "5", Effect: corev1.TaintEffectNoSchedule}, true},
+		"no operator means equal":           {corev1.Toleration{Key: key, Value: "5"}, true},
+		"another value":                     {corev1.Toleration{Key: key, Value: "6"}, false},
+		"any value":                         {corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}, true},
+		"another key":                       {corev1.Toleration{Key: "example.com/other", Operator: corev1.TolerationOpExists}, false},
+		"another effect":                    {corev1.Toleration{Key: key, Value: "5", Effect: corev1.TaintEffectNoExecute}, false},
+		"everything":                        {corev1.Toleration{Operator: corev1.TolerationOpExists}, true},
+		"less than a number":                {corev1.Toleration{Key: key, Operator: corev1.TolerationOpLt, Value: "6"}, true},
+		"not less than a number":            {corev1.Toleration{Key: key, Operator: corev1.TolerationOpLt, Value: "5"}, false},
+		"more than a number":                {corev1.Toleration{Key: key, Operator: corev1.TolerationOpGt, Value: "4"}, true},
+		"not more than a number":            {corev1.Toleration{Key: key, Operator: corev1.TolerationOpGt, Value: "5"}, false},
+		"less than what is no number":       {corev1.Toleration{Key: key, Operator: corev1.TolerationOpLt, Value: "x"}, false},
+		"an operator that nobody has known": {corev1.Toleration{Key: key, Operator: "Near", Value: "5"}, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := tolerates(c.toleration, taint); got != c.want {
+				t.Errorf("got %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+// cluster has so many nodes, and so many pods on them, and a benchmark that can have any two.
+func cluster(nodes, pods int) Observed {
+	var all []corev1.Node
+	for i := range nodes {
+		all = append(all, good(fmt.Sprintf("node-%04d", i)))
+	}
+	o := asking(all...)
+	for i := range pods {
+		o.Pods = append(o.Pods, pod(all[i%nodes].Name, fmt.Sprintf("pod-%05d", i), "cpu=100m", "memory=128Mi"))
+	}
+	return o
+}
+
+func BenchmarkAccept(b *testing.B) {
+	for _, size := range []struct{ nodes, pods int }{{500, 0}, {5000, 0}, {500, 5000}, {5000, 50000}} {
+		b.Run(fmt.Sprintf("%dNodes%dPods", size.nodes, size.pods), func(b *testing.B) {
+			o := cluster(size.nodes, size.pods)
+			for b.Loop() {
+				if _, r := Accept(o); r != nil {
+					b.Fatal(r.Message)
+				}
+			}
+		})
+	}
+	// No node has what is asked: the message takes its time, too.
+	b.Run("5000NodesRejected", func(b *testing.B) {
+		o := cluster(5000, 0)
+		for i := range o.Nodes {
+			delete(o.Nodes[i].Status.Allocatable, vf)
+		}
+		for b.Loop() {
+			if _, r := Accept(o); r == nil {
+				b.Fatal("accepted")
+			}
+		}
+	})
+}

@@ -1,0 +1,88 @@
+package preflight
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+)
+
+// drains is what sriov-network-operator is about to do with a node, or Idle.
+func drains(s foreign.SriovNetworkNodeState) string {
+	for _, annotation := range []string{foreign.AnnotationCurrentState, foreign.AnnotationDesiredState} {
+		if state := cmp.Or(s.Annotations[annotation], foreign.SriovIdle); state != foreign.SriovIdle {
+			return state
+		}
+	}
+	return foreign.SriovIdle
+}
+
+func (c *choice) draining(n *corev1.Node) string {
+	if s, ok := c.o.NodeStates[n.Name]; ok && drains(s) != foreign.SriovIdle {
+		return "being drained by sriov-network-operator"
+	}
+	return ""
+}
+
+func (c *choice) drainingCure(n *corev1.Node, _ []*corev1.Node) string {
+	return fmt.Sprintf("it says %s of node %s; this goes on when it says %s, see `kubectl get sriovnetworknodestates -A`",
+		drains(c.o.NodeStates[n.Name]), n.Name, foreign.SriovIdle)
+}
+
+func (c *choice) notSynced(n *corev1.Node) string {
+	if s, ok := c.o.NodeStates[n.Name]; ok && s.Status.SyncStatus != foreign.SriovSucceeded {
+		return "not synced by sriov-network-operator"
+	}
+	return ""
+}
+
+// maxQuoted is how much of a foreign error a message has room for, in bytes.
+const maxQuoted = 200
+
+func (c *choice) notSyncedCure(n *corev1.Node, _ []*corev1.Node) string {
+	status := c.o.NodeStates[n.Name].Status
+	said := cmp.Or(status.SyncStatus, "nothing yet")
+	if status.LastSyncError != "" {
+		said += ": " + strings.Join(strings.Fields(status.LastSyncError), " ")
+	}
+	if len(said) > maxQuoted {
+		said = strings.ToValidUTF8(said[:maxQuoted], "") + "..."
+	}
+	return fmt.Sprintf("it says %q of node %s; this goes on when it says %s, see `kubectl get sriovnetworknodestates -A`", said, n.Name, foreign.SriovSucceeded)
+}
+
+// deviceCure says why a node does not advertise a device. A VF that sriov-network-operator should have made is explained
+// by what it says of the node: Solarflare NICs are not among those that it knows by itself.
+func (c *choice) deviceCure(a ask, n *corev1.Node) string {
+	plugin := fmt.Sprintf("%s: check that the device plugin of %s runs on node %s (`kubectl describe node %s`, Allocatable)", a.path, a.name, n.Name, n.Name)
+	state, ok := c.o.NodeStates[n.Name]
+	_, resource, _ := strings.Cut(string(a.name), "/")
+	if !ok || !a.vf || slices.ContainsFunc(state.Spec.Interfaces, func(i foreign.SriovWanted) bool {
+		return slices.ContainsFunc(i.VFGroups, func(g foreign.SriovVFGroup) bool { return g.ResourceName == resource })
+	}) {
+		return plugin
+	}
+
+	var nics []foreign.SriovInterface
+	for _, i := range state.Status.Interfaces {
+		if i.Vendor == foreign.VendorSolarflare {
+			nics = append(nics, i)
+		}
+	}
+	switch {
+	case len(nics) == 0:
+		return fmt.Sprintf("sriov-network-operator lists no Solarflare NIC on node %s; if %s is of one, add it to the Helm values of that operator: "+
+			`supportedExtraNICs: ['Solarflare_X2: "1924 0b03 1b03"'] for X2, "1924 0c03 1c03" for X4`, n.Name, a.name)
+	case slices.ContainsFunc(nics, func(i foreign.SriovInterface) bool { return i.NumVFs > 0 }):
+		return plugin
+	case !slices.ContainsFunc(nics, func(i foreign.SriovInterface) bool { return i.TotalVFs > 0 }):
+		return fmt.Sprintf("the firmware of Solarflare NIC %s of node %s gives it no VFs; set them up with sfboot (firmware-variant=full-feature, switch-mode=sriov, vf-count) and power-cycle the node",
+			nics[0].Name, n.Name)
+	default:
+		return fmt.Sprintf("Solarflare NIC %s of node %s has no VFs: a SriovNetworkNodePolicy with resourceName: %s and numVfs is missing", nics[0].Name, n.Name, resource)
+	}
+}
