@@ -66,8 +66,6 @@ const (
 	ReasonNetworkNameTaken = "NetworkNameTaken"
 	// ReasonNetworkRangeTooSmall surfaces when network.ipam of type Static leaves no two addresses.
 	ReasonNetworkRangeTooSmall = "NetworkRangeTooSmall"
-	// ReasonTemplateInvalid surfaces when template asks for what no pod can have.
-	ReasonTemplateInvalid = "TemplateInvalid"
 	// ReasonAccelerationUnsupported surfaces when Onload is asked on the pod network.
 	ReasonAccelerationUnsupported = "AccelerationUnsupported"
 	// ReasonProfileNotFound surfaces when the ConfigMap of acceleration.profileRef does not exist.

@@ -9,11 +9,12 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
@@ -83,8 +84,8 @@ func rejectf(reason, format string, args ...any) *Rejection {
 // Accept runs the checks in order and returns the pair of nodes, or the first rejection.
 func Accept(o Observed) (v1alpha1.Pair, *Rejection) {
 	for _, check := range []func(Observed) *Rejection{
-		cellCount, cells, percentile, toolMemory, toolCPUs, hugepages, hostNetwork, capture,
-		onloadNetwork, profile, networkExists, networkOwned, networkMatches,
+		cellCount, cells, percentile, toolMemory, toolCPUs, hostNetwork, capture,
+		onloadNetwork, profile, networkExists, networkOwned, networkMatches, networkRange,
 	} {
 		if r := check(o); r != nil {
 			return v1alpha1.Pair{}, r
@@ -243,22 +244,6 @@ func path(o Observed, v v1alpha1.Variant, field string, gives func(v1alpha1.Vari
 	return "spec." + field
 }
 
-// hugepages must be whole pages; the API server would refuse the pods.
-func hugepages(o Observed) *Rejection {
-	if o.Benchmark.Spec.Template == nil || o.Benchmark.Spec.Template.Hugepages == nil {
-		return nil
-	}
-	h := o.Benchmark.Spec.Template.Hugepages
-	size, err := resource.ParseQuantity(h.Size)
-	if err != nil || size.Sign() <= 0 {
-		return rejectf(v1alpha1.ReasonTemplateInvalid, "spec.template.hugepages.size: %q is no size of a page; use 2Mi or 1Gi", h.Size)
-	}
-	if h.Amount.Value()%size.Value() != 0 {
-		return rejectf(v1alpha1.ReasonTemplateInvalid, "spec.template.hugepages.amount: %s is no multiple of the page size %s; round it up", h.Amount.String(), h.Size)
-	}
-	return nil
-}
-
 // onloadNetwork refuses what AMD's release notes of Kubernetes Onload list among the limitations.
 func onloadNetwork(o Observed) *Rejection {
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
@@ -274,10 +259,17 @@ func onloadNetwork(o Observed) *Rejection {
 // profile looks at the settings of Onload that a ConfigMap has.
 func profile(o Observed) *Rejection {
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		if p := o.Profiles[v.Name]; p != nil && !p.Found {
+		p := o.Profiles[v.Name]
+		if p == nil {
+			continue
+		}
+		if !p.Found {
 			return rejectf(v1alpha1.ReasonProfileNotFound,
 				"%s.profileRef: ConfigMap %s does not exist; create it with Onload's settings (EF_POLL_USEC and so on) as its keys, or use profile: latency",
 				accelerationPath(o, v), p.Name)
+		}
+		if _, err := onload.Environment(v, p.Data); err != nil {
+			return rejectf(v1alpha1.ReasonProfileInvalid, "%s%v", strings.TrimSuffix(accelerationPath(o, v), "acceleration"), err)
 		}
 	}
 	return nil
@@ -330,6 +322,19 @@ func networkMatches(o Observed) *Rejection {
 			return rejectf(v1alpha1.ReasonNetworkMismatch,
 				"%s.resourceName: %q, but NetworkAttachmentDefinition %s takes its device from %q; set resourceName to that",
 				path, v.Network.ResourceName, n.Name, n.ResourceName)
+		}
+	}
+	return nil
+}
+
+// networkRange is about the networks to which the operator itself gives addresses.
+func networkRange(o Observed) *Rejection {
+	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		if v.Network.IPAM == nil || v.Network.IPAM.Type != v1alpha1.IPAMStatic {
+			continue
+		}
+		if _, _, err := pods.StaticAddresses(*v.Network.IPAM); err != nil {
+			return rejectf(v1alpha1.ReasonNetworkRangeTooSmall, "%s.%v", networkPath(o, v), err)
 		}
 	}
 	return nil

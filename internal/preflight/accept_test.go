@@ -345,6 +345,15 @@ func TestAccept(t *testing.T) {
 			wantReason:  v1alpha1.ReasonNetworkNotFound,
 			wantMessage: []string{"spec.network.type", "install Multus"},
 		},
+		"addresses of which there are enough": {
+			change: []func(*Observed){made(NetworkDefinition{}, v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/30"})},
+			want:   "a b",
+		},
+		"addresses of which there are too few": {
+			change:      []func(*Observed){made(NetworkDefinition{}, v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/30", RangeStart: "192.168.40.2"})},
+			wantReason:  v1alpha1.ReasonNetworkRangeTooSmall,
+			wantMessage: []string{"spec.network.ipam.rangeStart: 192.168.40.2", "192.168.40.0/30"},
+		},
 		"Onload on the pod network": {
 			change:      []func(*Observed){onload(v1alpha1.Acceleration{})},
 			wantReason:  v1alpha1.ReasonAccelerationUnsupported,
@@ -379,21 +388,19 @@ func TestAccept(t *testing.T) {
 			wantReason:  v1alpha1.ReasonProfileNotFound,
 			wantMessage: []string{"spec.acceleration.profileRef", "ConfigMap perf/mine", "create it"},
 		},
+		"a variant's profile of something else": {
+			change: []func(*Observed){nad(NetworkDefinition{Found: true}), func(o *Observed) {
+				o.Benchmark.Spec.Variants = []v1alpha1.Variant{{Name: "tuned", Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, ProfileRef: &v1alpha1.ProfileRef{Name: "mine"}}}}
+				o.Profiles = map[string]*Profile{"tuned": {Name: "perf/mine", Found: true, Data: map[string]string{"LD_PRELOAD": "x.so"}}}
+			}},
+			wantReason:  v1alpha1.ReasonProfileInvalid,
+			wantMessage: []string{"spec.variants[0].acceleration.profileRef: ConfigMap mine", "LD_PRELOAD"},
+		},
 		"a profile of Onload's settings": {
 			change: []func(*Observed){nad(NetworkDefinition{Found: true}), onload(v1alpha1.Acceleration{ProfileRef: &v1alpha1.ProfileRef{Name: "mine"}}), func(o *Observed) {
 				o.Profiles = map[string]*Profile{plan.DefaultVariant: {Name: "perf/mine", Found: true, Data: map[string]string{"EF_POLL_USEC": "100000"}}}
 			}},
 			want: "a b",
-		},
-		"huge pages that are none": {
-			change:      []func(*Observed){pages("2Mi", "3Mi")},
-			wantReason:  v1alpha1.ReasonTemplateInvalid,
-			wantMessage: []string{"spec.template.hugepages.amount", "3Mi", "2Mi", "multiple"},
-		},
-		"huge pages of no size": {
-			change:      []func(*Observed){pages("0", "2Mi")},
-			wantReason:  v1alpha1.ReasonTemplateInvalid,
-			wantMessage: []string{"spec.template.hugepages.size", `"0"`},
 		},
 		"huge pages that a node has": {
 			change: []func(*Observed){pages("1Gi", "2Gi"), nodes(node("a"), node("b", allocatable("hugepages-1Gi", "2Gi")), node("c", allocatable("hugepages-1Gi", "1Gi")), node("d", allocatable("hugepages-1Gi", "8Gi")))},
