@@ -77,6 +77,8 @@ type Reconciler struct {
 	Tools tool.Registry
 	// Settings of the operator.
 	Settings Settings
+	// absent are the optional kinds that the cluster does not have; ready to use when zero.
+	absent absentKinds
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=get;list;watch

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
@@ -149,43 +148,15 @@ func entry(b *v1alpha1.LatencyBenchmark) queue.Entry {
 func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.Node) error {
 	b := w.benchmark
 	w.accepted = preflight.Observed{
-		Benchmark: b, Driver: w.driver, Tools: r.Tools, Nodes: nodes, Networks: map[string]*preflight.NetworkDefinition{},
+		Benchmark: b, Driver: w.driver, Tools: r.Tools, Nodes: nodes,
 		AllowHostNetwork: r.Settings.AllowHostNetwork, AllowPacketCapture: r.Settings.AllowPacketCapture,
-	}
-	for _, v := range plan.Variants(b.Spec) {
-		if !v.Network.Type.Attached() {
-			continue
-		}
-		definition, err := r.networkDefinition(ctx, b, v)
-		if err != nil {
-			return err
-		}
-		w.accepted.Networks[v.Name] = definition
 	}
 	if run, _, _ := nextRun(w); run == nil {
 		var err error
 		w.undecided, err = r.undecided(ctx, b)
 		return err
 	}
-	return nil
-}
-
-func (r *Reconciler) networkDefinition(ctx context.Context, b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (*preflight.NetworkDefinition, error) {
-	namespace, name := pods.NetworkName(b, v)
-	definition := &preflight.NetworkDefinition{Name: namespace + "/" + name}
-	object := foreign.Object()
-	err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, object)
-	switch {
-	case meta.IsNoMatchError(err):
-		definition.KindMissing = true
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return nil, fmt.Errorf("getting NetworkAttachmentDefinition %s: %w", definition.Name, err)
-	default:
-		definition.Found = true
-		definition.ResourceName = object.Annotations[foreign.AnnotationResourceName]
-	}
-	return definition, nil
+	return r.observeCluster(ctx, w)
 }
 
 // observeActive reads the pods of the attempt, and the events of those that do not start.

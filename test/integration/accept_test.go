@@ -114,7 +114,7 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 			func(ctx context.Context, w *World) {
 				change(ctx, w.A, func(n *corev1.Node) { n.Spec.Unschedulable, n.Spec.Taints = false, nil })
 			}),
-		Entry("a node is not ready", v1alpha1.ReasonNodeNotReady, "none is ready",
+		Entry("a node is not ready", v1alpha1.ReasonNodeNotReady, "not ready",
 			func(w *World) *BenchmarkBuilder { return MakeBenchmark(w.Namespace, "x").On(w.A, w.B) },
 			func(ctx context.Context, w *World) {
 				change(ctx, w.B, func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse })

@@ -1,0 +1,235 @@
+package benchmark
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/pager"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/queue"
+)
+
+// +kubebuilder:rbac:groups=sriovnetwork.openshift.io,resources=sriovnetworknodestates,verbs=list
+// +kubebuilder:rbac:groups=topology.node.k8s.io,resources=noderesourcetopologies,verbs=list
+
+// observeCluster reads live what the preflight looks at beside the nodes themselves.
+func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
+	b, accepted := w.benchmark, &w.accepted
+	accepted.Networks, accepted.Profiles = map[string]*preflight.NetworkDefinition{}, map[string]*preflight.Profile{}
+	aligned := false
+	for _, v := range plan.Variants(b.Spec) {
+		var err error
+		if v.Network.Type.Attached() {
+			if accepted.Networks[v.Name], err = r.networkDefinition(ctx, b, v); err != nil {
+				return err
+			}
+		}
+		if v.Acceleration.ProfileRef != nil {
+			if accepted.Profiles[v.Name], err = r.profile(ctx, b.Namespace, v.Acceleration.ProfileRef.Name); err != nil {
+				return err
+			}
+		}
+		aligned = aligned || v.Network.Type.HasDevice() && b.Spec.Placement.NUMA == v1alpha1.NUMARequired
+	}
+
+	accepted.Others = map[string]int{}
+	for _, other := range w.others {
+		accepted.Others[other.Pair.ClientNode]++
+		accepted.Others[other.Pair.ServerNode]++
+	}
+
+	if !w.looksCloser() {
+		return nil
+	}
+	nodes := preflight.Matching(*accepted)
+	var err error
+	if accepted.NodeStates, err = ofNodes(ctx, r, foreign.SriovNetworkNodeStateKind, nodes, foreign.DecodeSriovNetworkNodeState); err != nil {
+		return err
+	}
+	if aligned {
+		if accepted.Topologies, err = ofNodes(ctx, r, foreign.NodeResourceTopologyKind, nodes, foreign.DecodeNodeResourceTopology); err != nil {
+			return err
+		}
+	}
+	if w.driver == nil {
+		return nil
+	}
+	// In a large cluster the pods are most of what there is to read: not for one that is rejected anyway.
+	if _, rejection := preflight.Accept(*accepted); rejection == nil {
+		accepted.Pods, err = r.occupying(ctx, nodes)
+	}
+	return err
+}
+
+// looksCloser says whether it matters now what others do with the nodes: when a pair is chosen, when the turn of the
+// chosen one has come, and while it is rejected, which may be because of that.
+func (w *world) looksCloser() bool {
+	b := w.benchmark
+	if b.Status.Pair == nil || meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionAccepted) {
+		return true
+	}
+	turn, _ := queue.Admit(entry(b), w.others)
+	return turn && len(w.foreign) == 0
+}
+
+func (r *Reconciler) networkDefinition(ctx context.Context, b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (*preflight.NetworkDefinition, error) {
+	namespace, name := pods.NetworkName(b, v)
+	definition := &preflight.NetworkDefinition{Name: namespace + "/" + name}
+	object := foreign.Object()
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, object)
+	switch {
+	case meta.IsNoMatchError(err):
+		definition.KindMissing = true
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return nil, fmt.Errorf("getting NetworkAttachmentDefinition %s: %w", definition.Name, err)
+	default:
+		definition.Found, definition.Own = true, metav1.IsControlledBy(object, b)
+		definition.ResourceName = object.Annotations[foreign.AnnotationResourceName]
+	}
+	return definition, nil
+}
+
+// profile reads the settings of Onload that a ConfigMap has.
+func (r *Reconciler) profile(ctx context.Context, namespace, name string) (*preflight.Profile, error) {
+	p := &preflight.Profile{Name: namespace + "/" + name}
+	cm, err := r.configMap(ctx, namespace, name)
+	if err != nil || cm == nil {
+		return p, err
+	}
+	p.Found, p.Data = true, cm.Data
+	return p, nil
+}
+
+// occupying reads what pods take of nodes.
+func (r *Reconciler) occupying(ctx context.Context, nodes []string) ([]preflight.Pod, error) {
+	matching := map[string]bool{}
+	for _, name := range nodes {
+		matching[name] = true
+	}
+	var all []preflight.Pod
+	running := []fields.Selector{
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+	}
+	for _, selector := range selectors("spec.nodeName", nodes, running...) {
+		err := r.each(ctx, selector, func() client.ObjectList { return &corev1.PodList{} }, func(o runtime.Object) error {
+			p, ok := preflight.Occupying(o.(*corev1.Pod))
+			if ok && matching[p.Node] {
+				all = append(all, p)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("listing pods: %w", err)
+		}
+	}
+	return all, nil
+}
+
+// ofNodes reads what somebody else says of nodes in objects of their names; nil if the cluster does not have the kind.
+func ofNodes[T any](ctx context.Context, r *Reconciler, kind schema.GroupVersionKind, nodes []string, decode func(map[string]any) (T, error)) (map[string]T, error) {
+	if r.absent.known(kind, r.Clock.Now()) {
+		return nil, nil
+	}
+	matching := map[string]bool{}
+	for _, name := range nodes {
+		matching[name] = true
+	}
+	list := func() client.ObjectList {
+		l := &unstructured.UnstructuredList{}
+		l.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		return l
+	}
+	all := map[string]T{}
+	for _, selector := range selectors(metav1.ObjectNameField, nodes) {
+		err := r.each(ctx, selector, list, func(o runtime.Object) error {
+			u := o.(*unstructured.Unstructured)
+			if !matching[u.GetName()] {
+				return nil
+			}
+			var err error
+			if all[u.GetName()], err = decode(u.Object); err != nil {
+				return fmt.Errorf("%s: %w", u.GetName(), err)
+			}
+			return nil
+		})
+		switch {
+		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+			r.absent.note(kind, r.Clock.Now())
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("listing %s: %w", kind.Kind, err)
+		}
+	}
+	return all, nil
+}
+
+// fewNodes is up to how many nodes are asked about one by one. Of more, all are listed.
+const fewNodes = 16
+
+// selectors are the field selectors with which to list what is about nodes.
+func selectors(field string, nodes []string, also ...fields.Selector) []string {
+	if len(nodes) > fewNodes {
+		return []string{fields.AndSelectors(also...).String()}
+	}
+	var all []string
+	for _, name := range nodes {
+		all = append(all, fields.AndSelectors(slices.Concat([]fields.Selector{fields.OneTermEqualSelector(field, name)}, also)...).String())
+	}
+	return all
+}
+
+// each lists live, page by page, so that a large cluster's objects are never in memory all at once.
+func (r *Reconciler) each(ctx context.Context, selector string, list func() client.ObjectList, visit func(runtime.Object) error) error {
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		page := list()
+		// Limit and Continue of Raw would not count.
+		return page, r.Live.List(ctx, page, &client.ListOptions{Raw: &o, Limit: o.Limit, Continue: o.Continue})
+	})
+	return pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: selector}, visit)
+}
+
+// absentFor is how long a kind that the cluster does not have is not asked for again: each time, the client would
+// discover all kinds anew.
+const absentFor = time.Minute
+
+// absentKinds remembers which kinds the cluster does not have.
+type absentKinds struct {
+	mu    sync.Mutex
+	since map[schema.GroupVersionKind]time.Time
+}
+
+func (a *absentKinds) known(kind schema.GroupVersionKind, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	since, ok := a.since[kind]
+	return ok && now.Sub(since) < absentFor
+}
+
+func (a *absentKinds) note(kind schema.GroupVersionKind, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.since == nil {
+		a.since = map[schema.GroupVersionKind]time.Time{}
+	}
+	a.since[kind] = now
+}

@@ -1,0 +1,371 @@
+package benchmark
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+)
+
+// apiServer answers what observeCluster asks, with two objects a page, and notes what that was.
+type apiServer struct {
+	client.Reader
+	pods     []corev1.Pod
+	objects  map[string][]unstructured.Unstructured // of other kinds that there are
+	networks map[string]metav1.ObjectMeta
+	profiles map[string]map[string]string
+	asked    []string
+	fails    error
+}
+
+const pageSize = 2
+
+func (s *apiServer) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	switch o := o.(type) {
+	case *metav1.PartialObjectMetadata:
+		network, ok := s.networks[key.String()]
+		switch {
+		case s.networks == nil:
+			return &meta.NoKindMatchError{}
+		case !ok:
+			return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+		}
+		o.ObjectMeta = network
+	case *corev1.ConfigMap:
+		data, ok := s.profiles[key.String()]
+		if !ok {
+			return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+		}
+		o.Data = data
+	}
+	return nil
+}
+
+func (s *apiServer) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	o := (&client.ListOptions{}).ApplyOptions(options).AsListOptions()
+	selector, err := fields.ParseSelector(o.FieldSelector)
+	if err != nil {
+		return err
+	}
+	first := 0
+	if o.Continue == "" {
+		s.asked = append(s.asked, fmt.Sprintf("%s %s", list.GetObjectKind().GroupVersionKind().Kind, o.FieldSelector))
+	} else if first, err = strconv.Atoi(o.Continue); err != nil {
+		return err
+	}
+	if s.fails != nil {
+		return s.fails
+	}
+	more := 0
+	switch l := list.(type) {
+	case *corev1.PodList:
+		for i, p := range s.pods[first:] {
+			if len(l.Items) == pageSize {
+				more = first + i
+				break
+			}
+			if selector.Matches(fields.Set{"spec.nodeName": p.Spec.NodeName, "status.phase": string(p.Status.Phase)}) {
+				l.Items = append(l.Items, p)
+			}
+		}
+	case *unstructured.UnstructuredList:
+		items, ok := s.objects[l.GetKind()]
+		if !ok {
+			return fmt.Errorf("asking: %w", &meta.NoKindMatchError{})
+		}
+		for i, item := range items[first:] {
+			if len(l.Items) == pageSize {
+				more = first + i
+				break
+			}
+			if selector.Matches(fields.Set{"metadata.name": item.GetName()}) {
+				l.Items = append(l.Items, item)
+			}
+		}
+	}
+	if more > 0 {
+		list.SetContinue(strconv.Itoa(more))
+	}
+	return nil
+}
+
+// podOn is a running pod of one CPU.
+func podOn(node, name string, change ...func(*corev1.Pod)) corev1.Pod {
+	p := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: name},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+		}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	for _, c := range change {
+		c(&p)
+	}
+	return p
+}
+
+// nodeState is what sriov-network-operator says of a node.
+func nodeState(node, sync string) unstructured.Unstructured {
+	return unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"name": node}, "status": map[string]any{"syncStatus": sync},
+	}}
+}
+
+func manyNodes(n int) []corev1.Node {
+	var all []corev1.Node
+	for i := range n {
+		all = append(all, readyNode(fmt.Sprintf("n%02d", i)))
+	}
+	return all
+}
+
+const (
+	askedStates = "SriovNetworkNodeStateList "
+	askedZones  = "NodeResourceTopologyList "
+	askedPods   = " "
+	notEnded    = "status.phase!=Succeeded,status.phase!=Failed"
+)
+
+func TestObserveCluster(t *testing.T) {
+	vf := func(w *world) {
+		w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}
+		w.benchmark.Spec.Placement.NUMA = v1alpha1.NUMARequired
+		for _, n := range w.accepted.Nodes {
+			n.Status.Allocatable["amd.com/sf_vf"] = resource.MustParse("4")
+		}
+	}
+	onePod := []preflight.Pod{{Name: "other/x", Node: "a", Requests: map[corev1.ResourceName]int64{corev1.ResourceCPU: 1000}}}
+	cases := map[string]struct {
+		server  apiServer
+		changes []func(*world)
+		// wantAsked is what was listed, kind and field selector, in order.
+		wantAsked []string
+		wantPods  []preflight.Pod
+		// wantStates are the sync states by node.
+		wantStates map[string]string
+	}{
+		"the nodes of a pair whose turn has come are asked about one by one": {
+			server: apiServer{
+				pods:    []corev1.Pod{podOn("c", "z"), podOn("a", "x"), podOn("a", "ended", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
+				objects: map[string][]unstructured.Unstructured{"SriovNetworkNodeStateList": {nodeState("a", "Succeeded"), nodeState("c", "Failed")}},
+			},
+			wantAsked: []string{
+				askedStates + "metadata.name=a", askedStates + "metadata.name=b",
+				askedPods + "spec.nodeName=a," + notEnded, askedPods + "spec.nodeName=b," + notEnded,
+			},
+			wantPods:   onePod,
+			wantStates: map[string]string{"a": "Succeeded"},
+		},
+		"of many nodes all is listed, page by page, and what is not of them left out": {
+			server: apiServer{
+				pods: []corev1.Pod{podOn("elsewhere", "z"), podOn("n00", "x"), podOn("", "pending"), podOn("n16", "y"), podOn("n16", "w")},
+				objects: map[string][]unstructured.Unstructured{
+					"SriovNetworkNodeStateList": {nodeState("elsewhere", "Failed"), nodeState("n02", "Succeeded"), nodeState("n01", "Succeeded")},
+				},
+			},
+			changes:   on(notAccepted, withNodes(manyNodes(17)...)),
+			wantAsked: []string{askedStates, askedPods + notEnded},
+			wantPods: []preflight.Pod{
+				{Name: "other/x", Node: "n00", Requests: onePod[0].Requests}, {Name: "other/y", Node: "n16", Requests: onePod[0].Requests},
+				{Name: "other/w", Node: "n16", Requests: onePod[0].Requests},
+			},
+			wantStates: map[string]string{"n01": "Succeeded", "n02": "Succeeded"},
+		},
+		"nodes that the selectors do not match are not asked about": {
+			changes: on(notAccepted, withNodes(manyNodes(40)...), func(w *world) {
+				w.benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeName: "n03"}
+				w.benchmark.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: "n04"}
+			}),
+			wantAsked: []string{askedStates + "metadata.name=n03", askedPods + "spec.nodeName=n03," + notEnded, askedPods + "spec.nodeName=n04," + notEnded},
+		},
+		"a device that has to be on the NUMA node of the CPUs takes the zones": {
+			server:  apiServer{networks: map[string]metav1.ObjectMeta{"perf/sf-vf": {Annotations: map[string]string{foreign.AnnotationResourceName: "amd.com/sf_vf"}}}},
+			changes: on(vf),
+			wantAsked: []string{
+				askedStates + "metadata.name=a", askedZones + "metadata.name=a",
+				askedPods + "spec.nodeName=a," + notEnded, askedPods + "spec.nodeName=b," + notEnded,
+			},
+		},
+		"what is rejected anyway does not take the pods": {
+			server:    apiServer{networks: map[string]metav1.ObjectMeta{}},
+			changes:   on(notAccepted, vf),
+			wantAsked: []string{askedStates + "metadata.name=a", askedZones + "metadata.name=a"},
+		},
+		"one that waits for its turn asks nothing":           {changes: on(withOther(2*time.Hour, false))},
+		"one that waits for pods of others asks nothing":     {changes: on(withForeign("perf/y on b"))},
+		"one whose tool nobody knows does not take the pods": {changes: on(func(w *world) { w.driver = nil }), wantAsked: []string{askedStates + "metadata.name=a"}},
+		"one that was rejected is looked at whoever goes first": {
+			changes: on(withOther(2*time.Hour, false), func(w *world) {
+				w.benchmark.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonNodeBusy, ""))
+			}),
+			wantAsked: []string{askedStates + "metadata.name=a", askedPods + "spec.nodeName=a," + notEnded, askedPods + "spec.nodeName=b," + notEnded},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := makeWorld(c.changes...)
+			r := &Reconciler{Live: &c.server, Clock: clocktesting.NewFakePassiveClock(noon)}
+			if err := r.observeCluster(context.Background(), w); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.wantAsked, c.server.asked); diff != "" {
+				t.Errorf("asked (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.wantPods, w.accepted.Pods); diff != "" {
+				t.Errorf("pods (-want +got):\n%s", diff)
+			}
+			var states map[string]string
+			for node, s := range w.accepted.NodeStates {
+				if states == nil {
+					states = map[string]string{}
+				}
+				states[node] = s.Status.SyncStatus
+			}
+			if diff := cmp.Diff(c.wantStates, states); diff != "" {
+				t.Errorf("states (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestObserveNetworksAndProfiles(t *testing.T) {
+	w := makeWorld()
+	uid := w.benchmark.UID
+	own := metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: uid, Controller: new(true)}}}
+	network := func(n v1alpha1.Network) *v1alpha1.Network {
+		n.Type, n.ResourceName = v1alpha1.NetworkVF, "amd.com/sf_vf"
+		return &n
+	}
+	ipam := &v1alpha1.IPAM{Type: v1alpha1.IPAMWhereabouts, Range: "192.168.40.0/24"}
+	onload := func(profile string) *v1alpha1.Acceleration {
+		return &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, ProfileRef: &v1alpha1.ProfileRef{Name: profile}}
+	}
+	w.benchmark.Spec.Variants = []v1alpha1.Variant{
+		{Name: "pod"},
+		{Name: "named", Network: network(v1alpha1.Network{NetworkRef: &v1alpha1.NetworkRef{Namespace: "nets", Name: "sf-vf"}}), Acceleration: onload("mine")},
+		{Name: "missing", Network: network(v1alpha1.Network{NetworkRef: &v1alpha1.NetworkRef{Name: "nowhere"}}), Acceleration: onload("nowhere")},
+		{Name: "made", Network: network(v1alpha1.Network{IPAM: ipam})},
+		{Name: "taken", Network: network(v1alpha1.Network{IPAM: ipam})},
+		{Name: "new", Network: network(v1alpha1.Network{IPAM: ipam})},
+	}
+	r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon), Live: &apiServer{
+		networks: map[string]metav1.ObjectMeta{
+			"nets/sf-vf":   {Annotations: map[string]string{foreign.AnnotationResourceName: "amd.com/sf_vf"}},
+			"perf/x-made":  own,
+			"perf/x-taken": {},
+		},
+		profiles: map[string]map[string]string{"perf/mine": {"EF_POLL_USEC": "1"}},
+	}}
+	if err := r.observeCluster(context.Background(), w); err != nil {
+		t.Fatal(err)
+	}
+	wantNetworks := map[string]*preflight.NetworkDefinition{
+		"named":   {Name: "nets/sf-vf", Found: true, ResourceName: "amd.com/sf_vf"},
+		"missing": {Name: "perf/nowhere"},
+		"made":    {Name: "perf/x-made", Found: true, Own: true},
+		"taken":   {Name: "perf/x-taken", Found: true},
+		"new":     {Name: "perf/x-new"},
+	}
+	if diff := cmp.Diff(wantNetworks, w.accepted.Networks); diff != "" {
+		t.Errorf("networks (-want +got):\n%s", diff)
+	}
+	wantProfiles := map[string]*preflight.Profile{
+		"named":   {Name: "perf/mine", Found: true, Data: map[string]string{"EF_POLL_USEC": "1"}},
+		"missing": {Name: "perf/nowhere"},
+	}
+	if diff := cmp.Diff(wantProfiles, w.accepted.Profiles); diff != "" {
+		t.Errorf("profiles (-want +got):\n%s", diff)
+	}
+
+	r.Live = &apiServer{}
+	if err := r.observeCluster(context.Background(), w); err != nil {
+		t.Fatal(err)
+	}
+	if !w.accepted.Networks["named"].KindMissing {
+		t.Error("a cluster without Multus was not recognised")
+	}
+}
+
+func TestOthersOnNodes(t *testing.T) {
+	w := makeWorld(withOther(time.Minute, false), withOther(2*time.Minute, false))
+	w.others[1].Pair = v1alpha1.Pair{ClientNode: "b", ServerNode: "c"}
+	r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon), Live: &apiServer{}}
+	if err := r.observeCluster(context.Background(), w); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]int{"a": 1, "b": 2, "c": 1}, w.accepted.Others); diff != "" {
+		t.Errorf("others (-want +got):\n%s", diff)
+	}
+}
+
+// A kind that the cluster does not have is not asked for at every step, and found when it is installed.
+func TestAbsentKinds(t *testing.T) {
+	server := &apiServer{}
+	clock := clocktesting.NewFakePassiveClock(noon)
+	r := &Reconciler{Live: server, Clock: clock}
+	states := func() map[string]foreign.SriovNetworkNodeState {
+		t.Helper()
+		found, err := ofNodes(context.Background(), r, foreign.SriovNetworkNodeStateKind, []string{"a"}, foreign.DecodeSriovNetworkNodeState)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	for range 3 {
+		if states() != nil {
+			t.Error("found what is not there")
+		}
+	}
+	if len(server.asked) != 1 {
+		t.Errorf("asked %q, want once", server.asked)
+	}
+	server.objects = map[string][]unstructured.Unstructured{"SriovNetworkNodeStateList": {nodeState("a", "Succeeded")}}
+	clock.SetTime(noon.Add(59 * time.Second))
+	if states() != nil {
+		t.Error("asked again before a minute was over")
+	}
+	clock.SetTime(noon.Add(time.Minute))
+	if len(states()) != 1 {
+		t.Error("not found a minute later")
+	}
+	// It is removed again: the client still knows the kind, the API server does not.
+	server.fails = apierrors.NewNotFound(schema.GroupResource{}, "")
+	if states() != nil {
+		t.Error("found what was removed")
+	}
+}
+
+func TestObserveClusterFails(t *testing.T) {
+	cases := map[string]*apiServer{
+		"the API server fails": {fails: errors.New("it fails")},
+		"an object is not of its form": {objects: map[string][]unstructured.Unstructured{"SriovNetworkNodeStateList": {
+			{Object: map[string]any{"metadata": map[string]any{"name": "a"}, "status": "fine"}},
+		}}},
+	}
+	for name, server := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := &Reconciler{Live: server, Clock: clocktesting.NewFakePassiveClock(noon)}
+			if err := r.observeCluster(context.Background(), makeWorld()); err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+}
