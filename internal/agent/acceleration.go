@@ -19,7 +19,7 @@ const (
 // environment is that of the tools, made of the container's and of what the task says. The library is for them alone:
 // the agent is linked statically, and so no dynamic linker reads its LD_PRELOAD, which a device plugin may have set for
 // the whole container. Its own sockets are always the kernel's.
-func environment(container []string, task plan.Task) ([]string, error) {
+func environment(container []string, task plan.Task) []string {
 	all := map[string]string{}
 	for _, entry := range container {
 		if name, value, ok := strings.Cut(entry, "="); ok {
@@ -28,12 +28,8 @@ func environment(container []string, task plan.Task) ([]string, error) {
 	}
 	maps.Copy(all, task.Env)
 	if task.Acceleration == v1alpha1.AccelerationOnload {
-		if other := all[preloadVariable]; other != "" && other != task.Library {
-			return nil, fail(v1alpha1.OutcomeAccelerationFailed,
-				"the container preloads %s, and the tools are to preload %s: let acceleration.source be DevicePlugin, or Onload's device plugin preload nothing (setPreload: false)",
-				line(other, maxValue), task.Library)
-		}
-		all[preloadVariable] = task.Library
+		// The device plugin of AMD preloads its own library into the container, also where that of the image is meant.
+		all[preloadVariable] = strings.TrimSuffix(task.Library+":"+withoutOnload(all[preloadVariable]), ":")
 	} else {
 		maps.DeleteFunc(all, func(name, _ string) bool { return strings.HasPrefix(name, onloadPrefix) })
 		if all[preloadVariable] = withoutOnload(all[preloadVariable]); all[preloadVariable] == "" {
@@ -44,7 +40,7 @@ func environment(container []string, task plan.Task) ([]string, error) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		entries = append(entries, name+"="+all[name])
 	}
-	return entries, nil
+	return entries
 }
 
 // withoutOnload is a list of libraries to be preloaded, parted by colons or spaces, without Onload's.

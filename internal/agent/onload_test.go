@@ -254,10 +254,4 @@ func TestPreloadedLibrary(t *testing.T) {
 			}
 		})
 	}
-	t.Run("another library than the container's", func(t *testing.T) {
-		t.Setenv("LD_PRELOAD", path)
-		restore(t)
-		e := run(t.Context(), t, v1alpha1.RoleClient, fakeTool{}, func(a *Agent) { onload(missing)(&a.Task) })
-		wantOutcome(t, e.err, v1alpha1.OutcomeAccelerationFailed, path, missing)
-	})
 }
