@@ -194,16 +194,39 @@ const (
 	// WarningSimulatedNIC surfaces when both endpoints ran on one kernel: the numbers are real timings of
 	// virtual Ethernet on one machine, not of a NIC and a wire.
 	WarningSimulatedNIC = "SimulatedNIC"
-	// WarningCPUsNotExclusive surfaces when an endpoint did not get exactly the CPUs it asked for.
+	// WarningCPUsNotExclusive surfaces when an endpoint did not have exactly the CPUs it asked for to itself, or nobody
+	// can tell. Like this one, those down to WarningPodChanged are of a check of the proof that did not hold.
 	WarningCPUsNotExclusive = "CPUsNotExclusive"
-	// WarningNUMAMismatch surfaces when the measuring CPU and the device are on different NUMA nodes.
+	// WarningNUMAMismatch surfaces when the measuring CPU and the device are on different NUMA nodes, or the CPUs on
+	// several.
 	WarningNUMAMismatch = "NUMAMismatch"
-	// WarningNUMAUnknown surfaces when a device was asked for and its NUMA node is unknown.
+	// WarningNUMAUnknown surfaces when one of these NUMA nodes is unknown.
 	WarningNUMAUnknown = "NUMAUnknown"
-	// WarningMessagesLost surfaces when messages were sent and not answered; they are not in the percentiles.
-	WarningMessagesLost = "MessagesLost"
+	// WarningSMTShared surfaces when others might run on an SMT sibling of the measuring CPU, or nobody can tell.
+	WarningSMTShared = "SMTShared"
+	// WarningCPUThrottled surfaces when an endpoint used up its CFS quota, or nobody can tell.
+	WarningCPUThrottled = "CPUThrottled"
 	// WarningCaptureSharesCPU surfaces when packets were captured on the CPU that measured.
 	WarningCaptureSharesCPU = "CaptureSharesCPU"
+	// WarningInterfaceMismatch surfaces when the messages did not go over the interface asked for, or nobody can tell.
+	WarningInterfaceMismatch = "InterfaceMismatch"
+	// WarningDeviceUnproved surfaces when the interface is not the device that was allocated, or too little is known.
+	WarningDeviceUnproved = "DeviceUnproved"
+	// WarningFunctionMismatch surfaces when the device is not a VF or PF as asked, or nobody can tell.
+	WarningFunctionMismatch = "FunctionMismatch"
+	// WarningMTUMismatch surfaces when an interface does not have the MTU asked for, or the ends have different ones.
+	WarningMTUMismatch = "MTUMismatch"
+	// WarningLinkNotUp surfaces when an interface had no carrier, or lost it meanwhile, or nobody can tell.
+	WarningLinkNotUp = "LinkNotUp"
+	// WarningNotAccelerated surfaces when Onload was asked for and not every socket was accelerated, or nobody can tell.
+	WarningNotAccelerated = "NotAccelerated"
+	// WarningAccelerated surfaces when the kernel's sockets were asked for and something else was in the tools'
+	// processes, or nobody can tell.
+	WarningAccelerated = "Accelerated"
+	// WarningPodChanged surfaces when an admission webhook changed a pod, or nobody can tell.
+	WarningPodChanged = "PodChanged"
+	// WarningMessagesLost surfaces when messages were sent and not answered; they are not in the percentiles.
+	WarningMessagesLost = "MessagesLost"
 	// WarningTooFewSamples surfaces when highestPercentile did not come out.
 	WarningTooFewSamples = "TooFewSamples"
 	// WarningCaptureIncomplete surfaces when packets were missed, or requests could not be matched with answers.

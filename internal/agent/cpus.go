@@ -8,13 +8,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/proof"
 )
 
 // cpusAllowed are the CPUs that the agent may use, ascending, with the kernel's own words for them.
 func (h host) cpusAllowed() ([]int, string, error) {
 	list := h.field("proc/self/status", "Cpus_allowed_list")
-	cpus, err := preflight.ParseCPUs(list)
+	cpus, err := proof.ParseCPUs(list)
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the allowed CPUs: %w", err)
 	}
@@ -30,7 +30,7 @@ func (h host) cpuNUMANodes() map[int]int32 {
 			continue
 		}
 		// A node of memory alone has no CPUs.
-		cpus, err := preflight.ParseCPUs(h.read(filepath.Join(dir, "cpulist")))
+		cpus, err := proof.ParseCPUs(h.read(filepath.Join(dir, "cpulist")))
 		if err != nil {
 			continue
 		}
@@ -66,7 +66,7 @@ func (h host) allowedNUMANodes(cpus []int) string {
 
 // siblings are the CPUs of a CPU's core, itself included; nil when nobody knows.
 func (h host) siblings(cpu int) []int {
-	cpus, err := preflight.ParseCPUs(h.read(fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu)))
+	cpus, err := proof.ParseCPUs(h.read(fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu)))
 	if err != nil {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (h host) siblings(cpu int) []int {
 func (h host) order(cpus []int, node int32) []int {
 	nodes := h.cpuNUMANodes()
 	// An empty list is no list.
-	isolated, _ := preflight.ParseCPUs(h.read("sys/devices/system/cpu/isolated"))
+	isolated, _ := proof.ParseCPUs(h.read("sys/devices/system/cpu/isolated"))
 	var siblings []int
 	rank := func(cpu int) (rank int) {
 		if slices.Contains(siblings, cpu) {

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
@@ -200,7 +200,7 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 // distance is that from one NUMA node to another. The file of a node has a number for each node that is online, in
 // order.
 func (h host) distance(from, to int32) string {
-	nodes, err := preflight.ParseCPUs(h.read("sys/devices/system/node/online"))
+	nodes, err := proof.ParseCPUs(h.read("sys/devices/system/node/online"))
 	if err != nil {
 		return ""
 	}

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
@@ -345,7 +345,7 @@ func (h host) cpuList(f facts, key, path string, cpu int) {
 		f.set(key, yesNo(false))
 		return
 	}
-	if cpus, err := preflight.ParseCPUs(list); err == nil {
+	if cpus, err := proof.ParseCPUs(list); err == nil {
 		f.set(key+"-cpus", list)
 		f.set(key, yesNo(slices.Contains(cpus, cpu)))
 	}
@@ -372,7 +372,7 @@ func yesNo(b bool) string {
 
 // directedAt says whether an interrupt, given by its folder, is delivered to a CPU.
 func (h host) directedAt(irq string, cpu int) bool {
-	cpus, err := preflight.ParseCPUs(h.affinity(irq))
+	cpus, err := proof.ParseCPUs(h.affinity(irq))
 	return err == nil && slices.Contains(cpus, cpu)
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
@@ -245,7 +245,7 @@ func TestFactsOfThisMachine(t *testing.T) {
 	}
 	// The cgroup's CPUs are those that a process may use that was not pinned, or more.
 	if list := e.Facts["cgroup.cpus"]; list != "" {
-		if cpus, err := preflight.ParseCPUs(list); err != nil || !slices.Contains(cpus, cpu) {
+		if cpus, err := proof.ParseCPUs(list); err != nil || !slices.Contains(cpus, cpu) {
 			t.Errorf("the cgroup's CPUs are %q, without %d", list, cpu)
 		}
 	}
@@ -416,13 +416,13 @@ func FuzzCPURanges(f *testing.F) {
 	f.Add("1,3-5")
 	f.Add("0")
 	f.Fuzz(func(t *testing.T, list string) {
-		cpus, err := preflight.ParseCPUs(list)
+		cpus, err := proof.ParseCPUs(list)
 		if err != nil {
 			return
 		}
 		slices.Sort(cpus)
 		cpus = slices.Compact(cpus)
-		again, err := preflight.ParseCPUs(cpuRanges(cpus))
+		again, err := proof.ParseCPUs(cpuRanges(cpus))
 		if err != nil || !slices.Equal(again, cpus) {
 			t.Errorf("%v became %q", cpus, cpuRanges(cpus))
 		}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/proof"
 )
 
 // nicFacts gathers what is known of the interface that carries the messages, and of the device behind it.
@@ -74,7 +74,7 @@ func (h host) deviceFacts(f facts, device string, cpu int) {
 	var cpus []int
 	interrupts := h.glob(filepath.Join(device, "msi_irqs/[0-9]*"))
 	for _, irq := range interrupts {
-		if list, err := preflight.ParseCPUs(h.affinity(filepath.Join("proc/irq", filepath.Base(irq)))); err == nil {
+		if list, err := proof.ParseCPUs(h.affinity(filepath.Join("proc/irq", filepath.Base(irq)))); err == nil {
 			cpus = append(cpus, list...)
 		}
 	}

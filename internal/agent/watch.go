@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/proof"
 )
 
 // maxInterrupts bounds how many devices' interrupts are told apart.
@@ -40,7 +40,7 @@ type watch struct {
 
 func (h host) watch(cpu int, iface string) *watch {
 	w := &watch{host: h, cpu: cpu, iface: iface, place: unknown, buffer: make([]byte, 64<<10), grown: map[string]int64{}}
-	if possible, err := preflight.ParseCPUs(h.read("sys/devices/system/cpu/possible")); err == nil {
+	if possible, err := proof.ParseCPUs(h.read("sys/devices/system/cpu/possible")); err == nil {
 		w.place = slices.Index(possible, cpu)
 	}
 	w.throttled, _ = h.cgroup("cpu", "cpu.max", "cpu.cfs_quota_us")

@@ -6,7 +6,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
-	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
@@ -52,12 +52,12 @@ func blockers(r Results, v v1alpha1.Variant, own []result.Stored) []verdict.Bloc
 	if r.Trouble != nil {
 		all = append(all, *r.Trouble)
 	}
-	seen := map[string]bool{v1alpha1.WarningSimulatedNIC: true}
+	seen := map[string]bool{}
 	for _, run := range own {
-		for _, w := range preflight.Verify(r.Spec, v, run.Client.Evidence, run.Server.Evidence) {
-			if !seen[w.Reason] {
+		for _, w := range proof.Warnings(r.Spec, v, run) {
+			if !seen[w.Reason] && proof.Blocks(r.Spec, w.Reason) {
 				seen[w.Reason] = true
-				all = append(all, verdict.Blocker{Reason: w.Reason, Message: fmt.Sprintf("in %s, %s", run.Client.Run, w.Message)})
+				all = append(all, verdict.Blocker{Reason: w.Reason, Message: w.Message})
 			}
 		}
 	}

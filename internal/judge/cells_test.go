@@ -10,6 +10,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
@@ -50,16 +51,42 @@ func encoded(t *testing.T, r *result.Recorder) result.Histogram {
 	return h
 }
 
+// evidence is that of an end of which everything is proved that a spec asks for.
+func evidence(role string, v v1alpha1.Variant) result.Evidence {
+	e := result.Evidence{
+		Node: "node-" + role, Kernel: "6.1.0", BootID: "boot-" + role, CPUsAllowed: "3", OnlineCPUs: "0-3", MeasuringCPU: 3, AgentCPU: 3,
+		CPUNUMANode: 0, DeviceNUMANode: -1, Interface: "eth0", MTU: 1500, Onload: &result.Onload{Checked: 9},
+		Facts: map[string]string{"cpu.smt.sibling": "none", "cgroup.cpu-max": "max 100000", "nic.carrier": "1"},
+	}
+	if v.Network.Type.Attached() {
+		e.Interface = "net1"
+	}
+	if v.Network.Type.HasDevice() {
+		e.DeviceNUMANode, e.PCIAddress, e.PCISource = 0, "0000:3b:02.0", result.PCIFromSysfs
+		e.AllocatedDevices = map[string]string{proof.Variable(v.Network.ResourceName): e.PCIAddress}
+		e.Facts["nic.function"] = string(v.Network.Type)
+	}
+	if v.Acceleration.Type == v1alpha1.AccelerationOnload {
+		e.Onload = &result.Onload{Checked: 9, MappedIn: 9, Mapped: "/libonload.so", Sockets: 1}
+		e.Facts["env.LD_PRELOAD"], e.Facts["env.EF_POLL_USEC"], e.Facts["module.onload.version"] = "/libonload.so", "100000", "9.0.1"
+	}
+	return e
+}
+
 // run is one of a variant, in which every cell of the spec has one histogram; change makes it another.
 func run(name, variant string, s v1alpha1.LatencyBenchmarkSpec, h result.Histogram, change ...func(*result.Stored)) result.Stored {
-	document := func(role string) result.Document {
-		return result.Document{Run: name, Variant: variant, Role: role, Evidence: result.Evidence{
-			Node: "node-" + role, Kernel: "6.1.0", BootID: "boot-" + role, CPUsAllowed: "3", MeasuringCPU: 3, AgentCPU: 3,
-			DeviceNUMANode: -1, Interface: "eth0", MTU: 1500,
-		}}
+	v, found := variantOf(s, variant)
+	if !found {
+		v = plan.Variants(s)[0]
 	}
-	out := result.Stored{Client: document(v1alpha1.RoleClient), Server: document(v1alpha1.RoleServer)}
-	if v, found := variantOf(s, variant); found {
+	document := func(role string) result.Document {
+		return result.Document{Run: name, Variant: variant, Role: role, Evidence: evidence(role, v)}
+	}
+	out := result.Stored{
+		Client: document(v1alpha1.RoleClient), Server: document(v1alpha1.RoleServer),
+		ClientSeen: result.Seen{PodUID: "c"}, ServerSeen: result.Seen{PodUID: "s"},
+	}
+	if found {
 		for _, c := range plan.Cells(s, v) {
 			out.Client.Cells = append(out.Client.Cells, result.Cell{Cell: c, Tool: string(s.Tool), ToolVersion: "1", Histogram: h})
 		}
@@ -223,7 +250,8 @@ func TestBlockers(t *testing.T) {
 		s.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf"}
 	}
 	capture := func(s *v1alpha1.LatencyBenchmarkSpec) { s.Capture = true }
-	near := func(s *result.Stored) { s.Client.Evidence.DeviceNUMANode, s.Server.Evidence.DeviceNUMANode = 0, 0 }
+	preferred := func(s *v1alpha1.LatencyBenchmarkSpec) { s.Placement.NUMA = v1alpha1.NUMAPreferred }
+	far := func(s *result.Stored) { s.Server.Evidence.DeviceNUMANode = 1 }
 	cases := map[string]struct {
 		spec v1alpha1.LatencyBenchmarkSpec
 		// second changes the second of two runs.
@@ -237,9 +265,19 @@ func TestBlockers(t *testing.T) {
 			// But that the boot differs from that of the round before is.
 			want: []string{"EvidenceDiffers"},
 		},
-		"CPUs that were not exclusive":       {spec: spec(), second: func(s *result.Stored) { s.Client.Evidence.CPUsAllowed = "0-7" }, want: []string{"CPUsNotExclusive"}},
-		"a device on another NUMA node":      {spec: spec(device), second: func(s *result.Stored) { near(s); s.Server.Evidence.DeviceNUMANode = 1 }, want: []string{"NUMAUnknown", "NUMAMismatch", "EvidenceDiffers"}},
-		"a device of which nobody knows":     {spec: spec(device), want: []string{"NUMAUnknown"}},
+		"CPUs that were not exclusive":  {spec: spec(), second: func(s *result.Stored) { s.Client.Evidence.CPUsAllowed = "0-7" }, want: []string{"CPUsNotExclusive"}},
+		"a device":                      {spec: spec(device)},
+		"a device on another NUMA node": {spec: spec(device), second: far, want: []string{"NUMAMismatch", "EvidenceDiffers"}},
+		"a far device where near is only preferred: what blocks is that the rounds differ": {
+			spec: spec(device, preferred), second: far, want: []string{"EvidenceDiffers"},
+		},
+		"a device of which nobody knows": {
+			spec: spec(device), second: func(s *result.Stored) { s.Server.Evidence.AllocatedDevices = nil }, want: []string{"DeviceUnproved"},
+		},
+		"a pod that was changed": {
+			spec: spec(), second: func(s *result.Stored) { s.ServerSeen.Changed = []string{"requests cpu: 2 instead of 1"} }, want: []string{"PodChanged"},
+		},
+		"nobody looked at the pod":           {spec: spec(), second: func(s *result.Stored) { s.ClientSeen = result.Seen{} }, want: []string{"PodChanged"}},
 		"no device, no NUMA node":            {spec: spec(), second: func(s *result.Stored) {}},
 		"a capture on the CPU that measures": {spec: spec(capture), want: []string{"CaptureSharesCPU"}},
 		"a firmware that changed in between": {spec: spec(), second: func(s *result.Stored) { s.Server.Evidence.Firmware = "8.2" }, want: []string{"EvidenceDiffers"}},

@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -42,8 +43,15 @@ func declared(spec v1alpha1.LatencyBenchmarkSpec, one, other string) []string {
 	if a.Muxer != b.Muxer {
 		keys = append(keys, "cell.*.muxer")
 	}
-	if network(a) != network(b) {
+	if !reflect.DeepEqual(a.Network, b.Network) {
 		keys = append(keys, ofNetwork...)
+	}
+	if !reflect.DeepEqual(a.Acceleration, b.Acceleration) {
+		keys = append(keys, "env.EF_*", "env.LD_PRELOAD", "module.*", "onload.*")
+		keys = append(keys, ofAcceleration...)
+	}
+	if !slices.Equal(a.Env, b.Env) {
+		keys = append(keys, "env.*")
 	}
 	return keys
 }
@@ -68,20 +76,11 @@ func capture(
 // meantHint ends what is told of a difference.
 const meantHint = " (what was meant to differ goes into ignoreDifferences)"
 
-// network is a variant's way to the peer, to be compared.
-func network(v v1alpha1.Variant) [4]string {
-	n := [4]string{string(v.Network.Type), v.Network.ResourceName}
-	if ref := v.Network.NetworkRef; ref != nil {
-		n[2], n[3] = ref.Namespace, ref.Name
-	}
-	return n
-}
-
-// matchesAny says whether a key is what one of several patterns, with one * each, stands for.
+// matchesAny says whether a key is what one of several patterns, with at most one * each, stands for.
 func matchesAny(patterns []string, key string) bool {
 	for _, pattern := range patterns {
 		before, after, found := strings.Cut(pattern, "*")
-		if found && len(key) >= len(before)+len(after) && strings.HasPrefix(key, before) && strings.HasSuffix(key, after) {
+		if key == pattern || found && len(key) >= len(before)+len(after) && strings.HasPrefix(key, before) && strings.HasSuffix(key, after) {
 			return true
 		}
 	}

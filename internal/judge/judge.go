@@ -2,7 +2,7 @@
 // internal/verdict: it takes from the results what a verdict is made of, round by round, and reads in the evidence what
 // forbids one. It is pure: the controllers and the command line get the same verdict from the same results.
 //
-// What forbids a verdict: placement that was not verified, rounds that did not run under equal conditions, and, for
+// What forbids a verdict: placement, device and acceleration that were not proved, rounds that did not run under equal conditions, and, for
 // comparisons, a baseline under other conditions. A simulated NIC does not forbid one, and is told with it.
 package judge
 
@@ -11,7 +11,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
-	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
@@ -75,7 +75,7 @@ func note(candidate Results, baseline *Results) string {
 		runs = slices.Concat(runs, baseline.Runs)
 	}
 	for _, run := range runs {
-		if preflight.Simulated(run.Client.Evidence, run.Server.Evidence) {
+		if proof.Simulated(run.Client.Evidence, run.Server.Evidence) {
 			return "on a simulated NIC"
 		}
 	}

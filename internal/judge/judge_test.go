@@ -8,6 +8,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
@@ -36,9 +37,9 @@ func TestGate(t *testing.T) {
 	}
 	kernel := func(s *result.Stored) { s.Client.Evidence.Kernel, s.Server.Evidence.Kernel = "5.15.0", "5.15.0" }
 	firmware := func(s *result.Stored) {
-		s.Server.Evidence.Facts = map[string]string{"nic.firmware-variant": "full-feature", "nic.ring.rx": "512"}
+		s.Server.Evidence.Facts["nic.firmware-variant"], s.Server.Evidence.Facts["nic.ring.rx"] = "full-feature", "512"
 	}
-	accelerated := only(func(c *result.Cell) { c.Accelerated.Server = "Yes" })
+	told := only(func(c *result.Cell) { c.Accelerated.Server = "Absent" })
 	boot := func(s *result.Stored) { s.Client.Evidence.BootID = "earlier" }
 	oneKernel := func(s *result.Stored) { s.Server.Evidence.BootID = s.Client.Evidence.BootID }
 	// The capture has a CPU of its own.
@@ -69,8 +70,8 @@ func TestGate(t *testing.T) {
 		"a pattern does not name firmware":         {against("nic.*"), rounds(spec(), "x", of(quick)), before(firmware), "Inconclusive", "EvidenceDiffers", []string{`nic.firmware-variant "full-feature", then absent`}},
 		"firmware named, but not the rings":        {against("nic.firmware-variant"), rounds(spec(), "x", of(quick)), before(firmware), "Inconclusive", "EvidenceDiffers", []string{`nic.ring.rx "512"`}},
 		"firmware and rings named":                 {against("nic.ring.*", "nic.firmware-variant"), rounds(spec(), "x", of(quick)), before(firmware), "Pass", "WithinLimit", nil},
-		"acceleration is not named by a pattern":   {against("cell.*", "cell.*.server"), rounds(spec(), "x", of(quick)), before(accelerated), "Inconclusive", "EvidenceDiffers", []string{"cell.tcp-64.accelerated.server"}},
-		"acceleration named":                       {against("cell.tcp-64.accelerated.server"), rounds(spec(), "x", of(quick)), before(accelerated), "Pass", "WithinLimit", nil},
+		"acceleration is not named by a pattern":   {against("cell.*", "cell.*.server"), rounds(spec(), "x", of(quick)), before(told), "Inconclusive", "EvidenceDiffers", []string{"cell.tcp-64.accelerated.server"}},
+		"acceleration named":                       {against("cell.tcp-64.accelerated.server"), rounds(spec(), "x", of(quick)), before(told), "Pass", "WithinLimit", nil},
 		"another duration":                         {against(), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Duration *= 2 })), "Inconclusive", "EvidenceDiffers", []string{"cell.tcp-64.duration"}},
 		"another duration that was meant":          {against("cell.*.duration"), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Duration *= 2 })), "Pass", "WithinLimit", nil},
 		"another warm-up":                          {against(), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Warmup = 1 })), "Inconclusive", "EvidenceDiffers", []string{"warmup"}},
@@ -114,6 +115,7 @@ func check(t *testing.T, gate v1alpha1.Gate, candidate Results, baseline *Result
 func TestGateAgainstAVariant(t *testing.T) {
 	quick, slow := histogram(t, 10_000, 0, 1000), histogram(t, 12_000, 0, 1000)
 	gate := v1alpha1.Gate{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}}, Baseline: &v1alpha1.Baseline{Variant: "a"}}
+	onload := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}
 	secondary := &v1alpha1.Network{Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: "macvlan"}}
 	ofB := func(change func(*result.Stored)) func(*result.Stored) {
 		return func(s *result.Stored) {
@@ -141,7 +143,22 @@ func TestGateAgainstAVariant(t *testing.T) {
 		"packets were captured of one only": {v1alpha1.Variant{Capture: new(true)}, quick,
 			ofB(func(s *result.Stored) { s.Server.Evidence.AgentCPU = 4 }), "Inconclusive", "EvidenceDiffers"},
 		"another network does not accelerate": {v1alpha1.Variant{Network: secondary}, quick,
-			ofB(only(func(c *result.Cell) { c.Accelerated.Client = "Yes" })), "Inconclusive", "EvidenceDiffers"},
+			ofB(only(func(c *result.Cell) { c.Accelerated.Client = "Yes" })), "Inconclusive", "Accelerated"},
+		"another network of which the tool tells more": {v1alpha1.Variant{Network: secondary}, quick,
+			ofB(only(func(c *result.Cell) { c.Accelerated.Client = "Absent" })), "Inconclusive", "EvidenceDiffers"},
+		"another acceleration, as quick": {v1alpha1.Variant{Acceleration: onload}, quick,
+			ofB(only(func(c *result.Cell) { c.Accelerated = tool.Accelerated{Client: "Yes", Server: "Yes"} })), "Pass", "WithinLimit"},
+		"another acceleration, slower": {v1alpha1.Variant{Acceleration: onload}, slow, nil, "Fail", "BeyondLimit"},
+		"another acceleration that did not happen": {v1alpha1.Variant{Acceleration: onload}, quick,
+			ofB(func(s *result.Stored) { s.Server.Evidence.Onload = &result.Onload{Checked: 9} }), "Inconclusive", "NotAccelerated"},
+		"another acceleration has the same variables of others": {v1alpha1.Variant{Acceleration: onload}, quick,
+			ofB(func(s *result.Stored) { s.Client.Evidence.Facts["env.XLIO_SPEC"] = "latency" }), "Inconclusive", "EvidenceDiffers"},
+		"another variable": {v1alpha1.Variant{Env: []v1alpha1.EnvVar{{Name: "XLIO_SPEC", Value: "latency"}}}, quick,
+			ofB(func(s *result.Stored) { s.Client.Evidence.Facts["env.XLIO_SPEC"] = "latency" }), "Pass", "WithinLimit"},
+		"another variable that nobody set": {v1alpha1.Variant{}, quick,
+			ofB(func(s *result.Stored) { s.Client.Evidence.Facts["env.XLIO_SPEC"] = "latency" }), "Inconclusive", "EvidenceDiffers"},
+		"another MTU of the same network": {v1alpha1.Variant{Network: &v1alpha1.Network{Type: v1alpha1.NetworkPod, MTU: 9000}}, quick,
+			ofB(func(s *result.Stored) { s.Client.Evidence.MTU, s.Server.Evidence.MTU = 9000, 9000 }), "Pass", "WithinLimit"},
 		"no difference is declared, and a cell waits otherwise": {v1alpha1.Variant{}, quick,
 			ofB(only(func(c *result.Cell) { c.Wait = v1alpha1.WaitSpin })), "Inconclusive", "EvidenceDiffers"},
 	}

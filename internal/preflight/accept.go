@@ -1,6 +1,6 @@
-// Package preflight has the checks that stand before and after a measurement, as ordered chains of pure
-// functions: whether the cluster can give what a spec asks (Accept), and whether the endpoints were what
-// was asked (Verify). Each check has a reason of the API and a message that says what to do.
+// Package preflight has the checks that stand before a measurement, as an ordered chain of pure functions:
+// whether the cluster can give what a spec asks (Accept). Each check has a reason of the API and a message
+// that says what to do. What comes after a measurement is in package proof.
 package preflight
 
 import (

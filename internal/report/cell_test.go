@@ -25,8 +25,9 @@ func oneCell(workload v1alpha1.Workload) v1alpha1.LatencyBenchmarkSpec {
 // stored is a run of a variant with one cell.
 func stored(variant string, c result.Cell) result.Stored {
 	return result.Stored{
-		Client: result.Document{Run: "b-r1", Variant: variant, Role: v1alpha1.RoleClient, Evidence: evidence("a", "boot-a"), Cells: []result.Cell{c}},
-		Server: result.Document{Run: "b-r1", Variant: variant, Role: v1alpha1.RoleServer, Evidence: evidence("b", "boot-b")},
+		Client:     result.Document{Run: "b-r1", Variant: variant, Role: v1alpha1.RoleClient, Evidence: evidence("a", "boot-a"), Cells: []result.Cell{c}},
+		Server:     result.Document{Run: "b-r1", Variant: variant, Role: v1alpha1.RoleServer, Evidence: evidence("b", "boot-b")},
+		ClientSeen: looked("c"), ServerSeen: looked("s"),
 	}
 }
 

@@ -22,7 +22,7 @@ func TestDiffers(t *testing.T) {
 			want:   `kernel.boot-id "boot-a", then "boot-c"`,
 		},
 		"a fact that appeared": {
-			change: func(e *result.Evidence) { e.Facts = map[string]string{"cpu.governor": "powersave", "mm.ksm": "1"} },
+			change: func(e *result.Evidence) { e.Facts["cpu.governor"], e.Facts["mm.ksm"] = "powersave", "1" },
 			want:   `cpu.governor absent, then "powersave"`,
 		},
 		"many": {

@@ -39,8 +39,17 @@ func measured(b *v1alpha1.LatencyBenchmark, fill func(run plan.Run, c *result.Ce
 	var all []result.Stored
 	for _, run := range plan.Runs(b) {
 		s := result.Stored{
-			Client: result.Document{Run: run.Name, Variant: run.Variant.Name, Role: v1alpha1.RoleClient, Evidence: evidence("a", "boot-a")},
-			Server: result.Document{Run: run.Name, Variant: run.Variant.Name, Role: v1alpha1.RoleServer, Evidence: evidence("b", "boot-b")},
+			Client:     result.Document{Run: run.Name, Variant: run.Variant.Name, Role: v1alpha1.RoleClient, Evidence: evidence("a", "boot-a")},
+			Server:     result.Document{Run: run.Name, Variant: run.Variant.Name, Role: v1alpha1.RoleServer, Evidence: evidence("b", "boot-b")},
+			ClientSeen: looked("c"), ServerSeen: looked("s"),
+		}
+		for _, e := range []*result.Evidence{&s.Client.Evidence, &s.Server.Evidence} {
+			if asked := run.Variant.Network.Interface; asked != "" {
+				e.Interface = asked
+			}
+			if run.Variant.Acceleration.Type == v1alpha1.AccelerationOnload {
+				e.Onload = &result.Onload{Checked: 99, MappedIn: 99, Mapped: "/opt/onload/usr/lib64/libonload.so", Sockets: 1}
+			}
 		}
 		for _, cell := range run.Cells {
 			c := result.Cell{Cell: cell, ToolVersion: "1.0"}

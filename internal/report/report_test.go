@@ -48,12 +48,21 @@ func histogram(t *testing.T, first, step, count int64) result.Histogram {
 	return h
 }
 
+// evidence is that of an end of which everything is proved that a spec asks for, but for Onload.
 func evidence(node, boot string) result.Evidence {
 	return result.Evidence{
-		Node: node, Kernel: "6.1.0", BootID: boot, CPUsAllowed: "3", MeasuringCPU: 3, CPUNUMANode: 1, DeviceNUMANode: 1,
-		Interface: "net1", Address: "192.0.2.1", MTU: 1500, Driver: "sfc", PCIAddress: "0000:3b:02.0",
+		Node: node, Kernel: "6.1.0", BootID: boot, CPUsAllowed: "3", OnlineCPUs: "0-7", MeasuringCPU: 3, CPUNUMANode: 1, DeviceNUMANode: 1,
+		Interface: "net1", Address: "192.0.2.1", MTU: 1500, Driver: "sfc", PCIAddress: "0000:3b:02.0", PCISource: result.PCIFromSysfs,
+		AllocatedDevices: map[string]string{"PCIDEVICE_AMD_COM_SF_VF": "0000:3b:02.0"}, Onload: &result.Onload{Checked: 99},
+		Facts: map[string]string{
+			"cpu.smt.sibling": "none", "cgroup.cpu-max": "max 100000", "nic.carrier": "1", "nic.speed": "25000", "nic.function": "VF", "nic.port": "0000:3b:00.0",
+			"cpu.hypervisor": "no",
+		},
 	}
 }
+
+// looked is what was seen of a pod that nobody changed.
+func looked(pod string) result.Seen { return result.Seen{PodUID: pod, ImageID: "sha256:ab"} }
 
 // run is a stored run in which each protocol has the given histogram; change makes it another.
 func run(h result.Histogram, change ...func(*result.Stored)) result.Stored {
@@ -63,7 +72,8 @@ func run(h result.Histogram, change ...func(*result.Stored)) result.Stored {
 	s := result.Stored{
 		Client: result.Document{Run: "b-r1", Variant: plan.DefaultVariant, Role: v1alpha1.RoleClient, Evidence: evidence("a", "boot-a"),
 			Cells: []result.Cell{cell("udp-64", v1alpha1.ProtocolUDP), cell("tcp-64", v1alpha1.ProtocolTCP)}},
-		Server: result.Document{Run: "b-r1", Variant: plan.DefaultVariant, Role: v1alpha1.RoleServer, Evidence: evidence("b", "boot-b")},
+		Server:     result.Document{Run: "b-r1", Variant: plan.DefaultVariant, Role: v1alpha1.RoleServer, Evidence: evidence("b", "boot-b")},
+		ClientSeen: looked("c"), ServerSeen: looked("s"),
 	}
 	for _, f := range change {
 		f(&s)
@@ -119,6 +129,11 @@ func TestSummarizeMergesRoundsInTheOrderOfTheSpec(t *testing.T) {
 	if got.Endpoints[0].Role != v1alpha1.RoleClient || got.Endpoints[0].ToolVersion != "3.7" || got.Endpoints[1].Node != "b" {
 		t.Errorf("endpoints %+v", got.Endpoints)
 	}
+	for _, e := range got.Endpoints {
+		if !e.Verified || len(e.Proof) == 0 {
+			t.Errorf("%s of two good runs: verified %t, proof %v", e.Role, e.Verified, e.Proof)
+		}
+	}
 }
 
 func TestSummarizeShowsRTTWhenAsked(t *testing.T) {
@@ -170,6 +185,26 @@ func TestSummarizeWarns(t *testing.T) {
 	}
 }
 
+// What failed in any run stays told, whatever the last run was.
+func TestSummarizeProvesEveryRun(t *testing.T) {
+	h := histogram(t, 2_000, 1, 1_000)
+	shared := run(h, func(s *result.Stored) {
+		s.Client.Run, s.Server.Run, s.Server.Evidence.CPUsAllowed = "b-r7", "b-r7", "0-7"
+	})
+	got, err := Summarize(spec(), []result.Stored{run(h), shared, run(h)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, server := got.Endpoints[0], got.Endpoints[1]
+	if !client.Verified || client.Proof[0].State != v1alpha1.ProofProved {
+		t.Errorf("client: %+v", client)
+	}
+	want := v1alpha1.ProofLine{Check: v1alpha1.ProofCPUsExclusive, State: v1alpha1.ProofFailed, Expected: "1 CPU of its own", Found: "0-7 of the node's 0-7 (in b-r7)"}
+	if diff := cmp.Diff(want, server.Proof[0]); diff != "" || server.Verified || server.CPUs != "3" {
+		t.Errorf("server, verified %t, of CPUs %s (-want +got):\n%s", server.Verified, server.CPUs, diff)
+	}
+}
+
 // overRange has a sample of more than a histogram holds.
 func overRange(t *testing.T) result.Histogram {
 	t.Helper()
@@ -200,7 +235,7 @@ func TestSummarizeRefusesACorruptHistogram(t *testing.T) {
 func TestTable(t *testing.T) {
 	runs := []result.Stored{run(histogram(t, 2_000, 2, 10_000)), run(histogram(t, 2_000, 2, 10_000), func(s *result.Stored) {
 		s.Client.Cells[0].Lost = 3
-		s.Server.Evidence.PCIAddress, s.Server.Evidence.Driver, s.Server.Evidence.CPUNUMANode = "", "", -1
+		s.Server.Evidence.Driver, s.Server.Evidence.CPUNUMANode = "", -1
 	})}
 	b := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "x2522"}, Spec: spec()}
 	s, err := Summarize(b.Spec, runs)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
-	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
@@ -60,7 +60,8 @@ func Summarize(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored) (Summar
 			}
 		}
 		last := own[len(own)-1]
-		s.Endpoints = append(s.Endpoints, endpoint(last.Client), endpoint(last.Server))
+		client, server := proof.OfVariant(spec, v, own)
+		s.Endpoints = append(s.Endpoints, endpoint(last.Client, client), endpoint(last.Server, server))
 	}
 	if len(s.Results) > 0 {
 		s.Headline = headline(s.Results[0])
@@ -99,12 +100,14 @@ func placement(endpoints []v1alpha1.Endpoint) v1alpha1.PlacementState {
 	return v1alpha1.PlacementVerified
 }
 
-func endpoint(d result.Document) v1alpha1.Endpoint {
+// endpoint is what an agent observed, with the proof of its end.
+func endpoint(d result.Document, lines []v1alpha1.ProofLine) v1alpha1.Endpoint {
 	e := d.Evidence
 	return v1alpha1.Endpoint{
 		Variant: d.Variant, ToolVersion: toolVersion(d),
 		Role: d.Role, Node: e.Node, Kernel: e.Kernel, CPUs: e.CPUsAllowed, MeasuringCPU: e.MeasuringCPU, CPUNUMANode: e.CPUNUMANode,
 		Interface: e.Interface, Address: e.Address, MTU: e.MTU, Driver: e.Driver, PCIAddress: e.PCIAddress, DeviceNUMANode: e.DeviceNUMANode,
+		Verified: proof.Verified(lines), Proof: lines,
 	}
 }
 
@@ -130,7 +133,7 @@ func warnings(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored, results 
 	}
 	for _, v := range plan.Variants(spec) {
 		for _, run := range result.OfVariant(runs, v.Name) {
-			for _, w := range preflight.Verify(spec, v, run.Client.Evidence, run.Server.Evidence) {
+			for _, w := range proof.Warnings(spec, v, run) {
 				add(w)
 			}
 		}

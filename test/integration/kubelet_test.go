@@ -351,8 +351,10 @@ func documentOf(pod *corev1.Pod) (result.Document, error) {
 	d := result.Document{
 		Version: result.Version, Run: task.Run, Variant: task.Variant, Attempt: task.Attempt, Role: task.Role,
 		Evidence: result.Evidence{
-			Node: pod.Spec.NodeName, Kernel: "6.1.0-37-amd64", BootID: "boot-" + pod.Spec.NodeName, CPUsAllowed: "1",
+			Node: pod.Spec.NodeName, Kernel: "6.1.0-37-amd64", BootID: "boot-" + pod.Spec.NodeName, CPUsAllowed: "1", OnlineCPUs: "0-7",
 			MeasuringCPU: 1, DeviceNUMANode: -1, Interface: "eth0", Address: "10.244.0.2", MTU: 1500,
+			Facts:  map[string]string{"cpu.smt.sibling": "none", "cgroup.cpu-max": "max 100000", "nic.carrier": "1"},
+			Onload: &result.Onload{Checked: int32(len(task.Cells))},
 		},
 	}
 	if task.Role == v1alpha1.RoleServer {

@@ -1,0 +1,399 @@
+package proof
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+const (
+	isProved  = v1alpha1.ProofProved
+	isFailed  = v1alpha1.ProofFailed
+	isUnknown = v1alpha1.ProofUnknown
+	isNoted   = v1alpha1.ProofNoted
+)
+
+// checkCase changes a good run, of which one line of the client is looked at.
+type checkCase struct {
+	change func(*world)
+	state  v1alpha1.ProofState
+	found  string
+}
+
+func own(change func(*result.Evidence)) func(*world) {
+	return client(func(e *result.Evidence, _ *result.Seen) { change(e) })
+}
+
+func pod(change func(*result.Seen)) func(*world) {
+	return client(func(_ *result.Evidence, s *result.Seen) { change(s) })
+}
+
+// status changes what Multus told.
+func status(change func(*foreign.Status)) func(*world) {
+	return pod(func(s *result.Seen) { change(s.Network) })
+}
+
+func numa(policy v1alpha1.NUMAPolicy) func(*world) {
+	return func(w *world) { w.spec.Placement.NUMA = policy }
+}
+
+func TestChecks(t *testing.T) {
+	asIs := func(*world) {}
+	cpus := func(n int32, list string) func(*world) {
+		return func(w *world) {
+			w.spec.Placement.CPUs = n
+			w.client().CPUsAllowed, w.client().Facts["cgroup.cpus"] = list, list
+		}
+	}
+	far := own(func(e *result.Evidence) { e.DeviceNUMANode = 0 })
+	nowhere := own(func(e *result.Evidence) { e.DeviceNUMANode = -1 })
+	noCarrier := func(n int64) func(*world) {
+		return own(func(e *result.Evidence) { e.Deltas["nic.carrier-changes"] = n })
+	}
+	environment := func(value string) func(*world) {
+		return own(func(e *result.Evidence) { e.AllocatedDevices["PCIDEVICE_AMD_COM_SF_VF"] = value })
+	}
+	noEnvironment := own(func(e *result.Evidence) { e.AllocatedDevices = nil })
+	noStatus := pod(func(s *result.Seen) { s.Network = nil })
+	noDeviceInfo := status(func(s *foreign.Status) { s.DeviceInfo = nil })
+	noSysfs := own(func(e *result.Evidence) { e.PCISource = "" })
+	throttled := func(limit string, periods int64) func(*world) {
+		return all(fact("cgroup.cpu-max", limit), own(func(e *result.Evidence) {
+			if e.Deltas["cgroup.throttled"] = periods; periods < 0 {
+				delete(e.Deltas, "cgroup.throttled")
+			}
+		}))
+	}
+	siblings := func(list string) func(*world) {
+		return own(func(e *result.Evidence) { e.ThreadSiblings = list })
+	}
+	capture := func(change func(*result.Evidence)) func(*world) {
+		return func(w *world) {
+			w.spec.Capture = true
+			change(w.server())
+		}
+	}
+	onload := func(change func(*result.Onload)) func(*world) {
+		return all(withOnload, own(func(e *result.Evidence) { change(e.Onload) }))
+	}
+	kernel := func(change func(*result.Onload)) func(*world) {
+		return own(func(e *result.Evidence) { change(e.Onload) })
+	}
+	nobodyLooked := own(func(e *result.Evidence) { e.Onload = nil })
+	yes := tool.Accelerated{Client: tool.AccelerationYes, Server: tool.AccelerationYes}
+	no := tool.Accelerated{Client: tool.AccelerationNo, Server: tool.AccelerationYes}
+	absent := tool.Accelerated{Client: tool.AccelerationAbsent, Server: tool.AccelerationAbsent}
+	macvlan := network(v1alpha1.NetworkNAD, "net1")
+	primary := network(v1alpha1.NetworkPod, "eth0")
+
+	cases := map[string]map[string]checkCase{
+		"CPUsExclusive": {
+			"as many as asked":      {asIs, isProved, "2-3 of the node's 0-7"},
+			"one":                   {cpus(1, "2"), isProved, "2 of the node's 0-7"},
+			"all, shared by all":    {cpus(2, "0-7"), isFailed, "0-7 of the node's 0-7"},
+			"fewer":                 {cpus(3, "2-3"), isFailed, "2-3 of the node's 0-7"},
+			"all, though it asked":  {cpus(8, "0-7"), isFailed, "0-7 of the node's 0-7"},
+			"unreadable":            {cpus(2, ""), isUnknown, "not known"},
+			"a node of nobody's":    {own(func(e *result.Evidence) { e.OnlineCPUs = "" }), isUnknown, "2-3 of the node's not known"},
+			"offline":               {own(func(e *result.Evidence) { e.OnlineCPUs = "0-2,4-7" }), isUnknown, "2-3 of the node's 0-2,4-7, though CPU 3 is not online"},
+			"measured elsewhere":    {own(func(e *result.Evidence) { e.MeasuringCPU = 5 }), isUnknown, "2-3 of the node's 0-7, though it measured on CPU 5"},
+			"a narrowed affinity":   {fact("cgroup.cpus", "0-7"), isUnknown, "2-3 of the node's 0-7, though its cpuset is 0-7"},
+			"a cpuset of nobody's":  {fact("cgroup.cpus", ""), isProved, "2-3 of the node's 0-7"},
+			"a cpuset, other words": {fact("cgroup.cpus", "2,3"), isProved, "2-3 of the node's 0-7"},
+		},
+		"CPUsOnNUMANode": {
+			"one node":               {asIs, isProved, "NUMA node 1"},
+			"two nodes":              {own(func(e *result.Evidence) { e.AllowedNUMANodes = "0-1" }), isFailed, "NUMA nodes 0-1"},
+			"nobody knows":           {own(func(e *result.Evidence) { e.AllowedNUMANodes = "" }), isUnknown, "not known"},
+			"one CPU is on one node": {all(cpus(1, "2"), own(func(e *result.Evidence) { e.AllowedNUMANodes = "" })), isProved, "NUMA node 1"},
+			"another node than that of the measuring CPU": {own(func(e *result.Evidence) { e.AllowedNUMANodes = "0" }), isUnknown,
+				"NUMA node 0, though CPU 2 is on NUMA node 1"},
+			"preferred": {all(numa("Preferred"), own(func(e *result.Evidence) { e.AllowedNUMANodes = "0-1" })), isFailed, "NUMA nodes 0-1"},
+			"ignored":   {all(numa("Ignore"), own(func(e *result.Evidence) { e.AllowedNUMANodes = "0-1" })), isNoted, "NUMA nodes 0-1"},
+			"no device": {macvlan, isNoted, "NUMA node 1"},
+		},
+		"NUMALocal": {
+			"local":                     {asIs, isProved, "CPU 2 on NUMA node 1, net1 on 1"},
+			"far":                       {far, isFailed, "CPU 2 on NUMA node 1, net1 on 0"},
+			"far, on a machine of one?": {all(far, fact("numa.nodes", "0")), isFailed, "CPU 2 on NUMA node 1, net1 on 0"},
+			"a device of nobody's":      {nowhere, isUnknown, "CPU 2 on NUMA node 1, net1 on not known"},
+			"a CPU of nobody's":         {own(func(e *result.Evidence) { e.CPUNUMANode = -1 }), isUnknown, "CPU 2 on NUMA node not known, net1 on 1"},
+			"the only node":             {all(nowhere, fact("numa.nodes", "1")), isProved, "NUMA node 1 is the node's only one"},
+			"the only node is another":  {all(nowhere, fact("numa.nodes", "0")), isUnknown, "CPU 2 on NUMA node 1, net1 on not known"},
+			"far, preferred":            {all(numa("Preferred"), far), isFailed, "CPU 2 on NUMA node 1, net1 on 0"},
+			"far, ignored":              {all(numa("Ignore"), far), isNoted, "CPU 2 on NUMA node 1, net1 on 0"},
+			"no policy is the default":  {all(numa(""), far), isFailed, "CPU 2 on NUMA node 1, net1 on 0"},
+			"a NIC of the node":         {hostNIC, isProved, "CPU 2 on NUMA node 1, enp59s0f0 on 1"},
+			"a far NIC of the node":     {all(hostNIC, far), isFailed, "CPU 2 on NUMA node 1, enp59s0f0 on 0"},
+			"a bond of the node":        {network(v1alpha1.NetworkHost, "bond0"), isNoted, "CPU 2 on NUMA node 1, bond0 is no PCI device"},
+			"no device":                 {primary, isNoted, "CPU 2 on NUMA node 1, eth0 is no PCI device"},
+		},
+		"CPUIsolated": {
+			"isolated":     {asIs, isNoted, "isolated: yes, nohz_full: no"},
+			"nobody knows": {all(fact("cpu.isolated", ""), fact("cpu.nohz-full", "")), isNoted, "isolated: not known, nohz_full: not known"},
+		},
+		"SMTSiblings": {
+			"its own":                      {asIs, isProved, "its own: core of CPUs 2-3"},
+			"none":                         {all(fact("cpu.smt.sibling", "none"), siblings("2")), isProved, "none: core of CPUs 2"},
+			"anybody's":                    {all(fact("cpu.smt.sibling", "others"), siblings("2,6")), isFailed, "others may run there: core of CPUs 2,6"},
+			"SMT is off":                   {all(fact("cpu.smt.sibling", ""), fact("cpu.smt.active", "0"), siblings("")), isProved, "none"},
+			"SMT is on":                    {all(fact("cpu.smt.sibling", ""), siblings("")), isUnknown, "not known"},
+			"its own, though not allowed":  {siblings("2,6"), isUnknown, "its own: core of CPUs 2,6, though its CPUs are 2-3"},
+			"none, though the core has":    {fact("cpu.smt.sibling", "none"), isUnknown, "none: core of CPUs 2-3, though its CPUs are 2-3"},
+			"off, though the core has two": {all(fact("cpu.smt.sibling", ""), fact("cpu.smt.active", "0")), isUnknown, "none: core of CPUs 2-3, though its CPUs are 2-3"},
+			"a list of nonsense":           {siblings("two"), isUnknown, "its own: core of CPUs two, though its CPUs are 2-3"},
+			"a word of nobody's":           {fact("cpu.smt.sibling", "perhaps"), isUnknown, "not known"},
+		},
+		"CPUQuota": {
+			"none":                            {asIs, isProved, "no quota"},
+			"none, and nothing counted":       {throttled("max 100000", -1), isProved, "no quota"},
+			"none, and stopped all the same":  {throttled("max 100000", 1), isFailed, "no quota; periods used up: 1"},
+			"never used up":                   {throttled("200000 100000", 0), isProved, "200000 µs in each 100000 µs, never used up"},
+			"used up":                         {throttled("200000 100000", 3), isFailed, "200000 µs in each 100000 µs; periods used up: 3"},
+			"a quota, and nothing counted":    {throttled("200000 100000", -1), isUnknown, "200000 µs in each 100000 µs"},
+			"not known, and never used up":    {throttled("", 0), isProved, "quota not known, never used up"},
+			"not known, and nothing counted":  {throttled("", -1), isUnknown, "quota not known"},
+			"not known, and stopped":          {throttled("", 2), isFailed, "quota not known; periods used up: 2"},
+			"nonsense, and nothing counted":   {throttled("nonsense", -1), isUnknown, "quota not known"},
+			"without a period, never used up": {throttled("max", 0), isProved, "no quota"},
+		},
+		"Interface": {
+			"net1":                  {asIs, isProved, "net1"},
+			"another":               {own(func(e *result.Evidence) { e.Interface = "eth0" }), isFailed, "eth0"},
+			"none":                  {own(func(e *result.Evidence) { e.Interface = "" }), isUnknown, "not known"},
+			"from another address":  {own(func(e *result.Evidence) { e.Address = "10.0.0.7" }), isUnknown, "net1, though it does not have the address 10.0.0.7"},
+			"no addresses known":    {own(func(e *result.Evidence) { e.Addresses = nil }), isProved, "net1"},
+			"an IPv6 address":       {own(func(e *result.Evidence) { e.Address = "fd00::1" }), isProved, "net1"},
+			"the node's":            {hostNIC, isProved, "enp59s0f0"},
+			"another of the node's": {all(hostNIC, own(func(e *result.Evidence) { e.Interface = "eno1" })), isFailed, "eno1"},
+			"any of the node's":     {all(hostNIC, func(w *world) { w.network().Interface = "" }), isNoted, "enp59s0f0"},
+			"the primary network's": {primary, isNoted, "eth0"},
+			"macvlan":               {macvlan, isProved, "net1"},
+			"macvlan without a status": {
+				all(macvlan, noStatus), isProved, "net1",
+			},
+			"macvlan, a stale MAC address": {
+				all(macvlan, own(func(e *result.Evidence) { e.MAC = "02:00:00:00:00:09" })), isFailed,
+				"net1, though its MAC address is 02:00:00:00:00:09 and by network-status 00:0f:53:4a:81:01",
+			},
+			"macvlan, a stale address": {
+				all(macvlan, status(func(s *foreign.Status) { s.IPs = []string{"192.0.2.77"} })), isFailed,
+				"net1, though it does not have the address 192.0.2.77 of network-status",
+			},
+		},
+		"Device": {
+			"three ways":                 {asIs, isProved, "0000:65:02.1, by environment, sysfs, network-status"},
+			"environment and sysfs":      {noStatus, isProved, "0000:65:02.1, by environment, sysfs"},
+			"no device information":      {noDeviceInfo, isProved, "0000:65:02.1, by environment, sysfs"},
+			"sysfs and network-status":   {noEnvironment, isProved, "0000:65:02.1, by sysfs, network-status"},
+			"in capitals":                {all(environment("0000:65:0A.1"), own(func(e *result.Evidence) { e.PCIAddress = "0000:65:0a.1" }), noDeviceInfo), isProved, "0000:65:0a.1, by environment, sysfs"},
+			"environment and status":     {noSysfs, isProved, "0000:65:02.1, by environment, network-status"},
+			"the environment alone":      {all(noSysfs, noDeviceInfo), isUnknown, "environment 0000:65:02.1, sysfs not known, network-status not known"},
+			"sysfs alone":                {all(noEnvironment, noStatus), isUnknown, "environment not known, sysfs 0000:65:02.1, network-status not known"},
+			"nothing":                    {all(noEnvironment, noSysfs, noStatus), isUnknown, "environment not known, sysfs not known, network-status not known"},
+			"another resource's":         {all(noSysfs, noDeviceInfo, own(func(e *result.Evidence) { e.AllocatedDevices = map[string]string{"PCIDEVICE_OTHER": "0000:65:02.1"} })), isUnknown, "environment not known, sysfs not known, network-status not known"},
+			"another in sysfs":           {own(func(e *result.Evidence) { e.PCIAddress = "0000:65:02.7" }), isFailed, "environment 0000:65:02.1, sysfs 0000:65:02.7, network-status 0000:65:02.1"},
+			"another in the environment": {environment("0000:65:02.7"), isFailed, "environment 0000:65:02.7, sysfs 0000:65:02.1, network-status 0000:65:02.1"},
+			"another in network-status": {status(func(s *foreign.Status) { s.DeviceInfo.PCI.Address = "0000:65:02.7" }), isFailed,
+				"environment 0000:65:02.1, sysfs 0000:65:02.1, network-status 0000:65:02.7"},
+			"two allocated": {environment("0000:65:02.1,0000:65:02.7"), isFailed, "2 were allocated: 0000:65:02.1, 0000:65:02.7"},
+			"two requested": {pod(func(s *result.Seen) { s.Requests[sfVF] = "2" }), isFailed, `"2" requested`},
+			"none requested": {pod(func(s *result.Seen) { delete(s.Requests, sfVF) }), isFailed,
+				`"" requested`},
+			"requests of nobody's": {pod(func(s *result.Seen) { s.Requests = nil }), isProved, "0000:65:02.1, by environment, sysfs, network-status"},
+			"a stale MAC address": {status(func(s *foreign.Status) { s.MAC = "02:00:00:00:00:09" }), isFailed,
+				"environment 0000:65:02.1, sysfs 0000:65:02.1, network-status 0000:65:02.1, though its MAC address is 00:0f:53:4a:81:01 and by network-status 02:00:00:00:00:09"},
+			"a stale address": {status(func(s *foreign.Status) { s.IPs = []string{"192.0.2.1", "fd00::9"} }), isFailed,
+				"environment 0000:65:02.1, sysfs 0000:65:02.1, network-status 0000:65:02.1, though it does not have the address fd00::9 of network-status"},
+			"a status of another interface": {status(func(s *foreign.Status) { s.Interface = "net2" }), isFailed,
+				"environment 0000:65:02.1, sysfs 0000:65:02.1, network-status 0000:65:02.1, though network-status is of net2"},
+			"no MAC address, where only it ties them": {all(noSysfs, status(func(s *foreign.Status) { s.MAC = "" })), isUnknown,
+				"environment 0000:65:02.1, sysfs not known, network-status 0000:65:02.1; whether it is net1, nothing tells: no MAC address in network-status, or of the interface"},
+			"no MAC address, where sysfs ties them": {status(func(s *foreign.Status) { s.MAC = "" }), isProved, "0000:65:02.1, by environment, sysfs, network-status"},
+		},
+		"Function": {
+			"a VF":                  {asIs, isProved, "VF of 0000:65:00.0"},
+			"a PF":                  {fact("nic.function", "PF"), isFailed, "PF"},
+			"not on the PCI bus":    {fact("nic.function", "virtual"), isFailed, "virtual"},
+			"in a virtual machine":  {fact("nic.function", "PCI"), isUnknown, "PCI"},
+			"nobody knows":          {fact("nic.function", ""), isUnknown, "not known"},
+			"a PF as asked":         {all(fact("nic.function", "PF"), func(w *world) { w.network().Type = v1alpha1.NetworkPF }), isProved, "PF"},
+			"a VF instead of a PF":  {func(w *world) { w.network().Type = v1alpha1.NetworkPF }, isFailed, "VF of 0000:65:00.0"},
+			"a VF of which PF":      {fact("nic.port", ""), isProved, "VF"},
+			"the PF agrees":         {status(func(s *foreign.Status) { s.DeviceInfo.PCI.PFAddress = "0000:65:00.0" }), isProved, "VF of 0000:65:00.0"},
+			"of another PF":         {status(func(s *foreign.Status) { s.DeviceInfo.PCI.PFAddress = "0000:65:00.1" }), isFailed, "VF of 0000:65:00.0, and by network-status of 0000:65:00.1"},
+			"firmware without VFs":  {fact("nic.firmware-variant", "ultra-low-latency"), isUnknown, "VF of 0000:65:00.0, though firmware variant ultra-low-latency has none"},
+			"a PF of such firmware": {all(fact("nic.firmware-variant", "ultra-low-latency"), fact("nic.function", "PF"), func(w *world) { w.network().Type = v1alpha1.NetworkPF }), isProved, "PF"},
+			"a NIC of the node":     {hostNIC, isNoted, "PF"},
+		},
+		"MTU": {
+			"that of the other end":     {asIs, isProved, "9000"},
+			"not that of the other end": {own(func(e *result.Evidence) { e.MTU = 1500 }), isFailed, "1500"},
+			"nobody knows":              {own(func(e *result.Evidence) { e.MTU = 0 }), isUnknown, "not known"},
+			"nobody knows the other's":  {server(func(e *result.Evidence, _ *result.Seen) { e.MTU = 0 }), isUnknown, "9000, and not known there"},
+			"as asked":                  {func(w *world) { w.network().MTU = 9000 }, isProved, "9000"},
+			"not as asked":              {func(w *world) { w.network().MTU = 1500 }, isFailed, "9000"},
+			"as asked, unlike the other's": {
+				all(func(w *world) { w.network().MTU = 9000 }, server(func(e *result.Evidence, _ *result.Seen) { e.MTU = 1500 })), isProved, "9000",
+			},
+			"asked, and nobody knows": {all(func(w *world) { w.network().MTU = 9000 }, own(func(e *result.Evidence) { e.MTU = 0 })), isUnknown, "not known"},
+		},
+		"Link": {
+			"up":              {asIs, isProved, "up, 25000 Mbit/s"},
+			"without a speed": {fact("nic.speed", ""), isProved, "up"},
+			"down":            {fact("nic.carrier", "0"), isFailed, "down"},
+			"nobody knows":    {fact("nic.carrier", ""), isUnknown, "not known"},
+			"up again":        {noCarrier(2), isFailed, "up, 25000 Mbit/s, and changed 2 times"},
+		},
+		"Driver": {
+			"both":    {asIs, isNoted, "sfc"},
+			"another": {own(func(e *result.Evidence) { e.Driver = "mlx5_core" }), isNoted, "mlx5_core; the other end: sfc"},
+			"none":    {own(func(e *result.Evidence) { e.Driver = "" }), isNoted, "not known; the other end: sfc"},
+		},
+		"Firmware": {
+			"both":    {asIs, isNoted, "8.5.2.1000 rx0 tx0"},
+			"another": {own(func(e *result.Evidence) { e.Firmware = "8.2" }), isNoted, "8.2; the other end: 8.5.2.1000 rx0 tx0"},
+		},
+		"FirmwareVariant": {
+			"both":    {asIs, isNoted, "full-feature"},
+			"another": {fact("nic.firmware-variant", "ultra-low-latency"), isNoted, "ultra-low-latency; the other end: full-feature"},
+			"none":    {fact("nic.firmware-variant", ""), isNoted, "not known; the other end: full-feature"},
+		},
+		"Acceleration": {
+			"Onload, seen by the agent":    {withOnload, isProved, "in all 2 cells; module 9.0.1, library /opt/onload/usr/lib64/libonload.so"},
+			"Onload, told by the tool":     {all(withOnload, nobodyLooked, words(yes)), isProved, "in all 2 cells; module 9.0.1"},
+			"Onload, by both":              {all(withOnload, words(yes)), isProved, "in all 2 cells; module 9.0.1, library /opt/onload/usr/lib64/libonload.so"},
+			"Onload, a module of nobody's": {all(withOnload, fact("module.onload.version", "")), isProved, "in all 2 cells; module not known, library /opt/onload/usr/lib64/libonload.so"},
+			"Onload, nobody looked":        {all(withOnload, nobodyLooked), isUnknown, "not known: neither the tool nor the agent saw it in every cell"},
+			"Onload, told in one cell":     {all(withOnload, nobodyLooked, words(yes, tool.Accelerated{})), isUnknown, "not known: neither the tool nor the agent saw it in every cell"},
+			"Onload, seen in one cell": {onload(func(o *result.Onload) { o.Checked, o.MappedIn = 1, 1 }), isUnknown,
+				"not known: neither the tool nor the agent saw it in every cell, LD_PRELOAD names /opt/onload/usr/lib64/libonload.so"},
+			"Onload, nothing was measured": {all(withOnload, func(w *world) { w.run.Client.Cells = nil }), isUnknown,
+				"not known: neither the tool nor the agent saw it in every cell, LD_PRELOAD names /opt/onload/usr/lib64/libonload.so"},
+			"Onload, sockets not counted": {onload(func(o *result.Onload) { o.Sockets = -1 }), isUnknown,
+				"not known: neither the tool nor the agent saw it in every cell, LD_PRELOAD names /opt/onload/usr/lib64/libonload.so"},
+			"Onload, sockets not counted, but told": {all(onload(func(o *result.Onload) { o.Sockets = -1 }), words(yes)), isProved,
+				"in all 2 cells; module 9.0.1, library /opt/onload/usr/lib64/libonload.so"},
+			"Onload, a socket of the kernel": {all(withOnload, words(yes, no)), isFailed, "a kernel's socket in udp-64, LD_PRELOAD names /opt/onload/usr/lib64/libonload.so"},
+			"Onload, not in the process":     {all(withOnload, nobodyLooked, words(absent)), isFailed, "a kernel's socket in tcp-64"},
+			"Onload, not in one process": {onload(func(o *result.Onload) { o.MappedIn = 1 }), isFailed,
+				"its library was in 1 of 2 processes, LD_PRELOAD names /opt/onload/usr/lib64/libonload.so"},
+			"Onload, told and not seen": {all(words(yes), onload(func(o *result.Onload) { o.MappedIn, o.Mapped = 0, "" })), isFailed,
+				"its library was in 0 of 2 processes, LD_PRELOAD names /opt/onload/usr/lib64/libonload.so"},
+			"Onload, without a socket": {onload(func(o *result.Onload) { o.Sockets = 0 }), isFailed,
+				"/opt/onload/usr/lib64/libonload.so was there, and a process without a socket of it"},
+			"Onload, in more than there are":    {onload(func(o *result.Onload) { o.MappedIn = 3 }), isUnknown, "what the agent saw in the processes contradicts itself"},
+			"Onload, mapped from nowhere":       {onload(func(o *result.Onload) { o.Mapped = "" }), isUnknown, "what the agent saw in the processes contradicts itself"},
+			"Kernel, seen by the agent":         {asIs, isProved, "no Onload in any process"},
+			"Kernel, told by the tool":          {all(nobodyLooked, words(absent)), isProved, "no Onload in any process"},
+			"Kernel, nobody looked":             {nobodyLooked, isUnknown, "not known: neither the tool nor the agent looked into every process"},
+			"Kernel, told in one cell":          {all(nobodyLooked, words(absent, tool.Accelerated{})), isUnknown, "not known: neither the tool nor the agent looked into every process"},
+			"Kernel, seen in one cell":          {kernel(func(o *result.Onload) { o.Checked = 1 }), isUnknown, "not known: neither the tool nor the agent looked into every process"},
+			"Kernel, accelerated":               {words(yes), isFailed, "Onload's socket in tcp-64"},
+			"Kernel, Onload that steps aside":   {words(no), isFailed, "Onload's library in the process of tcp-64"},
+			"Kernel, the library in a process":  {kernel(func(o *result.Onload) { o.MappedIn, o.Mapped = 1, "/lib/libonload.so" }), isFailed, "Onload's library /lib/libonload.so in 1 of 2 processes"},
+			"Kernel, a library of another kind": {fact("env.LD_PRELOAD", "libvma.so"), isUnknown, "LD_PRELOAD names libvma.so"},
+			"Kernel, a library that it preloads": {kernel(func(o *result.Onload) { o.Preloaded = "libvma.so" }), isUnknown,
+				"LD_PRELOAD names libvma.so"},
+		},
+		"PodUnchanged": {
+			"unchanged":    {asIs, isProved, "unchanged"},
+			"changed":      {pod(func(s *result.Seen) { s.Changed = []string{"requests cpu: 3 instead of 2", "a container more: proxy"} }), isFailed, "requests cpu: 3 instead of 2; a container more: proxy"},
+			"nobody looks": {pod(func(s *result.Seen) { *s = result.Seen{} }), isUnknown, "not known"},
+		},
+		"Image": {
+			"known":   {asIs, isNoted, "sha256:ab"},
+			"unknown": {pod(func(s *result.Seen) { s.ImageID = "" }), isNoted, "not known"},
+		},
+		"Hypervisor": {
+			"none":         {asIs, isNoted, "bare metal"},
+			"one":          {fact("cpu.hypervisor", "yes"), isNoted, "virtual machine"},
+			"nobody knows": {fact("cpu.hypervisor", ""), isNoted, "not known"},
+		},
+	}
+	for check, of := range cases {
+		for name, c := range of {
+			t.Run(check+"/"+name, func(t *testing.T) {
+				w := good(c.change)
+				lines, _ := Endpoints(w.spec, w.variant(), w.run)
+				got := lineOf(lines, check)
+				if got.State != c.state || got.Found != c.found {
+					t.Errorf("%s, found %q; want %s, %q", got.State, got.Found, c.state, c.found)
+				}
+				if (got.Expected == "") != (got.State == isNoted) {
+					t.Errorf("%s with expected %q", got.State, got.Expected)
+				}
+			})
+		}
+	}
+	t.Run("CaptureCPU", func(t *testing.T) {
+		for name, c := range map[string]checkCase{
+			"another CPU":  {capture(func(*result.Evidence) {}), isProved, "captured on CPU 3, measured on CPU 2"},
+			"the same CPU": {capture(func(e *result.Evidence) { e.AgentCPU = 2 }), isFailed, "captured on CPU 2, measured on CPU 2"},
+			"nobody knows": {capture(func(e *result.Evidence) { e.AgentCPU = -1 }), isUnknown, "not known"},
+			"no capture":   {func(w *world) { w.server().AgentCPU = 2 }, "", ""},
+		} {
+			t.Run(name, func(t *testing.T) {
+				w := good(c.change)
+				_, lines := Endpoints(w.spec, w.variant(), w.run)
+				if got := lineOf(lines, "CaptureCPU"); got.State != c.state || got.Found != c.found {
+					t.Errorf("%s, found %q; want %s, %q", got.State, got.Found, c.state, c.found)
+				}
+			})
+		}
+	})
+}
+
+// What the tool tells of the server's sockets is the server's proof.
+func TestAccelerationOfTheServer(t *testing.T) {
+	w := good(withOnload, func(w *world) { w.client().Onload, w.server().Onload = nil, nil },
+		words(tool.Accelerated{Client: tool.AccelerationYes, Server: tool.AccelerationNo}))
+	client, server := Endpoints(w.spec, w.variant(), w.run)
+	if c, s := lineOf(client, "Acceleration").State, lineOf(server, "Acceleration").State; c != isProved || s != isFailed {
+		t.Errorf("client %s, server %s; want Proved and Failed", c, s)
+	}
+}
+
+func TestVariable(t *testing.T) {
+	for resource, want := range map[string]string{
+		"amd.com/sf_vf": "PCIDEVICE_AMD_COM_SF_VF", "openshift.io/x2-VF": "PCIDEVICE_OPENSHIFT_IO_X2-VF",
+		"intel.com/a.b": "PCIDEVICE_INTEL_COM_A_B",
+	} {
+		if got := Variable(resource); got != want {
+			t.Errorf("%s: got %s, want %s", resource, got, want)
+		}
+	}
+}
+
+// FuzzEndpoints: what agents and Multus tell may be anything.
+func FuzzEndpoints(f *testing.F) {
+	f.Add("2-3", "0-7", "0000:65:02.1", "192.0.2.1/24", "00:0f:53:4a:81:01", "max 100000", int32(1))
+	f.Add("", "-", ",,", "fd00::1", "", "1", int32(-1))
+	f.Fuzz(func(t *testing.T, cpus, online, pci, address, mac, limit string, number int32) {
+		w := good(client(func(e *result.Evidence, s *result.Seen) {
+			e.CPUsAllowed, e.OnlineCPUs, e.ThreadSiblings, e.AllowedNUMANodes = cpus, online, online, online
+			e.AllocatedDevices[Variable(sfVF)], e.PCIAddress, e.Address, e.Addresses, e.MAC = pci, address, address, []string{address, pci}, mac
+			e.MeasuringCPU, e.CPUNUMANode, e.MTU = number, number, number
+			e.Facts["cgroup.cpus"], e.Facts["cgroup.cpu-max"], e.Facts["numa.nodes"] = online, limit, cpus
+			e.Onload = &result.Onload{Checked: number, MappedIn: number, Mapped: pci, Sockets: number}
+			s.Network.IPs, s.Network.MAC = []string{address, mac}, pci
+		}))
+		for _, v := range plan.Variants(w.spec) {
+			lines, _ := Endpoints(w.spec, v, w.run)
+			if diff := cmp.Diff(names(lines), names(mustEndpoints(good()))); diff != "" {
+				t.Errorf("other checks than of any run:\n%s", diff)
+			}
+		}
+	})
+}
+
+func mustEndpoints(w *world) []v1alpha1.ProofLine {
+	lines, _ := Endpoints(w.spec, w.variant(), w.run)
+	return lines
+}

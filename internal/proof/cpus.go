@@ -1,0 +1,169 @@
+package proof
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// cpusExclusive holds the CPUs that the endpoint might use against those it asked for, and against the node's.
+func cpusExclusive(e endpoint) finding {
+	const advice = "give the kubelet cpuManagerPolicy: static"
+	expected := "1 CPU of its own"
+	if n := e.spec.Placement.CPUs; n != 1 {
+		expected = fmt.Sprintf("%d CPUs of its own", n)
+	}
+	allowed, err := ParseCPUs(e.own.CPUsAllowed)
+	if err != nil {
+		return unknown(expected, notKnown, advice)
+	}
+	found := fmt.Sprintf("%s of the node's %s", e.own.CPUsAllowed, orNotKnown(e.own.OnlineCPUs))
+	if int64(len(allowed)) != int64(e.spec.Placement.CPUs) {
+		return failed(expected, found, advice)
+	}
+	online, err := ParseCPUs(e.own.OnlineCPUs)
+	if err != nil {
+		return unknown(expected, found, advice)
+	}
+	if len(allowed) >= len(online) {
+		return failed(expected, found, "let the kubelet reserve CPUs for others (reservedSystemCPUs), and "+advice)
+	}
+	if i := slices.IndexFunc(allowed, func(cpu int) bool { return !slices.Contains(online, cpu) }); i >= 0 {
+		return unknown(expected, fmt.Sprintf("%s, though CPU %d is not online", found, allowed[i]), advice)
+	}
+	if !slices.Contains(allowed, int(e.own.MeasuringCPU)) {
+		return unknown(expected, fmt.Sprintf("%s, though it measured on CPU %d", found, e.own.MeasuringCPU), advice)
+	}
+	// An affinity that somebody narrowed looks like exclusive CPUs, but leaves the cpuset as wide as it was.
+	if cpuset, ok := e.own.Facts["cgroup.cpus"]; ok {
+		if cpus, err := ParseCPUs(cpuset); err != nil || !slices.Equal(cpus, allowed) {
+			return unknown(expected, fmt.Sprintf("%s, though its cpuset is %s", found, cpuset), advice)
+		}
+	}
+	return proved(expected, found)
+}
+
+// cpuIsolated notes what the kernel keeps off the measuring CPU.
+func cpuIsolated(e endpoint) finding {
+	return noted(fmt.Sprintf("isolated: %s, nohz_full: %s", orNotKnown(e.own.Facts["cpu.isolated"]), orNotKnown(e.own.Facts["cpu.nohz-full"])))
+}
+
+// smtSiblings asks who may run on the measuring CPU's core beside the tool.
+func smtSiblings(e endpoint) finding {
+	const (
+		expected = "SMT siblings of its own, or none"
+		advice   = "ask for whole cores (placement.cpus) under the CPU manager's option full-pcpus-only, or switch SMT off"
+	)
+	told := e.own.Facts["cpu.smt.sibling"]
+	if told == "" && e.own.Facts["cpu.smt.active"] == "0" {
+		told = "none"
+	}
+	found := map[string]string{"none": "none", "own": "its own", "others": "others may run there"}[told]
+	if e.own.ThreadSiblings != "" {
+		found += ": core of CPUs " + e.own.ThreadSiblings
+	}
+	switch {
+	case told == "others":
+		return failed(expected, found, advice)
+	case told != "own" && told != "none":
+		return unknown(expected, notKnown, advice)
+	case !siblingsAgree(e, told):
+		return unknown(expected, fmt.Sprintf("%s, though its CPUs are %s", found, orNotKnown(e.own.CPUsAllowed)), advice)
+	}
+	return proved(expected, found)
+}
+
+// siblingsAgree says whether the lists of CPUs, where they are known, have siblings that are the endpoint's own, or none.
+func siblingsAgree(e endpoint, told string) bool {
+	siblings, err := ParseCPUs(e.own.ThreadSiblings)
+	if err != nil {
+		return e.own.ThreadSiblings == ""
+	}
+	if told == "none" {
+		return len(siblings) == 1
+	}
+	allowed, err := ParseCPUs(e.own.CPUsAllowed)
+	return err == nil && !slices.ContainsFunc(siblings, func(cpu int) bool { return !slices.Contains(allowed, cpu) })
+}
+
+// cpuQuota asks whether the kernel ever stopped the endpoint because it had used up its time.
+func cpuQuota(e endpoint) finding {
+	const (
+		expected = "no CFS quota, or one never used up"
+		advice   = "let the kubelet set none (cpuCFSQuota: false, or feature gate DisableCPUQuotaWithExclusiveCPUs), or CRI-O (template.annotations, cpu-quota.crio.io)"
+	)
+	limit, period, limited := strings.Cut(e.own.Facts["cgroup.cpu-max"], " ")
+	found := "quota " + notKnown
+	switch {
+	case limit == "max":
+		found = "no quota"
+	case limited:
+		found = fmt.Sprintf("%s µs in each %s µs", limit, period)
+	}
+	periods, counted := e.own.Deltas["cgroup.throttled"]
+	switch {
+	case counted && periods > 0:
+		return failed(expected, fmt.Sprintf("%s; periods used up: %d", found, periods), advice)
+	case limit == "max":
+		return proved(expected, found)
+	case counted && periods == 0:
+		return proved(expected, found+", never used up")
+	}
+	return unknown(expected, found, advice)
+}
+
+// captureCPU asks whether what captured packets took time from what measured.
+func captureCPU(e endpoint) finding {
+	if !*e.variant.Capture || e.role != v1alpha1.RoleServer {
+		return finding{}
+	}
+	const (
+		expected = "packets captured on another CPU than that which measures"
+		advice   = "set placement.cpus to 2 or more"
+	)
+	found := fmt.Sprintf("captured on CPU %d, measured on CPU %d", e.own.AgentCPU, e.own.MeasuringCPU)
+	switch {
+	case e.own.AgentCPU < 0 || e.own.MeasuringCPU < 0:
+		return unknown(expected, notKnown, advice)
+	case e.own.AgentCPU == e.own.MeasuringCPU:
+		return failed(expected, found, advice)
+	}
+	return proved(expected, found)
+}
+
+// CountCPUs counts the CPUs of a list in the kernel's format, such as 1,3-5.
+func CountCPUs(list string) (int, error) {
+	cpus, err := ParseCPUs(list)
+	return len(cpus), err
+}
+
+// maxCPU bounds a list, so that a bad one cannot fill the memory. Linux knows at most 8192 CPUs today.
+const maxCPU = 1 << 15
+
+// ParseCPUs reads a list of CPUs in the kernel's format, such as 1,3-5.
+func ParseCPUs(list string) ([]int, error) {
+	var cpus []int
+	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
+		low, high, isRange := strings.Cut(part, "-")
+		first, err := strconv.Atoi(low)
+		if err != nil {
+			return nil, fmt.Errorf("CPU list %q: %q is not a number", list, low)
+		}
+		last := first
+		if isRange {
+			if last, err = strconv.Atoi(high); err != nil {
+				return nil, fmt.Errorf("CPU list %q: %q is not a number", list, high)
+			}
+		}
+		if first < 0 || last < first || last >= maxCPU {
+			return nil, fmt.Errorf("CPU list %q: bad range %q", list, part)
+		}
+		for cpu := first; cpu <= last; cpu++ {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus, nil
+}

@@ -1,0 +1,68 @@
+package proof
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseCPUs(t *testing.T) {
+	cases := map[string]struct {
+		list    string
+		want    []int
+		wantErr bool
+	}{
+		"one":                                {list: "3", want: []int{3}},
+		"the first":                          {list: "0", want: []int{0}},
+		"a range":                            {list: "2-4", want: []int{2, 3, 4}},
+		"a range of one":                     {list: "2-2", want: []int{2}},
+		"singles and ranges":                 {list: "0,2-3,7", want: []int{0, 2, 3, 7}},
+		"with the line's end, as in sysfs":   {list: "0-1\n", want: []int{0, 1}},
+		"nothing":                            {list: "", wantErr: true},
+		"an empty element":                   {list: "1,,2", wantErr: true},
+		"a range without an end":             {list: "1-", wantErr: true},
+		"a range without a beginning":        {list: "-1", wantErr: true},
+		"a range that runs backwards":        {list: "4-2", wantErr: true},
+		"words":                              {list: "none", wantErr: true},
+		"spaces within":                      {list: "1, 2", wantErr: true},
+		"more CPUs than there can be":        {list: "0-4294967295", wantErr: true},
+		"a number that no integer can carry": {list: "99999999999999999999", wantErr: true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseCPUs(c.list)
+			if (err != nil) != c.wantErr {
+				t.Fatalf("got error %v, want one: %t", err, c.wantErr)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("CPUs (-want +got):\n%s", diff)
+			}
+			if n, _ := CountCPUs(c.list); n != len(c.want) {
+				t.Errorf("counted %d, want %d", n, len(c.want))
+			}
+		})
+	}
+}
+
+// What is accepted are numbers of CPUs that Linux could have.
+func FuzzParseCPUs(f *testing.F) {
+	for _, seed := range []string{"0", "0-3,8-11", "1,3-5\n", "-", "0-99999", ",", "+1", "1-2-3"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, list string) {
+		cpus, err := ParseCPUs(list)
+		if err != nil {
+			if cpus != nil {
+				t.Errorf("%q: an error came with CPUs %v", list, cpus)
+			}
+			return
+		}
+		if len(cpus) == 0 {
+			t.Errorf("%q: accepted, without a CPU", list)
+		}
+		if len(cpus) > 0 && (slices.Min(cpus) < 0 || slices.Max(cpus) >= maxCPU) {
+			t.Errorf("%q: out of range: %v", list, cpus)
+		}
+	})
+}

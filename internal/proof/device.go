@@ -1,0 +1,229 @@
+package proof
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// interfaceAsked asks whether the messages went over the interface that was asked for.
+func interfaceAsked(e endpoint) finding {
+	const advice = "see what changed the pod's networks, and measure again"
+	n, name := e.network(), e.own.Interface
+	asked := n.Interface
+	if n.Type.Attached() {
+		asked = pods.Interface
+	}
+	expected := asked
+	if asked == "" {
+		expected = "the interface of its address"
+	}
+	all := addresses(e.own)
+	switch own, err := netip.ParseAddr(e.own.Address); {
+	case name == "":
+		return unknown(expected, notKnown, advice)
+	case asked != "" && name != asked:
+		return failed(expected, name, advice)
+	case err == nil && len(all) > 0 && !slices.Contains(all, own.Unmap()):
+		return unknown(expected, fmt.Sprintf("%s, though it does not have the address %s", name, own), advice)
+	case n.Type.Attached() && !n.Type.HasDevice() && contradiction(e) != "":
+		return failed(expected, name+", though "+contradiction(e), advice)
+	case asked == "":
+		return noted(name)
+	}
+	return proved(expected, name)
+}
+
+// addresses are those of the interface, without prefix lengths.
+func addresses(e result.Evidence) []netip.Addr {
+	var all []netip.Addr
+	for _, text := range e.Addresses {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			all = append(all, prefix.Addr().Unmap())
+		}
+	}
+	return all
+}
+
+// contradiction is what network-status tells of the interface and the agent found otherwise; empty when they agree. A
+// network-status of before does not describe the interface that is there now.
+func contradiction(e endpoint) string {
+	s := e.seen.Network
+	switch {
+	case s == nil:
+		return ""
+	case s.Interface != e.own.Interface:
+		return "network-status is of " + s.Interface
+	case s.MAC != "" && e.own.MAC != "" && !strings.EqualFold(s.MAC, e.own.MAC):
+		return fmt.Sprintf("its MAC address is %s and by network-status %s", e.own.MAC, s.MAC)
+	}
+	own := addresses(e.own)
+	for _, text := range s.IPs {
+		if ip, err := netip.ParseAddr(text); err == nil && len(own) > 0 && !slices.Contains(own, ip.Unmap()) {
+			return fmt.Sprintf("it does not have the address %s of network-status", ip)
+		}
+	}
+	return ""
+}
+
+// Variable is the name of the environment variable in which a device plugin tells the PCI addresses of a resource.
+// Hyphens stay in it.
+func Variable(resource string) string {
+	return "PCIDEVICE_" + strings.NewReplacer(".", "_", "/", "_").Replace(strings.ToUpper(resource))
+}
+
+// device asks whether the interface is the device that was allocated.
+func device(e endpoint) finding {
+	n := e.network()
+	if !n.Type.HasDevice() {
+		return finding{}
+	}
+	const advice = "see whether the device plugin, or Multus, was restarted meanwhile, and measure again"
+	expected := "the one device of " + n.ResourceName
+	if asked, ok := e.seen.Requests[n.ResourceName]; e.seen.Requests != nil && (!ok || asked != "1") {
+		return failed(expected, fmt.Sprintf("%q requested", asked), "keep webhooks that add requests away from benchmark pods")
+	}
+	allocated := strings.FieldsFunc(e.own.AllocatedDevices[Variable(n.ResourceName)], func(r rune) bool { return r == ',' })
+	if len(allocated) > 1 {
+		return failed(expected, fmt.Sprintf("%d were allocated: %s", len(allocated), strings.Join(allocated, ", ")), "keep webhooks that add requests away from benchmark pods")
+	}
+
+	environment, sysfs, status := strings.Join(allocated, ""), "", ""
+	if e.own.PCISource == result.PCIFromSysfs {
+		sysfs = e.own.PCIAddress
+	}
+	if s := e.seen.Network; s != nil && s.DeviceInfo != nil && s.DeviceInfo.PCI != nil {
+		status = s.DeviceInfo.PCI.Address
+	}
+	ways := []struct{ name, address string }{{"environment", environment}, {"sysfs", sysfs}, {"network-status", status}}
+	var known, told, different []string
+	for _, way := range ways {
+		told = append(told, way.name+" "+orNotKnown(way.address))
+		if way.address == "" {
+			continue
+		}
+		known = append(known, way.name)
+		if address := strings.ToLower(way.address); !slices.Contains(different, address) {
+			different = append(different, address)
+		}
+	}
+	all := strings.Join(told, ", ")
+	switch conflict := contradiction(e); {
+	case len(different) > 1:
+		return failed(expected, all, advice)
+	case conflict != "":
+		return failed(expected, all+", though "+conflict, advice)
+	case len(known) < 2:
+		return unknown(expected, all, "at least two of these have to be known; see whether the device plugin sets "+Variable(n.ResourceName)+", and writes device information files")
+	// Neither the environment nor network-status look at the interface itself: its MAC address is what ties it to them.
+	case sysfs == "" && (e.seen.Network.MAC == "" || e.own.MAC == ""):
+		return unknown(expected, all+"; whether it is "+orNotKnown(e.own.Interface)+", nothing tells: no MAC address in network-status, or of the interface", advice)
+	}
+	return proved(expected, fmt.Sprintf("%s, by %s", different[0], strings.Join(known, ", ")))
+}
+
+// function asks whether the device is a VF or PF as asked.
+func function(e endpoint) finding {
+	n := e.network()
+	found, port := e.own.Facts["nic.function"], e.own.Facts["nic.port"]
+	told := orNotKnown(found)
+	if found == "VF" && port != "" {
+		told = "VF of " + port
+	}
+	switch n.Type {
+	case v1alpha1.NetworkHost:
+		return noted(told)
+	case v1alpha1.NetworkVF, v1alpha1.NetworkPF:
+	default:
+		return finding{}
+	}
+	expected := string(n.Type)
+	advice := "name a resource of VFs for networks of type VF, one of PFs for type PF"
+	pf := ""
+	if s := e.seen.Network; s != nil && s.DeviceInfo != nil && s.DeviceInfo.PCI != nil {
+		pf = s.DeviceInfo.PCI.PFAddress
+	}
+	switch {
+	case found == "" || found == "PCI":
+		return unknown(expected, told, "virtual machines do not tell; measure on the machine itself")
+	case found != expected:
+		return failed(expected, told, advice)
+	case found == "VF" && pf != "" && port != "" && !strings.EqualFold(pf, port):
+		return failed(expected, fmt.Sprintf("%s, and by network-status of %s", told, pf), advice)
+	case found == "VF" && e.own.Facts["nic.firmware-variant"] == noVFs:
+		return unknown(expected, told+", though firmware variant "+noVFs+" has none", "look at the NIC with ethtool -i and sfboot")
+	}
+	return proved(expected, told)
+}
+
+// noVFs is the firmware variant of Solarflare's NICs that has no SR-IOV.
+const noVFs = "ultra-low-latency"
+
+// mtu holds the interface's against that of the spec, or else of the other end.
+func mtu(e endpoint) finding {
+	asked, own := e.network().MTU, e.own.MTU
+	expected, advice := fmt.Sprint(asked), "see what else sets the MTU of the interface"
+	if asked == 0 {
+		asked = e.peer.MTU
+		expected, advice = fmt.Sprintf("%d, as the other end", asked), "give both ends' interfaces the same MTU"
+	}
+	switch {
+	case asked <= 0:
+		return unknown("that of the other end", fmt.Sprintf("%s, and %s there", bytes(own), notKnown), advice)
+	case own <= 0:
+		return unknown(expected, notKnown, advice)
+	case own != asked:
+		return failed(expected, bytes(own), advice)
+	}
+	return proved(expected, bytes(own))
+}
+
+// bytes is an MTU.
+func bytes(mtu int32) string {
+	if mtu <= 0 {
+		return notKnown
+	}
+	return fmt.Sprint(mtu)
+}
+
+// link asks whether the interface had a carrier all the time.
+func link(e endpoint) finding {
+	const (
+		expected = "up, without a break"
+		advice   = "look at the cable, the switch and the kernel's log"
+	)
+	speed := ""
+	if s := e.own.Facts["nic.speed"]; s != "" {
+		speed = ", " + s + " Mbit/s"
+	}
+	switch carrier := e.own.Facts["nic.carrier"]; {
+	case carrier == "0":
+		return failed(expected, "down", advice)
+	case carrier != "1":
+		return unknown(expected, notKnown, advice)
+	}
+	if n := e.own.Deltas["nic.carrier-changes"]; n > 0 {
+		return failed(expected, fmt.Sprintf("up%s, and changed %d times", speed, n), advice)
+	}
+	return proved(expected, "up"+speed)
+}
+
+// same notes a property of the NIC, and the other end's when it is another.
+func same(own, peer string) finding {
+	if own == peer {
+		return noted(orNotKnown(own))
+	}
+	return noted(fmt.Sprintf("%s; the other end: %s", orNotKnown(own), orNotKnown(peer)))
+}
+
+func driver(e endpoint) finding   { return same(e.own.Driver, e.peer.Driver) }
+func firmware(e endpoint) finding { return same(e.own.Firmware, e.peer.Firmware) }
+
+func firmwareVariant(e endpoint) finding {
+	return same(e.own.Facts["nic.firmware-variant"], e.peer.Facts["nic.firmware-variant"])
+}

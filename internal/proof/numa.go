@@ -1,0 +1,79 @@
+package proof
+
+import (
+	"fmt"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// cpusOnNUMANode asks whether all CPUs of the endpoint are on one NUMA node.
+func cpusOnNUMANode(e endpoint) finding {
+	const (
+		expected = "all CPUs on one NUMA node"
+		advice   = "give the kubelet topologyManagerPolicy: single-numa-node"
+	)
+	nodes := e.own.AllowedNUMANodes
+	if e.own.CPUNUMANode >= 0 && e.spec.Placement.CPUs == 1 && nodes == "" {
+		nodes = fmt.Sprint(e.own.CPUNUMANode)
+	}
+	found := "NUMA node " + nodes
+	switch list, err := ParseCPUs(nodes); { // NUMA nodes are listed as CPUs are
+	case err != nil:
+		return e.numa(unknown(expected, notKnown, numaUnknown))
+	case len(list) > 1:
+		return e.numa(failed(expected, "NUMA nodes "+nodes, advice))
+	case list[0] != int(e.own.CPUNUMANode):
+		return e.numa(unknown(expected, fmt.Sprintf("%s, though CPU %d is on NUMA node %s", found, e.own.MeasuringCPU, node(e.own.CPUNUMANode)), numaUnknown))
+	}
+	return e.numa(proved(expected, found))
+}
+
+// numaLocal asks whether the measuring CPU is on the NUMA node of the device.
+func numaLocal(e endpoint) finding {
+	expected := fmt.Sprintf("CPU on the NUMA node of %s", orNotKnown(e.own.Interface))
+	advice := "give the kubelet topologyManagerPolicy: single-numa-node"
+	if !e.network().Type.HasDevice() {
+		advice = "measure from CPUs of the NUMA node of the interface, or set placement.numa to Preferred"
+	}
+	cpu, nic := e.own.CPUNUMANode, e.own.DeviceNUMANode
+	found := fmt.Sprintf("CPU %d on NUMA node %s, %s on %s", e.own.MeasuringCPU, node(cpu), orNotKnown(e.own.Interface), node(nic))
+	if !e.hasDevice() {
+		found = fmt.Sprintf("CPU %d on NUMA node %s, %s is no PCI device", e.own.MeasuringCPU, node(cpu), orNotKnown(e.own.Interface))
+	}
+	switch only, err := ParseCPUs(e.own.Facts["numa.nodes"]); {
+	case cpu >= 0 && nic >= 0 && cpu != nic:
+		return e.numa(failed(expected, found, advice))
+	case cpu >= 0 && nic >= 0:
+		return e.numa(proved(expected, found))
+	// Of machines with one NUMA node the firmware seldom tells to which a device belongs.
+	case err == nil && len(only) == 1 && (cpu < 0 || int(cpu) == only[0]) && (nic < 0 || int(nic) == only[0]):
+		return e.numa(proved(expected, fmt.Sprintf("NUMA node %d is the node's only one", only[0])))
+	}
+	return e.numa(unknown(expected, found, numaUnknown))
+}
+
+// numaUnknown is what to do where a NUMA node is not known.
+const numaUnknown = "measure on nodes whose kernel tells it (numa_node in sysfs), or set placement.numa to Preferred"
+
+// numa is a finding about NUMA nodes as the spec wants it: only noted where it wants none, or where the network is no
+// device of which there could be one.
+func (e endpoint) numa(f finding) finding {
+	if e.spec.Placement.NUMA == v1alpha1.NUMAIgnore || !e.hasDevice() {
+		return noted(f.found)
+	}
+	return f
+}
+
+// hasDevice says whether the network is a PCI device: one that was asked for, or a NIC of the node.
+func (e endpoint) hasDevice() bool {
+	n := e.variant.Network.Type
+	return n.HasDevice() || n == v1alpha1.NetworkHost && e.own.PCIAddress != ""
+}
+
+// node is the number of a NUMA node.
+func node(n int32) string {
+	if n < 0 {
+		return notKnown
+	}
+	return fmt.Sprint(n)
+}

@@ -1,0 +1,32 @@
+package proof
+
+import "strings"
+
+// podUnchanged asks whether the pod was that which the operator made.
+func podUnchanged(e endpoint) finding {
+	const (
+		expected = "the pod as it was made"
+		advice   = "keep the admission webhook that changes it away from benchmark pods"
+	)
+	switch {
+	case e.seen.PodUID == "":
+		return unknown(expected, notKnown, "measure again with an operator that looks")
+	case len(e.seen.Changed) > 0:
+		return failed(expected, strings.Join(e.seen.Changed, "; "), advice)
+	}
+	return proved(expected, "unchanged")
+}
+
+// image notes what ran.
+func image(e endpoint) finding { return noted(orNotKnown(e.seen.ImageID)) }
+
+// hypervisor notes what the machine is.
+func hypervisor(e endpoint) finding {
+	switch e.own.Facts["cpu.hypervisor"] {
+	case "yes":
+		return noted("virtual machine")
+	case "no":
+		return noted("bare metal")
+	}
+	return noted(notKnown)
+}

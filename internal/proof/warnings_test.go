@@ -1,0 +1,185 @@
+package proof
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// warned are the reasons of a run's warnings, and those of them that forbid a verdict.
+func warned(t *testing.T, w *world) (reasons, blocking []string) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, warning := range Warnings(w.spec, w.variant(), w.run) {
+		reasons = append(reasons, warning.Reason)
+		if Blocks(w.spec, warning.Reason) {
+			blocking = append(blocking, warning.Reason)
+		}
+		if seen[warning.Reason] || warning.Reason == "" || warning.Message == "" {
+			t.Errorf("a warning twice, or without reason or message: %+v", warning)
+		}
+		seen[warning.Reason] = true
+	}
+	return reasons, blocking
+}
+
+// TestSabotage spoils a run in the ways that the proof is there to notice.
+func TestSabotage(t *testing.T) {
+	cases := map[string]struct {
+		change func(*world)
+		want   []string
+		// message has parts of the first warning's.
+		message []string
+	}{
+		"CPUs shared, without a static policy": {
+			client(func(e *result.Evidence, _ *result.Seen) {
+				e.CPUsAllowed, e.AllowedNUMANodes, e.Facts["cgroup.cpus"], e.Facts["cpu.smt.sibling"] = "0-7", "0-1", "0-7", "own"
+			}),
+			[]string{"CPUsNotExclusive", "NUMAMismatch"},
+			[]string{"in x-r1, client on a: CPUsExclusive: expected 2 CPUs of its own, found 0-7 of the node's 0-7; ", "cpuManagerPolicy: static"},
+		},
+		"CPUs shared, behind a narrowed affinity": {
+			client(func(e *result.Evidence, _ *result.Seen) { e.Facts["cgroup.cpus"] = "0-7" }),
+			[]string{"CPUsNotExclusive"}, []string{"though its cpuset is 0-7"},
+		},
+		"the wrong interface": {
+			server(func(e *result.Evidence, _ *result.Seen) { e.Interface, e.MAC = "eth0", "02:00:00:00:00:01" }),
+			[]string{"InterfaceMismatch", "DeviceUnproved"}, []string{"server on b: Interface: expected net1, found eth0"},
+		},
+		"a VF of another NUMA node": {
+			server(func(e *result.Evidence, _ *result.Seen) { e.DeviceNUMANode = 0 }),
+			[]string{"NUMAMismatch"}, []string{"server on b", "found CPU 2 on NUMA node 1, net1 on 0; give the kubelet topologyManagerPolicy: single-numa-node"},
+		},
+		"another MTU at one end": {
+			server(func(e *result.Evidence, _ *result.Seen) { e.MTU = 1500 }),
+			[]string{"MTUMismatch"}, []string{"client on a: MTU: expected 1500, as the other end, found 9000"},
+		},
+		"LD_PRELOAD of a library that is not there": {
+			all(withOnload, func(w *world) {
+				for _, e := range []*result.Evidence{w.client(), w.server()} {
+					e.Onload = &result.Onload{Checked: 2, Preloaded: "/opt/onload/usr/lib64/libonload.so"}
+				}
+			}),
+			[]string{"NotAccelerated"}, []string{"its library was in 0 of 2 processes, LD_PRELOAD names /opt/onload/usr/lib64/libonload.so"},
+		},
+		// Its device information files are gone, and Multus knows of no device.
+		"the device plugin restarted between admission and start, on the local cluster": {
+			all(onLocalCluster, server(func(_ *result.Evidence, s *result.Seen) { s.Network.DeviceInfo = nil })),
+			[]string{"DeviceUnproved"}, []string{"server on b: Device: expected the one device of amd.com/sf_vf, found environment 0000:65:02.2, sysfs not known, network-status not known"},
+		},
+		"the device plugin restarted, and Multus attached another device": {
+			server(func(e *result.Evidence, s *result.Seen) {
+				e.PCIAddress, s.Network.DeviceInfo.PCI.Address = "0000:65:02.7", "0000:65:02.7"
+			}),
+			[]string{"DeviceUnproved"}, []string{"environment 0000:65:02.2, sysfs 0000:65:02.7, network-status 0000:65:02.7; see whether the device plugin"},
+		},
+		"a stale network-status": {
+			all(onLocalCluster, client(func(_ *result.Evidence, s *result.Seen) {
+				s.Network.MAC, s.Network.IPs = "02:00:00:00:00:09", []string{"192.0.2.77"}
+			})),
+			[]string{"DeviceUnproved"}, []string{"client on a: Device", "by network-status 02:00:00:00:00:09"},
+		},
+		"a webhook that doubles the devices": {
+			client(func(e *result.Evidence, s *result.Seen) {
+				s.Requests[sfVF], s.Changed = "2", []string{"requests amd.com/sf_vf: 2 instead of 1"}
+				e.AllocatedDevices["PCIDEVICE_AMD_COM_SF_VF"] = "0000:65:02.1,0000:65:02.7"
+			}),
+			[]string{"DeviceUnproved", "PodChanged"}, []string{`found "2" requested; keep webhooks that add requests away`},
+		},
+		"a PF instead of a VF": {
+			client(func(e *result.Evidence, _ *result.Seen) { e.Facts["nic.function"] = "PF" }),
+			[]string{"FunctionMismatch"}, []string{"expected VF, found PF; name a resource of VFs"},
+		},
+		"a neighbour on the core": {
+			client(func(e *result.Evidence, _ *result.Seen) {
+				e.Facts["cpu.smt.sibling"], e.ThreadSiblings = "others", "2,6"
+			}),
+			[]string{"SMTShared"}, []string{"full-pcpus-only"},
+		},
+		"a quota that was used up": {
+			client(func(e *result.Evidence, _ *result.Seen) {
+				e.Facts["cgroup.cpu-max"], e.Deltas["cgroup.throttled"] = "200000 100000", 4
+			}),
+			[]string{"CPUThrottled"}, []string{"periods used up: 4", "cpuCFSQuota: false"},
+		},
+		"a link that broke":                 {client(func(e *result.Evidence, _ *result.Seen) { e.Deltas["nic.carrier-changes"] = 2 }), []string{"LinkNotUp"}, nil},
+		"Onload where none was asked for":   {client(func(e *result.Evidence, _ *result.Seen) { e.Onload.MappedIn, e.Onload.Mapped = 2, "x" }), []string{"Accelerated"}, nil},
+		"a capture on the measuring CPU":    {func(w *world) { w.spec.Capture, w.server().AgentCPU = true, 2 }, []string{"CaptureSharesCPU"}, []string{"server on b", "set placement.cpus to 2 or more"}},
+		"both ends of a reason are one":     {func(w *world) { w.client().OnlineCPUs, w.server().OnlineCPUs = "", "" }, []string{"CPUsNotExclusive"}, []string{"client on a"}},
+		"a NUMA node of which nobody tells": {client(func(e *result.Evidence, _ *result.Seen) { e.DeviceNUMANode = -1 }), []string{"NUMAUnknown"}, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := good(c.change)
+			reasons, blocking := warned(t, w)
+			if diff := cmp.Diff(c.want, reasons); diff != "" {
+				t.Fatalf("reasons (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.want, blocking); diff != "" {
+				t.Errorf("reasons that forbid a verdict (-want +got):\n%s", diff)
+			}
+			message := Warnings(w.spec, w.variant(), w.run)[0].Message
+			for _, part := range c.message {
+				if !strings.Contains(message, part) {
+					t.Errorf("message %q does not say %q", message, part)
+				}
+			}
+			client, server := Endpoints(w.spec, w.variant(), w.run)
+			if Verified(client) && Verified(server) {
+				t.Error("both ends are verified")
+			}
+		})
+	}
+}
+
+func TestWhatDoesNotForbidAVerdict(t *testing.T) {
+	far := func(w *world) { w.client().DeviceNUMANode = 0 }
+	nowhere := func(w *world) { w.server().DeviceNUMANode = -1 }
+	cases := map[string]struct {
+		change        func(*world)
+		want, blocked []string
+		verified      bool
+	}{
+		"nothing":                    {func(*world) {}, nil, nil, true},
+		"a far device, required":     {all(far, nowhere), []string{"NUMAMismatch", "NUMAUnknown"}, []string{"NUMAMismatch", "NUMAUnknown"}, false},
+		"a far device, preferred":    {all(numa("Preferred"), far, nowhere), []string{"NUMAMismatch", "NUMAUnknown"}, nil, false},
+		"a far device, ignored":      {all(numa("Ignore"), far, nowhere), nil, nil, true},
+		"one kernel under both":      {func(w *world) { w.client().BootID = "boot-b" }, []string{"SimulatedNIC"}, nil, true},
+		"two unknown kernels":        {func(w *world) { w.client().BootID, w.server().BootID = "", "" }, nil, nil, true},
+		"drivers that are not alike": {func(w *world) { w.client().Driver, w.client().Firmware = "mlx5_core", "x" }, nil, nil, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := good(c.change)
+			reasons, blocking := warned(t, w)
+			if diff := cmp.Diff(c.want, reasons); diff != "" {
+				t.Errorf("reasons (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.blocked, blocking); diff != "" {
+				t.Errorf("reasons that forbid a verdict (-want +got):\n%s", diff)
+			}
+			client, server := Endpoints(w.spec, w.variant(), w.run)
+			if got := Verified(client) && Verified(server); got != c.verified {
+				t.Errorf("verified %t, want %t", got, c.verified)
+			}
+		})
+	}
+}
+
+// A check that can prove something can also fail to, and then has a reason to warn.
+func TestChain(t *testing.T) {
+	for _, c := range chain {
+		for name, w := range map[string]*world{"good": good(), "Onload": good(withOnload), "captured": good(func(w *world) { w.spec.Capture = true })} {
+			for _, e := range endpoints(w.spec, w.variant(), w.run) {
+				f := c.run(e)
+				if f.state == v1alpha1.ProofProved && (c.failed == "" || c.unknown == "") {
+					t.Errorf("%s of %s asks for something and has no reason to warn", c.name, name)
+				}
+			}
+		}
+	}
+}
