@@ -24,7 +24,7 @@ const (
 	ReasonAccepted = "Accepted"
 	// ReasonCellUnsupported surfaces when the tool cannot measure what workload asks.
 	ReasonCellUnsupported = "CellUnsupported"
-	// ReasonNoMatchingNode surfaces when a node selector matches no node.
+	// ReasonNoMatchingNode surfaces when a node selector, or that of template.runtimeClassName, matches no node.
 	ReasonNoMatchingNode = "NoMatchingNode"
 	// ReasonNodeNotReady surfaces, as every reason about nodes, when it is why most of the selected nodes were rejected:
 	// they are not ready, cordoned, or tainted with what template.tolerations does not tolerate.
@@ -66,6 +66,8 @@ const (
 	ReasonNetworkNameTaken = "NetworkNameTaken"
 	// ReasonNetworkRangeTooSmall surfaces when network.ipam of type Static leaves no two addresses.
 	ReasonNetworkRangeTooSmall = "NetworkRangeTooSmall"
+	// ReasonClassNotFound surfaces when template.runtimeClassName or template.priorityClassName does not exist.
+	ReasonClassNotFound = "ClassNotFound"
 	// ReasonAccelerationUnsupported surfaces when Onload is asked on the pod network.
 	ReasonAccelerationUnsupported = "AccelerationUnsupported"
 	// ReasonProfileNotFound surfaces when the ConfigMap of acceleration.profileRef does not exist.

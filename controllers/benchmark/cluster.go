@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +30,8 @@ import (
 )
 
 // +kubebuilder:rbac:groups=sriovnetwork.openshift.io,resources=sriovnetworknodestates,verbs=list
+// +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get
+// +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list
 // +kubebuilder:rbac:groups=topology.node.k8s.io,resources=noderesourcetopologies,verbs=list
 
 // observeCluster reads live what the preflight looks at beside the nodes themselves.
@@ -50,6 +54,9 @@ func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 		aligned = aligned || v.Network.Type.HasDevice() && b.Spec.Placement.NUMA == v1alpha1.NUMARequired
 	}
 
+	if err := r.observeClasses(ctx, w); err != nil {
+		return err
+	}
 	accepted.Others = map[string]int{}
 	for _, other := range w.others {
 		accepted.Others[other.Pair.ClientNode]++
@@ -73,9 +80,52 @@ func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 		return nil
 	}
 	// In a large cluster the pods are most of what there is to read: not for one that is rejected anyway.
-	if _, rejection := preflight.Accept(*accepted); rejection == nil {
-		accepted.Pods, err = r.occupying(ctx, nodes)
+	if _, rejection := preflight.Accept(*accepted); rejection != nil {
+		return nil
 	}
+	return r.observePods(ctx, w, nodes)
+}
+
+// observeClasses reads the classes that the template names.
+func (r *Reconciler) observeClasses(ctx context.Context, w *world) error {
+	template := w.benchmark.Spec.Template
+	if template == nil {
+		return nil
+	}
+	if name := template.RuntimeClassName; name != "" {
+		class := &nodev1.RuntimeClass{}
+		if err := r.Live.Get(ctx, types.NamespacedName{Name: name}, class); err == nil {
+			w.accepted.RuntimeClass = class
+		} else if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("getting RuntimeClass %s: %w", name, err)
+		}
+	}
+	if name := template.PriorityClassName; name != "" {
+		class := &schedulingv1.PriorityClass{}
+		if err := r.Live.Get(ctx, types.NamespacedName{Name: name}, class); err == nil {
+			w.accepted.PriorityClass = class
+		} else if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("getting PriorityClass %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// observePods reads what pods have of nodes, and, for those that would go for the benchmark's, the class that pods have
+// which name none.
+func (r *Reconciler) observePods(ctx context.Context, w *world, nodes []string) (err error) {
+	if w.accepted.PriorityClass == nil {
+		list := &schedulingv1.PriorityClassList{}
+		if err := r.Live.List(ctx, list); err != nil {
+			return fmt.Errorf("listing priority classes: %w", err)
+		}
+		for i := range list.Items {
+			if list.Items[i].GlobalDefault {
+				w.accepted.PriorityClass = &list.Items[i]
+			}
+		}
+	}
+	w.accepted.Pods, err = r.occupying(ctx, nodes)
 	return err
 }
 

@@ -1,15 +1,19 @@
 package benchmark
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -32,6 +36,8 @@ type apiServer struct {
 	objects  map[string][]unstructured.Unstructured // of other kinds that there are
 	networks map[string]metav1.ObjectMeta
 	profiles map[string]map[string]string
+	runtimes []nodev1.RuntimeClass
+	classes  []schedulingv1.PriorityClass
 	asked    []string
 	fails    error
 }
@@ -55,6 +61,22 @@ func (s *apiServer) Get(_ context.Context, key client.ObjectKey, o client.Object
 			return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 		}
 		o.Data = data
+	case *nodev1.RuntimeClass:
+		for _, class := range s.runtimes {
+			if class.Name == key.Name {
+				*o = class
+				return nil
+			}
+		}
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	case *schedulingv1.PriorityClass:
+		for _, class := range s.classes {
+			if class.Name == key.Name {
+				*o = class
+				return nil
+			}
+		}
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 	}
 	return nil
 }
@@ -67,7 +89,8 @@ func (s *apiServer) List(_ context.Context, list client.ObjectList, options ...c
 	}
 	first := 0
 	if o.Continue == "" {
-		s.asked = append(s.asked, fmt.Sprintf("%s %s", list.GetObjectKind().GroupVersionKind().Kind, o.FieldSelector))
+		kind := list.GetObjectKind().GroupVersionKind().Kind
+		s.asked = append(s.asked, fmt.Sprintf("%s %s", cmp.Or(kind, reflect.TypeOf(list).Elem().Name()), o.FieldSelector))
 	} else if first, err = strconv.Atoi(o.Continue); err != nil {
 		return err
 	}
@@ -76,6 +99,8 @@ func (s *apiServer) List(_ context.Context, list client.ObjectList, options ...c
 	}
 	more := 0
 	switch l := list.(type) {
+	case *schedulingv1.PriorityClassList:
+		l.Items = s.classes
 	case *corev1.PodList:
 		for i, p := range s.pods[first:] {
 			if len(l.Items) == pageSize {
@@ -138,10 +163,11 @@ func manyNodes(n int) []corev1.Node {
 }
 
 const (
-	askedStates = "SriovNetworkNodeStateList "
-	askedZones  = "NodeResourceTopologyList "
-	askedPods   = " "
-	notEnded    = "status.phase!=Succeeded,status.phase!=Failed"
+	askedStates  = "SriovNetworkNodeStateList "
+	askedZones   = "NodeResourceTopologyList "
+	askedClasses = "PriorityClassList "
+	askedPods    = "PodList "
+	notEnded     = "status.phase!=Succeeded,status.phase!=Failed"
 )
 
 func TestObserveCluster(t *testing.T) {
@@ -168,7 +194,7 @@ func TestObserveCluster(t *testing.T) {
 				objects: map[string][]unstructured.Unstructured{"SriovNetworkNodeStateList": {nodeState("a", "Succeeded"), nodeState("c", "Failed")}},
 			},
 			wantAsked: []string{
-				askedStates + "metadata.name=a", askedStates + "metadata.name=b",
+				askedStates + "metadata.name=a", askedStates + "metadata.name=b", askedClasses,
 				askedPods + "spec.nodeName=a," + notEnded, askedPods + "spec.nodeName=b," + notEnded,
 			},
 			wantPods:   onePod,
@@ -182,7 +208,7 @@ func TestObserveCluster(t *testing.T) {
 				},
 			},
 			changes:   on(notAccepted, withNodes(manyNodes(17)...)),
-			wantAsked: []string{askedStates, askedPods + notEnded},
+			wantAsked: []string{askedStates, askedClasses, askedPods + notEnded},
 			wantPods: []preflight.Pod{
 				{Name: "other/x", Node: "n00", Requests: onePod[0].Requests}, {Name: "other/y", Node: "n16", Requests: onePod[0].Requests},
 				{Name: "other/w", Node: "n16", Requests: onePod[0].Requests},
@@ -194,13 +220,13 @@ func TestObserveCluster(t *testing.T) {
 				w.benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeName: "n03"}
 				w.benchmark.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: "n04"}
 			}),
-			wantAsked: []string{askedStates + "metadata.name=n03", askedPods + "spec.nodeName=n03," + notEnded, askedPods + "spec.nodeName=n04," + notEnded},
+			wantAsked: []string{askedStates + "metadata.name=n03", askedClasses, askedPods + "spec.nodeName=n03," + notEnded, askedPods + "spec.nodeName=n04," + notEnded},
 		},
 		"a device that has to be on the NUMA node of the CPUs takes the zones": {
 			server:  apiServer{networks: map[string]metav1.ObjectMeta{"perf/sf-vf": {Annotations: map[string]string{foreign.AnnotationResourceName: "amd.com/sf_vf"}}}},
 			changes: on(vf),
 			wantAsked: []string{
-				askedStates + "metadata.name=a", askedZones + "metadata.name=a",
+				askedStates + "metadata.name=a", askedZones + "metadata.name=a", askedClasses,
 				askedPods + "spec.nodeName=a," + notEnded, askedPods + "spec.nodeName=b," + notEnded,
 			},
 		},
@@ -216,7 +242,7 @@ func TestObserveCluster(t *testing.T) {
 			changes: on(withOther(2*time.Hour, false), func(w *world) {
 				w.benchmark.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonNodeBusy, ""))
 			}),
-			wantAsked: []string{askedStates + "metadata.name=a", askedPods + "spec.nodeName=a," + notEnded, askedPods + "spec.nodeName=b," + notEnded},
+			wantAsked: []string{askedStates + "metadata.name=a", askedClasses, askedPods + "spec.nodeName=a," + notEnded, askedPods + "spec.nodeName=b," + notEnded},
 		},
 	}
 	for name, c := range cases {
@@ -226,10 +252,10 @@ func TestObserveCluster(t *testing.T) {
 			if err := r.observeCluster(context.Background(), w); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(c.wantAsked, c.server.asked); diff != "" {
+			if diff := gocmp.Diff(c.wantAsked, c.server.asked); diff != "" {
 				t.Errorf("asked (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(c.wantPods, w.accepted.Pods); diff != "" {
+			if diff := gocmp.Diff(c.wantPods, w.accepted.Pods); diff != "" {
 				t.Errorf("pods (-want +got):\n%s", diff)
 			}
 			var states map[string]string
@@ -239,7 +265,7 @@ func TestObserveCluster(t *testing.T) {
 				}
 				states[node] = s.Status.SyncStatus
 			}
-			if diff := cmp.Diff(c.wantStates, states); diff != "" {
+			if diff := gocmp.Diff(c.wantStates, states); diff != "" {
 				t.Errorf("states (-want +got):\n%s", diff)
 			}
 		})
@@ -284,14 +310,14 @@ func TestObserveNetworksAndProfiles(t *testing.T) {
 		"taken":   {Name: "perf/x-taken", Found: true},
 		"new":     {Name: "perf/x-new"},
 	}
-	if diff := cmp.Diff(wantNetworks, w.accepted.Networks); diff != "" {
+	if diff := gocmp.Diff(wantNetworks, w.accepted.Networks); diff != "" {
 		t.Errorf("networks (-want +got):\n%s", diff)
 	}
 	wantProfiles := map[string]*preflight.Profile{
 		"named":   {Name: "perf/mine", Found: true, Data: map[string]string{"EF_POLL_USEC": "1"}},
 		"missing": {Name: "perf/nowhere"},
 	}
-	if diff := cmp.Diff(wantProfiles, w.accepted.Profiles); diff != "" {
+	if diff := gocmp.Diff(wantProfiles, w.accepted.Profiles); diff != "" {
 		t.Errorf("profiles (-want +got):\n%s", diff)
 	}
 
@@ -304,6 +330,49 @@ func TestObserveNetworksAndProfiles(t *testing.T) {
 	}
 }
 
+func TestObserveClasses(t *testing.T) {
+	named := func(runtime, priority string) func(*world) {
+		return func(w *world) {
+			w.benchmark.Spec.Template = &v1alpha1.PodTemplate{RuntimeClassName: runtime, PriorityClassName: priority}
+		}
+	}
+	class := func(name string, isDefault bool) schedulingv1.PriorityClass {
+		return schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, GlobalDefault: isDefault}
+	}
+	cases := map[string]struct {
+		server  apiServer
+		changes []func(*world)
+		// want are the names of the runtime class and the priority class, with a dash for none.
+		want string
+	}{
+		"none":                               {want: "- -"},
+		"no default":                         {server: apiServer{classes: []schedulingv1.PriorityClass{class("high", false)}}, want: "- -"},
+		"the default":                        {server: apiServer{classes: []schedulingv1.PriorityClass{class("high", false), class("usual", true)}}, want: "- usual"},
+		"named ones":                         {server: apiServer{runtimes: []nodev1.RuntimeClass{{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}}, classes: []schedulingv1.PriorityClass{class("high", false), class("usual", true)}}, changes: on(named("fast", "high")), want: "fast high"},
+		"named ones that do not exist":       {server: apiServer{classes: []schedulingv1.PriorityClass{class("usual", true)}}, changes: on(named("fast", "high")), want: "- -"},
+		"named ones while it waits its turn": {server: apiServer{classes: []schedulingv1.PriorityClass{class("high", false)}}, changes: on(named("", "high"), withOther(2*time.Hour, false)), want: "- high"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := makeWorld(c.changes...)
+			r := &Reconciler{Live: &c.server, Clock: clocktesting.NewFakePassiveClock(noon)}
+			if err := r.observeCluster(context.Background(), w); err != nil {
+				t.Fatal(err)
+			}
+			runtime, priority := "-", "-"
+			if w.accepted.RuntimeClass != nil {
+				runtime = w.accepted.RuntimeClass.Name
+			}
+			if w.accepted.PriorityClass != nil {
+				priority = w.accepted.PriorityClass.Name
+			}
+			if got := runtime + " " + priority; got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
 func TestOthersOnNodes(t *testing.T) {
 	w := makeWorld(withOther(time.Minute, false), withOther(2*time.Minute, false))
 	w.others[1].Pair = v1alpha1.Pair{ClientNode: "b", ServerNode: "c"}
@@ -311,7 +380,7 @@ func TestOthersOnNodes(t *testing.T) {
 	if err := r.observeCluster(context.Background(), w); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]int{"a": 1, "b": 2, "c": 1}, w.accepted.Others); diff != "" {
+	if diff := gocmp.Diff(map[string]int{"a": 1, "b": 2, "c": 1}, w.accepted.Others); diff != "" {
 		t.Errorf("others (-want +got):\n%s", diff)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
@@ -40,6 +42,10 @@ type Observed struct {
 	// Pods are what occupies the nodes that the selectors match. Empty while nobody has looked: what nodes could give if
 	// they were empty is then all that is checked.
 	Pods []Pod
+	// RuntimeClass and PriorityClass are those of template, nil if they do not exist. If it names no PriorityClass, it is
+	// the cluster's default one, nil if there is none.
+	RuntimeClass  *nodev1.RuntimeClass
+	PriorityClass *schedulingv1.PriorityClass
 	// Others is how many other unfinished benchmarks are bound to each node.
 	Others map[string]int
 	// AllowHostNetwork and AllowPacketCapture are the operator's settings.
@@ -84,7 +90,7 @@ func rejectf(reason, format string, args ...any) *Rejection {
 // Accept runs the checks in order and returns the pair of nodes, or the first rejection.
 func Accept(o Observed) (v1alpha1.Pair, *Rejection) {
 	for _, check := range []func(Observed) *Rejection{
-		cellCount, cells, percentile, toolMemory, toolCPUs, hostNetwork, capture,
+		cellCount, cells, percentile, toolMemory, toolCPUs, hostNetwork, capture, classes,
 		onloadNetwork, profile, networkExists, networkOwned, networkMatches, networkRange,
 	} {
 		if r := check(o); r != nil {
@@ -242,6 +248,19 @@ func path(o Observed, v v1alpha1.Variant, field string, gives func(v1alpha1.Vari
 		}
 	}
 	return "spec." + field
+}
+
+// classes must exist: the API server would refuse the pods.
+func classes(o Observed) *Rejection {
+	template := o.Benchmark.Spec.Template
+	switch {
+	case template == nil:
+	case template.RuntimeClassName != "" && o.RuntimeClass == nil:
+		return rejectf(v1alpha1.ReasonClassNotFound, "spec.template.runtimeClassName: RuntimeClass %s does not exist; create it, or name one of `kubectl get runtimeclasses`", template.RuntimeClassName)
+	case template.PriorityClassName != "" && o.PriorityClass == nil:
+		return rejectf(v1alpha1.ReasonClassNotFound, "spec.template.priorityClassName: PriorityClass %s does not exist; create it, or name one of `kubectl get priorityclasses`", template.PriorityClassName)
+	}
+	return nil
 }
 
 // onloadNetwork refuses what AMD's release notes of Kubernetes Onload list among the limitations.

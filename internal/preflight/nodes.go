@@ -182,13 +182,15 @@ func (e *endpoint) rejection(c *choice) *Rejection {
 // candidate is a node that can be an endpoint.
 type candidate struct {
 	name string
-	// others is how many other unfinished benchmarks are bound to it, and spare how many kinds of devices it has that
-	// this benchmark has no use for: both are better left to others.
-	others, spare int
+	// evicts is 1 if pods of lower priority would have to go for the benchmark's, others how many other unfinished
+	// benchmarks are bound to it, and spare how many kinds of devices it has that this benchmark has no use for: all of
+	// them better left to others.
+	evicts, others, spare int
 }
 
 func (c candidate) before(other candidate) bool {
-	return cmp.Or(cmp.Compare(c.others, other.others), cmp.Compare(c.spare, other.spare), strings.Compare(c.name, other.name)) < 0
+	return cmp.Or(cmp.Compare(c.evicts, other.evicts), cmp.Compare(c.others, other.others), cmp.Compare(c.spare, other.spare),
+		strings.Compare(c.name, other.name)) < 0
 }
 
 // choice is what each node is compared with.
@@ -196,8 +198,9 @@ type choice struct {
 	o Observed
 	// asks are what each endpoint needs of its node: CPUs, memory, huge pages, and one of each device.
 	asks []ask
-	// used is, by node, how much of each of asks its pods have.
-	used map[string][]int64
+	// used is, by node, how much of each of asks its pods have, and firm what of that those have that do not go for the
+	// benchmark's pods.
+	used, firm map[string][]int64
 	// aligned are, of each variant with devices, those that have to be on the NUMA node of its CPUs.
 	aligned [][]corev1.ResourceName
 	// filters in the order in which a node meets them. The first that says something rejects it.
@@ -218,6 +221,8 @@ type filter struct {
 type ask struct {
 	name   corev1.ResourceName
 	amount int64
+	// overhead is what the RuntimeClass takes for itself.
+	overhead int64
 	// reason of the API for nodes that cannot have it, what such a node lacks, and what a node lacks that has given it
 	// to others.
 	reason, lacks, lacksFree string
@@ -229,16 +234,12 @@ type ask struct {
 
 func newChoice(o Observed) *choice {
 	c := &choice{o: o, asks: asks(o)}
-	c.used = make(map[string][]int64, len(o.Nodes))
+	c.used, c.firm = make(map[string][]int64, len(o.Nodes)), make(map[string][]int64, len(o.Nodes))
 	for i := range o.Pods {
 		p := &o.Pods[i]
-		used := c.used[p.Node]
-		if used == nil {
-			used = make([]int64, len(c.asks))
-			c.used[p.Node] = used
-		}
-		for j := range c.asks {
-			used[j] += p.Requests[c.asks[j].name]
+		c.count(c.used, p)
+		if !o.preempts(p) {
+			c.count(c.firm, p)
 		}
 	}
 	if o.Benchmark.Spec.Placement.NUMA == v1alpha1.NUMARequired {
@@ -246,6 +247,9 @@ func newChoice(o Observed) *choice {
 	}
 
 	c.filters = []filter{
+		{v1alpha1.ReasonNoMatchingNode, c.otherClass, func(*corev1.Node, []*corev1.Node) string {
+			return fmt.Sprintf("it is for nodes with %s; select one of these, or change spec.template.runtimeClassName", labels.FormatLabels(o.RuntimeClass.Scheduling.NodeSelector))
+		}},
 		{v1alpha1.ReasonNodeNotReady, unready, func(first *corev1.Node, _ []*corev1.Node) string {
 			return fmt.Sprintf("bring node %s back; `kubectl describe node %s` shows what its kubelet says", first.Name, first.Name)
 		}},
@@ -274,6 +278,27 @@ func newChoice(o Observed) *choice {
 	return c
 }
 
+// preempts says whether the scheduler would evict a pod for the benchmark's, if there is no other way.
+func (o Observed) preempts(p *Pod) bool {
+	if o.PriorityClass == nil {
+		return p.Priority < 0
+	}
+	never := o.PriorityClass.PreemptionPolicy != nil && *o.PriorityClass.PreemptionPolicy == corev1.PreemptNever
+	return !never && p.Priority < o.PriorityClass.Value
+}
+
+// count adds what a pod has to what its node's pods have.
+func (c *choice) count(byNode map[string][]int64, p *Pod) {
+	sums := byNode[p.Node]
+	if sums == nil {
+		sums = make([]int64, len(c.asks))
+		byNode[p.Node] = sums
+	}
+	for i := range c.asks {
+		sums[i] += p.Requests[c.asks[i].name]
+	}
+}
+
 // judge returns the number of the filter that rejects a node, and why; -1 if none does.
 func (c *choice) judge(n *corev1.Node) (filter int, why string) {
 	for i := range c.filters {
@@ -286,6 +311,9 @@ func (c *choice) judge(n *corev1.Node) (filter int, why string) {
 
 func (c *choice) candidate(n *corev1.Node) candidate {
 	found := candidate{name: n.Name, others: c.o.Others[n.Name]}
+	if c.lacking(n, c.used[n.Name]) != nil {
+		found.evicts = 1
+	}
 	for name, q := range n.Status.Allocatable {
 		asked := slices.ContainsFunc(c.asks, func(a ask) bool { return a.name == name })
 		if extended(name) && !asked && q.Sign() > 0 {
@@ -330,6 +358,11 @@ func asks(o Observed) []ask {
 			lacks: "no " + name, lacksFree: "no free " + name, device: true, vf: vf,
 		})
 	}
+	if class := o.RuntimeClass; class != nil && class.Overhead != nil {
+		for i := range list {
+			list[i].overhead = amount(list[i].name, class.Overhead.PodFixed[list[i].name])
+		}
+	}
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
 		add(v.Network.ResourceName, networkPath(o, v), v.Network.Type == v1alpha1.NetworkVF)
 		add(v.Acceleration.ResourceName, accelerationPath(o, v), false)
@@ -349,9 +382,14 @@ func (a ask) quantity(n int64) string {
 	}
 }
 
+// allocatable is how much of it an empty node could give.
+func (a ask) allocatable(n *corev1.Node) int64 {
+	return amount(a.name, n.Status.Allocatable[a.name]) - a.overhead
+}
+
 // missing is for nodes that could not give it if they were empty.
 func (a ask) missing(n *corev1.Node) string {
-	if amount(a.name, n.Status.Allocatable[a.name]) < a.amount {
+	if a.allocatable(n) < a.amount {
 		return a.lacks
 	}
 	return ""
@@ -360,13 +398,25 @@ func (a ask) missing(n *corev1.Node) string {
 func (a ask) cure(rejected []*corev1.Node) string {
 	var most int64
 	for _, n := range rejected {
-		most = max(most, amount(a.name, n.Status.Allocatable[a.name]))
+		most = max(most, a.allocatable(n))
 	}
 	if a.name == corev1.ResourceCPU {
 		// Half a CPU cannot be exclusive.
 		return fmt.Sprintf("%d asked for each endpoint, but none has more than %d whole CPUs; ask for fewer in %s", a.amount/1000, most/1000, a.path)
 	}
 	return fmt.Sprintf("%s asked for each endpoint, but none has more than %s; ask for less in %s", a.quantity(a.amount), a.quantity(most), a.path)
+}
+
+// otherClass is for nodes that the RuntimeClass is not for.
+func (c *choice) otherClass(n *corev1.Node) string {
+	if class := c.o.RuntimeClass; class != nil && class.Scheduling != nil {
+		for key, value := range class.Scheduling.NodeSelector {
+			if found, ok := n.Labels[key]; !ok || found != value {
+				return "not of RuntimeClass " + class.Name
+			}
+		}
+	}
+	return ""
 }
 
 func unready(n *corev1.Node) string {
@@ -404,8 +454,14 @@ func (c *choice) untolerated(n *corev1.Node) string {
 }
 
 func (c *choice) tolerated(taint corev1.Taint) bool {
-	template := c.o.Benchmark.Spec.Template
-	return template != nil && slices.ContainsFunc(template.Tolerations, func(t corev1.Toleration) bool { return tolerates(t, taint) })
+	var all []corev1.Toleration
+	if template := c.o.Benchmark.Spec.Template; template != nil {
+		all = template.Tolerations
+	}
+	if class := c.o.RuntimeClass; class != nil && class.Scheduling != nil {
+		all = slices.Concat(all, class.Scheduling.Tolerations)
+	}
+	return slices.ContainsFunc(all, func(t corev1.Toleration) bool { return tolerates(t, taint) })
 }
 
 // tolerates is the scheduler's rule: no effect and no key stand for all of them, and no operator for Equal. (That of
@@ -428,14 +484,10 @@ func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
 	return t.Operator == corev1.TolerationOpLt && value < limit || t.Operator == corev1.TolerationOpGt && value > limit
 }
 
-// lacking is the first thing of which a node has too little left; nil if there is none.
-func (c *choice) lacking(n *corev1.Node) (lacking *ask) {
-	used := c.used[n.Name]
-	if used == nil {
-		return nil
-	}
-	for i := range c.asks {
-		if a := &c.asks[i]; amount(a.name, n.Status.Allocatable[a.name])-used[i] < a.amount {
+// lacking is the first thing of which a node has too little beside what is used; nil if there is none.
+func (c *choice) lacking(n *corev1.Node, used []int64) *ask {
+	for i := range used {
+		if a := &c.asks[i]; a.allocatable(n)-used[i] < a.amount {
 			return a
 		}
 	}
@@ -443,7 +495,7 @@ func (c *choice) lacking(n *corev1.Node) (lacking *ask) {
 }
 
 func (c *choice) busy(n *corev1.Node) string {
-	if a := c.lacking(n); a != nil {
+	if a := c.lacking(n, c.firm[n.Name]); a != nil {
 		return a.lacksFree
 	}
 	return ""
@@ -451,11 +503,11 @@ func (c *choice) busy(n *corev1.Node) string {
 
 // busyCure names the pod that takes most of what a node lacks.
 func (c *choice) busyCure(n *corev1.Node, _ []*corev1.Node) string {
-	a := c.lacking(n)
+	a := c.lacking(n, c.firm[n.Name])
 	var most *Pod
 	for i := range c.o.Pods {
 		p := &c.o.Pods[i]
-		if p.Node != n.Name {
+		if p.Node != n.Name || c.o.preempts(p) {
 			continue
 		}
 		if most == nil || cmp.Or(cmp.Compare(most.Requests[a.name], p.Requests[a.name]), strings.Compare(p.Name, most.Name)) < 0 {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -99,6 +101,28 @@ func TestNodes(t *testing.T) {
 		o.Benchmark.Spec.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}
 	}
 	noVF := allocatable(vf, "0")
+	labelled := func(key, value string) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Labels[key] = value }
+	}
+	ofRuntime := func(class nodev1.RuntimeClass) func(*Observed) {
+		return func(o *Observed) {
+			class.Name = "fast"
+			o.RuntimeClass = &class
+			o.Benchmark.Spec.Template = &v1alpha1.PodTemplate{RuntimeClassName: class.Name}
+		}
+	}
+	ofPriority := func(value int32, preemption corev1.PreemptionPolicy) func(*Observed) {
+		return func(o *Observed) {
+			o.PriorityClass = &schedulingv1.PriorityClass{Value: value}
+			if preemption != "" {
+				o.PriorityClass.PreemptionPolicy = &preemption
+			}
+		}
+	}
+	prior := func(priority int32, p Pod) Pod {
+		p.Priority = priority
+		return p
+	}
 
 	cases := map[string]struct {
 		nodes  []corev1.Node
@@ -341,6 +365,63 @@ func TestNodes(t *testing.T) {
 			change:      []func(*Observed){kept, pods(pod("b", "x", vf+"=2"))},
 			wantReason:  v1alpha1.ReasonNodeBusy,
 			wantMessage: []string{"spec.placement.server: node b: no free amd.com/sf_vf"},
+		},
+
+		"pods of lower priority are no obstacle": {
+			nodes:  []corev1.Node{good("a"), good("b")},
+			change: []func(*Observed){ofPriority(10, ""), pods(prior(9, pod("a", "x", vf+"=2")), prior(10, pod("b", "y", vf+"=1")))},
+			want:   "b a",
+		},
+		"pods of the same priority are": {
+			nodes:       []corev1.Node{good("a")},
+			change:      []func(*Observed){ofPriority(10, ""), pods(prior(9, pod("a", "x", vf+"=9")), prior(10, pod("a", "y", vf+"=1")), prior(11, pod("a", "z", vf+"=1")))},
+			wantReason:  v1alpha1.ReasonNodeBusy,
+			wantMessage: []string{"pod perf/y has most of it, 1 of 2"},
+		},
+		"pods of lower priority are, for one that never preempts": {
+			nodes:       []corev1.Node{good("a")},
+			change:      []func(*Observed){ofPriority(10, corev1.PreemptNever), pods(prior(9, pod("a", "x", vf+"=2")))},
+			wantReason:  v1alpha1.ReasonNodeBusy,
+			wantMessage: []string{"pod perf/x"},
+		},
+		"without classes, pods that only hold a place are no obstacle": {
+			nodes:  []corev1.Node{good("a"), good("b")},
+			change: []func(*Observed){pods(prior(-10, pod("a", "x", "cpu=4")))},
+			want:   "b a",
+		},
+
+		// The RuntimeClass.
+		"nodes that the RuntimeClass is for": {
+			nodes:  []corev1.Node{good("a"), good("b", labelled("tuned", "yes")), good("c", labelled("tuned", "no")), good("d", labelled("tuned", "yes"))},
+			change: []func(*Observed){ofRuntime(nodev1.RuntimeClass{Scheduling: &nodev1.Scheduling{NodeSelector: map[string]string{"tuned": "yes"}}})},
+			want:   "b d",
+		},
+		"no node that the RuntimeClass is for": {
+			nodes:       []corev1.Node{good("a", labelled("tuned", "no"))},
+			change:      []func(*Observed){ofRuntime(nodev1.RuntimeClass{Scheduling: &nodev1.Scheduling{NodeSelector: map[string]string{"tuned": "yes"}}})},
+			wantReason:  v1alpha1.ReasonNoMatchingNode,
+			wantMessage: []string{"node a: not of RuntimeClass fast", "tuned=yes", "spec.template.runtimeClassName"},
+		},
+		"what the RuntimeClass tolerates": {
+			nodes:  []corev1.Node{good("a", tainted(corev1.TaintEffectNoSchedule)), good("b")},
+			change: []func(*Observed){ofRuntime(nodev1.RuntimeClass{Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{{Key: "example.com/busy", Operator: corev1.TolerationOpExists}}}})},
+			want:   "a b",
+		},
+		"what the RuntimeClass needs itself": {
+			nodes:       []corev1.Node{good("a", allocatable(corev1.ResourceCPU, "2200m"))},
+			change:      []func(*Observed){ofRuntime(nodev1.RuntimeClass{Overhead: &nodev1.Overhead{PodFixed: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}}})},
+			wantReason:  v1alpha1.ReasonInsufficientCPU,
+			wantMessage: []string{"node a: fewer than 2 whole CPUs", "none has more than 1 whole CPUs"},
+		},
+		"a RuntimeClass that does not exist": {
+			nodes:      []corev1.Node{good("a"), good("b")},
+			change:     []func(*Observed){func(o *Observed) { o.Benchmark.Spec.Template = &v1alpha1.PodTemplate{RuntimeClassName: "fast"} }},
+			wantReason: v1alpha1.ReasonClassNotFound, wantMessage: []string{"spec.template.runtimeClassName", "fast does not exist", "create it"},
+		},
+		"a PriorityClass that does not exist": {
+			nodes:      []corev1.Node{good("a"), good("b")},
+			change:     []func(*Observed){func(o *Observed) { o.Benchmark.Spec.Template = &v1alpha1.PodTemplate{PriorityClassName: "high"} }},
+			wantReason: v1alpha1.ReasonClassNotFound, wantMessage: []string{"spec.template.priorityClassName", "high does not exist", "create it"},
 		},
 
 		// NUMA nodes.

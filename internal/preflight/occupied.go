@@ -16,6 +16,8 @@ type Pod struct {
 	Node string
 	// Requests are those of all its containers together: of CPU in thousandths, of everything else in its own unit.
 	Requests map[corev1.ResourceName]int64
+	// Priority is the pod's: those of higher priority may take its place.
+	Priority int32
 }
 
 // Occupying returns what a pod takes of its node, and false if that is nothing, because it has no node or has ended. Pods
@@ -28,7 +30,11 @@ func Occupying(p *corev1.Pod) (Pod, bool) {
 	if p.Spec.NodeName == "" || ended || benchmark {
 		return Pod{}, false
 	}
-	return Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Requests: requests(&p.Spec)}, true
+	occupying := Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Requests: requests(&p.Spec)}
+	if p.Spec.Priority != nil {
+		occupying.Priority = *p.Spec.Priority
+	}
+	return occupying, true
 }
 
 // requests is what the scheduler counts for a pod: its containers together with its sidecars, or what an init container

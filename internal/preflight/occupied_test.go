@@ -103,7 +103,7 @@ func TestOccupying(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "x"},
-				Spec:       corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{requesting("1", "128Mi")}},
+				Spec:       corev1.PodSpec{NodeName: "a", Priority: new(int32(7)), Containers: []corev1.Container{requesting("1", "128Mi")}},
 				Status:     corev1.PodStatus{Phase: corev1.PodRunning},
 			}
 			c.change(p)
@@ -114,7 +114,7 @@ func TestOccupying(t *testing.T) {
 			if c.want == nil {
 				return
 			}
-			if diff := cmp.Diff(Pod{Name: "perf/x", Node: "a", Requests: c.want}, got); diff != "" {
+			if diff := cmp.Diff(Pod{Name: "perf/x", Node: "a", Requests: c.want, Priority: 7}, got); diff != "" {
 				t.Errorf("pod (-want +got):\n%s", diff)
 			}
 		})
