@@ -321,6 +321,16 @@ func TestNodes(t *testing.T) {
 			notMessage:  "Solarflare",
 		},
 
+		"nor has a whole PF, of which no policy makes a resource": {
+			nodes: []corev1.Node{good("a")},
+			change: []func(*Observed){sriov("a", state()), func(o *Observed) {
+				o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkPF, ResourceName: "amd.com/sf_pf"}
+			}},
+			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
+			wantMessage: []string{"check that the device plugin of amd.com/sf_pf"},
+			notMessage:  "Solarflare",
+		},
+
 		// What others have taken.
 		"nodes whose devices are taken are passed over": {
 			nodes:  []corev1.Node{good("a"), good("b"), good("c")},
@@ -398,7 +408,7 @@ func TestNodes(t *testing.T) {
 		},
 		"no node that the RuntimeClass is for": {
 			nodes:       []corev1.Node{good("a", labelled("tuned", "no"))},
-			change:      []func(*Observed){ofRuntime(nodev1.RuntimeClass{Scheduling: &nodev1.Scheduling{NodeSelector: map[string]string{"tuned": "yes"}}})},
+			change:      []func(*Observed){ofRuntime(nodev1.RuntimeClass{Scheduling: &nodev1.Scheduling{NodeSelector: map[string]string{"tuned": "yes", "always": ""}}})},
 			wantReason:  v1alpha1.ReasonNoMatchingNode,
 			wantMessage: []string{"node a: not of RuntimeClass fast", "tuned=yes", "spec.template.runtimeClassName"},
 		},
@@ -406,6 +416,16 @@ func TestNodes(t *testing.T) {
 			nodes:  []corev1.Node{good("a", tainted(corev1.TaintEffectNoSchedule)), good("b")},
 			change: []func(*Observed){ofRuntime(nodev1.RuntimeClass{Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{{Key: "example.com/busy", Operator: corev1.TolerationOpExists}}}})},
 			want:   "a b",
+		},
+		"what the RuntimeClass and the template tolerate together": {
+			nodes: []corev1.Node{good("a", cordoned, tainted(corev1.TaintEffectNoSchedule)), good("b")},
+			change: []func(*Observed){
+				ofRuntime(nodev1.RuntimeClass{Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{{Key: "example.com/busy", Operator: corev1.TolerationOpExists}}}}),
+				func(o *Observed) {
+					o.Benchmark.Spec.Template.Tolerations = []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}
+				},
+			},
+			want: "a b",
 		},
 		"what the RuntimeClass needs itself": {
 			nodes:       []corev1.Node{good("a", allocatable(corev1.ResourceCPU, "2200m"))},
@@ -453,6 +473,11 @@ func TestNodes(t *testing.T) {
 		"devices of which nobody knows the NUMA node are not looked for there": {
 			nodes:  []corev1.Node{good("a", allocatable("amd.com/onload", "9")), good("b", allocatable("amd.com/onload", "9"))},
 			change: []func(*Observed){onload, zones("a", zone("node-0", "cpu=4/4", vf+"=1/1")), zones("b", zone("node-0", "cpu=0/4"))},
+			want:   "a b",
+		},
+		"zones that say nothing of CPUs": {
+			nodes:  []corev1.Node{good("a"), good("b")},
+			change: []func(*Observed){zones("a", zone("node-0", vf+"=1/1"))},
 			want:   "a b",
 		},
 		"zones that are no NUMA nodes do not count": {
