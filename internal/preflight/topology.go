@@ -1,0 +1,91 @@
+package preflight
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+)
+
+// aligned lists the devices of each variant that has some.
+func aligned(o Observed) [][]corev1.ResourceName {
+	var all [][]corev1.ResourceName
+	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		var devices []corev1.ResourceName
+		for _, name := range []string{v.Network.ResourceName, v.Acceleration.ResourceName} {
+			if name != "" {
+				devices = append(devices, corev1.ResourceName(name))
+			}
+		}
+		if len(devices) > 0 {
+			all = append(all, devices)
+		}
+	}
+	return all
+}
+
+// misaligned is for nodes without a NUMA node that has enough CPUs and the devices of a variant. Devices of which nobody
+// knows the NUMA node, such as Onload's, are not looked for.
+func (c *choice) misaligned(n *corev1.Node) string {
+	topology, ok := c.o.Topologies[n.Name]
+	if !ok {
+		return ""
+	}
+	// What is available is told late, and a benchmark that measures, or has just measured, is in it.
+	empty := c.o.Benchmark.Status.Pair != nil || c.o.Others[n.Name] > 0
+	for _, devices := range c.aligned {
+		if why := misaligned(topology, devices, c.o.Benchmark.Spec.Placement.CPUs, empty); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// misaligned looks for one NUMA node with as many CPUs and one of each device, of what is available or, if empty is
+// true, of what there is in all.
+func misaligned(topology foreign.NodeResourceTopology, devices []corev1.ResourceName, cpus int32, empty bool) string {
+	zones, known := map[string]map[string]int64{}, map[string]bool{}
+	for _, z := range topology.Zones {
+		if z.Type != foreign.ZoneTypeNode {
+			continue
+		}
+		zone := map[string]int64{}
+		for _, r := range z.Resources {
+			q := r.Available
+			if empty {
+				q = r.Allocatable
+			}
+			zone[r.Name], known[r.Name] = q.Value(), true
+		}
+		zones[strings.TrimPrefix(z.Name, "node-")] = zone
+	}
+	var wanted []string
+	for _, name := range devices {
+		if known[string(name)] {
+			wanted = append(wanted, string(name))
+		}
+	}
+	if wanted == nil || !known[string(corev1.ResourceCPU)] {
+		return ""
+	}
+	var near []string
+	for _, name := range slices.Sorted(maps.Keys(zones)) {
+		zone := zones[name]
+		if slices.ContainsFunc(wanted, func(device string) bool { return zone[device] < 1 }) {
+			continue
+		}
+		if zone[string(corev1.ResourceCPU)] >= int64(cpus) {
+			return ""
+		}
+		near = append(near, name)
+	}
+	if near == nil {
+		return "no NUMA node with a free " + strings.Join(wanted, " and ")
+	}
+	return fmt.Sprintf("fewer than %d whole CPUs on NUMA node %s", cpus, strings.Join(near, " or "))
+}
