@@ -334,7 +334,7 @@ func asks(o Observed) []ask {
 	list := []ask{
 		{
 			name: corev1.ResourceCPU, amount: int64(placement.CPUs) * 1000, path: "spec.placement.cpus", reason: v1alpha1.ReasonInsufficientCPU,
-			lacks: fmt.Sprintf("fewer than %d whole CPUs", placement.CPUs), lacksFree: fmt.Sprintf("fewer than %d free CPUs", placement.CPUs),
+			lacks: fewer(placement.CPUs, "whole CPUs"), lacksFree: fewer(placement.CPUs, "free CPUs"),
 		},
 		{
 			name: corev1.ResourceMemory, amount: placement.Memory.Value(), path: "spec.placement.memory", reason: v1alpha1.ReasonInsufficientMemory,
@@ -367,6 +367,14 @@ func asks(o Observed) []ask {
 		add(v.Acceleration.ResourceName, accelerationPath(o, v), false)
 	}
 	return list
+}
+
+// fewer says that there are not as many of something as are asked.
+func fewer(asked int32, of string) string {
+	if asked == 1 {
+		return "no " + of
+	}
+	return fmt.Sprintf("fewer than %d %s", asked, of)
 }
 
 // quantity shows an amount of what is asked.

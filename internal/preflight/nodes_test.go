@@ -137,10 +137,11 @@ func TestNodes(t *testing.T) {
 		// The message.
 		"each of the nodes is told once, with the first thing that is wrong, in the order of the filters": {
 			nodes: []corev1.Node{good("a", notReady, cordoned, noVF), good("b", noVF), good("c", noVF), good("d")},
-			change: []func(*Observed){zones("d",
-				zone("node-0", "cpu=4/4"), zone("node-1", "cpu=1/4", vf+"=2/2"))},
+			change: []func(*Observed){
+				func(o *Observed) { o.Benchmark.Spec.Placement.CPUs = 1 }, zones("d", zone("node-0", "cpu=4/4"), zone("node-1", "cpu=0/4", vf+"=2/2")),
+			},
 			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
-			wantMessage: []string{"spec.placement.client: 4 nodes: 1 not ready, 2 no amd.com/sf_vf, 1 fewer than 2 whole CPUs on NUMA node 1; spec.network.resourceName: ", "node b"},
+			wantMessage: []string{"spec.placement.client: 4 nodes: 1 not ready, 2 no amd.com/sf_vf, 1 no whole CPUs on NUMA node 1; spec.network.resourceName: ", "node b"},
 		},
 		"of two things that equally many lack, the one that was looked at last decides": {
 			nodes:       []corev1.Node{good("a", notReady), good("b", noVF)},

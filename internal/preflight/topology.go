@@ -1,7 +1,6 @@
 package preflight
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -87,5 +86,5 @@ func misaligned(topology foreign.NodeResourceTopology, devices []corev1.Resource
 	if near == nil {
 		return "no NUMA node with a free " + strings.Join(wanted, " and ")
 	}
-	return fmt.Sprintf("fewer than %d whole CPUs on NUMA node %s", cpus, strings.Join(near, " or "))
+	return fewer(cpus, "whole CPUs on NUMA node "+strings.Join(near, " or "))
 }
