@@ -131,6 +131,8 @@ const (
 	OutcomeMeasured = "Measured"
 	// OutcomeImagePullFailed surfaces when the bench image could not be pulled in time.
 	OutcomeImagePullFailed = "ImagePullFailed"
+	// OutcomePodRefused surfaces when the API server refused a pod: a quota, a Pod Security Standard, a webhook.
+	OutcomePodRefused = "PodRefused"
 	// OutcomeUnschedulable surfaces when the scheduler could not place a pod in time.
 	OutcomeUnschedulable = "Unschedulable"
 	// OutcomeTopologyAffinity surfaces when the kubelet could not align CPUs and device on one NUMA node.

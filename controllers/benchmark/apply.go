@@ -216,6 +216,10 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 	if err == nil {
 		return string(pod.UID), nil
 	}
+	// By an admission webhook, a quota, or the namespace's Pod Security Standard.
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		return "", refusef(v1alpha1.OutcomePodRefused, "the API server refuses the %s's pod: %s; change the quota, policy or label of namespace %s that it names, or the benchmark", role, oneLine(err.Error()), b.Namespace)
+	}
 	if !apierrors.IsAlreadyExists(err) {
 		return "", fmt.Errorf("creating pod %s: %w", pod.Name, err)
 	}

@@ -1,0 +1,372 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/test/localcluster"
+	"github.com/tailgate-dev/tailgate/test/localcluster/install"
+)
+
+// short makes a benchmark of one short round of pinger.
+func short(s *v1alpha1.LatencyBenchmarkSpec) {
+	s.Tool, s.Rounds = v1alpha1.ToolPinger, 1
+	s.Workload.Duration, s.Workload.Warmup = metav1.Duration{Duration: 300 * time.Millisecond}, metav1.Duration{Duration: 50 * time.Millisecond}
+}
+
+// slowest is a gate that any measurement passes whose placement was proved.
+func slowest(s *v1alpha1.LatencyBenchmarkSpec) {
+	s.Rounds = 6
+	s.Gate = &v1alpha1.Gate{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricMin, Max: "1s"}}}
+}
+
+// line finds a line of an endpoint's proof.
+func line(e v1alpha1.Endpoint, check string) v1alpha1.ProofLine {
+	GinkgoHelper()
+	i := slices.IndexFunc(e.Proof, func(l v1alpha1.ProofLine) bool { return l.Check == check })
+	Expect(i).To(BeNumerically(">=", 0), "%s has no line %s: %v", e.Role, check, e.Proof)
+	return e.Proof[i]
+}
+
+// warning finds a warning of a benchmark by its reason; the zero value when there is none.
+func warning(b *v1alpha1.LatencyBenchmark, reason string) v1alpha1.Warning {
+	i := slices.IndexFunc(b.Status.Warnings, func(w v1alpha1.Warning) bool { return w.Reason == reason })
+	if i < 0 {
+		return v1alpha1.Warning{}
+	}
+	return b.Status.Warnings[i]
+}
+
+// tenant takes VFs of the near pool on a node, as somebody else's pod.
+func tenant(ctx context.Context, node string, vfs int64) {
+	GinkgoHelper()
+	resources := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
+		localcluster.ResourceVF: *resource.NewQuantity(vfs, resource.DecimalSI),
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "tenant-" + node, Namespace: namespace},
+		Spec: corev1.PodSpec{
+			NodeSelector:                  map[string]string{corev1.LabelHostname: node},
+			TerminationGracePeriodSeconds: new(int64(0)),
+			Containers: []corev1.Container{{
+				Name: "tenant", Image: "localhost/pause:1", ImagePullPolicy: corev1.PullNever,
+				Resources: corev1.ResourceRequirements{Requests: resources, Limits: resources},
+			}},
+		},
+	}
+	Expect(kube.Create(ctx, pod)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(client.IgnoreNotFound(kube.Delete(ctx, pod))).To(Succeed())
+		Eventually(func() error { return kube.Get(ctx, client.ObjectKeyFromObject(pod), pod) }).WithTimeout(soon).ShouldNot(Succeed())
+	})
+	Eventually(func() corev1.PodPhase {
+		Expect(kube.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+		return pod.Status.Phase
+	}).WithTimeout(soon).Should(Equal(corev1.PodRunning))
+}
+
+var _ = Describe("Placement", Label("placement"), func() {
+	It("compares every way to the peer in one table, with a device of its own for each, and proves each", func(ctx context.Context) {
+		allowHostNetwork(ctx)
+		tenant(ctx, "node-a", 1)
+		b := benchmark("ways", short, func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Rounds = 4
+			s.Variants = []v1alpha1.Variant{
+				{Name: "host", Network: &v1alpha1.Network{Type: v1alpha1.NetworkHost}},
+				{Name: "pod", Network: &v1alpha1.Network{Type: v1alpha1.NetworkPod}},
+				{Name: "vf", Network: &v1alpha1.Network{
+					Type: v1alpha1.NetworkVF, ResourceName: localcluster.ResourceVF, MTU: 9000,
+					IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "198.18.77.0/24"},
+				}},
+				{Name: "pf", Network: &v1alpha1.Network{
+					Type: v1alpha1.NetworkPF, ResourceName: localcluster.ResourcePF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-pf"},
+				}},
+			}
+		})
+		create(ctx, b)
+		b = completesWithin(ctx, 8*time.Minute, b)
+		Expect(report.Table(GinkgoWriter, b)).To(Succeed())
+		Expect(install.Kubectl(ctx, options, GinkgoWriter, "get", "lb", "-n", namespace, "-o", "wide")).To(Succeed())
+
+		By("a line for each variant, with its ratio to the first")
+		Expect(b.Status.Results).To(HaveLen(4))
+		for _, r := range b.Status.Results[1:] {
+			Expect(r.Ratios).NotTo(BeEmpty(), r.Variant)
+		}
+		Expect(b.Status.Summary.Variants).To(And(HavePrefix("host 1.00, "), ContainSubstring("vf "), ContainSubstring("pf ")))
+		Expect(b.Status.Summary.Placement).To(Equal(v1alpha1.PlacementVerified))
+
+		By("what the agents proved")
+		Expect(b.Status.Endpoints).To(HaveLen(8))
+		for _, e := range b.Status.Endpoints {
+			what := e.Variant + ", " + e.Role
+			Expect(e.Verified).To(BeTrue(), "%s: %v", what, e.Proof)
+			Expect(line(e, v1alpha1.ProofCPUsExclusive).State).To(Equal(v1alpha1.ProofProved), what)
+			Expect(line(e, v1alpha1.ProofMTU).State).To(Equal(v1alpha1.ProofProved), what)
+			Expect(line(e, v1alpha1.ProofAcceleration).State).To(Equal(v1alpha1.ProofProved), what)
+			switch e.Variant {
+			case "vf", "pf":
+				for _, check := range []string{v1alpha1.ProofDevice, v1alpha1.ProofFunction, v1alpha1.ProofNUMALocal} {
+					Expect(line(e, check).State).To(Equal(v1alpha1.ProofProved), "%s: %v", what, line(e, check))
+				}
+				Expect(line(e, v1alpha1.ProofFunction).Found).To(ContainSubstring(strings.ToUpper(e.Variant)))
+			case "host":
+				Expect(e.Interface).NotTo(Equal("net1"))
+			}
+			if e.Variant == "vf" {
+				Expect(e.MTU).To(Equal(int32(9000)))
+				Expect(e.Address).To(HavePrefix("198.18.77."))
+			}
+		}
+		By("no network of the operator's outlives its benchmark")
+		Expect(kube.Delete(ctx, b)).To(Succeed())
+		Eventually(func() error {
+			return kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "ways-vf"}, foreign.Object())
+		}).WithTimeout(soon).ShouldNot(Succeed())
+	})
+
+	It("waits while others have the devices, says who, and goes on when they are free", func(ctx context.Context) {
+		list := &corev1.NodeList{}
+		Expect(kube.List(ctx, list)).To(Succeed())
+		all := list.Items[0].Status.Allocatable[localcluster.ResourceVF]
+		tenant(ctx, "node-b", all.Value())
+		b := benchmark("patient", short, overVFs)
+		create(ctx, b)
+		Eventually(func() metav1.Condition { return condition(get(ctx, b), v1alpha1.ConditionAccepted) }).WithTimeout(soon).Should(And(
+			HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonNodeBusy),
+			HaveField("Message", And(ContainSubstring("tenant-node-b"), ContainSubstring(string(localcluster.ResourceVF)))),
+		))
+		Expect(kube.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant-node-b"}})).To(Succeed())
+		eventuallyCompletes(ctx, b)
+	})
+
+	It("holds off while a node is cordoned, unless the benchmark tolerates it", func(ctx context.Context) {
+		Expect(install.Kubectl(ctx, options, GinkgoWriter, "cordon", "node-b")).To(Succeed())
+		uncordon := func(ctx context.Context) {
+			Expect(install.Kubectl(ctx, options, GinkgoWriter, "uncordon", "node-b")).To(Succeed())
+		}
+		DeferCleanup(uncordon)
+		held := benchmark("held", short)
+		create(ctx, held)
+		Eventually(func() string { return condition(get(ctx, held), v1alpha1.ConditionAccepted).Message }).
+			WithTimeout(soon).Should(ContainSubstring("cordoned"))
+		tolerant := benchmark("tolerant", short, func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Template = &v1alpha1.PodTemplate{Tolerations: []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}}
+		})
+		create(ctx, tolerant)
+		eventuallyCompletes(ctx, tolerant)
+		Expect(get(ctx, held).Status.Pair).To(BeNil())
+		uncordon(ctx)
+		eventuallyCompletes(ctx, held)
+	})
+
+	It("of a VF without a NUMA hint is told, and blocks a verdict only where it was required", func(ctx context.Context) {
+		anywhere := func(numa v1alpha1.NUMAPolicy) func(*v1alpha1.LatencyBenchmarkSpec) {
+			return func(s *v1alpha1.LatencyBenchmarkSpec) {
+				s.Network = v1alpha1.Network{
+					Type: v1alpha1.NetworkVF, ResourceName: localcluster.ResourceVFNoHint, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf-nohint"},
+				}
+				s.Placement.NUMA = numa
+			}
+		}
+		preferred := benchmark("preferred", short, slowest, anywhere(v1alpha1.NUMAPreferred))
+		create(ctx, preferred)
+		required := benchmark("required", short, slowest, anywhere(v1alpha1.NUMARequired))
+		create(ctx, required)
+		for _, b := range []*v1alpha1.LatencyBenchmark{preferred, required} {
+			b = eventuallyCompletes(ctx, b)
+			Expect(warning(b, v1alpha1.WarningNUMAMismatch).Message).To(ContainSubstring("NUMA node"), b.Name)
+			Expect(b.Status.Summary.Placement).To(Equal(v1alpha1.PlacementUnverified), b.Name)
+			for _, e := range b.Status.Endpoints {
+				Expect(e.Verified).To(BeFalse())
+				Expect(line(e, v1alpha1.ProofNUMALocal).State).To(Equal(v1alpha1.ProofFailed))
+				Expect(line(e, v1alpha1.ProofDevice).State).To(Equal(v1alpha1.ProofProved))
+			}
+		}
+		Eventually(passed).WithArguments(ctx, preferred).WithTimeout(soon).Should(HaveField("Reason", v1alpha1.ReasonPass))
+		Expect(passed(ctx, required)).To(And(
+			HaveField("Reason", v1alpha1.ReasonInconclusive), HaveField("Message", ContainSubstring("NUMA"))))
+	})
+})
+
+var _ = Describe("Sabotage", Label("placement"), func() {
+	// caught measures a benchmark of six rounds, whose gate any numbers pass, and expects a failed line of proof and no verdict.
+	caught := func(ctx context.Context, b *v1alpha1.LatencyBenchmark, check, reason string) *v1alpha1.LatencyBenchmark {
+		GinkgoHelper()
+		b = eventuallyCompletes(ctx, b)
+		Expect(report.Table(GinkgoWriter, b)).To(Succeed())
+		Expect(warning(b, reason).Message).NotTo(BeEmpty(), "%v", b.Status.Warnings)
+		Expect(b.Status.Summary.Placement).To(Equal(v1alpha1.PlacementUnverified))
+		Expect(slices.ContainsFunc(b.Status.Endpoints, func(e v1alpha1.Endpoint) bool {
+			return !e.Verified && line(e, check).State == v1alpha1.ProofFailed
+		})).To(BeTrue(), "%v", b.Status.Endpoints)
+		Eventually(passed).WithArguments(ctx, b).WithTimeout(soon).Should(HaveField("Reason", v1alpha1.ReasonInconclusive))
+		return b
+	}
+	two := func(s *v1alpha1.LatencyBenchmarkSpec) { s.Rounds = 2 }
+
+	It("an MTU that one end's interface does not have", func(ctx context.Context) {
+		Expect(localcluster.SetMTU("node-b", localcluster.ResourceVF, 1400)).To(Succeed())
+		DeferCleanup(func() { Expect(localcluster.SetMTU("node-b", localcluster.ResourceVF, 1500)).To(Succeed()) })
+		b := benchmark("mtus", short, slowest, two, overVFs)
+		create(ctx, b)
+		b = caught(ctx, b, v1alpha1.ProofMTU, v1alpha1.WarningMTUMismatch)
+		Expect(warning(b, v1alpha1.WarningMTUMismatch).Message).To(ContainSubstring("1400"))
+		// A device that a pod has cannot be given its MTU back.
+		Expect(kube.Delete(ctx, b)).To(Succeed())
+		eventuallyNothingLeft(ctx)
+	})
+
+	It("a network that attaches another device than the one allocated", func(ctx context.Context) {
+		network := nadNamed("other-device", localcluster.ResourceVF)
+		network.Object["spec"] = map[string]any{"config": `{"cniVersion": "1.0.0", "name": "other-device", "type": "host-device", "device": "ens1f0v3",
+			"ipam": {"type": "host-local", "dataDir": "` + localcluster.DefaultStateDir + `/ipam", "subnet": "198.18.79.0/24"}}`}
+		Expect(kube.Create(ctx, network)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(kube.Delete(ctx, network))).To(Succeed()) })
+		b := benchmark("other", short, slowest, two, overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Network.NetworkRef.Name = "other-device" })
+		create(ctx, b)
+		caught(ctx, b, v1alpha1.ProofDevice, v1alpha1.WarningDeviceUnproved)
+	})
+
+	It("a network-status that tells of another pod's interface", func(ctx context.Context) {
+		b := benchmark("stale", short, slowest, two, overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.Duration.Duration = 2 * time.Second })
+		create(ctx, b)
+		for round := range 2 {
+			eventuallyMeasures(ctx, b)
+			active := get(ctx, b).Status.Active
+			Expect(active).NotTo(BeNil())
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-a%d-client", active.Run, active.Attempt)}}
+			Expect(kube.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+			var status []map[string]any
+			Expect(json.Unmarshal([]byte(pod.Annotations[foreign.AnnotationNetworkStatus]), &status)).To(Succeed())
+			for _, s := range status {
+				if s["interface"] == "net1" {
+					s["mac"] = "0a:58:00:00:00:01"
+				}
+			}
+			stale, err := json.Marshal(status)
+			Expect(err).NotTo(HaveOccurred())
+			before := pod.DeepCopy()
+			pod.Annotations[foreign.AnnotationNetworkStatus] = string(stale)
+			Expect(kube.Patch(ctx, pod, client.MergeFrom(before))).To(Succeed())
+			Eventually(func() int { return len(get(ctx, b).Status.Stored) }).WithTimeout(soon).WithPolling(50 * time.Millisecond).Should(Equal(round + 1))
+		}
+		caught(ctx, b, v1alpha1.ProofDevice, v1alpha1.WarningDeviceUnproved)
+	})
+
+	It("an Onload library that is not there", func(ctx context.Context) {
+		// As a device plugin of Onload would advertise it, and mount nothing.
+		const onload = "tailgate.test/onload"
+		for _, node := range []string{"node-a", "node-b"} {
+			advertise(ctx, node, onload, "100")
+			DeferCleanup(func(ctx context.Context) { advertise(ctx, node, onload, "") })
+		}
+		b := benchmark("onload", short, overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, ResourceName: onload, Profile: v1alpha1.OnloadProfileLatency}
+		})
+		create(ctx, b)
+		Eventually(func() metav1.Condition { return condition(get(ctx, b), v1alpha1.ConditionSucceeded) }).WithTimeout(time.Minute).Should(And(
+			HaveField("Reason", v1alpha1.ReasonFailed),
+			HaveField("Message", And(ContainSubstring(v1alpha1.OutcomeAccelerationFailed), ContainSubstring("libonload.so"))),
+		))
+		Expect(get(ctx, b).Status.Attempts).To(HaveLen(1), "a missing library does not come by trying again")
+	})
+
+	It("a device plugin that starts again", func(ctx context.Context) {
+		Expect(localcluster.KillDevicePlugin(ctx, options, "node-b")).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(localcluster.StartDevicePlugin(ctx, options, "node-b")).To(Succeed()) })
+		b := benchmark("flapping", short, overVFs)
+		Eventually(func() int64 { return allocatable(ctx, "node-b", localcluster.ResourceVF) }).WithTimeout(soon).Should(BeZero())
+		create(ctx, b)
+		Eventually(func() metav1.Condition { return condition(get(ctx, b), v1alpha1.ConditionAccepted) }).WithTimeout(soon).Should(
+			HaveField("Reason", v1alpha1.ReasonResourceNotAdvertised))
+		Expect(localcluster.StartDevicePlugin(ctx, options, "node-b")).To(Succeed())
+		b = eventuallyCompletes(ctx, b)
+		Expect(b.Status.Summary.Placement).To(Equal(v1alpha1.PlacementVerified))
+	})
+
+	It("CPUs that are shared, because the kubelet has no static policy", func(ctx context.Context) {
+		Expect(localcluster.StopPinning(ctx, options, "node-b")).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(localcluster.Up(ctx, options)).To(Succeed()) })
+		b := benchmark("shared", short, slowest, two)
+		create(ctx, b)
+		b = caught(ctx, b, v1alpha1.ProofCPUsExclusive, v1alpha1.WarningCPUsNotExclusive)
+		Expect(warning(b, v1alpha1.WarningCPUsNotExclusive).Message).To(ContainSubstring("cpuManagerPolicy: static"))
+	})
+})
+
+var _ = Describe("Twenty benchmarks at once", Label("placement"), func() {
+	It("are measured in order, by priority, and never two on a node", func(ctx context.Context) {
+		w := watchPods(ctx)
+		var all []*v1alpha1.LatencyBenchmark
+		for i := range 20 {
+			b := benchmark(fmt.Sprintf("crowd-%02d", i), short, func(s *v1alpha1.LatencyBenchmarkSpec) {
+				if i == 19 {
+					// The last to come, and urgent: it overtakes all that only wait.
+					s.Priority = 100
+				}
+			})
+			create(ctx, b)
+			all = append(all, b)
+		}
+		Eventually(func() string { return condition(get(ctx, all[18]), v1alpha1.ConditionSucceeded).Message }).
+			WithTimeout(soon).Should(And(ContainSubstring("is measuring on node"), ContainSubstring(" ahead")))
+		for i, b := range all {
+			all[i] = completesWithin(ctx, 6*time.Minute, b)
+		}
+		w.end()
+		Expect(w.overlaps).To(BeEmpty())
+		for i, b := range all {
+			measuredOnce(b, w)
+			if i > 0 && i < 19 {
+				// Creation times have whole seconds; those of one are measured by name, which here is the same order.
+				Expect(b.Status.StartTime.Before(all[i-1].Status.StartTime)).To(BeFalse(), "%s before %s", b.Name, all[i-1].Name)
+			}
+		}
+		Expect(all[19].Status.StartTime.Before(all[18].Status.StartTime)).To(BeTrue())
+	})
+})
+
+// allowHostNetwork restarts the manager with the setting, until the spec ends.
+func allowHostNetwork(ctx context.Context) {
+	GinkgoHelper()
+	setManagerArgs(ctx, "--bench-image=localhost/tailgate-bench:dev", "--bench-image-pull-policy=Never", "--pod-start-timeout=60s", "--allow-host-network")
+	DeferCleanup(func(ctx context.Context) { Expect(install.Install(ctx, options)).To(Succeed()) })
+}
+
+// advertise sets, or with an empty quantity removes, an extended resource of a node that no device plugin serves.
+func advertise(ctx context.Context, node, name, quantity string) {
+	GinkgoHelper()
+	op, value := "add", fmt.Sprintf(`, "value": %q`, quantity)
+	if quantity == "" {
+		op, value = "remove", ""
+	}
+	patch := fmt.Sprintf(`[{"op": %q, "path": "/status/capacity/%s"%s}]`, op, strings.ReplaceAll(name, "/", "~1"), value)
+	Expect(install.Kubectl(ctx, options, GinkgoWriter, "patch", "node", node, "--subresource=status", "--type=json", "-p", patch)).To(Succeed())
+}
+
+// allocatable is how many devices of a resource a node gives to pods.
+func allocatable(ctx context.Context, name string, of corev1.ResourceName) int64 {
+	GinkgoHelper()
+	node := &corev1.Node{}
+	Expect(kube.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+	quantity := node.Status.Allocatable[of]
+	return quantity.Value()
+}
