@@ -1,4 +1,5 @@
-// Command kubectl-tailgate is the plugin behind "kubectl tailgate". kubectl finds it in PATH.
+// Command kubectl-tailgate is the plugin behind "kubectl tailgate". kubectl finds it in PATH. In the operator's image it is
+// /tailgate.
 package main
 
 import (
@@ -6,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // the ways of authentication that kubectl has
 
 	"github.com/tailgate-dev/tailgate/internal/cli"
 )

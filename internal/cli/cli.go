@@ -1,11 +1,12 @@
 // Package cli is kubectl-tailgate, with a file for each verb.
 //
 // What a verb prints goes to standard output, whole or not at all. An error is one line on standard error that says
-// what to do, and exit code 1.
+// what to do, and exit code 1; of the verbs that exit by verdict it is 3, because there 1 means Fail.
 package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -23,17 +24,51 @@ import (
 // name is how users call the command.
 const name = "kubectl tailgate"
 
+// The exit codes of the verbs that exit by verdict.
+const (
+	exitPass         = 0
+	exitFail         = 1
+	exitInconclusive = 2
+	// exitError is for what is no verdict: bad input, no such benchmark, no answer, or none in time.
+	exitError = 3
+)
+
+// exitsByVerdict is the annotation of verbs whose errors have exitError.
+const exitsByVerdict = "exits-by-verdict"
+
+// ended is an error that ends the command with a certain exit code. What there was to say on standard output was said.
+type ended struct {
+	code int
+	// err is what else goes wrong; nil when there is nothing to say.
+	err error
+}
+
+func (e ended) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
+
+func (e ended) Unwrap() error { return e.err }
+
 // Run carries out a command line without its program's name and returns the exit code.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintf(stderr, "%s: %s\n", name, oneLine(err))
-		return 1
+	verb, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
 	}
-	return 0
+	code := 1
+	if verb.Annotations[exitsByVerdict] != "" {
+		code = exitError
+	}
+	var e ended
+	if errors.As(err, &e) {
+		code, err = e.code, e.err
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %s\n", name, oneLine(err))
+	}
+	return code
 }
 
 // newRoot is the command with all its verbs.
@@ -44,13 +79,12 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:         "kubectl-tailgate",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
-		Short:       "Results of Tailgate's latency benchmarks",
+		Short:       "Tailgate's latency benchmarks: their results and verdicts",
 		// Run prints the error; whoever mistyped a flag need not read all of them.
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	cluster.flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(newGet(cluster))
+	root.AddCommand(newGate(cluster), newGet(cluster))
 	return root
 }
 
@@ -63,7 +97,7 @@ type cluster struct {
 }
 
 // client talks to the API server; namespace is the one to look in.
-func (c *cluster) client() (api client.Client, namespace string, err error) {
+func (c *cluster) client() (api client.WithWatch, namespace string, err error) {
 	config, err := c.flags.ToRESTConfig()
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
@@ -81,9 +115,11 @@ func (c *cluster) client() (api client.Client, namespace string, err error) {
 		return nil, "", err
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(v1alpha1.GroupVersion.WithKind("LatencyBenchmark"), meta.RESTScopeNamespace)
+	for _, k := range kinds() {
+		mapper.Add(v1alpha1.GroupVersion.WithKind(k.name), k.scope)
+	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-	if api, err = client.New(config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
+	if api, err = client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
 		return nil, "", fmt.Errorf("making a client: %w", err)
 	}
 	return api, namespace, nil

@@ -3,129 +3,20 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/json"
-	"encoding/pem"
-	"fmt"
-	"io"
-	"log"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
-
-// apiServer answers for the objects it is given, as far as the command asks: GET of one object, and of the benchmarks of
-// a parent.
-type apiServer struct {
-	benchmarks map[types.NamespacedName]*v1alpha1.LatencyBenchmark
-	configMaps map[types.NamespacedName]*corev1.ConfigMap
-	// token that callers must show.
-	token string
-	// asked are the paths of all requests.
-	asked []string
-}
-
-// ServeHTTP knows exactly three requests. Of whatever else the command asked for, it would need rights to do so.
-func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.asked = append(s.asked, r.URL.Path)
-	if r.Header.Get("Authorization") != "Bearer "+s.token {
-		s.refuse(w, apierrors.NewUnauthorized("Unauthorized"))
-		return
-	}
-	mux := http.NewServeMux()
-	named := func(r *http.Request) types.NamespacedName {
-		return types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
-	}
-	if s.benchmarks != nil {
-		mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks/{name}", func(w http.ResponseWriter, r *http.Request) {
-			object, found := s.benchmarks[named(r)]
-			s.object(w, object, found, schema.GroupResource{Group: "tailgate.dev", Resource: "latencybenchmarks"}, r.PathValue("name"))
-		})
-	}
-	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks", s.list)
-	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/configmaps/{name}", func(w http.ResponseWriter, r *http.Request) {
-		object, found := s.configMaps[named(r)]
-		s.object(w, object, found, schema.GroupResource{Resource: "configmaps"}, r.PathValue("name"))
-	})
-	mux.ServeHTTP(w, r)
-}
-
-// list answers with the benchmarks that a label selects, one a page.
-func (s *apiServer) list(w http.ResponseWriter, r *http.Request) {
-	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
-	if err != nil || selector.Empty() {
-		s.refuse(w, apierrors.NewBadRequest("which benchmarks?"))
-		return
-	}
-	list := v1alpha1.LatencyBenchmarkList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyBenchmarkList"}}
-	for name, b := range s.benchmarks {
-		if name.Namespace == r.PathValue("namespace") && selector.Matches(labels.Set(b.Labels)) && name.Name > r.URL.Query().Get("continue") {
-			list.Items = append(list.Items, *b)
-		}
-	}
-	slices.SortFunc(list.Items, func(a, b v1alpha1.LatencyBenchmark) int { return strings.Compare(a.Name, b.Name) })
-	if len(list.Items) > 1 {
-		list.Items = list.Items[:1]
-		list.Continue = list.Items[0].Name
-	}
-	s.answer(w, http.StatusOK, list)
-}
-
-func (s *apiServer) object(w http.ResponseWriter, object any, found bool, resource schema.GroupResource, name string) {
-	if !found {
-		s.refuse(w, apierrors.NewNotFound(resource, name))
-		return
-	}
-	s.answer(w, http.StatusOK, object)
-}
-
-func (s *apiServer) refuse(w http.ResponseWriter, err *apierrors.StatusError) {
-	status := err.Status()
-	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	s.answer(w, int(status.Code), status)
-}
-
-func (*apiServer) answer(w http.ResponseWriter, code int, object any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(object)
-}
-
-// serve starts the server and writes a kubeconfig for it, whose namespace is perf.
-func (s *apiServer) serve(t *testing.T) (kubeconfig string) {
-	t.Helper()
-	s.token = "of-the-user"
-	// Credentials travel by TLS only.
-	server := httptest.NewTLSServer(s)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	t.Cleanup(server.Close)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	kubeconfig = filepath.Join(t.TempDir(), "config")
-	content := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c,
-contexts: [{name: c, context: {cluster: k, user: u, namespace: perf}}],
-clusters: [{name: k, cluster: {server: "%s", certificate-authority-data: %s}}],
-users: [{name: u, user: {token: %s}}]}`, server.URL, base64.StdEncoding.EncodeToString(ca), s.token)
-	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return kubeconfig
-}
 
 // framed is a document as its agent sent it.
 func framed(t *testing.T, d result.Document) result.Framed {
@@ -141,6 +32,9 @@ func framed(t *testing.T, d result.Document) result.Framed {
 	}
 	return f
 }
+
+// sweep is the benchmark that every cluster has.
+var sweep = types.NamespacedName{Namespace: "perf", Name: "sweep"}
 
 // newCluster has benchmark perf/sweep with one stored run of TCP in two sizes.
 func newCluster(t *testing.T) *apiServer {
@@ -182,7 +76,7 @@ func newCluster(t *testing.T) *apiServer {
 	cm.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
 	b.Status.Stored = []v1alpha1.StoredResult{{ConfigMap: cm.Name, Run: "sweep-r1", SHA256: stored.ClientDigest, ServerSHA256: stored.ServerDigest, PodsSHA256: stored.PodsDigest}}
 	return &apiServer{
-		benchmarks: map[types.NamespacedName]*v1alpha1.LatencyBenchmark{{Namespace: "perf", Name: "sweep"}: b},
+		benchmarks: map[types.NamespacedName]*v1alpha1.LatencyBenchmark{sweep: b},
 		configMaps: map[types.NamespacedName]*corev1.ConfigMap{{Namespace: "perf", Name: "sweep-r1"}: cm},
 	}
 }
@@ -198,7 +92,7 @@ func TestGet(t *testing.T) {
 	s := newCluster(t)
 	kubeconfig := s.serve(t)
 	// The same benchmark in another namespace, under another name.
-	elsewhere := s.benchmarks[types.NamespacedName{Namespace: "perf", Name: "sweep"}].DeepCopy()
+	elsewhere := s.benchmarks[sweep].DeepCopy()
 	elsewhere.Namespace = "other"
 	s.benchmarks[types.NamespacedName{Namespace: "other", Name: "sweep"}] = elsewhere
 	cm := s.configMaps[types.NamespacedName{Namespace: "perf", Name: "sweep-r1"}].DeepCopy()
@@ -239,7 +133,7 @@ func TestGet(t *testing.T) {
 // has its label and is not its own.
 func (s *apiServer) addMesh() {
 	add := func(name string, change func(*v1alpha1.LatencyBenchmark)) {
-		b := s.benchmarks[types.NamespacedName{Namespace: "perf", Name: "sweep"}].DeepCopy()
+		b := s.benchmarks[sweep].DeepCopy()
 		b.Name, b.UID, b.Status = name, types.UID("of-"+name), v1alpha1.LatencyBenchmarkStatus{}
 		change(b)
 		s.benchmarks[types.NamespacedName{Namespace: "perf", Name: name}] = b
@@ -282,7 +176,6 @@ func TestGetPairs(t *testing.T) {
 }
 
 func TestGetRefuses(t *testing.T) {
-	sweep := types.NamespacedName{Namespace: "perf", Name: "sweep"}
 	stored := types.NamespacedName{Namespace: "perf", Name: "sweep-r1"}
 	cases := map[string]struct {
 		args   []string

@@ -28,7 +28,8 @@ func newGet(c *cluster) *cobra.Command {
 		Long: "Print the results of a LatencyBenchmark from its stored histograms, after verifying their digests; of one that\n" +
 			"measures many pairs of nodes, those in the status of each pair's own.\n\n" +
 			"Formats:\n" + strings.Join(explained, "\n"),
-		Example: "  " + name + " get sweep -n perf -o sfnt",
+		Example:           "  " + name + " get sweep -n perf -o sfnt",
+		ValidArgsFunction: c.completeOne(benchmarks),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("get takes the name of one LatencyBenchmark, not %d arguments: %s get NAME", len(args), name)
@@ -48,6 +49,7 @@ func newGet(c *cluster) *cobra.Command {
 	}
 	get.Flags().StringVarP(&form, "output", "o", "", fmt.Sprintf("format: %s (default %s, for many pairs of nodes %s)",
 		strings.Join(known, ", "), known[0], report.FormPairs))
+	completeFlag(get, "output", known...)
 	return get
 }
 

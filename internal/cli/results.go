@@ -19,13 +19,8 @@ import (
 // benchmarkNamed reads a benchmark.
 func benchmarkNamed(ctx context.Context, api client.Client, namespace, name string) (*v1alpha1.LatencyBenchmark, error) {
 	b := &v1alpha1.LatencyBenchmark{}
-	switch err := api.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, b); {
-	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("the cluster does not know the kind LatencyBenchmark: install Tailgate there, or choose another cluster with --context")
-	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("there is no LatencyBenchmark %s in namespace %s; see `kubectl get lb -A`", name, namespace)
-	case err != nil:
-		return nil, fmt.Errorf("getting LatencyBenchmark %s/%s: %w", namespace, name, err)
+	if err := read(ctx, api, subject{benchmarks, benchmarks.key(namespace, name)}, b); err != nil {
+		return nil, err
 	}
 	return b, nil
 }

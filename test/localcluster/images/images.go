@@ -164,7 +164,11 @@ func managerLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	layer, err := fileLayer(append(userFiles(), file{path: "/manager", mode: 0o755, data: manager})...)
+	cli, err := goProgram(ctx, o, "./cmd/kubectl-tailgate")
+	if err != nil {
+		return nil, err
+	}
+	layer, err := fileLayer(append(userFiles(), file{path: "/manager", mode: 0o755, data: manager}, file{path: "/tailgate", mode: 0o755, data: cli})...)
 	return []v1.Layer{layer}, err
 }
 

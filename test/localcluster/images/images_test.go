@@ -299,7 +299,12 @@ func TestDockerfilesSayTheSame(t *testing.T) {
 					}
 				}
 			}
-			if tt.name != "bench" {
+			if tt.name == "manager" {
+				for _, program := range []string{"-o /rootfs/manager ./cmd/manager ", "-o /rootfs/tailgate ./cmd/kubectl-tailgate "} {
+					if !strings.Contains(text, program) {
+						t.Errorf("no %q", program)
+					}
+				}
 				return
 			}
 			for _, want := range []string{

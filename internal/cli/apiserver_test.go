@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// apiServer answers for the objects it is given, as far as the command asks: GET and watch of one object, and GET of the
+// benchmarks of a parent, or of a namespace. The maps may be changed before it serves; later, see change.
+type apiServer struct {
+	benchmarks map[types.NamespacedName]*v1alpha1.LatencyBenchmark
+	configMaps map[types.NamespacedName]*corev1.ConfigMap
+	// token that callers must show.
+	token string
+
+	sync.Mutex
+	// asked are the paths of all requests.
+	asked []string
+	// refusals are the answers to the next requests, in order, instead of what they ask for.
+	refusals []*apierrors.StatusError
+	// changed is closed, and made anew, with each change.
+	changed chan struct{}
+	server  *httptest.Server
+}
+
+var benchmarkResource = schema.GroupResource{Group: "tailgate.dev", Resource: "latencybenchmarks"}
+
+// ServeHTTP knows exactly some requests. Of whatever else the command asked for, it would need rights to do so.
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.Lock()
+	s.asked = append(s.asked, r.URL.Path)
+	var refusal *apierrors.StatusError
+	if len(s.refusals) > 0 {
+		refusal, s.refusals = s.refusals[0], s.refusals[1:]
+	}
+	s.Unlock()
+	switch {
+	case r.Header.Get("Authorization") != "Bearer "+s.token:
+		s.refuse(w, apierrors.NewUnauthorized("Unauthorized"))
+		return
+	case refusal != nil:
+		s.refuse(w, refusal)
+		return
+	}
+	mux := http.NewServeMux()
+	named := func(r *http.Request) types.NamespacedName {
+		return types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	}
+	if s.benchmarks != nil {
+		mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks/{name}", func(w http.ResponseWriter, r *http.Request) {
+			s.Lock()
+			defer s.Unlock()
+			object, found := s.benchmarks[named(r)]
+			s.object(w, object, found, benchmarkResource, r.PathValue("name"))
+		})
+	}
+	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") != "" {
+			s.watch(w, r)
+		} else {
+			s.list(w, r)
+		}
+	})
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/configmaps/{name}", func(w http.ResponseWriter, r *http.Request) {
+		object, found := s.configMaps[named(r)]
+		s.object(w, object, found, schema.GroupResource{Resource: "configmaps"}, r.PathValue("name"))
+	})
+	mux.ServeHTTP(w, r)
+}
+
+// list answers with the benchmarks of a namespace, all or those that a label selects, one a page if there is a limit.
+func (s *apiServer) list(w http.ResponseWriter, r *http.Request) {
+	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+	if err != nil {
+		s.refuse(w, apierrors.NewBadRequest("which benchmarks?"))
+		return
+	}
+	list := v1alpha1.LatencyBenchmarkList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyBenchmarkList"}}
+	for name, b := range s.benchmarks {
+		if name.Namespace == r.PathValue("namespace") && selector.Matches(labels.Set(b.Labels)) && name.Name > r.URL.Query().Get("continue") {
+			list.Items = append(list.Items, *b)
+		}
+	}
+	slices.SortFunc(list.Items, func(a, b v1alpha1.LatencyBenchmark) int { return strings.Compare(a.Name, b.Name) })
+	if len(list.Items) > 1 && r.URL.Query().Get("limit") != "" {
+		list.Items = list.Items[:1]
+		list.Continue = list.Items[0].Name
+	}
+	s.answer(w, http.StatusOK, list)
+}
+
+// watch tells of the changes of one benchmark since the version that the caller has seen, until one of them goes.
+func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
+	name, found := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
+	if !found {
+		s.refuse(w, apierrors.NewBadRequest("which benchmark?"))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	seen := r.URL.Query().Get("resourceVersion")
+	for {
+		s.Lock()
+		changed := s.changed
+		b := s.benchmarks[types.NamespacedName{Namespace: r.PathValue("namespace"), Name: name}].DeepCopy()
+		s.Unlock()
+		switch {
+		case b == nil:
+			gone := &v1alpha1.LatencyBenchmark{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyBenchmark"}}
+			_ = json.NewEncoder(w).Encode(map[string]any{"type": "DELETED", "object": gone})
+			return
+		case b.ResourceVersion != seen:
+			seen = b.ResourceVersion
+			_ = json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": b})
+		}
+		w.(http.Flusher).Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// change changes what there is, and whoever watches perf/sweep is told.
+func (s *apiServer) change(to func()) {
+	s.Lock()
+	defer s.Unlock()
+	to()
+	if b := s.benchmarks[sweep]; b != nil {
+		b.ResourceVersion += "+"
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// await waits until a number of requests has been made.
+func (s *apiServer) await(t *testing.T, requests int) {
+	t.Helper()
+	for range 1000 {
+		s.Lock()
+		n := len(s.asked)
+		s.Unlock()
+		if n >= requests {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("there were never %d requests", requests)
+}
+
+func (s *apiServer) object(w http.ResponseWriter, object any, found bool, resource schema.GroupResource, name string) {
+	if !found {
+		s.refuse(w, apierrors.NewNotFound(resource, name))
+		return
+	}
+	s.answer(w, http.StatusOK, object)
+}
+
+func (s *apiServer) refuse(w http.ResponseWriter, err *apierrors.StatusError) {
+	status := err.Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	s.answer(w, int(status.Code), status)
+}
+
+func (*apiServer) answer(w http.ResponseWriter, code int, object any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(object)
+}
+
+// serve starts the server and writes a kubeconfig for it, whose namespace is perf.
+func (s *apiServer) serve(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	s.token, s.changed = "of-the-user", make(chan struct{})
+	// Credentials travel by TLS only.
+	s.server = httptest.NewTLSServer(s)
+	s.server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	t.Cleanup(s.server.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw})
+	kubeconfig = filepath.Join(t.TempDir(), "config")
+	content := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c,
+contexts: [{name: c, context: {cluster: k, user: u, namespace: perf}}],
+clusters: [{name: k, cluster: {server: "%s", certificate-authority-data: %s}}],
+users: [{name: u, user: {token: %s}}]}`, s.server.URL, base64.StdEncoding.EncodeToString(ca), s.token)
+	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}

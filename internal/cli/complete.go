@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// completionLimit is how long who presses the tabulator waits for a cluster.
+const completionLimit = 3 * time.Second
+
+// names lists the objects of a kind, in the namespace; none when the cluster does not tell.
+func (c *cluster) names(cmd *cobra.Command, k *kind, prefix string) []cobra.Completion {
+	api, namespace, err := c.client()
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := timeLimit(cmd.Context(), completionLimit)
+	defer cancel()
+	list := k.names()
+	if err := api.List(ctx, list, client.InNamespace(k.key(namespace, "").Namespace)); err != nil {
+		return nil
+	}
+	var names []cobra.Completion
+	for _, item := range list.Items {
+		names = append(names, prefix+item.Name)
+	}
+	return names
+}
+
+// completeOne completes the only argument, an object of a kind.
+func (c *cluster) completeOne(k *kind) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return c.names(cmd, k, ""), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeSubjects completes what parseSubject reads, of which there may be several.
+func (c *cluster) completeSubjects(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	names := c.names(cmd, benchmarks, "")
+	for _, k := range kinds() {
+		if k != benchmarks {
+			names = append(names, c.names(cmd, k, k.short+"/")...)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeFlag completes a flag by the values that it can have.
+func completeFlag(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // There is no such flag.
+	}
+}

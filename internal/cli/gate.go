@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// newGate is the verb that turns verdicts into an exit code.
+func newGate(c *cluster) *cobra.Command {
+	g := &gate{cluster: c}
+	cmd := &cobra.Command{
+		Use:   "gate NAME...",
+		Short: "Exit by verdict: 0 Pass, 1 Fail, 2 Inconclusive",
+		Long: "Exit by the verdicts on LatencyBenchmarks, for scripts, jobs and upgrade tools:\n\n" +
+			"  0  all of them are Pass\n" +
+			"  1  one is Fail\n" +
+			"  3  none is Fail, but one does not exist, cannot be read, or had no verdict when --timeout was over\n" +
+			"  2  otherwise: one is Inconclusive, or, without --wait, not judged yet\n\n" +
+			"Each has a line with its verdict, and one for each rule that did not pass. With --wait the command ends when every\n" +
+			"verdict is Pass or Fail, or can become neither any more; it outlives restarts of the API server.\n\n" +
+			"It needs the rights to get the objects, with --wait also to watch them, and runs in a pod with the rights of its\n" +
+			"service account.",
+		Example: "  " + name + " gate before after -n perf --wait --timeout 2h",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fmt.Errorf("gate takes the names of one or more LatencyBenchmarks, such as: %s gate before after", name)
+			}
+			return nil
+		},
+		Annotations:       map[string]string{exitsByVerdict: "true"},
+		ValidArgsFunction: c.completeSubjects,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return g.run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().BoolVar(&g.wait, "wait", false, "wait for verdicts that can still become Pass or Fail")
+	cmd.Flags().DurationVar(&g.timeout, "timeout", 0, "how long to wait, such as 2h (default as long as it takes)")
+	return cmd
+}
+
+// gate is a call of the verb.
+type gate struct {
+	*cluster
+	wait    bool
+	timeout time.Duration
+}
+
+// answer is what came of one subject.
+type answer struct {
+	standing standing
+	err      error
+}
+
+// exitCode of an answer.
+func (a answer) exitCode() int {
+	if a.err != nil {
+		return exitError
+	}
+	return a.standing.exitCode()
+}
+
+// worse orders the exit codes: a Fail stays one whatever else is unknown.
+func worse(a, b int) int {
+	for _, code := range []int{exitFail, exitError, exitInconclusive} {
+		if a == code || b == code {
+			return code
+		}
+	}
+	return exitPass
+}
+
+func (g *gate) run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	switch {
+	case g.timeout < 0:
+		return fmt.Errorf("--timeout: %s is no time to wait", g.timeout)
+	case g.timeout > 0 && !g.wait:
+		return errors.New("--timeout belongs to --wait; add that")
+	}
+	subjects := make([]subject, len(args))
+	for i, arg := range args {
+		var err error
+		if subjects[i], err = parseSubject(arg); err != nil {
+			return err
+		}
+	}
+	api, namespace, err := g.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := timeLimit(ctx, g.timeout)
+	defer cancel()
+	tell := troubleTeller(stderr)
+	answers := make([]chan answer, len(subjects))
+	for i, s := range subjects {
+		s.key = s.kind.key(namespace, s.key.Name)
+		subjects[i], answers[i] = s, make(chan answer, 1)
+		go func() { answers[i] <- g.answer(ctx, api, s, tell) }()
+	}
+	code := exitPass
+	var failures []string
+	for i, s := range subjects {
+		a := <-answers[i]
+		code = worse(code, a.exitCode())
+		if a.err != nil {
+			failures = append(failures, a.err.Error())
+			continue
+		}
+		if _, err := fmt.Fprintf(stdout, "%s: %s\n", s, a.standing); err != nil {
+			return fmt.Errorf("writing the verdict: %w", err)
+		}
+	}
+	switch {
+	case len(failures) > 0:
+		return ended{code, errors.New(strings.Join(failures, "; "))}
+	case code != exitPass:
+		return ended{code: code}
+	}
+	return nil
+}
+
+// answer gets the standing of a subject, or waits for the last one.
+func (g *gate) answer(ctx context.Context, api client.WithWatch, s subject, tell func(error)) answer {
+	if !g.wait {
+		o := s.kind.object()
+		if err := read(ctx, api, s, o); err != nil {
+			return answer{err: err}
+		}
+		return answer{standing: s.kind.standing(o)}
+	}
+	var last standing
+	f := follower{api: api, subject: s, trouble: tell, look: func(ctx context.Context, o client.Object) (bool, error) {
+		last = s.kind.standing(o)
+		open, err := last.stillOpen(ctx, api, s.key.Namespace)
+		return !open, err
+	}}
+	return answer{last, late(ctx, f.follow(ctx), s, last.message)}
+}
+
+// timeLimit bounds a context, unless the limit is 0.
+func timeLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, limit)
+}
+
+// late puts the end of a context in words: for what was waited, and how it stood last.
+func late(ctx context.Context, err error, s subject, last string) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	why := "interrupted"
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		why = "the time is over"
+	}
+	if last == "" {
+		return fmt.Errorf("%s before anything was known of %s", why, s)
+	}
+	return fmt.Errorf("%s before there was a verdict on %s: %s", why, s, last)
+}
+
+// troubleTeller writes a line about requests that fail and are made again, for several followers at once.
+func troubleTeller(w io.Writer) func(error) {
+	var one sync.Mutex
+	return func(err error) {
+		one.Lock()
+		defer one.Unlock()
+		fmt.Fprintf(w, "%s: %s; trying again\n", name, oneLine(err))
+	}
+}

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// kind is one of Tailgate's kinds.
+type kind struct {
+	name string
+	// short is its short name, plural that of its resource; the singular is understood too.
+	short, plural string
+	scope         meta.RESTScope
+	object        func() client.Object
+	list          func() client.ObjectList
+	// standing is what the verdict on an object has come to.
+	standing func(client.Object) standing
+}
+
+// benchmarks are the kind that is meant where none is named.
+var benchmarks = &kind{
+	name: "LatencyBenchmark", short: "lb", plural: "latencybenchmarks", scope: meta.RESTScopeNamespace,
+	object:   func() client.Object { return &v1alpha1.LatencyBenchmark{} },
+	list:     func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} },
+	standing: benchmarkStanding,
+}
+
+// kinds are all of them.
+func kinds() []*kind { return []*kind{benchmarks} }
+
+// names is a list to be filled with the metadata of objects of the kind.
+func (k *kind) names() *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(k.name + "List"))
+	return list
+}
+
+// is says whether a user means the kind.
+func (k *kind) is(word string) bool {
+	word = strings.TrimSuffix(strings.ToLower(word), "."+v1alpha1.GroupVersion.Group)
+	return slices.Contains([]string{k.short, k.plural, strings.ToLower(k.name)}, word)
+}
+
+// key names an object of the kind, in a namespace if it is in any.
+func (k *kind) key(namespace, name string) types.NamespacedName {
+	if k.scope == meta.RESTScopeRoot {
+		namespace = ""
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+// subject is an object as a user names it.
+type subject struct {
+	kind *kind
+	key  types.NamespacedName
+}
+
+func (s subject) String() string {
+	if s.key.Namespace == "" {
+		return s.kind.name + " " + s.key.Name
+	}
+	return s.kind.name + " " + s.key.String()
+}
+
+// parseSubject reads NAME, which is a benchmark, or KIND/NAME. The namespace is filled in later: see kind.key.
+func parseSubject(arg string) (subject, error) {
+	word, name, qualified := strings.Cut(arg, "/")
+	if !qualified {
+		word, name = benchmarks.short, arg
+	}
+	var known []string
+	for _, k := range kinds() {
+		known = append(known, k.short+"/NAME")
+		if k.is(word) && name != "" && !strings.Contains(name, "/") {
+			return subject{k, types.NamespacedName{Name: name}}, nil
+		}
+	}
+	return subject{}, fmt.Errorf("%q names nothing that can have a verdict: give NAME of a LatencyBenchmark, or %s", arg, strings.Join(known, " or "))
+}
+
+// told is an error in words of ours.
+type told struct {
+	message string
+	cause   error
+}
+
+func (t told) Error() string { return t.message }
+
+func (t told) Unwrap() error { return t.cause }
+
+// read gets an object of a kind.
+func read(ctx context.Context, api client.Client, of subject, into client.Object) error {
+	k, key := of.kind, of.key
+	switch err := api.Get(ctx, key, into); {
+	case err == nil:
+		return nil
+	case apierrors.IsNotFound(err) && !isAbsent(err):
+		return told{fmt.Sprintf("the cluster does not know the kind %s: install Tailgate there, or choose another cluster with --context", k.name), err}
+	case isAbsent(err) && key.Namespace == "":
+		return told{fmt.Sprintf("there is no %s %s; see `kubectl get %s`", k.name, key.Name, k.short), err}
+	case isAbsent(err):
+		return told{fmt.Sprintf("there is no %s %s in namespace %s; see `kubectl get %s -A`", k.name, key.Name, key.Namespace, k.short), err}
+	default:
+		return fmt.Errorf("getting %s: %w", of, err)
+	}
+}
+
+// isAbsent says whether an API server told that an object does not exist; of a kind that does not it tells nothing but
+// that there is no such path.
+func isAbsent(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
