@@ -331,6 +331,11 @@ type LatencyBenchmarkStatus struct {
 	// +optional
 	Pair *Pair `json:"pair,omitempty"`
 
+	// pairs is where a benchmark of many pairs (placement.pairing Star, Ring or AllPairs) stands. Each pair has a
+	// benchmark of its own with the results.
+	// +optional
+	Pairs *PairsStatus `json:"pairs,omitempty"`
+
 	// extendedRounds is by how many rounds the plan grew because the planned ones left the verdict Inconclusive. It
 	// happens at most once.
 	// +optional
@@ -830,10 +835,12 @@ type StoredResult struct {
 // +kubebuilder:printcolumn:name="Placement",type=string,JSONPath=`.status.summary.placement`,priority=1
 // +kubebuilder:printcolumn:name="Variants",type=string,JSONPath=`.status.summary.variants`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].message`,priority=1
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.acceleration) == has(oldSelf.spec.acceleration) && (!has(self.spec.acceleration) || self.spec.acceleration == oldSelf.spec.acceleration) && has(self.spec.template) == has(oldSelf.spec.template) && (!has(self.spec.template) || self.spec.template == oldSelf.spec.template) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for gate and priority: delete the benchmark and apply it anew"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) && !has(oldSelf.status.pairs) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.acceleration) == has(oldSelf.spec.acceleration) && (!has(self.spec.acceleration) || self.spec.acceleration == oldSelf.spec.acceleration) && has(self.spec.template) == has(oldSelf.spec.template) && (!has(self.spec.template) || self.spec.template == oldSelf.spec.template) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for gate and priority: delete the benchmark and apply it anew"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.gate) || !has(self.spec.gate.baseline) || !has(self.spec.gate.baseline.benchmarkRef) || self.spec.gate.baseline.benchmarkRef.name != self.metadata.name",message="spec.gate.baseline.benchmarkRef: a benchmark cannot be its own baseline; name another, or a variant"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52",message="metadata.name: at most 52 characters, because pods are named after it"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.variants) || self.spec.variants.all(v, self.metadata.name.size() + v.name.size() <= 57)",message="spec.variants: the names of the benchmark and of a variant together have at most 57 characters, because pods are named after both"
+// +kubebuilder:validation:XValidation:rule="self.spec.placement.pairing == 'Pair' || self.metadata.name.size() <= 46",message="metadata.name: at most 46 characters with pairing Star, Ring or AllPairs, because the benchmark of each pair is named after it"
+// +kubebuilder:validation:XValidation:rule="self.spec.placement.pairing == 'Pair' || !has(self.spec.variants) || self.spec.variants.all(v, self.metadata.name.size() + v.name.size() <= 51)",message="spec.variants: with pairing Star, Ring or AllPairs the names of the benchmark and of a variant together have at most 51 characters, because the benchmark of each pair is named after it"
 type LatencyBenchmark struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
