@@ -198,3 +198,13 @@ func distinct(names []string) []string {
 	}
 	return once
 }
+
+// Parallel is how many pairs are measured at once: what maxParallelPairs asks for (absent: one), as far as that many
+// nodes make disjoint pairs.
+func Parallel(placement v1alpha1.Placement, nodes int) int {
+	most := nodes / 2
+	if placement.Pairing == v1alpha1.PairingStar {
+		most = 1
+	}
+	return min(max(1, int(placement.MaxParallelPairs)), most)
+}

@@ -102,6 +102,21 @@ func StaticAddresses(i v1alpha1.IPAM) (server, client netip.Prefix, err error) {
 	return netip.PrefixFrom(first, subnet.Bits()), netip.PrefixFrom(second, subnet.Bits()), nil
 }
 
+// StaticBlocks returns what rangeStart is for each of several pairs that have addresses of a range of type Static at the
+// same time, one block of two after the other: as many as there are, at most limit.
+func StaticBlocks(i v1alpha1.IPAM, limit int) []string {
+	var starts []string
+	for len(starts) < limit {
+		server, client, err := StaticAddresses(i)
+		if err != nil {
+			break
+		}
+		starts = append(starts, server.Addr().String())
+		i.RangeStart = client.Addr().Next().String()
+	}
+	return starts
+}
+
 // Address returns the address of the server pod of a benchmark's variant on the measured network, or "" and what is
 // still missing.
 func Address(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, pod *corev1.Pod) (address, missing string) {

@@ -144,6 +144,31 @@ func TestStaticAddresses(t *testing.T) {
 	}
 }
 
+func TestStaticBlocks(t *testing.T) {
+	cases := map[string]struct {
+		subnet, start string
+		limit         int
+		want          []string
+	}{
+		"from the second address on":      {subnet: "192.168.40.0/29", limit: 9, want: []string{"192.168.40.1", "192.168.40.3", "192.168.40.5"}},
+		"from the start given":            {subnet: "192.168.40.0/24", start: "192.168.40.250", limit: 9, want: []string{"192.168.40.250", "192.168.40.252"}},
+		"no more than asked":              {subnet: "10.0.0.0/8", limit: 2, want: []string{"10.0.0.1", "10.0.0.3"}},
+		"the smallest subnet":             {subnet: "10.0.0.4/30", limit: 9, want: []string{"10.0.0.5"}},
+		"to the last of IPv6":             {subnet: "fd00:40::/64", start: "fd00:40::ffff:ffff:ffff:fffc", limit: 9, want: []string{"fd00:40::ffff:ffff:ffff:fffc", "fd00:40::ffff:ffff:ffff:fffe"}},
+		"to the last of all addresses":    {subnet: "ffff::/16", start: "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe", limit: 9, want: []string{"ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe"}},
+		"a start without one after it":    {subnet: "192.168.40.0/24", start: "192.168.40.254", limit: 9},
+		"a range that nobody understands": {subnet: "192.168.40.0", limit: 9},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := StaticBlocks(v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: c.subnet, RangeStart: c.start}, c.limit)
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("blocks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestBuildRefusesARangeWithoutRoom(t *testing.T) {
 	e := endpoint("vf-static", v1alpha1.RoleServer)
 	e.Variant.Network.IPAM.RangeStart = "192.168.40.254"

@@ -89,15 +89,23 @@ func rejectf(reason, format string, args ...any) *Rejection {
 
 // Accept runs the checks in order and returns the pair of nodes, or the first rejection.
 func Accept(o Observed) (v1alpha1.Pair, *Rejection) {
+	if r := checkSpec(o); r != nil {
+		return v1alpha1.Pair{}, r
+	}
+	return choosePair(o)
+}
+
+// checkSpec runs the checks that look at no node.
+func checkSpec(o Observed) *Rejection {
 	for _, check := range []func(Observed) *Rejection{
 		cellCount, cells, percentile, toolMemory, toolCPUs, hostNetwork, capture, classes,
 		onloadNetwork, profile, networkExists, networkOwned, networkMatches, networkRange,
 	} {
 		if r := check(o); r != nil {
-			return v1alpha1.Pair{}, r
+			return r
 		}
 	}
-	return choosePair(o)
+	return nil
 }
 
 // maxCells is how many cells a status has room for, all variants together; a cell that is captured too counts twice.

@@ -90,6 +90,11 @@ func endpoints(o Observed) (client, server *endpoint) {
 	placement := o.Benchmark.Spec.Placement
 	client = &endpoint{path: "spec.placement.client", selection: *cmp.Or(placement.Client, &v1alpha1.NodeSelection{})}
 	server = &endpoint{path: "spec.placement.server", selection: *cmp.Or(placement.Server, &v1alpha1.NodeSelection{})}
+	if placement.Nodes != nil {
+		// Each of them is both, with pairings Ring and AllPairs.
+		client = &endpoint{path: "spec.placement.nodes", selection: *placement.Nodes}
+		server = &endpoint{path: client.path, selection: client.selection}
+	}
 	if pair := o.Benchmark.Status.Pair; pair != nil {
 		client.kept, server.kept = pair.ClientNode, pair.ServerNode
 	}
@@ -163,19 +168,26 @@ func (e *endpoint) rejection(c *choice) *Rejection {
 	filter, nodes := c.filters[worst], e.rejected[worst]
 	first := slices.MinFunc(nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	cure := filter.cure(first, nodes)
+	if total == 1 {
+		for text := range e.why[worst] {
+			return rejectf(filter.reason, "%s: node %s: %s; %s", e.path, first.Name, text, cure)
+		}
+	}
+	return rejectf(filter.reason, "%s: %d nodes: %s; %s", e.path, total, e.reasons(), cure)
+}
+
+// reasons counts why nodes were rejected.
+func (e *endpoint) reasons() string {
 	var reasons []string
 	for _, why := range e.why {
 		for _, text := range slices.Sorted(maps.Keys(why)) {
-			if total == 1 {
-				return rejectf(filter.reason, "%s: node %s: %s; %s", e.path, first.Name, text, cure)
-			}
 			reasons = append(reasons, fmt.Sprintf("%d %s", why[text], text))
 		}
 	}
 	if more := len(reasons) - maxReasons; more > 0 {
 		reasons = append(reasons[:maxReasons], fmt.Sprintf("and %d reasons more", more))
 	}
-	return rejectf(filter.reason, "%s: %d nodes: %s; %s", e.path, total, strings.Join(reasons, ", "), cure)
+	return strings.Join(reasons, ", ")
 }
 
 // candidate is a node that can be an endpoint.
@@ -187,9 +199,11 @@ type candidate struct {
 	evicts, others, spare int
 }
 
-func (c candidate) before(other candidate) bool {
+func (c candidate) before(other candidate) bool { return c.compare(other) < 0 }
+
+func (c candidate) compare(other candidate) int {
 	return cmp.Or(cmp.Compare(c.evicts, other.evicts), cmp.Compare(c.others, other.others), cmp.Compare(c.spare, other.spare),
-		strings.Compare(c.name, other.name)) < 0
+		strings.Compare(c.name, other.name))
 }
 
 // choice is what each node is compared with.

@@ -161,15 +161,17 @@ func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1al
 }
 
 // rank is a pair's percentile for comparisons with other pairs: Infinite when it is lost, -1 when it cannot be told.
-func (r pairResult) rank(p v1alpha1.Percentile) int64 {
-	switch ns := *PercentileOf(&r.CellResult, p); {
+func rank(c *v1alpha1.CellResult, p v1alpha1.Percentile) int64 {
+	switch ns := *PercentileOf(c, p); {
 	case ns != nil:
 		return *ns
-	case isLost(r.CellResult, p):
+	case isLost(*c, p):
 		return stats.Infinite
 	}
 	return -1
 }
+
+func (r pairResult) rank(p v1alpha1.Percentile) int64 { return rank(&r.CellResult, p) }
 
 // overPairs says how the percentiles of the pairs are distributed.
 func overPairs(w io.Writer, results []pairResult) error {
@@ -179,8 +181,8 @@ func overPairs(w io.Writer, results []pairResult) error {
 	for _, p := range []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99, v1alpha1.P999} {
 		var values []int64
 		for _, r := range results {
-			if rank := r.rank(p); rank >= 0 {
-				values = append(values, rank)
+			if ns := r.rank(p); ns >= 0 {
+				values = append(values, ns)
 			}
 		}
 		if len(values) == 0 {

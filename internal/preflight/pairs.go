@@ -1,0 +1,164 @@
+package preflight
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+)
+
+// Nodes are those of a benchmark of many pairs.
+type Nodes struct {
+	// Names, sorted; with pairing Star, the clients'.
+	Names []string
+	// Server is the one node of the server, with pairing Star.
+	Server string
+	// LeftOut counts the nodes that are selected and cannot be measured, by what is wrong with them; empty if there are
+	// none.
+	LeftOut string
+}
+
+// AcceptPairs runs the checks of a benchmark of many pairs in order and returns its nodes, or the first rejection: all
+// that are selected and could give what is asked if they were empty. What occupies them now passes.
+func AcceptPairs(o Observed) (Nodes, *Rejection) {
+	if o.Driver == nil {
+		return Nodes{}, rejectf(v1alpha1.ReasonCellUnsupported,
+			"spec.tool: this operator does not know %s; upgrade it, or choose another tool", o.Benchmark.Spec.Tool)
+	}
+	if r := checkSpec(o); r != nil {
+		return Nodes{}, r
+	}
+	choose := chooseNodes
+	if o.Benchmark.Spec.Placement.Pairing == v1alpha1.PairingStar {
+		choose = chooseStar
+	}
+	o.Pods = nil
+	nodes, r := choose(o)
+	if r != nil {
+		return Nodes{}, r
+	}
+	return nodes, addressesAtOnce(o, nodes)
+}
+
+// chooseNodes takes all nodes.
+func chooseNodes(o Observed) (Nodes, *Rejection) {
+	nodes, _ := endpoints(o)
+	found, r := nodes.all(o)
+	if r != nil {
+		return Nodes{}, r
+	}
+	if len(found) == 1 {
+		return Nodes{}, rejectf(v1alpha1.ReasonSameNode,
+			"%s: only node %s can be measured; a latency between nodes needs two: change the nodeSelector%s", nodes.path, found[0].name, leftOut(nodes))
+	}
+	if most := v1alpha1.MaxPairingNodes; len(found) > most {
+		return Nodes{}, rejectf(v1alpha1.ReasonTooManyNodes,
+			"%s: %d nodes can be measured, and %s takes at most %d; select fewer, or make several benchmarks of them",
+			nodes.path, len(found), o.Benchmark.Spec.Placement.Pairing, most)
+	}
+	return Nodes{Names: sortedNames(found), LeftOut: nodes.reasons()}, nil
+}
+
+// chooseStar takes all clients and, of the servers, one that is not among them, where there is one: no client is then lost
+// to it.
+func chooseStar(o Observed) (Nodes, *Rejection) {
+	clients, servers := endpoints(o)
+	from, r := clients.all(o)
+	if r != nil {
+		return Nodes{}, r
+	}
+	to, r := servers.all(o)
+	if r != nil {
+		return Nodes{}, r
+	}
+	among := map[string]int{}
+	for _, c := range from {
+		among[c.name] = 1
+	}
+	server := slices.MinFunc(to, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(among[a.name], among[b.name]), a.compare(b))
+	})
+	from = slices.DeleteFunc(from, func(c candidate) bool { return c.name == server.name })
+	if len(from) == 0 {
+		return Nodes{}, rejectf(v1alpha1.ReasonSameNode,
+			"spec.placement: clients and server can only be node %s; a latency between nodes needs two: change a nodeSelector%s", server.name, leftOut(clients))
+	}
+	if most := v1alpha1.MaxStarClients; len(from) > most {
+		return Nodes{}, rejectf(v1alpha1.ReasonTooManyNodes,
+			"%s: %d nodes can be measured, and Star takes at most %d clients; select fewer, or make several benchmarks of them", clients.path, len(from), most)
+	}
+	return Nodes{Names: sortedNames(from), Server: server.name, LeftOut: clients.reasons()}, nil
+}
+
+// all are the nodes that no filter rejects, or the reasons why there is none.
+func (e *endpoint) all(o Observed) ([]candidate, *Rejection) {
+	c := newChoice(o)
+	var found []candidate
+	for i := range o.Nodes {
+		n := &o.Nodes[i]
+		if !e.matches(n) {
+			continue
+		}
+		filter, why := c.judge(n)
+		e.take(c, n, filter, why)
+		if filter < 0 {
+			found = append(found, c.candidate(n))
+		}
+	}
+	return found, e.rejection(c)
+}
+
+// leftOut says why others are not among the nodes.
+func leftOut(e *endpoint) string {
+	if reasons := e.reasons(); reasons != "" {
+		return ", or cure the others: " + reasons
+	}
+	return ""
+}
+
+func sortedNames(candidates []candidate) []string {
+	var names []string
+	for _, c := range candidates {
+		names = append(names, c.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// addressesAtOnce is about ranges of type Static: each pair that is measured at the same time needs two addresses.
+func addressesAtOnce(o Observed, nodes Nodes) *Rejection {
+	parallel := plan.Parallel(o.Benchmark.Spec.Placement, len(nodes.Names))
+	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		ipam := v.Network.IPAM
+		if ipam == nil || ipam.Type != v1alpha1.IPAMStatic {
+			continue
+		}
+		if n := len(pods.StaticBlocks(*ipam, parallel)); n < parallel {
+			return rejectf(v1alpha1.ReasonNetworkRangeTooSmall,
+				"%s.ipam: %d pairs are measured at once, and %s has two addresses for each of %d; give a larger range or an earlier rangeStart, or lower spec.placement.maxParallelPairs",
+				networkPath(o, v), parallel, rangeText(*ipam), n)
+		}
+	}
+	return nil
+}
+
+func rangeText(i v1alpha1.IPAM) string {
+	if i.RangeStart == "" {
+		return i.Range
+	}
+	return fmt.Sprintf("%s from %s on", i.Range, i.RangeStart)
+}
+
+// Usable says of each node whether it could be an endpoint of the benchmark now if it were empty, whatever selects it.
+func Usable(o Observed) map[string]bool {
+	c := newChoice(o)
+	usable := map[string]bool{}
+	for i := range o.Nodes {
+		filter, _ := c.judge(&o.Nodes[i])
+		usable[o.Nodes[i].Name] = filter < 0
+	}
+	return usable
+}

@@ -1,0 +1,195 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+)
+
+func TestAcceptPairs(t *testing.T) {
+	rack := func(number string) *v1alpha1.NodeSelection {
+		return &v1alpha1.NodeSelection{NodeSelector: map[string]string{"rack": number}}
+	}
+	inRack := func(number string) func(*corev1.Node) { return func(n *corev1.Node) { n.Labels["rack"] = number } }
+	mesh := func(pairing v1alpha1.Pairing, maxParallel int32) func(*Observed) {
+		return func(o *Observed) {
+			p := &o.Benchmark.Spec.Placement
+			p.Pairing, p.MaxParallelPairs, p.Nodes = pairing, maxParallel, rack("1")
+		}
+	}
+	star := func(client, server *v1alpha1.NodeSelection) func(*Observed) {
+		return func(o *Observed) {
+			p := &o.Benchmark.Spec.Placement
+			p.Pairing, p.Client, p.Server = v1alpha1.PairingStar, client, server
+		}
+	}
+	static := func(subnet, start string) func(*Observed) {
+		return func(o *Observed) {
+			o.Benchmark.Spec.Network.IPAM = &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: subnet, RangeStart: start}
+		}
+	}
+	others := func(o *Observed) { o.Others = map[string]int{"a": 3, "c": 1} }
+	nodes := func(names ...string) []corev1.Node {
+		var all []corev1.Node
+		for _, name := range names {
+			all = append(all, good(name))
+		}
+		return all
+	}
+	many := func(n int) []corev1.Node {
+		var all []corev1.Node
+		for i := range n {
+			all = append(all, good(fmt.Sprintf("n%03d", i)))
+		}
+		return all
+	}
+	all := mesh(v1alpha1.PairingAllPairs, 0)
+	noVF := allocatable(vf, "0")
+
+	cases := map[string]struct {
+		nodes  []corev1.Node
+		change []func(*Observed)
+		// want is the names, then the server and what was left out, or the reason.
+		want       string
+		wantReason string
+		// wantMessage are parts of the message.
+		wantMessage []string
+	}{
+		"all nodes, by name": {nodes: nodes("c", "a", "b"), change: []func(*Observed){all}, want: "a b c"},
+		"those that match":   {nodes: append(nodes("a", "b"), good("c", inRack("2"))), change: []func(*Observed){all}, want: "a b"},
+		"by name, which is one too few": {
+			nodes:      nodes("a", "b"),
+			change:     []func(*Observed){all, func(o *Observed) { o.Benchmark.Spec.Placement.Nodes = &v1alpha1.NodeSelection{NodeName: "b"} }},
+			wantReason: v1alpha1.ReasonSameNode, wantMessage: []string{"spec.placement.nodes: only node b can be measured"},
+		},
+		"those that cannot be measured are told": {
+			nodes:  append(nodes("a", "b"), good("c", notReady), good("d", noVF), good("e", noVF)),
+			change: []func(*Observed){all}, want: "a b; 1 not ready, 2 no amd.com/sf_vf",
+		},
+		"one alone, and why": {
+			nodes: append(nodes("a"), good("c", cordoned)), change: []func(*Observed){all},
+			wantReason: v1alpha1.ReasonSameNode, wantMessage: []string{"only node a", "or cure the others: 1 cordoned"},
+		},
+		"none": {
+			nodes: []corev1.Node{good("a", notReady), good("b", notReady)}, change: []func(*Observed){all},
+			wantReason: v1alpha1.ReasonNodeNotReady, wantMessage: []string{"spec.placement.nodes: 2 nodes: 2 not ready"},
+		},
+		"none matches": {
+			nodes: []corev1.Node{good("a", inRack("2"))}, change: []func(*Observed){all},
+			wantReason: v1alpha1.ReasonNoMatchingNode, wantMessage: []string{"spec.placement.nodes.nodeSelector: no node has rack=1"},
+		},
+		"as many as there may be": {nodes: many(100), change: []func(*Observed){all}, want: strings.Join(namesOf(many(100)), " ")},
+		"one too many": {
+			nodes: many(101), change: []func(*Observed){mesh(v1alpha1.PairingRing, 0)},
+			wantReason: v1alpha1.ReasonTooManyNodes, wantMessage: []string{"spec.placement.nodes: 101 nodes can be measured, and Ring takes at most 100; select fewer"},
+		},
+		"what occupies a node passes": {
+			nodes:  nodes("a", "b"),
+			change: []func(*Observed){all, func(o *Observed) { o.Pods = []Pod{pod("a", "big", "cpu=4")} }}, want: "a b",
+		},
+		"also on its NUMA nodes": {
+			nodes: nodes("a", "b"),
+			change: []func(*Observed){all, func(o *Observed) {
+				o.Topologies = map[string]foreign.NodeResourceTopology{"a": {Zones: []foreign.Zone{zone("node-0", "cpu=0/4", vf+"=0/2")}}}
+			}}, want: "a b",
+		},
+		"what the spec asks is looked at first": {
+			nodes:  nodes("a"),
+			change: []func(*Observed){all, func(o *Observed) { o.Benchmark.Spec.Workload.MessageSizes = []int32{65} }}, wantReason: v1alpha1.ReasonCellUnsupported,
+		},
+		"a tool that nobody knows": {
+			nodes: nodes("a", "b"), change: []func(*Observed){all, func(o *Observed) { o.Driver = nil }},
+			wantReason: v1alpha1.ReasonCellUnsupported, wantMessage: []string{"spec.tool: this operator does not know"},
+		},
+
+		"a star": {
+			nodes:  append(nodes("a", "b"), good("s", inRack("2")), good("t", inRack("2"))),
+			change: []func(*Observed){star(rack("1"), rack("2"))}, want: "a b from s",
+		},
+		"a star whose server is no client, where there is one": {
+			nodes: append(nodes("a", "b"), good("s", inRack("2"))), change: []func(*Observed){star(rack("1"), nil)}, want: "a b from s",
+		},
+		"a star of any nodes takes the server that others need least": {nodes: nodes("a", "b", "c"), change: []func(*Observed){star(nil, nil), others}, want: "a c from b"},
+		"a star of one node": {
+			nodes: nodes("a"), change: []func(*Observed){star(nil, nil)}, wantReason: v1alpha1.ReasonSameNode, wantMessage: []string{"can only be node a"},
+		},
+		"a star without a server": {
+			nodes: nodes("a"), change: []func(*Observed){star(nil, rack("2"))}, wantReason: v1alpha1.ReasonNoMatchingNode, wantMessage: []string{"spec.placement.server.nodeSelector"},
+		},
+		"a star of too many": {
+			nodes: many(502), change: []func(*Observed){star(nil, nil)},
+			wantReason: v1alpha1.ReasonTooManyNodes, wantMessage: []string{"spec.placement.client: 501 nodes can be measured, and Star takes at most 500 clients"},
+		},
+		"a star's left out": {
+			nodes: append(nodes("a", "b"), good("c", notReady)), change: []func(*Observed){star(nil, nil)}, want: "b from a; 1 not ready",
+		},
+
+		"addresses for each pair at once": {nodes: nodes("a", "b", "c", "d"), change: []func(*Observed){mesh(v1alpha1.PairingAllPairs, 2), static("10.0.0.0/29", "")}, want: "a b c d"},
+		"no more than there are pairs":    {nodes: nodes("a", "b"), change: []func(*Observed){mesh(v1alpha1.PairingAllPairs, 50), static("10.0.0.0/30", "")}, want: "a b"},
+		"too few addresses": {
+			nodes: nodes("a", "b", "c", "d"), change: []func(*Observed){mesh(v1alpha1.PairingAllPairs, 2), static("10.0.0.0/29", "10.0.0.4")},
+			wantReason:  v1alpha1.ReasonNetworkRangeTooSmall,
+			wantMessage: []string{"spec.network.ipam: 2 pairs are measured at once, and 10.0.0.0/29 from 10.0.0.4 on has two addresses for each of 1; give a larger range"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := asking(c.nodes...)
+			for _, change := range c.change {
+				change(&o)
+			}
+			nodes, r := AcceptPairs(o)
+			if c.wantReason != "" {
+				if r == nil || r.Reason != c.wantReason {
+					t.Fatalf("got %v, %+v; want %s", nodes, r, c.wantReason)
+				}
+				for _, part := range c.wantMessage {
+					if !strings.Contains(r.Message, part) {
+						t.Errorf("message %q has no %q", r.Message, part)
+					}
+				}
+				return
+			}
+			if r != nil {
+				t.Fatalf("rejected: %+v", r)
+			}
+			got := strings.Join(nodes.Names, " ")
+			if nodes.Server != "" {
+				got += " from " + nodes.Server
+			}
+			if nodes.LeftOut != "" {
+				got += "; " + nodes.LeftOut
+			}
+			if got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func namesOf(nodes []corev1.Node) []string {
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+func TestUsable(t *testing.T) {
+	o := asking(good("a"), good("b", notReady), good("c", cordoned), good("d", allocatable(vf, "0")))
+	var usable []string
+	for name, yes := range Usable(o) {
+		if yes {
+			usable = append(usable, name)
+		}
+	}
+	if !slices.Equal(usable, []string{"a"}) {
+		t.Errorf("usable are %v, want a alone", usable)
+	}
+}

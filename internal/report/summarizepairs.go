@@ -1,0 +1,150 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// PairsSummary is the part of the status of a benchmark of many pairs that follows from their results.
+type PairsSummary struct {
+	Worst    []v1alpha1.PairResult
+	Cells    []v1alpha1.PairsCell
+	Headline *v1alpha1.Summary
+}
+
+// SummarizePairs compares pairs that were measured alike, given by their benchmarks in the order of the plan: which are
+// the worst in the first cell, and how much they differ in every one. The first of them says which cells there are.
+func SummarizePairs(pairs []*v1alpha1.LatencyBenchmark) PairsSummary {
+	var s PairsSummary
+	pairs = slices.DeleteFunc(slices.Clone(pairs), func(b *v1alpha1.LatencyBenchmark) bool { return len(b.Status.Results) == 0 })
+	if len(pairs) == 0 {
+		return s
+	}
+	cells := pairs[0].Status.Results
+	cells = cells[:min(len(cells), v1alpha1.MaxPairsCells)]
+	for i, c := range cells {
+		var measured []cellOfPair
+		for order := range pairs {
+			if r := resultOf(pairs[order].Status.Results, i, &cells[i]); r != nil {
+				measured = append(measured, cellOfPair{order, pairs[order], r})
+			}
+		}
+		s.Cells = append(s.Cells, cellOfPairs(&cells[i], measured))
+		if i > 0 {
+			continue
+		}
+		slices.SortFunc(measured, worseFirst)
+		for _, p := range measured[:min(len(measured), v1alpha1.MaxWorstPairs)] {
+			s.Worst = append(s.Worst, p.line())
+		}
+		s.Headline = headline(*measured[0].result)
+		s.Headline.Cell = fmt.Sprintf("%s, worst of %d pairs", c.Name, len(measured))
+	}
+	return s
+}
+
+// resultOf finds a cell in a pair's results. All have them in one order, so it is mostly at the same place.
+func resultOf(results []v1alpha1.CellResult, place int, cell *v1alpha1.CellResult) *v1alpha1.CellResult {
+	same := func(r *v1alpha1.CellResult) bool { return r.Variant == cell.Variant && r.Name == cell.Name }
+	if place < len(results) && same(&results[place]) {
+		return &results[place]
+	}
+	for i := range results {
+		if same(&results[i]) {
+			return &results[i]
+		}
+	}
+	return nil
+}
+
+// cellOfPair is one cell of one pair.
+type cellOfPair struct {
+	// order is the pair's place in the plan.
+	order int
+	// benchmark is the pair's.
+	benchmark *v1alpha1.LatencyBenchmark
+	result    *v1alpha1.CellResult
+}
+
+func (c cellOfPair) line() v1alpha1.PairResult {
+	r := v1alpha1.PairResult{
+		Benchmark: c.benchmark.Name, Pair: pairOf(*c.benchmark), LatencyType: c.result.LatencyType, LostFrom: c.result.LostFrom,
+		P50Nanoseconds: clone(c.result.P50Nanoseconds), P99Nanoseconds: clone(c.result.P99Nanoseconds), P999Nanoseconds: clone(c.result.P999Nanoseconds),
+	}
+	if c.result.Bandwidth != nil {
+		r.BitsPerSecond = new(c.result.Bandwidth.BitsPerSecond)
+	}
+	return r
+}
+
+// clone keeps two statuses from sharing a number.
+func clone(n *int64) *int64 {
+	if n == nil {
+		return nil
+	}
+	return new(*n)
+}
+
+// worseFirst orders pairs by the highest p99, then p50; streams by the lowest bandwidth; equal ones as they are planned.
+func worseFirst(a, b cellOfPair) int {
+	if x, y := a.result.Bandwidth, b.result.Bandwidth; x != nil && y != nil {
+		return cmp.Or(cmp.Compare(x.BitsPerSecond, y.BitsPerSecond), cmp.Compare(a.order, b.order))
+	}
+	for _, p := range []v1alpha1.Percentile{v1alpha1.P99, v1alpha1.P50} {
+		if c := cmp.Compare(rank(b.result, p), rank(a.result, p)); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(a.order, b.order)
+}
+
+// cellOfPairs summarizes a cell over the pairs that have it.
+func cellOfPairs(c *v1alpha1.CellResult, pairs []cellOfPair) v1alpha1.PairsCell {
+	line := v1alpha1.PairsCell{
+		Variant: c.Variant, Cell: c.Name, LatencyType: c.LatencyType, Pairs: int32(len(pairs)),
+		P50: spreadOfPairs(pairs, v1alpha1.P50), P99: spreadOfPairs(pairs, v1alpha1.P99),
+	}
+	if c.Bandwidth != nil {
+		streams := slices.DeleteFunc(slices.Clone(pairs), func(p cellOfPair) bool { return p.result.Bandwidth == nil })
+		slices.SortFunc(streams, worseFirst)
+		n := len(streams)
+		line.Bandwidth = &v1alpha1.PairsBandwidth{
+			MinBitsPerSecond:    streams[0].result.Bandwidth.BitsPerSecond,
+			MedianBitsPerSecond: streams[(n-1)/2].result.Bandwidth.BitsPerSecond,
+			MaxBitsPerSecond:    streams[n-1].result.Bandwidth.BitsPerSecond,
+			MinBenchmark:        streams[0].benchmark.Name,
+		}
+	}
+	return line
+}
+
+// spreadOfPairs is how a percentile differs between pairs; nil if none has it.
+func spreadOfPairs(pairs []cellOfPair, p v1alpha1.Percentile) *v1alpha1.PairsLatency {
+	var all []int64
+	highest, benchmark := int64(-1), ""
+	for _, c := range pairs {
+		ns := rank(c.result, p)
+		if ns < 0 {
+			continue
+		}
+		all = append(all, ns)
+		if ns > highest {
+			highest, benchmark = ns, c.benchmark.Name
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	slices.Sort(all)
+	at := func(i int) *int64 {
+		if all[i] == stats.Infinite {
+			return nil
+		}
+		return new(all[i])
+	}
+	return &v1alpha1.PairsLatency{MinNanoseconds: at(0), MedianNanoseconds: at((len(all) - 1) / 2), MaxNanoseconds: at(len(all) - 1), MaxBenchmark: benchmark}
+}

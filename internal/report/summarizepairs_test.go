@@ -1,0 +1,200 @@
+package report
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// pairWith makes the benchmark of the pair of that number, with results.
+func pairWith(number int, results ...v1alpha1.CellResult) *v1alpha1.LatencyBenchmark {
+	b := &v1alpha1.LatencyBenchmark{}
+	b.Name = fmt.Sprintf("x-p%d", number)
+	b.Status.Pair = &v1alpha1.Pair{ClientNode: fmt.Sprintf("c%d", number), ServerNode: fmt.Sprintf("s%d", number)}
+	b.Status.Results = results
+	return b
+}
+
+// cellWith makes a result with a median and a p99; a negative one is lost, 0 has too few samples.
+func cellWith(cell string, p50, p99 int64) v1alpha1.CellResult {
+	c := v1alpha1.CellResult{Variant: "default", Name: cell, LatencyType: v1alpha1.ResultLatencyType(v1alpha1.LatencyHalfRTT), Samples: 2000}
+	for _, p := range []struct {
+		name v1alpha1.Percentile
+		ns   int64
+	}{{v1alpha1.P99, p99}, {v1alpha1.P50, p50}} {
+		switch {
+		case p.ns > 0:
+			*PercentileOf(&c, p.name) = new(p.ns)
+		case p.ns < 0:
+			c.LostFrom = p.name
+		}
+	}
+	return c
+}
+
+func streamWith(bits int64) v1alpha1.CellResult {
+	return v1alpha1.CellResult{Variant: "default", Name: "tcp-stream-65536", Bandwidth: &v1alpha1.BandwidthResult{BitsPerSecond: bits}}
+}
+
+// worstLines lists the worst pairs as "benchmark client>server p99".
+func worstLines(s PairsSummary) []string {
+	var lines []string
+	for _, w := range s.Worst {
+		line := fmt.Sprintf("%s %s>%s", w.Benchmark, w.ClientNode, w.ServerNode)
+		switch {
+		case w.P99Nanoseconds != nil:
+			line += fmt.Sprintf(" %d", *w.P99Nanoseconds)
+		case w.LostFrom != "":
+			line += " lost from " + string(w.LostFrom)
+		case w.BitsPerSecond != nil:
+			line += fmt.Sprintf(" %d b/s", *w.BitsPerSecond)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// spreadLine writes what pairs differ by as "min median max benchmark".
+func spreadLine(l *v1alpha1.PairsLatency) string {
+	if l == nil {
+		return "unknown"
+	}
+	text := ""
+	for _, ns := range []*int64{l.MinNanoseconds, l.MedianNanoseconds, l.MaxNanoseconds} {
+		if ns == nil {
+			text += "lost "
+		} else {
+			text += fmt.Sprintf("%d ", *ns)
+		}
+	}
+	return text + l.MaxBenchmark
+}
+
+func TestSummarizePairs(t *testing.T) {
+	cases := map[string]struct {
+		pairs             []*v1alpha1.LatencyBenchmark
+		worst             []string
+		p50, p99          string
+		headline, headP99 string
+	}{
+		"none":                    {p50: "unknown", p99: "unknown"},
+		"one without results yet": {pairs: []*v1alpha1.LatencyBenchmark{pairWith(1)}, p50: "unknown", p99: "unknown"},
+		"the highest p99 first": {
+			pairs: []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("tcp-64", 10, 20)), pairWith(2, cellWith("tcp-64", 5, 40)), pairWith(3), pairWith(4, cellWith("tcp-64", 30, 31))},
+			worst: []string{"x-p2 c2>s2 40", "x-p4 c4>s4 31", "x-p1 c1>s1 20"},
+			p50:   "5 10 30 x-p4", p99: "20 31 40 x-p2", headline: "tcp-64, worst of 3 pairs", headP99: "40ns",
+		},
+		"of equal ones the first, and the lower one of two in the middle": {
+			pairs: []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("tcp-64", 1, 7)), pairWith(2, cellWith("tcp-64", 2, 9)), pairWith(3, cellWith("tcp-64", 3, 9)), pairWith(4, cellWith("tcp-64", 4, 8))},
+			worst: []string{"x-p3 c3>s3 9", "x-p2 c2>s2 9", "x-p4 c4>s4 8", "x-p1 c1>s1 7"},
+			p50:   "1 2 4 x-p4", p99: "7 8 9 x-p2", headline: "tcp-64, worst of 4 pairs", headP99: "9ns",
+		},
+		"what lost messages reach is worse than any number": {
+			pairs: []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("udp-64", 10, 20)), pairWith(2, cellWith("udp-64", 10, -1)), pairWith(3, cellWith("udp-64", -1, -1))},
+			worst: []string{"x-p3 c3>s3 lost from p50", "x-p2 c2>s2 lost from p99", "x-p1 c1>s1 20"},
+			p50:   "10 10 lost x-p3", p99: "20 lost lost x-p2", headline: "udp-64, worst of 3 pairs", headP99: "lost",
+		},
+		"too few samples for p99": {
+			pairs: []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("tcp-64", 10, 0)), pairWith(2, cellWith("tcp-64", 12, 0)), pairWith(3, cellWith("tcp-64", 11, 15))},
+			worst: []string{"x-p3 c3>s3 15", "x-p2 c2>s2", "x-p1 c1>s1"},
+			p50:   "10 11 12 x-p2", p99: "15 15 15 x-p3", headline: "tcp-64, worst of 3 pairs", headP99: "15ns",
+		},
+		"streams: the slowest first": {
+			pairs: []*v1alpha1.LatencyBenchmark{pairWith(1, streamWith(900)), pairWith(2, streamWith(700)), pairWith(3, streamWith(800))},
+			worst: []string{"x-p2 c2>s2 700 b/s", "x-p3 c3>s3 800 b/s", "x-p1 c1>s1 900 b/s"},
+			p50:   "unknown", p99: "unknown", headline: "tcp-stream-65536, worst of 3 pairs",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := SummarizePairs(c.pairs)
+			if diff := cmp.Diff(c.worst, worstLines(got)); diff != "" {
+				t.Errorf("worst pairs (-want +got):\n%s", diff)
+			}
+			first := v1alpha1.PairsCell{}
+			if len(got.Cells) > 0 {
+				first = got.Cells[0]
+			}
+			if diff := cmp.Diff([]string{c.p50, c.p99}, []string{spreadLine(first.P50), spreadLine(first.P99)}); diff != "" {
+				t.Errorf("p50 and p99 (-want +got):\n%s", diff)
+			}
+			headline := v1alpha1.Summary{}
+			if got.Headline != nil {
+				headline = *got.Headline
+			}
+			if headline.Cell != c.headline || headline.P99 != c.headP99 {
+				t.Errorf("headline %q with p99 %q, want %q with %q", headline.Cell, headline.P99, c.headline, c.headP99)
+			}
+		})
+	}
+}
+
+func TestSummarizePairsOfStreams(t *testing.T) {
+	got := SummarizePairs([]*v1alpha1.LatencyBenchmark{pairWith(1, streamWith(900)), pairWith(2, streamWith(700)), pairWith(3, streamWith(800)), pairWith(4, streamWith(1000))}).Cells
+	want := []v1alpha1.PairsCell{{
+		Variant: "default", Cell: "tcp-stream-65536", Pairs: 4,
+		Bandwidth: &v1alpha1.PairsBandwidth{MinBitsPerSecond: 700, MedianBitsPerSecond: 800, MaxBitsPerSecond: 1000, MinBenchmark: "x-p2"},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("cells (-want +got):\n%s", diff)
+	}
+}
+
+// What the status lists is bounded by the API.
+func TestSummarizePairsIsBounded(t *testing.T) {
+	var pairs []*v1alpha1.LatencyBenchmark
+	for number := range 20 {
+		var results []v1alpha1.CellResult
+		for cell := range 100 {
+			results = append(results, cellWith(fmt.Sprintf("tcp-%d", cell), int64(number+1), int64(number+cell+1)))
+		}
+		if number == 7 {
+			// One cell is missing, so that the others are elsewhere.
+			results = results[1:]
+		}
+		pairs = append(pairs, pairWith(number, results...))
+	}
+	got := SummarizePairs(pairs)
+	if len(got.Worst) != v1alpha1.MaxWorstPairs || len(got.Cells) != v1alpha1.MaxPairsCells {
+		t.Errorf("%d worst pairs and %d cells, want %d and %d", len(got.Worst), len(got.Cells), v1alpha1.MaxWorstPairs, v1alpha1.MaxPairsCells)
+	}
+	for i, want := range map[int]int32{0: 19, 1: 20, 63: 20} {
+		if got.Cells[i].Pairs != want {
+			t.Errorf("%d pairs have cell %s, want %d", got.Cells[i].Pairs, got.Cells[i].Cell, want)
+		}
+	}
+	if s := spreadLine(got.Cells[63].P99); s != "64 73 83 x-p19" {
+		t.Errorf("p99 of the last cell: %s", s)
+	}
+}
+
+// The status of a benchmark of many pairs is read into by the API's client, and what it is made of belongs to a cache.
+func TestSummarizePairsSharesNothing(t *testing.T) {
+	pairs := []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("tcp-64", 10, 20))}
+	got := SummarizePairs(pairs)
+	*got.Worst[0].P99Nanoseconds, *got.Cells[0].P99.MaxNanoseconds = 1, 1
+	if *pairs[0].Status.Results[0].P99Nanoseconds != 20 {
+		t.Error("the summary shares a number with the results")
+	}
+}
+
+func BenchmarkSummarizePairs(b *testing.B) {
+	for _, cells := range []int{1, 64} {
+		var pairs []*v1alpha1.LatencyBenchmark
+		for number := range 4950 {
+			var results []v1alpha1.CellResult
+			for cell := range cells {
+				results = append(results, cellWith(fmt.Sprintf("tcp-%d", cell), int64(number*7919%5003+1), int64(number*7907%5003+9000)))
+			}
+			pairs = append(pairs, pairWith(number, results...))
+		}
+		b.Run(fmt.Sprintf("4950 pairs of %d cells", cells), func(b *testing.B) {
+			for b.Loop() {
+				SummarizePairs(pairs)
+			}
+		})
+	}
+}
