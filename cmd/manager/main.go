@@ -29,6 +29,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
+	"github.com/tailgate-dev/tailgate/controllers/pairing"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
@@ -147,6 +148,16 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the benchmark controller: %w", err)
+	}
+	err = (&pairing.Reconciler{
+		Client:    mgr.GetClient(),
+		Live:      mgr.GetAPIReader(),
+		Preflight: reconciler.Preflight,
+		Recorder:  mgr.GetEventRecorder("tailgate"),
+		Clock:     clock.RealClock{},
+	}).SetupWithManager(mgr)
+	if err != nil {
+		return fmt.Errorf("setting up the pairing controller: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the health check: %w", err)

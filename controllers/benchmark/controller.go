@@ -98,13 +98,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Live.Get(ctx, req.NamespacedName, b); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if b.ManyPairs() {
+		// Package pairing makes a benchmark of each pair.
+		return ctrl.Result{}, nil
+	}
 	if !b.DeletionTimestamp.IsZero() {
 		// Owner references take pods and ConfigMaps along.
 		return ctrl.Result{}, nil
 	}
 	old := b.DeepCopy()
 	if b.Finished() {
-		return written(0, r.rejudge(ctx, old, b))
+		return Written(0, r.rejudge(ctx, old, b))
 	}
 
 	world, err := r.observe(ctx, b)
@@ -121,11 +125,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("%s: %w", step.kind, err)
 	}
-	return written(again, r.report(ctx, old, b))
+	return Written(again, r.report(ctx, old, b))
 }
 
-// written is the end of a reconcile that wrote the status, or tried to, and looks again after a while.
-func written(again time.Duration, err error) (ctrl.Result, error) {
+// Written is the end of a reconcile that wrote the status, or tried to, and looks again after a while.
+func Written(again time.Duration, err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		// Somebody wrote in between, or deleted it: look again, at the world as it is then.
 		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
@@ -174,7 +178,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		})).
 		Watches(&v1alpha1.LatencyBenchmark{}, ofBaseline, builder.WithPredicates(resultChanges)).
 		Watches(&corev1.ConfigMap{}, ofResult, builder.OnlyMetadata).
-		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(nodeChanges)).
+		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(NodeChanges)).
 		Complete(r)
 }
 
@@ -214,8 +218,8 @@ func comparedWith(ctx context.Context, c client.Reader, namespace, name string) 
 	return requests
 }
 
-// nodeChanges passes the changes of a node that can change what Accept says; heartbeats are not among them.
-var nodeChanges = predicate.Funcs{
+// NodeChanges passes the changes of a node that can change what Accept says; heartbeats are not among them.
+var NodeChanges = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*corev1.Node)
 		after, ok2 := e.ObjectNew.(*corev1.Node)

@@ -122,6 +122,15 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, w *wo
 	return nil
 }
 
+// Preflight observes what the checks before the acceptance of a benchmark look at, for package pairing.
+func (r *Reconciler) Preflight(ctx context.Context, b *v1alpha1.LatencyBenchmark) (preflight.Observed, error) {
+	w, err := r.observe(ctx, b)
+	if err != nil {
+		return preflight.Observed{}, err
+	}
+	return w.accepted, nil
+}
+
 // competes says whether a benchmark holds its nodes or waits for them. One that was accepted once and is
 // rejected now waits for something else, maybe for ever, and holds up nobody.
 func competes(b *v1alpha1.LatencyBenchmark) bool {

@@ -93,7 +93,7 @@ func TestNodeChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before, after := readyNode("a"), readyNode("a")
 			c.change(&after)
-			if got := nodeChanges.Update(event.UpdateEvent{ObjectOld: &before, ObjectNew: &after}); got != c.want {
+			if got := NodeChanges.Update(event.UpdateEvent{ObjectOld: &before, ObjectNew: &after}); got != c.want {
 				t.Errorf("got %t, want %t", got, c.want)
 			}
 		})

@@ -57,8 +57,8 @@ func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmar
 	if err := r.Client.Status().Update(ctx, b); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	for _, e := range eventsOf(old, b) {
-		r.Recorder.Eventf(b, nil, e.kind, e.reason, e.action, "%s", e.message)
+	for _, n := range noticesOf(old, b) {
+		r.Recorder.Eventf(b, nil, n.Type, n.Reason, n.Action, "%s", n.Message)
 	}
 	return nil
 }
@@ -95,26 +95,32 @@ func progress(b *v1alpha1.LatencyBenchmark) *v1alpha1.Progress {
 	}
 }
 
-// notice is an event to be sent.
-type notice struct {
-	kind, reason, action, message string
+// Notice is an event to be sent. Good news is Normal.
+type Notice struct {
+	Type, Reason, Action, Message string
 }
 
-// eventsOf derives events from what changed in the status. Good news is Normal.
-func eventsOf(old, b *v1alpha1.LatencyBenchmark) []notice {
-	var out []notice
+// noticesOf derives events from what changed in the status.
+func noticesOf(old, b *v1alpha1.LatencyBenchmark) []Notice {
+	var out []Notice
 	for _, a := range b.Status.Attempts[min(len(old.Status.Attempts), len(b.Status.Attempts)):] {
 		if a.Outcome.Reason == v1alpha1.OutcomeMeasured {
-			out = append(out, notice{corev1.EventTypeNormal, a.Outcome.Reason, "Measure", fmt.Sprintf("measured %s at attempt %d", a.Run, a.Attempt)})
+			out = append(out, Notice{corev1.EventTypeNormal, a.Outcome.Reason, "Measure", fmt.Sprintf("measured %s at attempt %d", a.Run, a.Attempt)})
 		} else {
-			out = append(out, notice{corev1.EventTypeWarning, a.Outcome.Reason, "Measure", fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)})
+			out = append(out, Notice{corev1.EventTypeWarning, a.Outcome.Reason, "Measure", fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)})
 		}
 	}
 	if b.Status.ExtendedRounds != old.Status.ExtendedRounds {
 		if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
-			out = append(out, notice{corev1.EventTypeNormal, v1alpha1.ReasonExtended, "Extend", c.Message})
+			out = append(out, Notice{corev1.EventTypeNormal, v1alpha1.ReasonExtended, "Extend", c.Message})
 		}
 	}
+	return append(out, ConditionNotices(old, b)...)
+}
+
+// ConditionNotices derives events from the conditions that changed.
+func ConditionNotices(old, b *v1alpha1.LatencyBenchmark) []Notice {
+	var out []Notice
 	for _, conditionType := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed} {
 		before := meta.FindStatusCondition(old.Status.Conditions, conditionType)
 		after := meta.FindStatusCondition(b.Status.Conditions, conditionType)
@@ -129,7 +135,7 @@ func eventsOf(old, b *v1alpha1.LatencyBenchmark) []notice {
 		if after.Status != metav1.ConditionTrue {
 			kind = corev1.EventTypeWarning
 		}
-		out = append(out, notice{kind, after.Reason, conditionType, after.Message})
+		out = append(out, Notice{kind, after.Reason, conditionType, after.Message})
 	}
 	return out
 }

@@ -81,10 +81,10 @@ func TestEventsOf(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, e := range eventsOf(makeWorld(c.before...).benchmark, makeWorld(c.after...).benchmark) {
-				got = append(got, e.kind+" "+e.reason+" "+e.message)
-				if e.action == "" {
-					t.Errorf("%s has no action: the API server would refuse it", e.reason)
+			for _, e := range noticesOf(makeWorld(c.before...).benchmark, makeWorld(c.after...).benchmark) {
+				got = append(got, e.Type+" "+e.Reason+" "+e.Message)
+				if e.Action == "" {
+					t.Errorf("%s has no action: the API server would refuse it", e.Reason)
 				}
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {

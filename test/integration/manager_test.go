@@ -19,6 +19,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
+	"github.com/tailgate-dev/tailgate/controllers/pairing"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
@@ -141,9 +142,14 @@ func (w *World) Start(dies ...death) *Manager {
 	if len(dies) > 0 {
 		m.client.dies = dies[0]
 	}
-	Expect((&benchmark.Reconciler{
+	reconciler := &benchmark.Reconciler{
 		Client: m.client, Live: mgr.GetAPIReader(), Logs: w.Kubelet.Logs, Recorder: mgr.GetEventRecorder("tailgate"),
 		Clock: w.Clock, Tools: all.Registry(), Settings: w.Settings,
+	}
+	Expect(reconciler.SetupWithManager(mgr)).To(Succeed())
+	Expect((&pairing.Reconciler{
+		Client: m.client, Live: mgr.GetAPIReader(), Preflight: reconciler.Preflight, Recorder: mgr.GetEventRecorder("tailgate"),
+		Clock: w.Clock,
 	}).SetupWithManager(mgr)).To(Succeed())
 	var ctx context.Context
 	ctx, m.stop = context.WithCancel(context.Background())

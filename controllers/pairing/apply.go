@@ -1,0 +1,237 @@
+package pairing
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers/benchmark"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+)
+
+const (
+	// lookAgain is how often something is looked at that no watch tells of.
+	lookAgain = 2 * time.Second
+	// maxUpdates is how many benchmarks of pairs are edited at a time: others wait for their turn meanwhile.
+	maxUpdates = 50
+)
+
+// apply carries out the steps and notes in the benchmark's status (not yet written) what follows from them. It returns
+// when to look again.
+func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duration, error) {
+	b := w.benchmark
+	switch {
+	case s.rejection != nil:
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, s.rejection.Reason, s.rejection.Message))
+		return s.again, nil
+	case s.nodes != nil:
+		b.Status.Pairs = &v1alpha1.PairsStatus{Nodes: s.nodes.Names, Server: s.nodes.Server}
+		w.pairs, w.slots = planOf(b)
+		w.children = make([]*v1alpha1.LatencyBenchmark, len(w.pairs))
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, w.acceptance(s.nodes.LeftOut)))
+		return s.again, nil
+	}
+	for _, number := range s.release {
+		w.release(number)
+	}
+	for _, number := range s.postpone {
+		if err := r.postpone(ctx, w, number); err != nil {
+			return 0, err
+		}
+	}
+	for i := range b.Status.Pairs.Running {
+		running := &b.Status.Pairs.Running[i]
+		if slices.Contains(s.create, running.Number) {
+			if err := r.create(ctx, w, running); err != nil {
+				return 0, err
+			}
+		} else {
+			running.UID = string(w.child(running.Number).UID)
+		}
+	}
+	for _, number := range s.claim {
+		if err := r.claim(ctx, w, number); err != nil {
+			return 0, err
+		}
+	}
+	for _, number := range s.update[:min(len(s.update), maxUpdates)] {
+		if err := r.update(ctx, w, number); err != nil {
+			return 0, err
+		}
+	}
+	again := s.again
+	if len(s.update) > maxUpdates {
+		again = time.Millisecond
+	}
+	if len(w.blocked) > 0 {
+		again = soonest(again, lookAgain)
+	}
+	return again, nil
+}
+
+// release gives the place of a finished pair back.
+func (w *world) release(number int32) {
+	w.leave(number)
+	w.released = true
+	child, p := w.child(number), w.pair(number)
+	notice := benchmark.Notice{
+		Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonPairMeasured, Action: "Measure",
+		Message: fmt.Sprintf("measured %s, client on %s, server on %s", child.Name, p.ClientNode, p.ServerNode),
+	}
+	if failed(child) {
+		notice.Type, notice.Reason = corev1.EventTypeWarning, v1alpha1.ReasonPairFailed
+		notice.Message = fmt.Sprintf("%s failed: %s", child.Name, messageOf(child, v1alpha1.ConditionSucceeded))
+	}
+	w.notices = append(w.notices, notice)
+}
+
+func (w *world) leave(number int32) {
+	status := w.benchmark.Status.Pairs
+	status.Running = slices.DeleteFunc(status.Running, func(r v1alpha1.RunningPair) bool { return r.Number == number })
+}
+
+// postpone deletes the benchmark of a pair unless it has changed since it was observed: it may just have begun. The pair
+// has another one when its turn comes again.
+func (r *Reconciler) postpone(ctx context.Context, w *world, number int32) error {
+	child := w.child(number)
+	err := r.Client.Delete(ctx, child.DeepCopy(), client.Preconditions{UID: &child.UID, ResourceVersion: &child.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting %s: %w", child.Name, err)
+	}
+	w.leave(number)
+	w.notices = append(w.notices, benchmark.Notice{
+		Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonPairPostponed, Action: "Postpone",
+		Message: fmt.Sprintf("%s is measured, from its first round on, after the others: %s", child.Name, messageOf(child, v1alpha1.ConditionAccepted)),
+	})
+	w.children[number-1] = nil
+	return nil
+}
+
+// create makes the benchmark of a running pair. One that exists already and is ours is what we wanted: its name is its
+// identity.
+func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.RunningPair) error {
+	child := w.makeChild(running.Number)
+	err := r.Client.Create(ctx, child)
+	if apierrors.IsAlreadyExists(err) {
+		child, err = r.live(ctx, w, running.Number)
+	}
+	if err != nil {
+		return fmt.Errorf("making the benchmark of pair %d: %w", running.Number, err)
+	}
+	if why, ok := w.obstacle(child); ok {
+		w.blocked[running.Number] = why
+		return nil
+	}
+	if running.UID != "" && running.UID != string(child.UID) {
+		w.notices = append(w.notices, benchmark.Notice{
+			Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonPairDeleted, Action: "Measure",
+			Message: child.Name + " was deleted before everything was measured; its results are lost, and it is measured again",
+		})
+	}
+	running.UID = string(child.UID)
+	w.children[running.Number-1] = child
+	return nil
+}
+
+// obstacle says why the benchmark that has the name of a pair's is not it.
+func (w *world) obstacle(child *v1alpha1.LatencyBenchmark) (blocker, bool) {
+	owner := metav1.GetControllerOf(child)
+	switch {
+	case !child.DeletionTimestamp.IsZero(), owner != nil && owner.Kind == kind && owner.Name == w.benchmark.Name && owner.UID != w.benchmark.UID:
+		return blocker{v1alpha1.ReasonQueued, fmt.Sprintf("LatencyBenchmark %s is not gone yet", child.Name)}, true
+	case !metav1.IsControlledBy(child, w.benchmark):
+		return blocker{v1alpha1.OutcomeNameTaken, fmt.Sprintf(
+			"LatencyBenchmark %s exists and is not of this one; delete it, or give this one another name", child.Name)}, true
+	}
+	return blocker{}, false
+}
+
+// claim gives a place to a pair that is not measured. One that is, which the cache did not know yet, needs none.
+func (r *Reconciler) claim(ctx context.Context, w *world, number int32) error {
+	b := w.benchmark
+	running := v1alpha1.RunningPair{Number: number, Pair: w.pair(number)}
+	child, err := r.live(ctx, w, number)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("getting the benchmark of pair %d: %w", number, err)
+	}
+	w.children[number-1] = nil
+	if err == nil {
+		if _, ok := w.obstacle(child); !ok {
+			running.UID = string(child.UID)
+			w.children[number-1] = child
+		}
+	}
+	if w.child(number) != nil && child.Finished() {
+		return nil
+	}
+	b.Status.Pairs.Running = append(b.Status.Pairs.Running, running)
+	slices.SortFunc(b.Status.Pairs.Running, func(x, y v1alpha1.RunningPair) int { return cmp.Compare(x.Number, y.Number) })
+	if b.Status.StartTime == nil {
+		b.Status.StartTime = &metav1.Time{Time: w.now}
+	}
+	return nil
+}
+
+// update gives the benchmark of a pair the gate and the priority that it should have; nothing else of it may change.
+func (r *Reconciler) update(ctx context.Context, w *world, number int32) error {
+	child, err := r.live(ctx, w, number)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("getting the benchmark of pair %d: %w", number, err)
+	}
+	if _, ok := w.obstacle(child); ok {
+		return nil
+	}
+	w.children[number-1] = child
+	if w.upToDate(number) {
+		return nil
+	}
+	child.Spec.Gate, child.Spec.Priority = w.gate(number).DeepCopy(), w.benchmark.Spec.Priority
+	if err := r.Client.Update(ctx, child); err != nil {
+		return fmt.Errorf("passing gate and priority on to %s: %w", child.Name, err)
+	}
+	return nil
+}
+
+// live gets the benchmark that has the name of a pair's.
+func (r *Reconciler) live(ctx context.Context, w *world, number int32) (*v1alpha1.LatencyBenchmark, error) {
+	child := &v1alpha1.LatencyBenchmark{}
+	key := types.NamespacedName{Namespace: w.benchmark.Namespace, Name: w.benchmark.PairName(number)}
+	return child, r.Live.Get(ctx, key, child)
+}
+
+// makeChild is the benchmark of a pair: this one's spec for two nodes.
+func (w *world) makeChild(number int32) *v1alpha1.LatencyBenchmark {
+	b, p := w.benchmark, w.pair(number)
+	child := &v1alpha1.LatencyBenchmark{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: b.Namespace, Name: b.PairName(number),
+			Labels:          map[string]string{v1alpha1.LabelParent: b.Name, v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate},
+			OwnerReferences: []metav1.OwnerReference{pods.Owner(b)},
+		},
+		Spec: *b.Spec.DeepCopy(),
+	}
+	child.Spec.Gate = w.gate(number).DeepCopy()
+	placement := &child.Spec.Placement
+	placement.Pairing, placement.Nodes, placement.MaxParallelPairs = v1alpha1.PairingPair, nil, 0
+	placement.Client = &v1alpha1.NodeSelection{NodeName: p.ClientNode}
+	placement.Server = &v1alpha1.NodeSelection{NodeName: p.ServerNode}
+	// Pairs that run at the same time have different addresses.
+	for _, i := range ranges(&child.Spec) {
+		if starts := pods.StaticBlocks(*i, w.blocks); len(starts) == w.blocks {
+			i.RangeStart = starts[int(number-1)%w.blocks]
+		}
+	}
+	return child
+}

@@ -1,0 +1,118 @@
+package pairing
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// The benchmark of a pair is the parent's question to two nodes.
+func TestMakeChild(t *testing.T) {
+	w := makeWorld(withGate("2us"), priority(7))
+	w.benchmark.Spec.Variants = []v1alpha1.Variant{{Name: "block"}, {Name: "spin", Wait: v1alpha1.WaitSpin}}
+	child := w.makeChild(3)
+
+	if child.Name != "x-p3" || child.Namespace != "perf" || !metav1.IsControlledBy(child, w.benchmark) {
+		t.Errorf("%s/%s, owned by %v", child.Namespace, child.Name, child.OwnerReferences)
+	}
+	if diff := cmp.Diff(map[string]string{v1alpha1.LabelParent: "x", v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}, child.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	want := w.benchmark.Spec.DeepCopy()
+	want.Placement.Pairing, want.Placement.Nodes, want.Placement.MaxParallelPairs = v1alpha1.PairingPair, nil, 0
+	want.Placement.Client, want.Placement.Server = &v1alpha1.NodeSelection{NodeName: "d"}, &v1alpha1.NodeSelection{NodeName: "b"}
+	if diff := cmp.Diff(*want, child.Spec); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+	child.Spec.Gate.Rules[0].Max = "9us"
+	if w.benchmark.Spec.Gate.Rules[0].Max != "2us" {
+		t.Error("the gate is shared with the parent")
+	}
+}
+
+// The pairs that run at once have addresses of their own, of each range.
+func TestMakeChildOfStaticRanges(t *testing.T) {
+	static := func(subnet, start string) *v1alpha1.Network {
+		return &v1alpha1.Network{Type: v1alpha1.NetworkVF, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: subnet, RangeStart: start}}
+	}
+	w := makeWorld(func(w *world) {
+		w.benchmark.Spec.Network = *static("192.168.40.0/29", "")
+		w.benchmark.Spec.Variants = []v1alpha1.Variant{
+			{Name: "same"}, {Name: "other", Network: static("fd00:40::/64", "fd00:40::100")},
+			{Name: "whereabouts", Network: &v1alpha1.Network{Type: v1alpha1.NetworkVF, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMWhereabouts, Range: "10.0.0.0/24"}}},
+		}
+		w.blocks = blocks(w.benchmark.Spec, len(w.pairs))
+	})
+	var got []string
+	for number := range w.pairs {
+		spec := w.makeChild(int32(number + 1)).Spec
+		got = append(got, fmt.Sprintf("%s %s %q", spec.Network.IPAM.RangeStart, spec.Variants[1].Network.IPAM.RangeStart, spec.Variants[2].Network.IPAM.RangeStart))
+	}
+	want := []string{
+		`192.168.40.1 fd00:40::100 ""`, `192.168.40.3 fd00:40::102 ""`, `192.168.40.5 fd00:40::104 ""`,
+		`192.168.40.1 fd00:40::100 ""`, `192.168.40.3 fd00:40::102 ""`, `192.168.40.5 fd00:40::104 ""`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("starts of the ranges (-want +got):\n%s", diff)
+	}
+	if w.benchmark.Spec.Network.IPAM.RangeStart != "" || w.benchmark.Spec.Variants[1].Network.IPAM.RangeStart != "fd00:40::100" {
+		t.Error("the parent's ranges have changed")
+	}
+}
+
+// A pair is compared with the same nodes in the same roles.
+func TestMakeChildOfBaseline(t *testing.T) {
+	w := makeWorld(withGate("2us"), func(w *world) {
+		w.benchmark.Spec.Gate.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}
+		w.baseline = "before"
+		w.baselines = map[v1alpha1.Pair]string{
+			{ClientNode: "a", ServerNode: "d"}: "before-p9",
+			{ClientNode: "c", ServerNode: "b"}: "before-p2",
+		}
+	})
+	for number, want := range map[int32]string{1: "before-p9", 2: "before-p0", 3: "before-p0"} {
+		if got := w.makeChild(number).Spec.Gate.Baseline.BenchmarkRef.Name; got != want {
+			t.Errorf("pair %d is compared with %s, want %s", number, got, want)
+		}
+	}
+	if name := w.benchmark.Spec.Gate.Baseline.BenchmarkRef.Name; name != "before" {
+		t.Errorf("the parent's baseline became %s", name)
+	}
+}
+
+func TestObstacle(t *testing.T) {
+	cases := map[string]struct {
+		change func(*v1alpha1.LatencyBenchmark)
+		want   string
+	}{
+		"it is ours":                          {func(*v1alpha1.LatencyBenchmark) {}, ""},
+		"it is going":                         {deleting, v1alpha1.ReasonQueued},
+		"it is of an earlier one of our name": {ofEarlier, v1alpha1.ReasonQueued},
+		"it is somebody's":                    {func(b *v1alpha1.LatencyBenchmark) { b.OwnerReferences = nil }, v1alpha1.OutcomeNameTaken},
+		"it is another benchmark's": {func(b *v1alpha1.LatencyBenchmark) {
+			b.OwnerReferences[0].Name, b.OwnerReferences[0].UID = "y", "uid-y"
+		}, v1alpha1.OutcomeNameTaken},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := makeWorld(withChild(1, c.change))
+			why, found := w.obstacle(w.child(1))
+			if found != (c.want != "") || why.reason != c.want {
+				t.Errorf("%t %+v, want %q", found, why, c.want)
+			}
+		})
+	}
+}
+
+func TestNumberOf(t *testing.T) {
+	for name, want := range map[string]int{"x-p1": 1, "x-p4950": 4950, "x-p0": 0, "x-p01": 0, "x-p+1": 0, "x-p": 0, "y-p1": 0, "x-p1-p1": 0, "x-p99999999999": 0} {
+		got, ok := numberOf(makeWorld().benchmark, name)
+		if ok != (want > 0) || ok && got != want {
+			t.Errorf("%s: %d, %t", name, got, ok)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package pairing
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+)
+
+// steps are what decide chose. Pairs are named by their numbers in the plan, from 1.
+type steps struct {
+	// rejection says why the benchmark cannot be carried out now, and nodes are those that it is accepted for; both are nil
+	// once it was accepted.
+	rejection *preflight.Rejection
+	nodes     *preflight.Nodes
+	// release are running pairs that are finished: their places are free.
+	release []int32
+	// postpone are running pairs that give their places to others because a node of theirs has long been unusable.
+	postpone []int32
+	// create are running pairs whose benchmark is to be made, or looked at.
+	create []int32
+	// claim are the pairs that run next.
+	claim []int32
+	// update are pairs whose benchmark has not the gate or the priority that it should have.
+	update []int32
+	// again is when to look again if nothing happens; zero: only when something does.
+	again time.Duration
+}
+
+const (
+	// waitAgain is a second string to the watches that wake a benchmark that is rejected, as in package benchmark.
+	waitAgain = 10 * time.Second
+	// postponeAfter is how long a node of a running pair may be unusable before others go first. What was measured of the
+	// pair is lost then, so it is longer than a node takes to start again.
+	postponeAfter = 10 * time.Minute
+)
+
+// decide chooses the next steps. It is pure.
+func decide(w *world) steps {
+	status := w.benchmark.Status.Pairs
+	if status == nil {
+		nodes, rejection := preflight.AcceptPairs(w.accepted)
+		if rejection != nil {
+			return steps{rejection: rejection, again: waitAgain}
+		}
+		return steps{nodes: &nodes}
+	}
+	var s steps
+	var stays []int32
+	for _, running := range status.Running {
+		child := w.child(running.Number)
+		switch {
+		case child == nil || running.UID != "" && string(child.UID) != running.UID:
+			// It was never made, or somebody deleted it, or the cache is late.
+			s.create = append(s.create, running.Number)
+			stays = append(stays, running.Number)
+		case child.Finished():
+			s.release = append(s.release, running.Number)
+		default:
+			stays = append(stays, running.Number)
+		}
+	}
+	waiting := w.waiting()
+	for _, number := range stays {
+		since, unusable := w.unusableSince(number)
+		if !unusable || !slices.ContainsFunc(waiting, w.preferred) {
+			continue
+		}
+		if wait := since.Add(postponeAfter).Sub(w.now); wait > 0 {
+			s.again = soonest(s.again, wait)
+			continue
+		}
+		s.postpone = append(s.postpone, number)
+	}
+	stays = slices.DeleteFunc(stays, func(number int32) bool { return slices.Contains(s.postpone, number) })
+	s.claim = w.next(waiting, stays)
+	s.update = w.outdated
+	return s
+}
+
+// waiting are the pairs that are not finished and not running, in the order of the plan.
+func (w *world) waiting() []int32 {
+	running := map[int32]bool{}
+	for _, r := range w.benchmark.Status.Pairs.Running {
+		running[r.Number] = true
+	}
+	var numbers []int32
+	for i, child := range w.children {
+		if number := int32(i + 1); !running[number] && (child == nil || !child.Finished() || !child.DeletionTimestamp.IsZero()) {
+			numbers = append(numbers, number)
+		}
+	}
+	return numbers
+}
+
+// preferred says whether the nodes of a pair can be had as soon as no other pair has them.
+func (w *world) preferred(number int32) bool {
+	p := w.pair(number)
+	return !w.busy[p.ClientNode] && !w.busy[p.ServerNode] && !w.unusable[p.ClientNode] && !w.unusable[p.ServerNode]
+}
+
+// next takes as many of the waiting pairs as there are places beside those that stay, in the order of the plan. None
+// overtakes another one that waits for one of its nodes: slot after slot, no node then waits for more than its turn,
+// where taking whatever is free would take more slots than the plan has. Pairs whose nodes others use, or that cannot be
+// used, are left for last; they hold up nobody.
+func (w *world) next(waiting, stays []int32) []int32 {
+	if preferred := slices.DeleteFunc(slices.Clone(waiting), func(n int32) bool { return !w.preferred(n) }); len(preferred) > 0 {
+		waiting = preferred
+	}
+	held, addresses := map[string]bool{}, map[int]bool{}
+	take := func(number int32) {
+		p := w.pair(number)
+		held[p.ClientNode], held[p.ServerNode] = true, true
+		addresses[int(number-1)%w.blocks] = true
+	}
+	for _, number := range stays {
+		take(number)
+	}
+	var next []int32
+	for _, number := range waiting {
+		if len(stays)+len(next) >= w.parallel() {
+			break
+		}
+		p := w.pair(number)
+		if held[p.ClientNode] || held[p.ServerNode] || addresses[int(number-1)%w.blocks] {
+			held[p.ClientNode], held[p.ServerNode] = true, true
+			continue
+		}
+		take(number)
+		next = append(next, number)
+	}
+	return next
+}
+
+// unusableSince says of a running pair that holds no nodes whether one of them cannot be used, and since when its benchmark
+// has known.
+func (w *world) unusableSince(number int32) (time.Time, bool) {
+	child, p := w.child(number), w.pair(number)
+	if child == nil || child.Status.Active != nil || !w.unusable[p.ClientNode] && !w.unusable[p.ServerNode] {
+		return time.Time{}, false
+	}
+	c := meta.FindStatusCondition(child.Status.Conditions, v1alpha1.ConditionAccepted)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return time.Time{}, false
+	}
+	return c.LastTransitionTime.Time, true
+}
+
+// upToDate says whether the benchmark of a pair has the gate and the priority that it should have.
+func (w *world) upToDate(number int32) bool {
+	have, want := &w.child(number).Spec, w.gate(number)
+	// Of thousands nearly all are simply equal.
+	same := reflect.DeepEqual(have.Gate, want) || equality.Semantic.DeepEqual(have.Gate, want)
+	return same && have.Priority == w.benchmark.Spec.Priority
+}
+
+// gate is that of a pair: the benchmark's, and where that names a baseline, the benchmark there of the same nodes in the
+// same roles. What it points at is the benchmark's.
+func (w *world) gate(number int32) *v1alpha1.Gate {
+	if w.baseline == "" {
+		return w.benchmark.Spec.Gate
+	}
+	gate, baseline := *w.benchmark.Spec.Gate, *w.benchmark.Spec.Gate.Baseline
+	baseline.BenchmarkRef = &v1alpha1.ObjectName{Name: w.baselineName(number)}
+	gate.Baseline = &baseline
+	return &gate
+}
+
+// baselineName is the name of what a pair is compared with. One that the baseline does not have has a name that no
+// benchmark of a pair ever has.
+func (w *world) baselineName(number int32) string {
+	if name, ok := w.baselines[w.pair(number)]; ok {
+		return name
+	}
+	return w.baseline + "-p0"
+}
+
+// soonest is the shorter of two waits, of which the first may be none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 {
+		return b
+	}
+	return min(a, b)
+}

@@ -1,0 +1,229 @@
+package pairing
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers/benchmark"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+)
+
+// world is everything that decide and report look at.
+type world struct {
+	// now is the time of the observation.
+	now time.Time
+	// benchmark as it was got.
+	benchmark *v1alpha1.LatencyBenchmark
+	// accepted is the preflight's input, filled until the benchmark is accepted; the rest is filled from then on.
+	accepted preflight.Observed
+
+	// pairs of the plan, in its order: the pair with number n is the one at n-1. slots is how many of disjoint pairs they
+	// make.
+	pairs []v1alpha1.Pair
+	slots int
+	// blocks is how many of the pairs can have addresses of their own at the same time: pairs whose numbers are equal
+	// modulo blocks share them.
+	blocks int
+	// children are the benchmarks of the pairs, in the order of the plan; nil for a pair that has none. They are the
+	// cache's and must not be changed.
+	children []*v1alpha1.LatencyBenchmark
+	// busy are the nodes that other benchmarks hold or wait for, and unusable those of the plan's that cannot give what is
+	// asked now.
+	busy, unusable map[string]bool
+	// baseline is the name of the benchmark that the gate compares with, empty if there is none, and baselines are the
+	// names of its pairs' benchmarks.
+	baseline  string
+	baselines map[v1alpha1.Pair]string
+	// outdated are the pairs whose benchmark has another gate or priority than it should have.
+	outdated []int32
+
+	// blocked says of pairs that have a place why their benchmark cannot be made; it and what follows is filled by apply.
+	blocked map[int32]blocker
+	// released is true when pairs have just been finished.
+	released bool
+	// notices are the events of what was done, sent after the status was written.
+	notices []benchmark.Notice
+}
+
+// blocker is what keeps the benchmark of a pair from being made.
+type blocker struct{ reason, message string }
+
+// observe reads the world.
+func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*world, error) {
+	w := &world{now: r.Clock.Now(), benchmark: b, blocked: map[int32]blocker{}}
+	if b.Status.Pairs == nil {
+		var err error
+		w.accepted, err = r.Preflight(ctx, b)
+		return w, err
+	}
+	w.pairs, w.slots = planOf(b)
+	w.blocks = blocks(b.Spec, len(w.pairs))
+	if err := r.observeChildren(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := r.observeNodes(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := r.observeBaseline(ctx, w); err != nil {
+		return nil, err
+	}
+	w.observeOutdated()
+	return w, nil
+}
+
+// planOf returns the pairs of an accepted benchmark, and how many slots they make.
+func planOf(b *v1alpha1.LatencyBenchmark) (pairs []v1alpha1.Pair, slots int) {
+	nodes := b.Status.Pairs
+	var servers []string
+	if nodes.Server != "" {
+		servers = []string{nodes.Server}
+	}
+	all := plan.Pairs(b.Spec.Placement.Pairing, nodes.Nodes, servers, int(max(1, b.Spec.Placement.MaxParallelPairs)))
+	return slices.Concat(all...), len(all)
+}
+
+// blocks is how many pairs the ranges of type Static have addresses for, at most limit.
+func blocks(spec v1alpha1.LatencyBenchmarkSpec, limit int) int {
+	for _, i := range ranges(&spec) {
+		limit = min(limit, len(pods.StaticBlocks(*i, limit)))
+	}
+	// It was not accepted without any.
+	return max(1, limit)
+}
+
+// ranges are the IPAM sections of type Static of a spec.
+func ranges(spec *v1alpha1.LatencyBenchmarkSpec) []*v1alpha1.IPAM {
+	networks := []*v1alpha1.Network{&spec.Network}
+	for i := range spec.Variants {
+		networks = append(networks, spec.Variants[i].Network)
+	}
+	var all []*v1alpha1.IPAM
+	for _, n := range networks {
+		if n != nil && n.IPAM != nil && n.IPAM.Type == v1alpha1.IPAMStatic {
+			all = append(all, n.IPAM)
+		}
+	}
+	return all
+}
+
+func (r *Reconciler) observeChildren(ctx context.Context, w *world) error {
+	b := w.benchmark
+	list := &v1alpha1.LatencyBenchmarkList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(b.Namespace), client.MatchingFields{indexParent: string(b.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing the benchmarks of the pairs: %w", err)
+	}
+	w.children = make([]*v1alpha1.LatencyBenchmark, len(w.pairs))
+	for i := range list.Items {
+		if number, ok := numberOf(b, list.Items[i].Name); ok && number <= len(w.pairs) {
+			w.children[number-1] = &list.Items[i]
+		}
+	}
+	return nil
+}
+
+// numberOf is the number of the pair whose benchmark has a name.
+func numberOf(b *v1alpha1.LatencyBenchmark, name string) (int, bool) {
+	text, ok := strings.CutPrefix(name, b.Name+"-p")
+	number, err := strconv.ParseInt(text, 10, 32)
+	return int(number), ok && err == nil && number > 0 && b.PairName(int32(number)) == name
+}
+
+// observeNodes reads from the cache which nodes others use and which cannot be used. It only makes some pairs come before
+// others.
+func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
+	b := w.benchmark
+	others := &v1alpha1.LatencyBenchmarkList{}
+	if err := r.Client.List(ctx, others, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing benchmarks: %w", err)
+	}
+	w.busy = map[string]bool{}
+	for i := range others.Items {
+		o := &others.Items[i]
+		if o.Status.Pair != nil && !o.Finished() && !metav1.IsControlledBy(o, b) {
+			w.busy[o.Status.Pair.ClientNode], w.busy[o.Status.Pair.ServerNode] = true, true
+		}
+	}
+	planned := map[string]bool{b.Status.Pairs.Server: true}
+	for _, name := range b.Status.Pairs.Nodes {
+		planned[name] = true
+	}
+	nodes := &corev1.NodeList{}
+	if err := r.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	own := slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return !planned[n.Name] })
+	usable := preflight.Usable(preflight.Observed{Benchmark: b, Nodes: own})
+	w.unusable = map[string]bool{}
+	for name := range planned {
+		w.unusable[name] = !usable[name]
+	}
+	return nil
+}
+
+// observeBaseline finds the benchmarks that those of the pairs are compared with.
+func (r *Reconciler) observeBaseline(ctx context.Context, w *world) error {
+	w.baseline = baselineOf(w.benchmark)
+	if w.baseline == "" {
+		return nil
+	}
+	baseline := &v1alpha1.LatencyBenchmark{}
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: w.benchmark.Namespace, Name: w.baseline}, baseline)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("getting the baseline %s: %w", w.baseline, err)
+	}
+	w.baselines = map[v1alpha1.Pair]string{}
+	switch {
+	case baseline.Status.Pair != nil:
+		w.baselines[*baseline.Status.Pair] = baseline.Name
+	case baseline.Status.Pairs != nil:
+		pairs, _ := planOf(baseline)
+		for i, pair := range pairs {
+			w.baselines[pair] = baseline.PairName(int32(i + 1))
+		}
+	}
+	return nil
+}
+
+// observeOutdated compares gates and priorities of the pairs' benchmarks with what they should be.
+func (w *world) observeOutdated() {
+	for i, child := range w.children {
+		if number := int32(i + 1); child != nil && child.DeletionTimestamp.IsZero() && !w.upToDate(number) {
+			w.outdated = append(w.outdated, number)
+		}
+	}
+}
+
+// baselineOf is the name of the benchmark that a benchmark's gate compares with; empty when there is none.
+func baselineOf(b *v1alpha1.LatencyBenchmark) string {
+	if b.Spec.Gate == nil || b.Spec.Gate.Baseline == nil || b.Spec.Gate.Baseline.BenchmarkRef == nil {
+		return ""
+	}
+	return b.Spec.Gate.Baseline.BenchmarkRef.Name
+}
+
+// child is the benchmark of a pair; nil when it has none.
+func (w *world) child(number int32) *v1alpha1.LatencyBenchmark { return w.children[number-1] }
+
+// pair is the one with that number.
+func (w *world) pair(number int32) v1alpha1.Pair { return w.pairs[number-1] }
+
+// parallel is how many pairs may be running.
+func (w *world) parallel() int {
+	return plan.Parallel(w.benchmark.Spec.Placement, len(w.benchmark.Status.Pairs.Nodes))
+}

@@ -1,0 +1,230 @@
+package pairing
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers/benchmark"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/report"
+)
+
+// report completes the status and writes it, once, if it changed. Events follow the write.
+func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyBenchmark, w *world) error {
+	b := w.benchmark
+	b.Status.ObservedGeneration = b.Generation
+	if b.Status.Pairs == nil {
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonNotAccepted, messageOf(b, v1alpha1.ConditionAccepted)))
+	} else {
+		w.count(old.Status.Pairs)
+		b.Status.Progress = w.progress()
+		// What was said then holds, for every generation of the spec.
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, messageOf(b, v1alpha1.ConditionAccepted)))
+		b.SetCondition(w.succeeds())
+		if !b.Finished() {
+			b.Status.CompletionTime = nil
+		} else if b.Status.CompletionTime == nil {
+			b.Status.CompletionTime = &metav1.Time{Time: w.now}
+		}
+	}
+	w.judge()
+	if equality.Semantic.DeepEqual(old.Status, b.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Update(ctx, b); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	for _, n := range append(w.notices, benchmark.ConditionNotices(old, b)...) {
+		r.Recorder.Eventf(b, nil, n.Type, n.Reason, n.Action, "%s", n.Message)
+	}
+	return nil
+}
+
+// count brings status.pairs up to date. It was before what it is now, or nil.
+func (w *world) count(before *v1alpha1.PairsStatus) {
+	status := w.benchmark.Status.Pairs
+	status.Total, status.Slots = int32(len(w.pairs)), int32(w.slots)
+	status.Done, status.Failed = 0, 0
+	for _, child := range w.children {
+		if child != nil && child.Finished() {
+			status.Done++
+			if failed(child) {
+				status.Failed++
+			}
+		}
+	}
+	if before == nil {
+		return
+	}
+	if lost := before.Done - status.Done; lost > 0 {
+		w.notices = append(w.notices, benchmark.Notice{
+			Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonPairDeleted, Action: "Measure",
+			Message: fmt.Sprintf("the benchmarks of finished pairs were deleted (%d); their results are lost, and they are measured again", lost),
+		})
+	}
+	// Thousands of results are not compared each time that one more run is stored.
+	if w.released || before.Done != status.Done || before.Failed != status.Failed {
+		summary := report.SummarizePairs(w.measured())
+		status.Worst, status.Summary, w.benchmark.Status.Summary = summary.Worst, summary.Cells, summary.Headline
+	}
+}
+
+// measured are the benchmarks of the pairs of which everything was measured.
+func (w *world) measured() []*v1alpha1.LatencyBenchmark {
+	var all []*v1alpha1.LatencyBenchmark
+	for _, child := range w.children {
+		if child != nil && meta.IsStatusConditionTrue(child.Status.Conditions, v1alpha1.ConditionSucceeded) {
+			all = append(all, child)
+		}
+	}
+	return all
+}
+
+// progress counts the runs of all pairs. The time that is left is that of as many pairs at once as may run.
+func (w *world) progress() *v1alpha1.Progress {
+	planned := plan.Runs(w.benchmark)
+	var each time.Duration
+	for _, run := range planned {
+		each += plan.MeasuringTime(run.Cells)
+	}
+	var p v1alpha1.Progress
+	var left time.Duration
+	for _, child := range w.children {
+		switch {
+		case child == nil || child.Status.Progress == nil:
+			p.Total += int32(len(planned))
+			left += each
+		default:
+			p.Done, p.Total = p.Done+child.Status.Progress.Done, p.Total+child.Status.Progress.Total
+			if !child.Finished() {
+				left += time.Duration(child.Status.Progress.MeasuringSecondsLeft) * time.Second
+			}
+		}
+	}
+	left /= time.Duration(w.parallel())
+	p.Runs = fmt.Sprintf("%d/%d", p.Done, p.Total)
+	p.MeasuringSecondsLeft = int64((left + time.Second - 1) / time.Second)
+	return &p
+}
+
+// acceptance says for what a benchmark was accepted, and which nodes were left out.
+func (w *world) acceptance(leftOut string) string {
+	status := w.benchmark.Status.Pairs
+	nodes := fmt.Sprintf("%d nodes", len(status.Nodes))
+	if status.Server != "" {
+		nodes = fmt.Sprintf("clients on %s, server on %s", nodes, status.Server)
+	}
+	message := fmt.Sprintf("%s: %d pairs, in %d slots of at most %d at once", nodes, len(w.pairs), w.slots, w.parallel())
+	if leftOut != "" {
+		message += "; left out: " + leftOut
+	}
+	return message
+}
+
+// succeeds is condition Succeeded.
+func (w *world) succeeds() metav1.Condition {
+	status := w.benchmark.Status.Pairs
+	state, reason, message := metav1.ConditionUnknown, "", ""
+	switch {
+	case status.Done < status.Total:
+		reason, message = w.running()
+	case status.Failed > 0:
+		state, reason = metav1.ConditionFalse, v1alpha1.ReasonFailed
+		message = fmt.Sprintf("%d of %d pairs failed, %s", status.Failed, status.Total, w.firstFailure())
+	default:
+		state, reason = metav1.ConditionTrue, v1alpha1.ReasonComplete
+		message = fmt.Sprintf("%d of %d pairs measured", status.Done, status.Total)
+		if len(status.Worst) > 0 {
+			message += "; the worst is " + status.Worst[0].Benchmark
+		}
+	}
+	return v1alpha1.Condition(v1alpha1.ConditionSucceeded, state, reason, message)
+}
+
+func (w *world) firstFailure() string {
+	for _, child := range w.children {
+		if child != nil && failed(child) {
+			return fmt.Sprintf("first %s: %s", child.Name, messageOf(child, v1alpha1.ConditionSucceeded))
+		}
+	}
+	return ""
+}
+
+// running says where a benchmark stands that is not finished: a place that somebody has to clear comes first, then
+// whether anything is measured.
+func (w *world) running() (reason, message string) {
+	status := w.benchmark.Status.Pairs
+	var measuring, starting, queued, troubles []string
+	reasons := map[string]bool{}
+	for _, r := range status.Running {
+		name, child := w.benchmark.PairName(r.Number), w.child(r.Number)
+		blocked, isBlocked := w.blocked[r.Number]
+		switch {
+		case isBlocked:
+			reasons[blocked.reason] = true
+			troubles = append(troubles, blocked.message)
+		case child == nil:
+			starting = append(starting, name)
+		case child.Status.Active == nil && meta.IsStatusConditionFalse(child.Status.Conditions, v1alpha1.ConditionAccepted):
+			reasons[v1alpha1.ReasonNotAccepted] = true
+			troubles = append(troubles, fmt.Sprintf("%s: %s", name, messageOf(child, v1alpha1.ConditionAccepted)))
+		case child.Status.StartTime == nil:
+			queued = append(queued, name)
+		default:
+			measuring = append(measuring, name)
+		}
+	}
+	parts := []string{fmt.Sprintf("%d of %d pairs done", status.Done, status.Total)}
+	for _, group := range []struct {
+		verb, reason string
+		names        []string
+	}{
+		{"measuring", v1alpha1.ReasonRunning, measuring},
+		{"starting", v1alpha1.ReasonStarting, starting},
+		{"queued", v1alpha1.ReasonQueued, queued},
+	} {
+		if len(group.names) > 0 {
+			reasons[group.reason] = true
+			parts = append(parts, group.verb+" "+list(group.names))
+		}
+	}
+	if len(troubles) > 0 {
+		parts = append(parts, troubles[0])
+	}
+	for _, candidate := range []string{
+		v1alpha1.OutcomeNameTaken, v1alpha1.ReasonRunning, v1alpha1.ReasonStarting, v1alpha1.ReasonQueued, v1alpha1.ReasonNotAccepted,
+	} {
+		if reasons[candidate] {
+			reason = candidate
+			break
+		}
+	}
+	if reason == "" {
+		reason = v1alpha1.ReasonQueued
+	}
+	return reason, strings.Join(parts, "; ")
+}
+
+// list writes at most three names.
+func list(names []string) string {
+	if more := len(names) - 3; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// messageOf is what a condition says; empty when there is none.
+func messageOf(b *v1alpha1.LatencyBenchmark, conditionType string) string {
+	if c := meta.FindStatusCondition(b.Status.Conditions, conditionType); c != nil {
+		return c.Message
+	}
+	return ""
+}

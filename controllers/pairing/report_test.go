@@ -1,0 +1,92 @@
+package pairing
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+func conditionText(c metav1.Condition) string {
+	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+}
+
+// blockedBy says why the benchmark of a pair with a place cannot be made.
+func blockedBy(number int32, reason, message string) func(*world) {
+	return func(w *world) {
+		claimed(number)(w)
+		w.blocked[number] = blocker{reason, message}
+	}
+}
+
+func TestSucceeds(t *testing.T) {
+	cases := map[string]struct {
+		world *world
+		want  string
+	}{
+		"nothing is begun":      {makeWorld(), "Unknown Queued: 0 of 6 pairs done"},
+		"the first are claimed": {makeWorld(claimed(1), claimed(2)), "Unknown Starting: 0 of 6 pairs done; starting x-p1, x-p2"},
+		"one measures, one waits": {
+			makeWorld(finishedPairs(1, 2), running(3, measuring), running(4)), "Unknown Running: 2 of 6 pairs done; measuring x-p3; queued x-p4",
+		},
+		"they wait": {makeWorld(running(1), running(2)), "Unknown Queued: 0 of 6 pairs done; queued x-p1, x-p2"},
+		"many": {
+			worldOf(8, 4, running(1, measuring), running(2, measuring), running(3, measuring), running(4, measuring)),
+			"Unknown Running: 0 of 28 pairs done; measuring x-p1, x-p2, x-p3 and 1 more",
+		},
+		"a node is not ready":  {makeWorld(running(1, rejected(0))), "Unknown NotAccepted: 0 of 6 pairs done; x-p1: node d is not ready"},
+		"another one is":       {makeWorld(running(1, rejected(0)), running(2, measuring)), "Unknown Running: 0 of 6 pairs done; measuring x-p2; x-p1: node d is not ready"},
+		"a name is taken":      {makeWorld(running(1, measuring), blockedBy(2, v1alpha1.OutcomeNameTaken, "delete it")), "Unknown NameTaken: 0 of 6 pairs done; measuring x-p1; delete it"},
+		"an earlier one goes":  {makeWorld(blockedBy(2, v1alpha1.ReasonQueued, "not gone")), "Unknown Queued: 0 of 6 pairs done; not gone"},
+		"a failure is not all": {makeWorld(withChild(1, failing), running(2, measuring)), "Unknown Running: 1 of 6 pairs done; measuring x-p2"},
+		"all are measured":     {makeWorld(finishedPairs(1, 2, 3, 4, 5, 6)), "True Complete: 6 of 6 pairs measured"},
+		"all but one are":      {makeWorld(finishedPairs(1, 2, 4, 5, 6), withChild(3, failing)), "False Failed: 1 of 6 pairs failed, first x-p3: run x-p3-r2 failed"},
+		"the worst is told": {makeWorld(finishedPairs(1, 2, 3, 4, 5, 6), func(w *world) {
+			w.children[4].Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", P99Nanoseconds: new(int64(5))}}
+		}), "True Complete: 6 of 6 pairs measured; the worst is x-p5"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			c.world.count(&v1alpha1.PairsStatus{})
+			if diff := cmp.Diff(c.want, conditionText(c.world.succeeds())); diff != "" {
+				t.Errorf("condition Succeeded (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCount(t *testing.T) {
+	w := makeWorld(finishedPairs(1), withChild(2, failing), running(3, measuring))
+	w.count(&v1alpha1.PairsStatus{Done: 3})
+	status := w.benchmark.Status.Pairs
+	if status.Total != 6 || status.Slots != 3 || status.Done != 2 || status.Failed != 1 {
+		t.Errorf("%+v", status)
+	}
+	if len(w.notices) != 1 || w.notices[0].Reason != v1alpha1.ReasonPairDeleted {
+		t.Errorf("of a finished pair that is gone it is told: %+v", w.notices)
+	}
+}
+
+// Two rounds of 3 s each are planned for each of six pairs, of which two run at once.
+func TestProgress(t *testing.T) {
+	cases := map[string]struct {
+		world *world
+		want  v1alpha1.Progress
+	}{
+		"nothing is begun": {makeWorld(), v1alpha1.Progress{Runs: "0/12", Total: 12, MeasuringSecondsLeft: 18}},
+		"one at a time":    {worldOf(4, 0), v1alpha1.Progress{Runs: "0/12", Total: 12, MeasuringSecondsLeft: 36}},
+		"in the middle":    {makeWorld(finishedPairs(1), running(2, measuring)), v1alpha1.Progress{Runs: "3/12", Done: 3, Total: 12, MeasuringSecondsLeft: 14}},
+		"a failed one":     {makeWorld(finishedPairs(1, 2, 3, 4, 5), withChild(6, failing)), v1alpha1.Progress{Runs: "11/12", Done: 11, Total: 12}},
+		"all":              {makeWorld(finishedPairs(1, 2, 3, 4, 5, 6)), v1alpha1.Progress{Runs: "12/12", Done: 12, Total: 12}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(&c.want, c.world.progress()); diff != "" {
+				t.Errorf("progress (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

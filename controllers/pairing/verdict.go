@@ -1,0 +1,141 @@
+package pairing
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+const (
+	// maxRules is how many rules a verdict has room for.
+	maxRules = 32
+	// maxMessage is how long a message of a verdict may be, in bytes.
+	maxMessage = 1024
+)
+
+// judge brings verdict and condition Passed up to date. Each pair is judged by itself: one that fails fails them all, at
+// once; they pass when each of them does.
+func (w *world) judge() {
+	b := w.benchmark
+	b.Status.Verdict = nil
+	if b.Spec.Gate == nil {
+		meta.RemoveStatusCondition(&b.Status.Conditions, v1alpha1.ConditionPassed)
+		return
+	}
+	if b.Status.Pairs == nil {
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonNotJudged, "judged when the pairs are measured"))
+		return
+	}
+	judged := w.judged()
+	verdict := merge(judged, len(w.children))
+	state, reason := metav1.ConditionUnknown, v1alpha1.ReasonNotJudged
+	switch {
+	case verdict.Outcome == v1alpha1.GateFail:
+		state, reason = metav1.ConditionFalse, v1alpha1.ReasonFail
+	case len(judged) < len(w.children):
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, state, reason, verdict.Message))
+		return
+	case verdict.Outcome == v1alpha1.GatePass:
+		state, reason = metav1.ConditionTrue, v1alpha1.ReasonPass
+	default:
+		first := slices.IndexFunc(judged, func(c *v1alpha1.LatencyBenchmark) bool { return c.Status.Verdict.Outcome == v1alpha1.GateInconclusive })
+		reason = meta.FindStatusCondition(judged[first].Status.Conditions, v1alpha1.ConditionPassed).Reason
+	}
+	b.Status.Verdict = verdict
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, state, reason, verdict.Message))
+}
+
+// judged are the benchmarks of the pairs whose verdict is on the rules of now.
+func (w *world) judged() []*v1alpha1.LatencyBenchmark {
+	outdated := map[int32]bool{}
+	for _, number := range w.outdated {
+		outdated[number] = true
+	}
+	var all []*v1alpha1.LatencyBenchmark
+	for i, child := range w.children {
+		if child == nil || child.Status.Verdict == nil || outdated[int32(i+1)] {
+			continue
+		}
+		c := meta.FindStatusCondition(child.Status.Conditions, v1alpha1.ConditionPassed)
+		if c != nil && c.ObservedGeneration == child.Generation {
+			all = append(all, child)
+		}
+	}
+	return all
+}
+
+// merge makes one verdict of those of the pairs, of which there are total. Of each rule it has the line of the pair for
+// which it came out worst, and counts the cells of all.
+func merge(judged []*v1alpha1.LatencyBenchmark, total int) *v1alpha1.Verdict {
+	merged := &v1alpha1.Verdict{Outcome: v1alpha1.GatePass, Rules: []v1alpha1.RuleVerdict{}}
+	count := map[v1alpha1.GateOutcome]int{}
+	rules := map[string]int{}
+	decided := ""
+	for _, child := range judged {
+		v := child.Status.Verdict
+		count[v.Outcome]++
+		if decided == "" || worse(v.Outcome, merged.Outcome) {
+			merged.Outcome, decided = v.Outcome, child.Name+": "+v.Message
+		}
+		merged.Comparisons += v.Comparisons
+		merged.PassErrorOneIn, merged.FailErrorOneIn = v.PassErrorOneIn, v.FailErrorOneIn
+		for _, rule := range v.Rules {
+			rule.Message = shorten(child.Name + ": " + rule.Message)
+			at, ok := rules[rule.Rule]
+			if !ok {
+				if len(merged.Rules) < maxRules {
+					rules[rule.Rule] = len(merged.Rules)
+					merged.Rules = append(merged.Rules, *rule.DeepCopy())
+				}
+				continue
+			}
+			line := &merged.Rules[at]
+			passed, failed, inconclusive := line.Passed+rule.Passed, line.Failed+rule.Failed, line.Inconclusive+rule.Inconclusive
+			if worse(rule.Outcome, line.Outcome) {
+				*line = *rule.DeepCopy()
+			}
+			line.Passed, line.Failed, line.Inconclusive = passed, failed, inconclusive
+		}
+	}
+	merged.Message = shorten(strings.TrimSuffix(tally(count, total)+"; "+decided, "; "))
+	return merged
+}
+
+// worse says whether an outcome counts more than another: Fail, then Inconclusive, then Pass.
+func worse(a, b v1alpha1.GateOutcome) bool {
+	order := []v1alpha1.GateOutcome{v1alpha1.GatePass, v1alpha1.GateInconclusive, v1alpha1.GateFail}
+	return cmp.Less(slices.Index(order, b), slices.Index(order, a))
+}
+
+// tally tells how many pairs came out how.
+func tally(count map[v1alpha1.GateOutcome]int, total int) string {
+	parts := []string{fmt.Sprintf("%d of %d pairs pass", count[v1alpha1.GatePass], total)}
+	open := total
+	for _, n := range count {
+		open -= n
+	}
+	for _, part := range []struct {
+		n    int
+		text string
+	}{
+		{count[v1alpha1.GateFail], "failed"}, {count[v1alpha1.GateInconclusive], "inconclusive"}, {open, "not judged yet"},
+	} {
+		if part.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.text))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func shorten(s string) string {
+	if len(s) <= maxMessage {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxMessage-len("…")], "") + "…"
+}

@@ -1,0 +1,206 @@
+package pairing
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+)
+
+// The worlds of the tests are made from one that stands still at noon: benchmark perf/x of all pairs of the nodes a to d,
+// of two rounds of one cell each, two pairs at once, accepted and nothing begun. Its pairs are, client first,
+// 1: a d, 2: b c, 3: d b, 4: c a, 5: c d, 6: a b; each two are a slot.
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// ago is a time before noon.
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-d)) }
+
+// names are those of n nodes: a, b and so on.
+func names(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("%c", 'a'+i)
+		if n > 26 {
+			all[i] = fmt.Sprintf("n%03d", i)
+		}
+	}
+	return all
+}
+
+func makeWorld(changes ...func(*world)) *world { return worldOf(4, 2, changes...) }
+
+func worldOf(nodes int, parallel int32, changes ...func(*world)) *world {
+	b := &v1alpha1.LatencyBenchmark{
+		ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "perf", UID: "uid-x", Generation: 1},
+		Spec: v1alpha1.LatencyBenchmarkSpec{
+			Tool: v1alpha1.ToolSockperf, Rounds: 2,
+			Workload: v1alpha1.Workload{
+				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64},
+				Duration: metav1.Duration{Duration: 3 * time.Second},
+			},
+			Placement: v1alpha1.Placement{
+				Pairing: v1alpha1.PairingAllPairs, Nodes: &v1alpha1.NodeSelection{}, MaxParallelPairs: parallel, CPUs: 1,
+			},
+			Network: v1alpha1.Network{Type: v1alpha1.NetworkPod},
+		},
+		Status: v1alpha1.LatencyBenchmarkStatus{Pairs: &v1alpha1.PairsStatus{Nodes: names(nodes)}},
+	}
+	w := &world{now: noon, benchmark: b, busy: map[string]bool{}, unusable: map[string]bool{}, blocked: map[int32]blocker{}}
+	w.pairs, w.slots = planOf(b)
+	w.blocks = len(w.pairs)
+	w.children = make([]*v1alpha1.LatencyBenchmark, len(w.pairs))
+	for _, change := range changes {
+		change(w)
+	}
+	return w
+}
+
+// withChild adds the benchmark of a pair as it was made, changed.
+func withChild(number int32, changes ...func(*v1alpha1.LatencyBenchmark)) func(*world) {
+	return func(w *world) {
+		child := w.makeChild(number)
+		child.UID, child.Generation = types.UID(fmt.Sprintf("uid-%d", number)), 1
+		pair := w.pair(number)
+		child.Status.Pair = &pair
+		for _, change := range changes {
+			change(child)
+		}
+		w.children[number-1] = child
+	}
+}
+
+// running gives a pair a place, with its benchmark changed.
+func running(number int32, changes ...func(*v1alpha1.LatencyBenchmark)) func(*world) {
+	return func(w *world) {
+		claimed(number)(w)
+		status := w.benchmark.Status.Pairs
+		status.Running[len(status.Running)-1].UID = fmt.Sprintf("uid-%d", number)
+		withChild(number, changes...)(w)
+	}
+}
+
+// claimed gives a place to a pair whose benchmark was not made yet.
+func claimed(number int32) func(*world) {
+	return func(w *world) {
+		status := w.benchmark.Status.Pairs
+		status.Running = append(status.Running, v1alpha1.RunningPair{Number: number, Pair: w.pair(number)})
+	}
+}
+
+// finishedPairs are pairs that were measured.
+func finishedPairs(numbers ...int32) func(*world) {
+	return func(w *world) {
+		for _, number := range numbers {
+			withChild(number, complete)(w)
+		}
+	}
+}
+
+func busy(nodes ...string) func(*world) {
+	return func(w *world) {
+		for _, n := range nodes {
+			w.busy[n] = true
+		}
+	}
+}
+
+func unusable(nodes ...string) func(*world) {
+	return func(w *world) {
+		for _, n := range nodes {
+			w.unusable[n] = true
+		}
+	}
+}
+
+// addresses are for so many pairs at once.
+func addresses(blocks int) func(*world) { return func(w *world) { w.blocks = blocks } }
+
+// withGate adds a rule that p99 stays below a limit.
+func withGate(limit string) func(*world) {
+	return func(w *world) {
+		w.benchmark.Spec.Gate = &v1alpha1.Gate{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP99, Max: limit}}}
+	}
+}
+
+// The states of a pair's benchmark.
+
+func complete(b *v1alpha1.LatencyBenchmark) {
+	measuring(b)
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, "2 of 2"))
+	b.Status.Progress = &v1alpha1.Progress{Runs: "2/2", Done: 2, Total: 2}
+}
+
+func failing(b *v1alpha1.LatencyBenchmark) {
+	measuring(b)
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed, "run "+b.Name+"-r2 failed"))
+	b.Status.Progress = &v1alpha1.Progress{Runs: "1/2", Done: 1, Total: 2, MeasuringSecondsLeft: 3}
+}
+
+func measuring(b *v1alpha1.LatencyBenchmark) {
+	b.Status.StartTime = new(ago(time.Minute))
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonRunning, "measuring round 2 of 2"))
+	b.Status.Progress = &v1alpha1.Progress{Runs: "1/2", Done: 1, Total: 2, MeasuringSecondsLeft: 3}
+}
+
+// rejected is a benchmark that cannot be carried out since a while.
+func rejected(since time.Duration) func(*v1alpha1.LatencyBenchmark) {
+	return func(b *v1alpha1.LatencyBenchmark) {
+		c := v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonNodeNotReady, "node d is not ready")
+		c.LastTransitionTime = ago(since)
+		b.SetCondition(c)
+	}
+}
+
+func deleting(b *v1alpha1.LatencyBenchmark) { b.DeletionTimestamp = new(ago(time.Second)) }
+
+func holdsNodes(b *v1alpha1.LatencyBenchmark) { b.Status.Active = &v1alpha1.ActiveAttempt{} }
+
+// anotherUID is that of a benchmark which was made after the one that the status knows.
+func anotherUID(b *v1alpha1.LatencyBenchmark) { b.UID = "uid-again" }
+
+// ofEarlier is a benchmark of an earlier one of the same name.
+func ofEarlier(b *v1alpha1.LatencyBenchmark) {
+	earlier := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "uid-earlier"}}
+	b.OwnerReferences = []metav1.OwnerReference{pods.Owner(earlier)}
+}
+
+// judgedAs has a verdict of one rule.
+func judgedAs(outcome v1alpha1.GateOutcome, reason string) func(*v1alpha1.LatencyBenchmark) {
+	return func(b *v1alpha1.LatencyBenchmark) {
+		complete(b)
+		rule := v1alpha1.RuleVerdict{Rule: "p99 max 2us", Outcome: outcome, Reason: reason, Message: "p99 is what it is"}
+		switch outcome {
+		case v1alpha1.GatePass:
+			rule.Passed = 1
+		case v1alpha1.GateFail:
+			rule.Failed = 1
+		default:
+			rule.Inconclusive = 1
+		}
+		b.Status.Verdict = &v1alpha1.Verdict{
+			Outcome: outcome, Message: rule.Message, Comparisons: 1, PassErrorOneIn: 20, FailErrorOneIn: 20, Rules: []v1alpha1.RuleVerdict{rule},
+		}
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, reason, rule.Message))
+	}
+}
+
+// numbers writes which pairs a step has.
+func numbers(verb string, all []int32) []string {
+	if len(all) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprint(verb, " ", all)}
+}
+
+// text writes steps as "claim [1 2]", each on a line.
+func (s steps) text() []string {
+	return slices.Concat(
+		numbers("release", s.release), numbers("postpone", s.postpone), numbers("create", s.create), numbers("claim", s.claim), numbers("update", s.update),
+	)
+}
