@@ -23,12 +23,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// apiServer answers for the objects it is given, as far as the command asks: GET and watch of one object, and GET of the
-// benchmarks of a parent, or of a namespace. The maps may be changed before it serves; later, see change.
+// apiServer answers for the objects it is given, as far as the command asks: GET and watch of one object, GET of the
+// benchmarks of a parent, or of a namespace, and server-side apply of a benchmark. The maps may be changed before it
+// serves; later, see change.
 type apiServer struct {
 	benchmarks map[types.NamespacedName]*v1alpha1.LatencyBenchmark
 	configMaps map[types.NamespacedName]*corev1.ConfigMap
@@ -36,12 +38,13 @@ type apiServer struct {
 	token string
 
 	sync.Mutex
-	// asked are the paths of all requests.
-	asked []string
+	// asked are the paths of all requests, written the methods and URIs of those that write.
+	asked, written []string
 	// refusals are the answers to the next requests, in order, instead of what they ask for.
 	refusals []*apierrors.StatusError
-	// changed is closed, and made anew, with each change.
+	// changed is closed, and made anew, with each change; untold says that nobody was told of the last one yet.
 	changed chan struct{}
+	untold  bool
 	server  *httptest.Server
 }
 
@@ -51,6 +54,9 @@ var benchmarkResource = schema.GroupResource{Group: "tailgate.dev", Resource: "l
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.Lock()
 	s.asked = append(s.asked, r.URL.Path)
+	if r.Method != http.MethodGet {
+		s.written = append(s.written, r.Method+" "+r.URL.RequestURI())
+	}
 	var refusal *apierrors.StatusError
 	if len(s.refusals) > 0 {
 		refusal, s.refusals = s.refusals[0], s.refusals[1:]
@@ -69,6 +75,9 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 	}
 	if s.benchmarks != nil {
+		mux.HandleFunc("PATCH /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks/{name}", func(w http.ResponseWriter, r *http.Request) {
+			s.apply(w, r, named(r))
+		})
 		mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks/{name}", func(w http.ResponseWriter, r *http.Request) {
 			s.Lock()
 			defer s.Unlock()
@@ -88,6 +97,29 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.object(w, object, found, schema.GroupResource{Resource: "configmaps"}, r.PathValue("name"))
 	})
 	mux.ServeHTTP(w, r)
+}
+
+// apply makes a benchmark, or changes the spec of the one that there is.
+func (s *apiServer) apply(w http.ResponseWriter, r *http.Request, name types.NamespacedName) {
+	s.Lock()
+	defer s.Unlock()
+	body, err := io.ReadAll(r.Body)
+	given := &v1alpha1.LatencyBenchmark{}
+	if err == nil {
+		err = yaml.Unmarshal(body, given)
+	}
+	if err != nil || r.Header.Get("Content-Type") != "application/apply-patch+yaml" || r.URL.Query().Get("fieldManager") == "" {
+		s.refuse(w, apierrors.NewBadRequest("no apply"))
+		return
+	}
+	b, found := s.benchmarks[name]
+	if !found {
+		b = given
+		b.UID, b.Generation = types.UID("new-"+name.Name), 1
+		s.benchmarks[name] = b
+	}
+	b.Spec = given.Spec
+	s.answer(w, http.StatusOK, b)
 }
 
 // list answers with the benchmarks of a namespace, all or those that a label selects, one a page if there is a limit.
@@ -124,6 +156,7 @@ func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 	for {
 		s.Lock()
 		changed := s.changed
+		s.untold = false
 		b := s.benchmarks[types.NamespacedName{Namespace: r.PathValue("namespace"), Name: name}].DeepCopy()
 		s.Unlock()
 		switch {
@@ -144,14 +177,15 @@ func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// change changes what there is, and whoever watches perf/sweep is told.
+// change changes what there is, and whoever watches is told.
 func (s *apiServer) change(to func()) {
 	s.Lock()
 	defer s.Unlock()
 	to()
-	if b := s.benchmarks[sweep]; b != nil {
+	for _, b := range s.benchmarks {
 		b.ResourceVersion += "+"
 	}
+	s.untold = true
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -169,6 +203,21 @@ func (s *apiServer) await(t *testing.T, requests int) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Errorf("there were never %d requests", requests)
+}
+
+// awaitTold waits until who watches was told of the last change.
+func (s *apiServer) awaitTold(t *testing.T) {
+	t.Helper()
+	for range 1000 {
+		s.Lock()
+		untold := s.untold
+		s.Unlock()
+		if !untold {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("nobody was ever told of the change")
 }
 
 func (s *apiServer) object(w http.ResponseWriter, object any, found bool, resource schema.GroupResource, name string) {

@@ -84,12 +84,22 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
 	}
 	cluster.flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(newGate(cluster), newGet(cluster))
+	root.AddCommand(newGate(cluster), newGet(cluster), newRun(cluster))
 	return root
 }
 
 // oneLine is an error's message without its line breaks.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// takes says how many arguments a verb takes, and what they are.
+func takes(what string, least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return fmt.Errorf("%s takes %s, not %d arguments: %s %s", cmd.Name(), what, len(args), name, cmd.Use)
+		}
+		return nil
+	}
+}
 
 // cluster is the one that kubeconfig and flags name, as with kubectl.
 type cluster struct {
@@ -102,8 +112,8 @@ func (c *cluster) client() (api client.WithWatch, namespace string, err error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	if namespace, _, err = c.flags.ToRawKubeConfigLoader().Namespace(); err != nil {
-		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
+	if namespace, _, err = c.namespace(); err != nil {
+		return nil, "", err
 	}
 	// The API server itself sees to fairness. The default of 5 requests a second would make results of 100 runs wait.
 	config.QPS = -1
@@ -123,4 +133,12 @@ func (c *cluster) client() (api client.WithWatch, namespace string, err error) {
 		return nil, "", fmt.Errorf("making a client: %w", err)
 	}
 	return api, namespace, nil
+}
+
+// namespace is the one to look in, and whether a flag names it.
+func (c *cluster) namespace() (namespace string, flagged bool, err error) {
+	if namespace, flagged, err = c.flags.ToRawKubeConfigLoader().Namespace(); err != nil {
+		return "", false, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return namespace, flagged, nil
 }

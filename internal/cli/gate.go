@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -28,13 +29,8 @@ func newGate(c *cluster) *cobra.Command {
 			"verdict is Pass or Fail, or can become neither any more; it outlives restarts of the API server.\n\n" +
 			"It needs the rights to get the objects, with --wait also to watch them, and runs in a pod with the rights of its\n" +
 			"service account.",
-		Example: "  " + name + " gate before after -n perf --wait --timeout 2h",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return fmt.Errorf("gate takes the names of one or more LatencyBenchmarks, such as: %s gate before after", name)
-			}
-			return nil
-		},
+		Example:           "  " + name + " gate before after -n perf --wait --timeout 2h",
+		Args:              takes("the names of LatencyBenchmarks", 1, math.MaxInt),
 		Annotations:       map[string]string{exitsByVerdict: "true"},
 		ValidArgsFunction: c.completeSubjects,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/report"
@@ -30,12 +31,7 @@ func newGet(c *cluster) *cobra.Command {
 			"Formats:\n" + strings.Join(explained, "\n"),
 		Example:           "  " + name + " get sweep -n perf -o sfnt",
 		ValidArgsFunction: c.completeOne(benchmarks),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("get takes the name of one LatencyBenchmark, not %d arguments: %s get NAME", len(args), name)
-			}
-			return nil
-		},
+		Args:              takes("the name of one LatencyBenchmark", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := get(cmd.Context(), c, args[0], form)
 			if err != nil {
@@ -55,9 +51,9 @@ func newGet(c *cluster) *cobra.Command {
 
 // get prints a benchmark's stored results, or those of its pairs, in a form; by default in the one that suits it.
 func get(ctx context.Context, c *cluster, name, form string) ([]byte, error) {
-	f, err := report.FormNamed(cmp.Or(form, report.Forms()[0].Name))
-	if err != nil {
-		return nil, fmt.Errorf("--output: %w", err)
+	// A mistyped form costs no wait for a cluster that does not answer.
+	if _, err := formNamed(form); err != nil {
+		return nil, err
 	}
 	api, namespace, err := c.client()
 	if err != nil {
@@ -67,18 +63,36 @@ func get(ctx context.Context, c *cluster, name, form string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return printed(ctx, api, b, form)
+}
+
+// formNamed finds a form; the general one where no name is given.
+func formNamed(name string) (report.Form, error) {
+	f, err := report.FormNamed(cmp.Or(name, report.Forms()[0].Name))
+	if err != nil {
+		return report.Form{}, fmt.Errorf("--output: %w", err)
+	}
+	return f, nil
+}
+
+// printed is a benchmark in a form; where it is empty, in the one that suits it.
+func printed(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchmark, form string) ([]byte, error) {
+	f, err := formNamed(form)
+	if err != nil {
+		return nil, err
+	}
 	var out bytes.Buffer
 	if pairing := b.Spec.Placement.Pairing; pairing != "" && pairing != v1alpha1.PairingPair {
 		if form != "" && form != report.FormPairs {
 			return nil, fmt.Errorf("--output=%s: LatencyBenchmark %s/%s measures many pairs of nodes; use --output=%s, or get one of its pairs: "+
-				"`kubectl get lb -n %s -l %s=%s` lists them", form, namespace, name, report.FormPairs, namespace, v1alpha1.LabelParent, name)
+				"`kubectl get lb -n %s -l %s=%s` lists them", form, b.Namespace, b.Name, report.FormPairs, b.Namespace, v1alpha1.LabelParent, b.Name)
 		}
 		pairs, err := pairsOf(ctx, api, b)
 		if err != nil {
 			return nil, err
 		}
 		if err := report.Pairs(&out, b, pairs); err != nil {
-			return nil, fmt.Errorf("LatencyBenchmark %s/%s: %w", namespace, name, err)
+			return nil, fmt.Errorf("LatencyBenchmark %s/%s: %w", b.Namespace, b.Name, err)
 		}
 		return out.Bytes(), nil
 	}

@@ -104,15 +104,21 @@ func read(ctx context.Context, api client.Client, of subject, into client.Object
 	switch err := api.Get(ctx, key, into); {
 	case err == nil:
 		return nil
-	case apierrors.IsNotFound(err) && !isAbsent(err):
-		return told{fmt.Sprintf("the cluster does not know the kind %s: install Tailgate there, or choose another cluster with --context", k.name), err}
 	case isAbsent(err) && key.Namespace == "":
 		return told{fmt.Sprintf("there is no %s %s; see `kubectl get %s`", k.name, key.Name, k.short), err}
 	case isAbsent(err):
 		return told{fmt.Sprintf("there is no %s %s in namespace %s; see `kubectl get %s -A`", k.name, key.Name, key.Namespace, k.short), err}
 	default:
-		return fmt.Errorf("getting %s: %w", of, err)
+		return inWords("getting", of, err)
 	}
+}
+
+// inWords is the error of a request in words that say what was asked for.
+func inWords(doing string, of subject, err error) error {
+	if apierrors.IsNotFound(err) && !isAbsent(err) {
+		return told{fmt.Sprintf("the cluster does not know the kind %s: install Tailgate there, or choose another cluster with --context", of.kind.name), err}
+	}
+	return fmt.Errorf("%s %s: %w", doing, of, err)
 }
 
 // isAbsent says whether an API server told that an object does not exist; of a kind that does not it tells nothing but

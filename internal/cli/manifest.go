@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// stdinName is the name by which a file means standard input.
+const stdinName = "-"
+
+// fileFlag gives a verb the flag that names its manifest.
+func fileFlag(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVarP(file, "filename", "f", "", "YAML or JSON of the LatencyBenchmark; - is standard input")
+	if err := cmd.MarkFlagFilename("filename", "yaml", "yml", "json"); err != nil {
+		panic(err) // There is no such flag.
+	}
+}
+
+// readManifest reads the one LatencyBenchmark of a file, as it is written there.
+func readManifest(file string, stdin io.Reader) (*unstructured.Unstructured, error) {
+	content, err := readFile(file, stdin)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := parseObjects(content)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	if len(objects) != 1 {
+		return nil, fmt.Errorf("%s holds %d objects: give one LatencyBenchmark, and apply what else it needs with kubectl", file, len(objects))
+	}
+	u := objects[0]
+	want := v1alpha1.GroupVersion.WithKind(benchmarks.name)
+	switch {
+	case u.GroupVersionKind() != want:
+		return nil, fmt.Errorf("%s holds apiVersion %q, kind %q; want %s, %s", file, u.GetAPIVersion(), u.GetKind(), want.GroupVersion(), want.Kind)
+	case u.GetName() == "":
+		return nil, fmt.Errorf("%s: metadata.name: the LatencyBenchmark has none; give it one", file)
+	}
+	return u, nil
+}
+
+func readFile(file string, stdin io.Reader) ([]byte, error) {
+	var content []byte
+	var err error
+	switch file {
+	case "":
+		return nil, errors.New("--filename: name the file of a LatencyBenchmark with -f, or - for standard input")
+	case stdinName:
+		content, err = io.ReadAll(stdin)
+	default:
+		content, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--filename: %w", err)
+	}
+	return content, nil
+}
+
+// parseObjects reads all objects of a YAML or JSON file. A key that comes twice is an error.
+func parseObjects(content []byte) ([]*unstructured.Unstructured, error) {
+	var all []*unstructured.Unstructured
+	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		u := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict(document, &u.Object); err != nil {
+			return nil, err
+		}
+		if len(u.Object) > 0 {
+			all = append(all, u)
+		}
+	}
+}
+
+// inNamespace puts a manifest into a namespace, unless it names one: a flag must then name the same.
+func inNamespace(u *unstructured.Unstructured, namespace string, flagged bool) error {
+	switch own := u.GetNamespace(); {
+	case own == "":
+		u.SetNamespace(namespace)
+	case flagged && own != namespace:
+		return fmt.Errorf("--namespace: it is %s, but the file says metadata.namespace: %s; remove one of the two", namespace, own)
+	}
+	return nil
+}

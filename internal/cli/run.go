@@ -1,0 +1,278 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/report"
+)
+
+// fieldOwner is who owns the fields that the command sets.
+const fieldOwner = client.FieldOwner("kubectl-tailgate")
+
+// newRun is the verb that makes a benchmark and waits for its results.
+func newRun(c *cluster) *cobra.Command {
+	r := &runner{cluster: c}
+	cmd := &cobra.Command{
+		Use:   "run -f FILE",
+		Short: "Make a LatencyBenchmark, watch it run and print its results",
+		Long: "Make the LatencyBenchmark of a file by server-side apply, show how it goes on, and print its results as get does.\n" +
+			"How it goes on is told on standard error: on a terminal in one line, elsewhere in a line for each change.\n\n" +
+			"It exits as gate does, by the verdict: 0 Pass, 1 Fail, 2 Inconclusive, 3 an error. Of a benchmark without a gate\n" +
+			"0 is one that was measured, 1 one that failed.\n\n" +
+			"Interrupting the command, or --timeout, does not end the benchmark; running it again comes back to it.",
+		Example:           "  " + name + " run -f first.yaml",
+		Args:              takes("a file by -f", 0, 0),
+		Annotations:       map[string]string{exitsByVerdict: "true"},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return r.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), newScreen(cmd.ErrOrStderr()))
+		},
+	}
+	fileFlag(cmd, &r.file)
+	cmd.Flags().DurationVar(&r.timeout, "timeout", 0, "how long to wait for the results, such as 2h (default as long as it takes)")
+	return cmd
+}
+
+// runner is a call of the verb.
+type runner struct {
+	*cluster
+	file    string
+	timeout time.Duration
+}
+
+func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *screen) error {
+	if r.timeout < 0 {
+		return fmt.Errorf("--timeout: %s is no time to wait", r.timeout)
+	}
+	manifest, err := readManifest(r.file, stdin)
+	if err != nil {
+		return err
+	}
+	namespace, flagged, err := r.namespace()
+	if err != nil {
+		return err
+	}
+	if err := inNamespace(manifest, namespace, flagged); err != nil {
+		return err
+	}
+	api, _, err := r.client()
+	if err != nil {
+		return err
+	}
+	applied, err := apply(ctx, api, manifest)
+	if err != nil {
+		return err
+	}
+	b, err := r.watch(ctx, api, applied, s)
+	s.clear()
+	if err != nil {
+		return err
+	}
+	return conclude(ctx, api, b, stdout)
+}
+
+// apply makes a benchmark, or makes it what the manifest says.
+func apply(ctx context.Context, api client.Client, manifest *unstructured.Unstructured) (*v1alpha1.LatencyBenchmark, error) {
+	of := subject{benchmarks, client.ObjectKeyFromObject(manifest)}
+	switch err := api.Apply(ctx, client.ApplyConfigurationFromUnstructured(manifest), fieldOwner); {
+	case apierrors.IsConflict(err):
+		return nil, fmt.Errorf("%s says otherwise, and somebody else made it so: change it with what they used, or give the file another name; %w", of, err)
+	case err != nil:
+		return nil, inWords("applying", of, err)
+	}
+	return benchmarkNamed(ctx, api, of.key.Namespace, of.key.Name)
+}
+
+// watch shows a benchmark until it is finished and, with a gate, judged.
+func (r *runner) watch(ctx context.Context, api client.WithWatch, b *v1alpha1.LatencyBenchmark, s *screen) (*v1alpha1.LatencyBenchmark, error) {
+	of := subject{benchmarks, client.ObjectKeyFromObject(b)}
+	if b.Finished() {
+		s.say(fmt.Sprintf("%s was measured before; `%s rerun` measures again", of, name))
+	}
+	ctx, cancel := timeLimit(ctx, r.timeout)
+	defer cancel()
+	p := &progress{screen: s}
+	p.look(b)
+	var ticking sync.WaitGroup
+	defer ticking.Wait()
+	ticks, stop := context.WithCancel(ctx)
+	defer stop()
+	ticking.Go(func() { p.tick(ticks) })
+	f := follower{
+		api: api, subject: of, uid: b.UID,
+		trouble: func(err error) { s.say(fmt.Sprintf("%s; trying again", oneLine(err))) },
+		look: func(ctx context.Context, o client.Object) (bool, error) {
+			b = o.(*v1alpha1.LatencyBenchmark)
+			p.look(b)
+			if !b.Finished() || b.Spec.Gate == nil {
+				return b.Finished(), nil
+			}
+			open, err := benchmarkStanding(b).stillOpen(ctx, api, b.Namespace)
+			return !open, err
+		},
+	}
+	err := f.follow(ctx)
+	if err == nil || ctx.Err() == nil {
+		return b, err
+	}
+	why := "interrupted"
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		why = "the time is over"
+	}
+	again := fmt.Sprintf("`%s run -f %s -n %s` comes back to it", name, r.file, b.Namespace)
+	if r.file == stdinName {
+		again = fmt.Sprintf("`%s gate %s -n %s --wait` waits for it, `%s get %[2]s -n %[3]s` prints its results", name, b.Name, b.Namespace, name)
+	}
+	return nil, fmt.Errorf("%s; %s goes on: %s, `kubectl delete lb %s -n %s` ends it", why, of, again, b.Name, b.Namespace)
+}
+
+// conclude prints what a finished benchmark measured, and ends with the code of its verdict, or of its success.
+func conclude(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchmark, stdout io.Writer) error {
+	e := ended{}
+	if succeeded := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); succeeded.Status == metav1.ConditionFalse {
+		e = ended{exitFail, fmt.Errorf("LatencyBenchmark %s/%s failed: %s", b.Namespace, b.Name, succeeded.Message)}
+	}
+	if b.Spec.Gate != nil {
+		e.code = benchmarkStanding(b).exitCode()
+	}
+	text, err := printed(ctx, api, b, "")
+	switch {
+	case err == nil:
+		if _, err := stdout.Write(text); err != nil {
+			return fmt.Errorf("writing the results: %w", err)
+		}
+	case e.err == nil || len(b.Status.Stored) > 0:
+		// Of one that failed before anything was stored there is nothing else to say.
+		return err
+	}
+	if e.code == exitPass {
+		return nil
+	}
+	return e
+}
+
+// progress shows how a benchmark goes on.
+type progress struct {
+	*screen
+
+	mu        sync.Mutex
+	benchmark *v1alpha1.LatencyBenchmark
+	// run is the active run and its attempt, if the tools measure, and since when this was seen.
+	run   string
+	since time.Time
+}
+
+// look shows a benchmark that has changed.
+func (p *progress) look(b *v1alpha1.LatencyBenchmark) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.benchmark = b
+	run := ""
+	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); b.Status.Active != nil && c != nil && c.Reason == v1alpha1.ReasonRunning {
+		run = fmt.Sprintf("%s %d", b.Status.Active.Run, b.Status.Active.Attempt)
+	}
+	if run != p.run {
+		p.run, p.since = run, time.Now()
+	}
+	p.draw()
+}
+
+// draw shows where the benchmark stands. Only a terminal is shown the time running down: elsewhere each second would be
+// a line.
+func (p *progress) draw() {
+	var measured time.Duration
+	if p.run != "" && p.live() {
+		measured = time.Since(p.since)
+	}
+	p.show(progressLine(p.benchmark, measured))
+}
+
+// tick draws a terminal anew each second.
+func (p *progress) tick(ctx context.Context) {
+	if !p.live() {
+		return
+	}
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-second.C:
+			p.mu.Lock()
+			p.draw()
+			p.mu.Unlock()
+		}
+	}
+}
+
+// progressLine says where a benchmark stands, of which the active run was measured for some time: its state, and the
+// rest of the line.
+func progressLine(b *v1alpha1.LatencyBenchmark, measured time.Duration) (word string, c color, rest string) {
+	word, c, message := state(b)
+	parts := []string{message}
+	if p := b.Status.Progress; p != nil {
+		left := time.Duration(p.MeasuringSecondsLeft) * time.Second
+		if a := b.Status.Active; a != nil {
+			parts = append(parts, fmt.Sprintf("run %d of %d", min(p.Done+1, p.Total), p.Total))
+			left -= min(measured, lengthOf(b, a.Run))
+		} else if p.Total > 0 {
+			parts = append(parts, fmt.Sprintf("%d of %d runs done", p.Done, p.Total))
+		}
+		if left > 0 {
+			parts = append(parts, left.Round(time.Second).String()+" to measure")
+		}
+	}
+	if s := b.Status.Summary; s != nil && s.P50 != "" {
+		text := fmt.Sprintf("%s so far p50 %s", s.Cell, s.P50)
+		for _, p := range []struct{ name, value string }{{"p99", s.P99}, {"p99.9", s.P999}} {
+			if p.value != "" {
+				text += fmt.Sprintf(" %s %s", p.name, p.value)
+			}
+		}
+		parts = append(parts, text)
+	}
+	return word, c, ": " + strings.Join(parts, "; ")
+}
+
+// state is where a benchmark stands, and how good that is.
+func state(b *v1alpha1.LatencyBenchmark) (word string, c color, message string) {
+	accepted := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted)
+	succeeded := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded)
+	switch {
+	case accepted != nil && accepted.Status == metav1.ConditionFalse && !b.Finished():
+		return v1alpha1.ReasonNotAccepted, red, fmt.Sprintf("%s (%s)", accepted.Message, accepted.Reason)
+	case succeeded == nil:
+		return "Waiting", yellow, report.Standing(b)
+	case succeeded.Status == metav1.ConditionFalse:
+		return succeeded.Reason, red, succeeded.Message
+	case succeeded.Status == metav1.ConditionTrue, succeeded.Reason == v1alpha1.ReasonRunning:
+		return succeeded.Reason, green, succeeded.Message
+	}
+	return succeeded.Reason, yellow, succeeded.Message
+}
+
+// lengthOf is how long the cells of a run are measured.
+func lengthOf(b *v1alpha1.LatencyBenchmark, run string) time.Duration {
+	for _, r := range plan.Runs(b) {
+		if r.Name == run {
+			return plan.MeasuringTime(r.Cells)
+		}
+	}
+	return 0
+}
