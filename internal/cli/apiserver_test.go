@@ -23,17 +23,21 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
 // apiServer answers for the objects it is given, as far as the command asks: GET and watch of one object, GET of the
-// benchmarks of a parent, or of a namespace, and server-side apply of a benchmark. The maps may be changed before it
+// benchmarks of a parent, or of a namespace, and apply, create and delete of a benchmark. The maps may be changed before it
 // serves; later, see change.
 type apiServer struct {
 	benchmarks map[types.NamespacedName]*v1alpha1.LatencyBenchmark
 	configMaps map[types.NamespacedName]*corev1.ConfigMap
+	pods       map[types.NamespacedName]*corev1.Pod
+	// logs are those of the pods; of one without a log it is refused.
+	logs map[types.NamespacedName]string
 	// token that callers must show.
 	token string
 
@@ -78,6 +82,10 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		mux.HandleFunc("PATCH /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks/{name}", func(w http.ResponseWriter, r *http.Request) {
 			s.apply(w, r, named(r))
 		})
+		mux.HandleFunc("POST /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks", s.create)
+		mux.HandleFunc("DELETE /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks/{name}", func(w http.ResponseWriter, r *http.Request) {
+			s.delete(w, r, named(r))
+		})
 		mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks/{name}", func(w http.ResponseWriter, r *http.Request) {
 			s.Lock()
 			defer s.Unlock()
@@ -95,6 +103,18 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/configmaps/{name}", func(w http.ResponseWriter, r *http.Request) {
 		object, found := s.configMaps[named(r)]
 		s.object(w, object, found, schema.GroupResource{Resource: "configmaps"}, r.PathValue("name"))
+	})
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods/{name}", func(w http.ResponseWriter, r *http.Request) {
+		object, found := s.pods[named(r)]
+		s.object(w, object, found, schema.GroupResource{Resource: "pods"}, r.PathValue("name"))
+	})
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods/{name}/log", func(w http.ResponseWriter, r *http.Request) {
+		text, found := s.logs[named(r)]
+		if !found || r.URL.Query().Get("container") != "agent" {
+			s.refuse(w, apierrors.NewForbidden(schema.GroupResource{Resource: "pods/log"}, r.PathValue("name"), nil))
+			return
+		}
+		_, _ = io.WriteString(w, text)
 	})
 	mux.ServeHTTP(w, r)
 }
@@ -119,6 +139,48 @@ func (s *apiServer) apply(w http.ResponseWriter, r *http.Request, name types.Nam
 		s.benchmarks[name] = b
 	}
 	b.Spec = given.Spec
+	s.answer(w, http.StatusOK, b)
+}
+
+// create makes a benchmark. One of 13 rounds it refuses, before it looks whether there is one of that name.
+func (s *apiServer) create(w http.ResponseWriter, r *http.Request) {
+	s.Lock()
+	defer s.Unlock()
+	b := &v1alpha1.LatencyBenchmark{}
+	if err := json.NewDecoder(r.Body).Decode(b); err != nil {
+		s.refuse(w, apierrors.NewBadRequest(err.Error()))
+		return
+	}
+	name := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: b.Name}
+	switch {
+	case b.Spec.Rounds == 13:
+		s.refuse(w, apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("LatencyBenchmark").GroupKind(), b.Name, field.ErrorList{
+			field.Invalid(field.NewPath("spec", "rounds"), 13, "no luck"),
+		}))
+		return
+	case s.benchmarks[name] != nil:
+		s.refuse(w, apierrors.NewAlreadyExists(benchmarkResource, b.Name))
+		return
+	}
+	b.UID, b.Generation = types.UID("new-"+b.Name), 1
+	if r.URL.Query().Get("dryRun") == "" {
+		s.benchmarks[name] = b
+	}
+	s.answer(w, http.StatusCreated, b)
+}
+
+// delete removes a benchmark when its pods and results are gone: a moment after it was asked to.
+func (s *apiServer) delete(w http.ResponseWriter, r *http.Request, name types.NamespacedName) {
+	s.Lock()
+	defer s.Unlock()
+	var o metav1.DeleteOptions
+	b := s.benchmarks[name]
+	if err := json.NewDecoder(r.Body).Decode(&o); err != nil || b == nil || *o.Preconditions.UID != b.UID || *o.PropagationPolicy != metav1.DeletePropagationForeground {
+		s.refuse(w, apierrors.NewConflict(benchmarkResource, name.Name, nil))
+		return
+	}
+	b.DeletionTimestamp = &metav1.Time{}
+	time.AfterFunc(10*time.Millisecond, func() { s.change(func() { delete(s.benchmarks, name) }) })
 	s.answer(w, http.StatusOK, b)
 }
 

@@ -15,7 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -84,12 +87,15 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
 	}
 	cluster.flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(newGate(cluster), newGet(cluster), newRun(cluster))
+	root.AddCommand(newAttempts(cluster), newGate(cluster), newGet(cluster), newRerun(cluster), newRun(cluster))
 	return root
 }
 
 // oneLine is an error's message without its line breaks.
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+func oneLine(err error) string { return oneLineOf(err.Error()) }
+
+// oneLineOf is a text without its line breaks.
+func oneLineOf(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // takes says how many arguments a verb takes, and what they are.
 func takes(what string, least, most int) cobra.PositionalArgs {
@@ -108,15 +114,13 @@ type cluster struct {
 
 // client talks to the API server; namespace is the one to look in.
 func (c *cluster) client() (api client.WithWatch, namespace string, err error) {
-	config, err := c.flags.ToRESTConfig()
+	config, err := c.config()
 	if err != nil {
-		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
+		return nil, "", err
 	}
 	if namespace, _, err = c.namespace(); err != nil {
 		return nil, "", err
 	}
-	// The API server itself sees to fairness. The default of 5 requests a second would make results of 100 runs wait.
-	config.QPS = -1
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, "", err
@@ -128,11 +132,37 @@ func (c *cluster) client() (api client.WithWatch, namespace string, err error) {
 	for _, k := range kinds() {
 		mapper.Add(v1alpha1.GroupVersion.WithKind(k.name), k.scope)
 	}
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	for _, k := range []string{"ConfigMap", "Pod"} {
+		mapper.Add(corev1.SchemeGroupVersion.WithKind(k), meta.RESTScopeNamespace)
+	}
 	if api, err = client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
 		return nil, "", fmt.Errorf("making a client: %w", err)
 	}
 	return api, namespace, nil
+}
+
+// config says how to reach the API server.
+func (c *cluster) config() (*rest.Config, error) {
+	config, err := c.flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	// The API server itself sees to fairness. The default of 5 requests a second would make results of 100 runs wait.
+	config.QPS = -1
+	return config, nil
+}
+
+// log opens the log of a pod's container.
+func (c *cluster) log(ctx context.Context, pod types.NamespacedName, container string) (io.ReadCloser, error) {
+	config, err := c.config()
+	if err != nil {
+		return nil, err
+	}
+	core, err := typedcorev1.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return core.Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container}).Stream(ctx)
 }
 
 // namespace is the one to look in, and whether a flag names it.

@@ -102,7 +102,7 @@ func apply(ctx context.Context, api client.Client, manifest *unstructured.Unstru
 func (r *runner) watch(ctx context.Context, api client.WithWatch, b *v1alpha1.LatencyBenchmark, s *screen) (*v1alpha1.LatencyBenchmark, error) {
 	of := subject{benchmarks, client.ObjectKeyFromObject(b)}
 	if b.Finished() {
-		s.say(fmt.Sprintf("%s was measured before; `%s rerun` measures again", of, name))
+		s.say(fmt.Sprintf("%s was measured before; `%s rerun %s` measures again", of, name, b.Name))
 	}
 	ctx, cancel := timeLimit(ctx, r.timeout)
 	defer cancel()

@@ -176,7 +176,7 @@ func TestRunComesBack(t *testing.T) {
 	s := newCluster(t)
 	succeeded(metav1.ConditionTrue, v1alpha1.ReasonComplete, "1 of 1 runs")(s.benchmarks[sweep])
 	code, stdout, stderr := run("run", "-f", written(t, manifest), "--kubeconfig", s.serve(t))
-	if code != 0 || !strings.Contains(stdout, "tcp-64") || !strings.HasPrefix(stderr, "LatencyBenchmark perf/sweep was measured before; `kubectl tailgate rerun` measures again\n") {
+	if code != 0 || !strings.Contains(stdout, "tcp-64") || !strings.HasPrefix(stderr, "LatencyBenchmark perf/sweep was measured before; `kubectl tailgate rerun sweep` measures again\n") {
 		t.Errorf("exit code %d, it printed %q and said %q", code, stdout, stderr)
 	}
 }

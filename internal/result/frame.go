@@ -73,6 +73,11 @@ func WriteFrame(w io.Writer, d Document) (digest string, err error) {
 	return framed.Digest, nil
 }
 
+// Framing says whether a line of a log is part of a frame, and so not for people.
+func Framing(line string) bool {
+	return strings.HasPrefix(line, markBegin) || strings.HasPrefix(line, markData) || strings.HasPrefix(line, markEnd)
+}
+
 // ReadFrame finds the frame with a digest in a log and verifies it. The error wraps ErrMissing when there is no
 // frame, ErrCorrupt when there is one and it is not whole, not of that digest, or not of this version; any
 // other error is the reader's own, and says nothing of the result.

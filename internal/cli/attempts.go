@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// newAttempts is the verb that tells of every try at every run.
+func newAttempts(c *cluster) *cobra.Command {
+	return &cobra.Command{
+		Use:   "attempts NAME",
+		Short: "Tell of every attempt of a LatencyBenchmark, and what its pods say",
+		Long: "Tell of every attempt at every run of a LatencyBenchmark: when it began, how long it took and measured, and how it\n" +
+			"ended. Of the attempt that goes on, tell what its pods say, and the last lines of their logs as far as you may\n" +
+			"read them.",
+		Example:           "  " + name + " attempts sweep -n perf",
+		Args:              takes("the name of one LatencyBenchmark", 1, 1),
+		ValidArgsFunction: c.completeOne(benchmarks),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := attempts(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			if _, err := cmd.OutOrStdout().Write(text); err != nil {
+				return fmt.Errorf("writing the attempts: %w", err)
+			}
+			return nil
+		},
+	}
+}
+
+// attempts tells of all attempts of a benchmark.
+func attempts(ctx context.Context, c *cluster, benchmark string) ([]byte, error) {
+	api, namespace, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	b, err := benchmarkNamed(ctx, api, namespace, benchmark)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%s/%s: %s\n", b.Namespace, b.Name, report.Standing(b))
+	if err := pastAttempts(&out, b.Status.Attempts); err != nil {
+		return nil, fmt.Errorf("writing the attempts: %w", err)
+	}
+	if b.Status.Active != nil {
+		activeAttempt(ctx, &out, c, api, b)
+	}
+	return out.Bytes(), nil
+}
+
+// mostAttempts is how many attempts a status keeps.
+const mostAttempts = 300
+
+// pastAttempts has a line for each attempt that is over.
+func pastAttempts(w io.Writer, all []v1alpha1.Attempt) error {
+	if len(all) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	if len(all) >= mostAttempts {
+		fmt.Fprintf(w, "the last %d attempts; those before are not kept\n", len(all))
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "RUN\tATTEMPT\tBEGAN\tTOOK\tMEASURED\tENDED AS\tMESSAGE")
+	for _, a := range all {
+		measured := "-"
+		if a.MeasuredMilliseconds > 0 {
+			measured = seconds(time.Duration(a.MeasuredMilliseconds) * time.Millisecond)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", a.Run, a.Attempt, moment(a.ClaimedAt), seconds(a.Outcome.FinishedAt.Sub(a.ClaimedAt.Time)),
+			measured, a.Outcome.Reason, printable(cmp.Or(a.Outcome.Message, "-")))
+	}
+	return t.Flush()
+}
+
+func moment(t metav1.MicroTime) string { return t.UTC().Format(time.RFC3339) }
+
+func seconds(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }
+
+// activeAttempt tells of the attempt that goes on, and of its pods.
+func activeAttempt(ctx context.Context, w io.Writer, c *cluster, api client.Client, b *v1alpha1.LatencyBenchmark) {
+	a := b.Status.Active
+	fmt.Fprintf(w, "\nnow: %s, attempt %d, since %s\n", a.Run, a.Attempt, moment(a.ClaimedAt))
+	if a.Outcome != nil {
+		fmt.Fprintf(w, "it has ended as %s, and its pods are being removed: %s\n", a.Outcome.Reason, printable(cmp.Or(a.Outcome.Message, "-")))
+	}
+	for _, end := range []struct{ role, node string }{{v1alpha1.RoleServer, a.Pair.ServerNode}, {v1alpha1.RoleClient, a.Pair.ClientNode}} {
+		key := types.NamespacedName{Namespace: b.Namespace, Name: pods.Name(a.Run, a.Attempt, end.role)}
+		fmt.Fprintf(w, "\n%s on %s, pod %s: ", end.role, end.node, key.Name)
+		pod := &corev1.Pod{}
+		switch err := api.Get(ctx, key, pod); {
+		case apierrors.IsNotFound(err):
+			fmt.Fprintln(w, "it does not exist")
+			continue
+		case err != nil:
+			fmt.Fprintf(w, "it cannot be read: %s\n", printable(oneLine(err)))
+			continue
+		case !metav1.IsControlledBy(pod, b):
+			fmt.Fprintln(w, "it exists and is not this benchmark's")
+			continue
+		}
+		fmt.Fprintln(w, standingOf(pod))
+		if len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].State.Waiting != nil {
+			// There is no log yet.
+			continue
+		}
+		lines, err := lastWords(ctx, c, key)
+		if err != nil {
+			fmt.Fprintf(w, "  its log cannot be read: %s\n", printable(oneLine(err)))
+		}
+		for _, line := range lines {
+			fmt.Fprintf(w, "  | %s\n", line)
+		}
+	}
+}
+
+// standingOf says how a pod is, and why.
+func standingOf(pod *corev1.Pod) string {
+	told := []string{string(pod.Status.Phase)}
+	add := func(reason, message string) {
+		for _, text := range []string{reason, message} {
+			if text != "" {
+				told = append(told, printable(oneLineOf(text)))
+			}
+		}
+	}
+	add(pod.Status.Reason, pod.Status.Message)
+	for _, c := range pod.Status.Conditions {
+		if c.Status == corev1.ConditionFalse && c.Type == corev1.PodScheduled {
+			add(c.Reason, c.Message)
+		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		switch {
+		case c.State.Waiting != nil:
+			add(c.State.Waiting.Reason, c.State.Waiting.Message)
+		case c.State.Terminated != nil:
+			add(fmt.Sprintf("exit code %d", c.State.Terminated.ExitCode), c.State.Terminated.Reason)
+		}
+	}
+	if pod.DeletionTimestamp != nil {
+		add("being removed", "")
+	}
+	return strings.Join(told, ", ")
+}
+
+// How much of a log is told.
+const (
+	mostLines     = 8
+	mostLineBytes = 64 << 10
+)
+
+// lastWords are the last lines of the log of a pod's agent, but for those that hold its result.
+func lastWords(ctx context.Context, c *cluster, pod types.NamespacedName) ([]string, error) {
+	log, err := c.log(ctx, pod, pods.Container)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	var last []string
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, mostLineBytes)
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || result.Framing(line) {
+			continue
+		}
+		last = append(last, printable(line))
+		last = last[max(0, len(last)-mostLines):]
+	}
+	return last, lines.Err()
+}
+
+// mostShown is how much of a text that somebody else wrote is shown, in characters.
+const mostShown = 1024
+
+// printable is a text that does to a terminal what it says, and no more.
+func printable(text string) string {
+	if r := []rune(text); len(r) > mostShown {
+		text = string(r[:mostShown]) + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, text)
+}

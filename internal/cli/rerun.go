@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// newRerun is the verb that measures again.
+func newRerun(c *cluster) *cobra.Command {
+	r := &rerunner{cluster: c}
+	cmd := &cobra.Command{
+		Use:   "rerun NAME (--name NEWNAME | --replace)",
+		Short: "Measure again: make a LatencyBenchmark with the spec of another",
+		Long: "Make a LatencyBenchmark with the spec, the labels and the annotations of another, under a new name, or, with\n" +
+			"--replace, under its own: that one is then deleted, and its results with it.",
+		Example:           "  " + name + " rerun before --name after -n perf",
+		Args:              takes("the name of one LatencyBenchmark", 1, 1),
+		ValidArgsFunction: c.completeOne(benchmarks),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := r.run(cmd.Context(), args[0])
+			if _, failed := fmt.Fprint(cmd.OutOrStdout(), text); failed != nil && err == nil {
+				return fmt.Errorf("writing what was done: %w", failed)
+			}
+			return err
+		},
+	}
+	// Not --as, which is whom to impersonate.
+	cmd.Flags().StringVar(&r.newName, "name", "", "name of the new LatencyBenchmark")
+	cmd.Flags().BoolVar(&r.replace, "replace", false, "delete the LatencyBenchmark, with its results, and make it anew")
+	return cmd
+}
+
+// rerunner is a call of the verb.
+type rerunner struct {
+	*cluster
+	newName string
+	replace bool
+}
+
+// run returns what is to be printed, also with an error.
+func (r *rerunner) run(ctx context.Context, of string) (string, error) {
+	switch {
+	case (r.newName == "") == !r.replace:
+		return "", fmt.Errorf("give either --name with the name of the new LatencyBenchmark, or --replace to delete %s and its results", of)
+	case r.newName == of:
+		return "", fmt.Errorf("--name: it is %s that is measured again; give another name, or --replace to delete it and its results", of)
+	}
+	api, namespace, err := r.client()
+	if err != nil {
+		return "", err
+	}
+	old := newUnstructured()
+	source := subject{benchmarks, benchmarks.key(namespace, of)}
+	if err := read(ctx, api, source, old); err != nil {
+		return "", err
+	}
+	if r.replace {
+		return replace(ctx, api, source, old)
+	}
+	target := subject{benchmarks, benchmarks.key(namespace, r.newName)}
+	switch err := api.Create(ctx, copied(old, r.newName), fieldOwner); {
+	case apierrors.IsAlreadyExists(err):
+		return "", fmt.Errorf("--name: there is a %s already; give another name", target)
+	case err != nil:
+		return "", inWords("making", target, err)
+	}
+	return fmt.Sprintf("%s made, with the spec of %s\n", target, source), nil
+}
+
+func newUnstructured() *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(benchmarks.name))
+	return u
+}
+
+// copied is a benchmark to be made like another, of which it has all that a user gave it: fields, too, that this command
+// does not know. The labels and annotations of Tailgate say whose the other is, those of kubectl what it was applied
+// from.
+func copied(old *unstructured.Unstructured, name string) *unstructured.Unstructured {
+	u := newUnstructured()
+	u.SetNamespace(old.GetNamespace())
+	u.SetName(name)
+	u.Object["spec"] = old.DeepCopy().Object["spec"]
+	foreign := func(key, _ string) bool {
+		return strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/") || key == v1alpha1.LabelManagedBy || strings.HasPrefix(key, "kubectl.kubernetes.io/")
+	}
+	for _, part := range []struct {
+		of  map[string]string
+		set func(map[string]string)
+	}{{old.GetLabels(), u.SetLabels}, {old.GetAnnotations(), u.SetAnnotations}} {
+		maps.DeleteFunc(part.of, foreign)
+		if len(part.of) > 0 {
+			part.set(part.of)
+		}
+	}
+	return u
+}
+
+// How long the deletion of a benchmark may take: its pods and results go with it.
+const (
+	goneWithin = 5 * time.Minute
+	goneLook   = 500 * time.Millisecond
+)
+
+// replace deletes a benchmark and makes it anew.
+func replace(ctx context.Context, api client.Client, of subject, old *unstructured.Unstructured) (string, error) {
+	if owner := metav1.GetControllerOf(old); owner != nil {
+		return "", fmt.Errorf("--replace: %s belongs to %s %s, which decides when it is measured; measure that again, or give --name", of, owner.Kind, owner.Name)
+	}
+	// Whether the API server takes the spec is better known before the old one is gone. It looks at the spec first and then
+	// at the name, which is taken.
+	made := copied(old, old.GetName())
+	if err := api.Create(ctx, made.DeepCopy(), fieldOwner, client.DryRunAll); err != nil && !apierrors.IsAlreadyExists(err) {
+		return "", inWords("trying to make", of, err)
+	}
+	results, _, err := unstructured.NestedSlice(old.Object, "status", "stored")
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", of, err)
+	}
+	uid := old.GetUID()
+	err = api.Delete(ctx, old, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	if client.IgnoreNotFound(err) != nil {
+		return "", inWords("deleting", of, err)
+	}
+	if err := makeAgain(ctx, api, of, made); err != nil {
+		text, failed := yaml.Marshal(made.Object)
+		return string(text), errors.Join(fmt.Errorf("%s was deleted, and not made anew: %w; the manifest to make it with is on standard output", of, err), failed)
+	}
+	return fmt.Sprintf("%s deleted with %d stored results, and made anew\n", of, len(results)), nil
+}
+
+// makeAgain waits until a benchmark that was deleted is gone, with its pods and results, and makes it anew.
+func makeAgain(ctx context.Context, api client.Client, of subject, made *unstructured.Unstructured) error {
+	err := wait.PollUntilContextTimeout(ctx, goneLook, goneWithin, true, func(ctx context.Context) (bool, error) {
+		err := api.Get(ctx, of.key, newUnstructured())
+		return isAbsent(err), nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting until it is gone: %w", err)
+	}
+	return api.Create(ctx, made.DeepCopy(), fieldOwner)
+}
