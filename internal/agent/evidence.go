@@ -96,9 +96,8 @@ func (h host) field(path, name string) string {
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
 // device is the PCI address behind an interface, and the folder of that device if there is one. The source is
-// result.PCIFromSysfs when sysfs shows the two together. An interface that is no PCI device itself, as those that stand
-// for one in a simulation, is taken for the one device that the pod was allocated, if it is exactly one; the source is
-// empty then.
+// result.PCIFromSysfs when sysfs shows the two together, be it by the interface's MAC address. Any other interface is
+// taken for the one device that the pod was allocated, if it is exactly one; the source is empty then.
 func (h host) device(iface string, allocated map[string]string) (pci, dir, source string) {
 	dir = h.resolve(filepath.Join("sys/class/net", iface, "device"))
 	// A virtio device is not on the PCI bus itself, but a child of one that is.
@@ -112,6 +111,15 @@ func (h host) device(iface string, allocated map[string]string) (pci, dir, sourc
 	for _, address := range addresses {
 		if dir := "sys/bus/pci/devices/" + address; h.exists(filepath.Join(dir, "net", iface)) {
 			return address, h.resolve(dir), result.PCIFromSysfs
+		}
+	}
+	// An interface that stands for one in a simulation has at least the MAC address that sysfs tells of the device's.
+	if mac := h.read(filepath.Join("sys/class/net", iface, "address")); mac != "" && mac != "00:00:00:00:00:00" {
+		for _, path := range h.glob("sys/bus/pci/devices/*/net/*/address") {
+			if h.read(path) == mac {
+				dir := filepath.Dir(filepath.Dir(filepath.Dir(path)))
+				return filepath.Base(dir), h.resolve(dir), result.PCIFromSysfs
+			}
 		}
 	}
 	if len(addresses) != 1 {

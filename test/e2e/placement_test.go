@@ -57,7 +57,8 @@ func warning(b *v1alpha1.LatencyBenchmark, reason string) v1alpha1.Warning {
 func tenant(ctx context.Context, node string, vfs int64) {
 	GinkgoHelper()
 	resources := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
+		// No CPU: a node has a single one to give, and that is for the benchmarks.
+		corev1.ResourceMemory:   resource.MustParse("16Mi"),
 		localcluster.ResourceVF: *resource.NewQuantity(vfs, resource.DecimalSI),
 	}
 	pod := &corev1.Pod{
@@ -291,7 +292,9 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 
 	It("a device plugin that starts again", func(ctx context.Context) {
 		Expect(localcluster.KillDevicePlugin(ctx, options, "node-b")).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(localcluster.StartDevicePlugin(ctx, options, "node-b")).To(Succeed()) })
+		DeferCleanup(func(ctx context.Context) {
+			Expect(localcluster.StartDevicePlugin(ctx, options, "node-b")).To(Succeed())
+		})
 		b := benchmark("flapping", short, overVFs)
 		Eventually(func() int64 { return allocatable(ctx, "node-b", localcluster.ResourceVF) }).WithTimeout(soon).Should(BeZero())
 		create(ctx, b)

@@ -75,6 +75,8 @@ type nic struct {
 	BDF  string
 	NUMA int
 	MTU  int
+	// MAC is the hardware address: with it an agent finds in sysfs the device to which an interface belongs.
+	MAC string
 	// VFs of a PF.
 	VFs []nic
 }
@@ -86,12 +88,14 @@ const maxVFs = 4
 // node.
 func (n node) nics() []nic {
 	return []nic{
-		card("ens1f0", "3b", n.NearNUMA, maxVFs), card("ens2f0", "5e", n.FarNUMA, maxVFs), card("ens3f0", "86", n.NearNUMA, 0),
+		n.card("ens1f0", "3b", n.NearNUMA, maxVFs), n.card("ens2f0", "5e", n.FarNUMA, maxVFs), n.card("ens3f0", "86", n.NearNUMA, 0),
 	}
 }
 
-func card(name, bus string, numa, vfs int) nic {
-	pf := nic{Name: name, BDF: fmt.Sprintf("0000:%s:00.0", bus), NUMA: numa, MTU: mtu}
+func (n node) card(name, bus string, numa, vfs int) nic {
+	// Locally administered; the nodes' differ in the letter.
+	mac := func(function int) string { return fmt.Sprintf("02:00:00:%x:%s:%02x", n.Letter, bus, function) }
+	pf := nic{Name: name, BDF: fmt.Sprintf("0000:%s:00.0", bus), NUMA: numa, MTU: mtu, MAC: mac(0)}
 	for i := range vfs {
 		pf.MTU = fabricMTU
 		pf.VFs = append(pf.VFs, nic{
@@ -99,6 +103,7 @@ func card(name, bus string, numa, vfs int) nic {
 			BDF:  fmt.Sprintf("0000:%s:02.%d", bus, i),
 			NUMA: numa,
 			MTU:  mtu,
+			MAC:  mac(i + 1),
 		})
 	}
 	return pf

@@ -191,7 +191,7 @@ func ensureNetwork(nodes []node) error {
 	if err := errors.Join(
 		ensureAddress(nw.controlPlane, bridge, controlPlaneIP, prefixLength),
 		ensureAddress(nw.controlPlane, bridge, serviceIP, 32),
-		ensureVeth(nw.controlPlane, bridge, "host", nw.host, hostLink, mtu),
+		ensureVeth(nw.controlPlane, bridge, "host", nw.host, hostLink, mtu, ""),
 	); err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func ensureNetwork(nodes []node) error {
 	}
 	for _, n := range nodes {
 		h := nw.nodes[n.Name]
-		if err := ensureVeth(nw.controlPlane, bridge, n.Name, h, "eth0", mtu); err != nil {
+		if err := ensureVeth(nw.controlPlane, bridge, n.Name, h, "eth0", mtu, ""); err != nil {
 			return err
 		}
 		if err := ensureEndpoint(h, "eth0", n.IP); err != nil {
@@ -225,7 +225,7 @@ func ensureNetwork(nodes []node) error {
 		}
 		for _, pf := range n.nics() {
 			for _, device := range append([]nic{pf}, pf.VFs...) {
-				if err := ensureVeth(nw.fabric, fabric, n.Letter+"-"+device.Name, h, device.Name, device.MTU); err != nil {
+				if err := ensureVeth(nw.fabric, fabric, n.Letter+"-"+device.Name, h, device.Name, device.MTU, device.MAC); err != nil {
 					return err
 				}
 				if err := prepareNIC(h, device); err != nil {
@@ -270,15 +270,20 @@ func ensureBridge(h netnsHandle, name string, bytes int) (netlink.Link, error) {
 	return link, nil
 }
 
-// ensureVeth makes a pair of which one end is a port of the bridge and the other, with an MTU of its own, is in another
-// namespace. A pair whose port is there is whole, wherever its other end may be by now: a pod may have it.
-func ensureVeth(h netnsHandle, bridge netlink.Link, port string, peer netnsHandle, peerName string, peerMTU int) error {
+// ensureVeth makes a pair of which one end is a port of the bridge and the other, with an MTU and, if that is not empty, a
+// MAC address of its own, is in another namespace. A pair whose port is there is whole, wherever its other end may be by now: a pod may have it.
+func ensureVeth(h netnsHandle, bridge netlink.Link, port string, peer netnsHandle, peerName string, peerMTU int, peerMAC string) error {
 	link, err := h.LinkByName(port)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.MTU = port, bridge.Attrs().MTU
 		veth := &netlink.Veth{
 			LinkAttrs: attrs, PeerName: peerName, PeerMTU: uint32(peerMTU), PeerNamespace: netlink.NsFd(int(peer.ns)),
+		}
+		if peerMAC != "" {
+			if veth.PeerHardwareAddr, err = net.ParseMAC(peerMAC); err != nil {
+				return fmt.Errorf("reading the MAC address of %s: %w", peerName, err)
+			}
 		}
 		if err = h.LinkAdd(veth); err == nil {
 			link, err = h.LinkByName(port)

@@ -70,7 +70,7 @@ func pciTree(cards []nic, numa [2][]int) tree {
 		t[dir+"device"] = device
 		t[dir+"numa_node"] = strconv.Itoa(n.NUMA)
 		t[dir+"local_cpulist"] = cpuList(numa[n.NUMA])
-		t[dir+"net/"+n.Name+"/"] = ""
+		t[dir+"net/"+n.Name+"/address"] = n.MAC
 		// The link must lead somewhere: host-device follows it to see whether a DPDK driver has the device.
 		t[dir+".driver/sfc/"] = ""
 		t[dir+"driver"] = linkTo + ".driver/sfc"
