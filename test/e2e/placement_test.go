@@ -36,6 +36,9 @@ func slowest(s *v1alpha1.LatencyBenchmarkSpec) {
 	s.Gate = &v1alpha1.Gate{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricMin, Max: "1s"}}}
 }
 
+// two makes it two rounds: enough to see that nothing is concluded.
+func two(s *v1alpha1.LatencyBenchmarkSpec) { s.Rounds = 2 }
+
 // line finds a line of an endpoint's proof.
 func line(e v1alpha1.Endpoint, check string) v1alpha1.ProofLine {
 	GinkgoHelper()
@@ -53,8 +56,9 @@ func warning(b *v1alpha1.LatencyBenchmark, reason string) v1alpha1.Warning {
 	return b.Status.Warnings[i]
 }
 
-// tenant takes VFs of the near pool on a node, as somebody else's pod.
-func tenant(ctx context.Context, node string, vfs int64) {
+// tenant takes VFs of the near pool on a node, as somebody else's pod, and returns the PCI address of the one that is
+// attached to it.
+func tenant(ctx context.Context, node string, vfs int64) string {
 	GinkgoHelper()
 	resources := corev1.ResourceList{
 		// No CPU: a node has a single one to give, and that is for the benchmarks.
@@ -62,7 +66,10 @@ func tenant(ctx context.Context, node string, vfs int64) {
 		localcluster.ResourceVF: *resource.NewQuantity(vfs, resource.DecimalSI),
 	}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "tenant-" + node, Namespace: namespace},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "tenant-" + node, Namespace: namespace,
+			Annotations: map[string]string{foreign.AnnotationNetworks: `[{"name": "sf-vf", "namespace": "` + namespace + `", "interface": "net1"}]`},
+		},
 		Spec: corev1.PodSpec{
 			NodeSelector:                  map[string]string{corev1.LabelHostname: node},
 			TerminationGracePeriodSeconds: new(int64(0)),
@@ -81,14 +88,17 @@ func tenant(ctx context.Context, node string, vfs int64) {
 		Expect(kube.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
 		return pod.Status.Phase
 	}).WithTimeout(soon).Should(Equal(corev1.PodRunning))
+	status, err := foreign.FindStatus(pod.Annotations[foreign.AnnotationNetworkStatus], namespace+"/sf-vf", "net1")
+	Expect(err).NotTo(HaveOccurred())
+	return status.DeviceInfo.PCI.Address
 }
 
 var _ = Describe("Placement", Label("placement"), func() {
 	It("compares every way to the peer in one table, with a device of its own for each, and proves each", func(ctx context.Context) {
 		allowHostNetwork(ctx)
-		tenant(ctx, "node-a", 1)
+		taken := tenant(ctx, "node-a", 1)
 		b := benchmark("ways", short, func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Rounds = 4
+			s.Rounds = 2
 			s.Variants = []v1alpha1.Variant{
 				{Name: "host", Network: &v1alpha1.Network{Type: v1alpha1.NetworkHost}},
 				{Name: "pod", Network: &v1alpha1.Network{Type: v1alpha1.NetworkPod}},
@@ -134,6 +144,9 @@ var _ = Describe("Placement", Label("placement"), func() {
 			if e.Variant == "vf" {
 				Expect(e.MTU).To(Equal(int32(9000)))
 				Expect(e.Address).To(HavePrefix("198.18.77."))
+				if e.Node == "node-a" {
+					Expect(e.PCIAddress).NotTo(Equal(taken))
+				}
 			}
 		}
 		By("no network of the operator's outlives its benchmark")
@@ -189,7 +202,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		}
 		preferred := benchmark("preferred", short, slowest, anywhere(v1alpha1.NUMAPreferred))
 		create(ctx, preferred)
-		required := benchmark("required", short, slowest, anywhere(v1alpha1.NUMARequired))
+		required := benchmark("required", short, slowest, anywhere(v1alpha1.NUMARequired), two)
 		create(ctx, required)
 		for _, b := range []*v1alpha1.LatencyBenchmark{preferred, required} {
 			b = eventuallyCompletes(ctx, b)
@@ -221,8 +234,6 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 		Eventually(passed).WithArguments(ctx, b).WithTimeout(soon).Should(HaveField("Reason", v1alpha1.ReasonInconclusive))
 		return b
 	}
-	two := func(s *v1alpha1.LatencyBenchmarkSpec) { s.Rounds = 2 }
-
 	It("an MTU that one end's interface does not have", func(ctx context.Context) {
 		Expect(localcluster.SetMTU("node-b", localcluster.ResourceVF, 1400)).To(Succeed())
 		DeferCleanup(func() { Expect(localcluster.SetMTU("node-b", localcluster.ResourceVF, 1500)).To(Succeed()) })
