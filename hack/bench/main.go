@@ -48,7 +48,7 @@ type mode struct {
 
 var modes = []mode{{"tcp-spin", false, true}, {"udp-spin", true, true}, {"tcp-block", false, false}, {"udp-block", true, false}}
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	rounds := flags.Int("rounds", 10, "rounds; in each of them every tool measures every mode once")
@@ -80,12 +80,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	remove, err := makeNamespaces(ctx)
-	defer remove()
+	ends, err := newNamespaces()
 	if err != nil {
 		return err
 	}
-	p := pair{clientCPU: *clientCPU, serverCPU: *serverCPU, duration: *duration, size: *size}
+	defer func() { err = errors.Join(err, ends.Close()) }()
+	p := pair{Pair: ends, clientCPU: *clientCPU, serverCPU: *serverCPU, duration: *duration, size: *size}
 	results := map[string]map[string]best{}
 	for round := range *rounds {
 		for _, m := range chosen {

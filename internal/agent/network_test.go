@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,10 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/test/netpair"
 )
 
 // addresses are those of an interface.
@@ -117,38 +121,52 @@ func hostAgent(args []string) error {
 	return a.Run(ctx)
 }
 
-// cable is two network namespaces with two cables between them. The second cable's subnet is on the client's side alone,
-// but the server knows the way back over the first.
-type cable struct{ client, server string }
-
-func newCable(t *testing.T) cable {
+// newHosts makes two hosts with three cables between them. The second cable's subnet is on the client's side alone, but the
+// server knows the way back over the first. The third has the same address at both ends.
+func newHosts(t *testing.T) *netpair.Pair {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces takes root")
 	}
-	c := cable{fmt.Sprintf("agent-c-%d", os.Getpid()), fmt.Sprintf("agent-s-%d", os.Getpid())}
-	for _, name := range []string{c.client, c.server} {
-		ip(t, "netns", "add", name)
-		t.Cleanup(func() { ip(t, "netns", "del", name) })
+	hosts, err := netpair.New(
+		netpair.Interface{Name: "enp1", Addresses: []string{"192.0.2.1/24"}},
+		netpair.Interface{Name: "enp2", Addresses: []string{"192.0.2.2/24"}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	ip(t, "link", "add", "enp1", "netns", c.client, "type", "veth", "peer", "name", "enp2", "netns", c.server)
-	ip(t, "link", "add", "spare", "netns", c.client, "type", "veth", "peer", "name", "spare", "netns", c.server)
-	for _, args := range []string{
-		c.client + " addr add 192.0.2.1/24 dev enp1", c.server + " addr add 192.0.2.2/24 dev enp2",
-		c.client + " addr add 198.51.100.1/24 dev spare", c.client + " link set lo up", c.server + " link set lo up",
-		c.client + " link set enp1 up", c.client + " link set spare up", c.server + " link set enp2 up", c.server + " link set spare up",
-		c.server + " route add 198.51.100.0/24 dev enp2",
-	} {
-		ip(t, append([]string{"-n"}, strings.Fields(args)...)...)
+	t.Cleanup(func() {
+		if err := hosts.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	twin := netpair.Interface{Name: "twin", Addresses: []string{"203.0.113.1/24"}}
+	if err := errors.Join(
+		hosts.Join(netpair.Interface{Name: "spare", Addresses: []string{"198.51.100.1/24"}}, netpair.Interface{Name: "spare"}),
+		hosts.Join(twin, twin),
+		hosts.Server.In(func() error { return netlink.RouteAdd(route(t, "198.51.100.0/24", "enp2")) }),
+	); err != nil {
+		t.Fatal(err)
 	}
-	return c
+	return hosts
 }
 
-func ip(t *testing.T, args ...string) {
+// route is one without a gateway, by an interface of the thread's network namespace.
+func route(t *testing.T, subnet, iface string) *netlink.Route {
 	t.Helper()
-	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-		t.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
+	link, err := netlink.LinkByName(iface)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return &netlink.Route{Dst: cidr(t, subnet), LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK}
+}
+
+func cidr(t *testing.T, subnet string) *net.IPNet {
+	t.Helper()
+	n, err := netlink.ParseIPNet(subnet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // end is an agent that runs in a namespace.
@@ -158,15 +176,30 @@ type end struct {
 	dir string
 }
 
-func startEnd(t *testing.T, namespace, role, iface, server, own string) end {
+func startEnd(t *testing.T, namespace *netpair.Namespace, role, iface, server, own string) end {
 	t.Helper()
 	e := end{log: &strings.Builder{}, dir: t.TempDir()}
-	e.cmd = exec.Command("ip", "netns", "exec", namespace, os.Args[0], role, e.dir, iface, server, own)
+	e.cmd = exec.Command(os.Args[0], role, e.dir, iface, server, own)
 	e.cmd.Env = append(os.Environ(), helperVariable+"=host-agent")
 	e.cmd.Stdout = e.log
-	if err := e.cmd.Start(); err != nil {
+	if err := namespace.Start(e.cmd); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = e.cmd.Process.Signal(syscall.SIGTERM) })
+	return e
+}
+
+// startServer starts a server's agent, which listens when this returns.
+func startServer(t *testing.T, namespace *netpair.Namespace, iface string) end {
+	t.Helper()
+	e := startEnd(t, namespace, v1alpha1.RoleServer, iface, "", "")
+	for range 500 {
+		if _, err := os.Stat(filepath.Join(e.dir, ReadyFile)); err == nil {
+			return e
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("the server is never ready")
 	return e
 }
 
@@ -187,20 +220,10 @@ func (e end) ending(t *testing.T) ending {
 
 // As on a host's network: each end has several interfaces, and the task names the one that is measured.
 func TestNamedInterface(t *testing.T) {
-	c := newCable(t)
+	hosts := newHosts(t)
 	measure := func(t *testing.T, iface, own string) (server, client ending) {
-		s := startEnd(t, c.server, v1alpha1.RoleServer, "enp2", "", "")
-		t.Cleanup(func() { _ = s.cmd.Process.Signal(syscall.SIGTERM) })
-		for i := 0; ; i++ {
-			if _, err := os.Stat(filepath.Join(s.dir, ReadyFile)); err == nil {
-				break
-			}
-			if i == 500 {
-				t.Fatal("the server is never ready")
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		client = startEnd(t, c.client, v1alpha1.RoleClient, iface, "192.0.2.2", own).ending(t)
+		s := startServer(t, hosts.Server, "enp2")
+		client = startEnd(t, hosts.Client, v1alpha1.RoleClient, iface, "192.0.2.2", own).ending(t)
 		return s.ending(t), client
 	}
 	t.Run("the right one", func(t *testing.T) {
@@ -225,15 +248,36 @@ func TestNamedInterface(t *testing.T) {
 		}
 	})
 	t.Run("one that does not exist", func(t *testing.T) {
-		e := startEnd(t, c.server, v1alpha1.RoleServer, "enp7", "", "").ending(t)
+		e := startEnd(t, hosts.Server, v1alpha1.RoleServer, "enp7", "", "").ending(t)
 		if e.termination.Reason != v1alpha1.OutcomeWrongNetwork || !strings.Contains(e.termination.Message, "no interface enp7, only lo, ") ||
 			!strings.Contains(e.termination.Message, "enp2") {
 			t.Errorf("the server ended with %+v", e.termination)
 		}
 	})
+	t.Run("one with the same address at both ends", func(t *testing.T) {
+		s := startServer(t, hosts.Server, "twin")
+		c := startEnd(t, hosts.Client, v1alpha1.RoleClient, "twin", "203.0.113.1", "").ending(t)
+		if c.termination.Reason != v1alpha1.OutcomeWrongNetwork || !strings.Contains(c.termination.Message, "twin of both ends has the address 203.0.113.1") {
+			t.Errorf("the client ended with %+v", c.termination)
+		}
+		// The client never called.
+		if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if e := s.ending(t); e.termination.Reason != v1alpha1.OutcomePodLost {
+			t.Errorf("the server ended with %+v", e.termination)
+		}
+	})
 	// What is bound to the address takes the right way, all else the other.
-	for _, args := range []string{"rule add from 192.0.2.1 lookup 100", "route add 192.0.2.0/24 dev enp1 table 100", "route replace 192.0.2.2/32 dev spare"} {
-		ip(t, append([]string{"-n", c.client}, strings.Fields(args)...)...)
+	if err := hosts.Client.In(func() error {
+		const table = 100
+		rule := netlink.NewRule()
+		rule.Src, rule.Table = cidr(t, "192.0.2.1/32"), table
+		right := route(t, "192.0.2.0/24", "enp1")
+		right.Table = table
+		return errors.Join(netlink.RuleAdd(rule), netlink.RouteAdd(right), netlink.RouteAdd(route(t, "192.0.2.2/32", "spare")))
+	}); err != nil {
+		t.Fatal(err)
 	}
 	t.Run("one to which only a rule for its address leads, and a tool that binds", func(t *testing.T) {
 		_, c := measure(t, "enp1", "192.0.2.1")

@@ -18,17 +18,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/bench-image/pinger"
+	"github.com/tailgate-dev/tailgate/test/netpair"
 )
 
-// pair is two network namespaces with a cable between them. They have no names, so the kernel removes them when the
-// handles are closed and the programs in them have ended.
-type pair struct{ client, server netns.NsHandle }
+// pair is two hosts with a cable between them.
+type pair struct{ *netpair.Pair }
 
 const (
 	clientInterface, serverInterface = "cap-client", "cap-server"
@@ -40,105 +38,26 @@ func newPair(t *testing.T) pair {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces takes root")
 	}
-	p := pair{newNamespace(t), newNamespace(t)}
-	client, server := handleAt(t, p.client), handleAt(t, p.server)
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = clientInterface
-	cable := &netlink.Veth{LinkAttrs: attrs, PeerName: serverInterface, PeerNamespace: netlink.NsFd(int(p.server))}
-	if err := client.LinkAdd(cable); err != nil {
-		t.Fatalf("making the cable: %v", err)
-	}
-	raise(t, client, clientInterface, clientAddr, client6)
-	raise(t, server, serverInterface, serverAddr, server6)
-	return p
-}
-
-// newNamespace makes a network namespace that lasts until the test ends.
-func newNamespace(t *testing.T) netns.NsHandle {
-	t.Helper()
-	var made netns.NsHandle
-	restoring(t, func() {
-		var err error
-		if made, err = netns.New(); err != nil {
-			t.Fatalf("making a network namespace: %v", err)
-		}
-	})
-	t.Cleanup(func() {
-		if err := made.Close(); err != nil {
-			t.Errorf("closing a network namespace: %v", err)
-		}
-	})
-	return made
-}
-
-func handleAt(t *testing.T, namespace netns.NsHandle) *netlink.Handle {
-	t.Helper()
-	h, err := netlink.NewHandleAt(namespace)
-	if err != nil {
-		t.Fatalf("talking to a network namespace: %v", err)
-	}
-	t.Cleanup(h.Close)
-	return h
-}
-
-// raise gives an interface its addresses and sets it up.
-func raise(t *testing.T, h *netlink.Handle, name string, addrs ...netip.Addr) {
-	t.Helper()
-	link, err := h.LinkByName(name)
-	if err != nil {
-		t.Fatalf("looking for %s: %v", name, err)
-	}
-	for _, a := range addrs {
-		addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(24, 32)}}
-		if a.Is6() { // without looking for duplicates, it can be used at once
-			addr.Mask, addr.Flags = net.CIDRMask(64, 128), unix.IFA_F_NODAD
-		}
-		if err := h.AddrAdd(link, addr); err != nil {
-			t.Fatalf("giving %s the address %s: %v", name, a, err)
-		}
-	}
-	if err := h.LinkSetUp(link); err != nil {
-		t.Fatalf("starting %s: %v", name, err)
-	}
-}
-
-// in calls do in a network namespace. Sockets made and programs started there stay there.
-func in(t *testing.T, namespace netns.NsHandle, do func()) {
-	t.Helper()
-	restoring(t, func() {
-		if err := netns.Set(namespace); err != nil {
-			t.Fatalf("entering a network namespace: %v", err)
-		}
-		do()
-	})
-}
-
-// restoring calls do, which may change the thread's network namespace, and brings the thread back.
-func restoring(t *testing.T, do func()) {
-	t.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	before, err := netns.Get()
+	ends, err := netpair.New(
+		netpair.Interface{Name: clientInterface, Addresses: []string{clientAddr.String() + "/24", client6.String() + "/64"}},
+		netpair.Interface{Name: serverInterface, Addresses: []string{serverAddr.String() + "/24", server6.String() + "/64"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer before.Close()
-	defer func() {
-		if err := netns.Set(before); err != nil {
-			panic(err) // the thread must not be used any more
-		}
-	}()
-	do()
-}
-
-// startIn starts a program in a network namespace.
-func startIn(t *testing.T, namespace netns.NsHandle, cmd *exec.Cmd) {
-	t.Helper()
-	in(t, namespace, func() {
-		if err := cmd.Start(); err != nil {
-			t.Fatalf("starting %s: %v", cmd.Path, err)
+	t.Cleanup(func() {
+		if err := ends.Close(); err != nil {
+			t.Error(err)
 		}
 	})
+	return pair{ends}
+}
+
+// in calls do in a network namespace, and fails the test if it cannot.
+func in(t *testing.T, namespace *netpair.Namespace, do func() error) {
+	t.Helper()
+	if err := namespace.In(do); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // recorded is a capture with its samples.
@@ -150,11 +69,9 @@ type recorded struct {
 func (p pair) capture(t *testing.T, traffic Traffic) *recorded {
 	t.Helper()
 	r := &recorded{}
-	in(t, p.server, func() {
-		var err error
-		if r.Capture, err = Open(serverInterface, traffic, func(ns int64) { r.samples = append(r.samples, ns) }); err != nil {
-			t.Fatal(err)
-		}
+	in(t, p.Server, func() (err error) {
+		r.Capture, err = Open(serverInterface, traffic, func(ns int64) { r.samples = append(r.samples, ns) })
+		return err
 	})
 	return r
 }
@@ -163,17 +80,13 @@ func (p pair) capture(t *testing.T, traffic Traffic) *recorded {
 func (p pair) socketPair(t *testing.T, client, server netip.Addr) (c, s *net.UDPConn) {
 	t.Helper()
 	to := net.UDPAddrFromAddrPort(netip.AddrPortFrom(server, toolPort))
-	in(t, p.server, func() {
-		var err error
-		if s, err = net.ListenUDP("udp", to); err != nil {
-			t.Fatal(err)
-		}
+	in(t, p.Server, func() (err error) {
+		s, err = net.ListenUDP("udp", to)
+		return err
 	})
-	in(t, p.client, func() {
-		var err error
-		if c, err = net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(client, 0)), to); err != nil {
-			t.Fatal(err)
-		}
+	in(t, p.Client, func() (err error) {
+		c, err = net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(client, 0)), to)
+		return err
 	})
 	t.Cleanup(func() { c.Close(); s.Close() })
 	return c, s
@@ -182,15 +95,14 @@ func (p pair) socketPair(t *testing.T, client, server netip.Addr) (c, s *net.UDP
 // awaitServer waits until somebody listens. The pinger's server takes such a connection for a probe.
 func (p pair) awaitServer(t *testing.T) {
 	t.Helper()
-	in(t, p.client, func() {
+	in(t, p.Client, func() error {
 		for range 500 {
 			if c, err := net.Dial("tcp", netip.AddrPortFrom(serverAddr, toolPort).String()); err == nil {
-				c.Close()
-				return
+				return c.Close()
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		t.Fatal("the pinger's server does not listen")
+		return errors.New("the pinger's server does not listen")
 	})
 }
 
@@ -266,12 +178,10 @@ func TestDrops(t *testing.T) {
 	traffic.OpenLoop = true
 	resume := make(chan struct{})
 	var capture *Capture
-	in(t, p.server, func() {
-		var err error
+	in(t, p.Server, func() (err error) {
 		// The first sample is taken only when all is over, and the ring not emptied meanwhile.
-		if capture, err = Open(serverInterface, traffic, func(int64) { <-resume }); err != nil {
-			t.Fatal(err)
-		}
+		capture, err = Open(serverInterface, traffic, func(int64) { <-resume })
+		return err
 	})
 	client, server := p.socketPair(t, clientAddr, serverAddr)
 	buffer := make([]byte, 64)
@@ -314,7 +224,9 @@ func TestPinger(t *testing.T) {
 	server := exec.Command(program, "server", "--bind", "::", "--port", port, "--deadline", "120")
 	server.Env = append(os.Environ(), "TAILGATE_PINGER_TOKEN=token")
 	server.Stderr = os.Stderr
-	startIn(t, p.server, server)
+	if err := p.Server.Start(server); err != nil {
+		t.Fatal(err)
+	}
 	defer func() {
 		_ = server.Process.Kill()
 		_ = server.Wait()
@@ -353,7 +265,9 @@ func TestPinger(t *testing.T) {
 			client.Env = append(os.Environ(), "TAILGATE_PINGER_TOKEN=token")
 			var output, said bytes.Buffer
 			client.Stdout, client.Stderr = &output, &said
-			startIn(t, p.client, client)
+			if err := p.Client.Start(client); err != nil {
+				t.Fatal(err)
+			}
 			if err := client.Wait(); err != nil {
 				t.Fatalf("%v: %s", err, said.String())
 			}
