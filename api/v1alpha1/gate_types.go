@@ -3,7 +3,7 @@ package v1alpha1
 // Gate says what a benchmark's results must hold. The rules may change when the measuring is done: they are then judged
 // again, without measuring.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxDecrease))",message="baseline: maxIncrease and maxDecrease compare with a baseline; name one by benchmarkRef or variant, or use max and min"
+// +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxDecrease))",message="baseline: maxIncrease and maxDecrease compare with a baseline; name one by benchmarkRef, variant or gateRef, or use max and min"
 // +kubebuilder:validation:XValidation:rule="!has(self.ignoreDifferences) || has(self.baseline)",message="ignoreDifferences: there is no baseline from which to differ; remove it, or name a baseline"
 type Gate struct {
 	// rules are what must hold, each for all cells that it selects, 1 to 32. The verdict is Fail when one fails, Pass
@@ -161,7 +161,7 @@ type GateRule struct {
 
 // Baseline names results to compare with.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.benchmarkRef) != has(self.variant)",message="give exactly one of benchmarkRef and variant"
+// +kubebuilder:validation:XValidation:rule="[has(self.benchmarkRef), has(self.variant), has(self.gateRef)].filter(given, given).size() == 1",message="give exactly one of benchmarkRef, variant and gateRef"
 type Baseline struct {
 	// benchmarkRef is another benchmark of the same namespace: its stored results, cell by cell of the same variant. The
 	// verdict is made anew whenever these change; until that benchmark is complete, comparisons are Inconclusive.
@@ -175,6 +175,11 @@ type Baseline struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Variant string `json:"variant,omitempty"`
+
+	// gateRef is a LatencyGate: the result that it has accepted of the node that is this benchmark's client. Which one that
+	// is, is settled with the first verdict (status.verdict.baseline), and later acceptances do not change it.
+	// +optional
+	GateRef *ObjectName `json:"gateRef,omitempty"`
 }
 
 // ObjectName names an object.
@@ -248,11 +253,27 @@ type Verdict struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Rules []RuleVerdict `json:"rules"`
+	// baseline is the benchmark that was compared with, where gate.baseline.gateRef leaves open which one that is.
+	// +optional
+	Baseline *GateBaseline `json:"baseline,omitempty"`
 	// inputs is a digest of what was judged, the rules and the stored results of both sides: when it would differ, all is
 	// judged again.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Inputs string `json:"inputs,omitempty"`
+}
+
+// GateBaseline is a result that a LatencyGate had accepted.
+type GateBaseline struct {
+	// gate is the name of the LatencyGate.
+	// +kubebuilder:validation:MaxLength=63
+	Gate string `json:"gate"`
+	// namespace of the benchmark.
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// benchmark is its name.
+	// +kubebuilder:validation:MaxLength=253
+	Benchmark string `json:"benchmark"`
 }
 
 // RuleVerdict is what one rule says of all its cells, with the numbers of the cell that decided: one that failed, or

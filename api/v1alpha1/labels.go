@@ -13,6 +13,11 @@ const (
 	LabelAttempt = "tailgate.dev/attempt"
 	// LabelRole holds RoleClient or RoleServer, on the pods of a run.
 	LabelRole = "tailgate.dev/role"
+	// LabelGate holds the name of the LatencyGate, on the benchmarks and hold pods made for it.
+	LabelGate = "tailgate.dev/gate"
+	// LabelNode holds the name of the node that they are about, or what Shortened makes of a name of more than 63
+	// characters.
+	LabelNode = "tailgate.dev/node"
 	// LabelManagedBy marks everything the manager created; its value is ManagedByTailgate. The manager
 	// caches pods and ConfigMaps with this label only.
 	LabelManagedBy = "app.kubernetes.io/managed-by"

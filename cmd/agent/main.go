@@ -1,5 +1,6 @@
 // Command agent is the program in the pods of a benchmark: "agent client" and "agent server" carry out the task
-// in the environment, and "agent ready" is the server's startup probe.
+// in the environment, and "agent ready" is the server's startup probe. "agent hold" sleeps in the hold pods of gates until
+// it is told to stop.
 package main
 
 import (
@@ -33,14 +34,17 @@ func main() {
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer) error {
 	if len(args) != 1 {
-		return fmt.Errorf("usage: agent client|server|ready")
+		return fmt.Errorf("usage: agent client|server|ready|hold")
 	}
 	switch args[0] {
 	case "ready":
 		return ready(filepath.Join(pods.Scratch, agent.ReadyFile))
+	case "hold":
+		<-ctx.Done()
+		return nil
 	case v1alpha1.RoleClient, v1alpha1.RoleServer:
 	default:
-		return fmt.Errorf("unknown verb %q: usage: agent client|server|ready", args[0])
+		return fmt.Errorf("unknown verb %q: usage: agent client|server|ready|hold", args[0])
 	}
 	task, err := plan.DecodeTask(getenv(pods.EnvTask))
 	if err != nil {

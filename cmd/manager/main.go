@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"time"
+	_ "time/tzdata" // time zones of gates' schedules; the image has none
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,6 +19,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -29,6 +31,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
+	"github.com/tailgate-dev/tailgate/controllers/gate"
 	"github.com/tailgate-dev/tailgate/controllers/pairing"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
@@ -125,10 +128,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		LeaderElectionID:       "manager.tailgate.dev",
 		// A manager that is asked to stop hands over at once: nothing it holds is worth waiting for.
 		LeaderElectionReleaseOnCancel: true,
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:       {Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate})},
-			&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate})},
-		}},
+		Cache:                         cacheOptions(),
 	})
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
@@ -159,6 +159,17 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("setting up the pairing controller: %w", err)
 	}
+	gates := &gate.Gates{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{}}
+	if err := gates.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up the gate controller: %w", err)
+	}
+	verifications := &gate.Verifications{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
+		Judge: reconciler.Judge, Image: o.settings.BenchImage, PullPolicy: o.settings.PullPolicy,
+	}
+	if err := verifications.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up the verification controller: %w", err)
+	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the health check: %w", err)
 	}
@@ -166,6 +177,34 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return fmt.Errorf("adding the readiness check: %w", err)
 	}
 	return mgr.Start(ctx)
+}
+
+// cacheOptions keep in memory what watches and lists need, and no more: whatever decides is read live. Of a cluster with
+// thousands of nodes the rest would be hundreds of megabytes.
+func cacheOptions() cache.Options {
+	ours := labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate})
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}:       {Label: ours},
+			&corev1.ConfigMap{}: {Label: ours},
+			&corev1.Node{}:      {Transform: slim(func(n *corev1.Node) { n.Status.Images = nil })},
+			&v1alpha1.LatencyBenchmark{}: {Transform: slim(func(b *v1alpha1.LatencyBenchmark) {
+				b.Status.Results, b.Status.Warnings, b.Status.Endpoints, b.Status.Attempts, b.Status.Stored = nil, nil, nil, nil, nil
+			})},
+		},
+	}
+}
+
+// slim leaves out of cached objects what nobody looks for there.
+func slim[T client.Object](leaveOut func(T)) toolscache.TransformFunc {
+	return func(object any) (any, error) {
+		if o, ok := object.(T); ok {
+			o.SetManagedFields(nil)
+			leaveOut(o)
+		}
+		return object, nil
+	}
 }
 
 func podLogs(clientset kubernetes.Interface) benchmark.LogReader {

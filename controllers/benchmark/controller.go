@@ -84,6 +84,8 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=get;list;watch
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks/status,verbs=update
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks/finalizers,verbs=update
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencyverifications,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods/log,verbs=get
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
@@ -147,18 +149,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	unfinished := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return unfinishedBenchmarks(ctx, mgr.GetClient())
 	})
-	baselineNames := func(o client.Object) []string {
-		if name := baselineOf(o.(*v1alpha1.LatencyBenchmark)); name != "" {
-			return []string{name}
+	for field, names := range baselineIndices {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LatencyBenchmark{}, field, names); err != nil {
+			return fmt.Errorf("indexing benchmarks by their baselines: %w", err)
 		}
-		return nil
 	}
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LatencyBenchmark{}, indexBaseline, baselineNames)
-	if err != nil {
-		return fmt.Errorf("indexing benchmarks by their baselines: %w", err)
-	}
+	ofGate := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		return comparedWith(ctx, mgr.GetClient(), client.MatchingFields{indexBaselineGate: o.(*v1alpha1.LatencyVerification).Spec.GateName})
+	})
 	ofBaseline := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-		return comparedWith(ctx, mgr.GetClient(), o.GetNamespace(), o.GetName())
+		return comparedWith(ctx, mgr.GetClient(), client.MatchingFields{indexBaseline: client.ObjectKeyFromObject(o).String()})
 	})
 	ofResult := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		name := o.GetLabels()[v1alpha1.LabelBenchmark]
@@ -166,7 +166,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return nil
 		}
 		own := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}
-		return append(comparedWith(ctx, mgr.GetClient(), o.GetNamespace(), name), own)
+		return append(comparedWith(ctx, mgr.GetClient(), client.MatchingFields{indexBaseline: own.String()}), own)
 	})
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.LatencyBenchmark{}).
@@ -177,6 +177,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
 		})).
 		Watches(&v1alpha1.LatencyBenchmark{}, ofBaseline, builder.WithPredicates(resultChanges)).
+		Watches(&v1alpha1.LatencyVerification{}, ofGate, builder.WithPredicates(acceptances)).
 		Watches(&corev1.ConfigMap{}, ofResult, builder.OnlyMetadata).
 		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(NodeChanges)).
 		Complete(r)
@@ -201,13 +202,47 @@ var resultChanges = predicate.Funcs{
 	},
 }
 
-// indexBaseline finds benchmarks by the one that is their baseline.
-const indexBaseline = "spec.gate.baseline.benchmarkRef.name"
+// acceptances passes the events after which a LatencyGate has accepted another result of a node.
+var acceptances = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.LatencyVerification)
+		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyVerification)
+		return ok && ok2 && after.Status.Accepted != nil &&
+			(before.Status.Accepted == nil || before.Status.Accepted.Benchmark != after.Status.Accepted.Benchmark)
+	},
+}
 
-// comparedWith are the benchmarks whose baseline is the one named.
-func comparedWith(ctx context.Context, c client.Reader, namespace, name string) []reconcile.Request {
+const (
+	// indexBaseline finds benchmarks by the one that is their baseline, as namespace/name.
+	indexBaseline = "baseline"
+	// indexBaselineGate finds those that look for a baseline at a LatencyGate, by its name.
+	indexBaselineGate = "baselineGate"
+)
+
+// baselineIndices are what the indices find a benchmark by.
+var baselineIndices = map[string]client.IndexerFunc{
+	indexBaseline: func(o client.Object) []string {
+		b := o.(*v1alpha1.LatencyBenchmark)
+		if name := baselineOf(b); name != "" {
+			return []string{types.NamespacedName{Namespace: b.Namespace, Name: name}.String()}
+		}
+		if v := b.Status.Verdict; v != nil && v.Baseline != nil {
+			return []string{types.NamespacedName{Namespace: v.Baseline.Namespace, Name: v.Baseline.Benchmark}.String()}
+		}
+		return nil
+	},
+	indexBaselineGate: func(o client.Object) []string {
+		if name := baselineGateOf(o.(*v1alpha1.LatencyBenchmark)); name != "" {
+			return []string{name}
+		}
+		return nil
+	},
+}
+
+// comparedWith are the benchmarks with some baseline.
+func comparedWith(ctx context.Context, c client.Reader, baseline client.MatchingFields) []reconcile.Request {
 	list := &v1alpha1.LatencyBenchmarkList{}
-	if err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{indexBaseline: name}); err != nil {
+	if err := c.List(ctx, list, baseline); err != nil {
 		log.FromContext(ctx).Error(err, "listing benchmarks to judge again")
 		return nil
 	}

@@ -25,7 +25,8 @@ import (
 
 // A benchmark is judged when it finishes, and, finished, whenever what the verdict was made of has changed: the rules,
 // its stored results, the results of the benchmark that is its baseline. A verdict never outlives what it was made of:
-// without a stored result nothing passes any more.
+// without a stored result nothing passes any more. Which benchmark a gateRef means is settled with the first verdict: what a
+// LatencyGate accepts afterwards does not change it.
 
 // judge brings verdict and condition Passed up to date. It reads the results only when they, or the rules, are not
 // those of the verdict that there is.
@@ -56,7 +57,7 @@ func (r *Reconciler) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) er
 			return err
 		}
 		b.Status.Verdict = judgement.status
-		b.Status.Verdict.Inputs = digest
+		b.Status.Verdict.Inputs, b.Status.Verdict.Baseline = digest, baseline.settled()
 	}
 	b.SetCondition(passed(b.Status.Verdict))
 	return nil
@@ -100,27 +101,80 @@ func inconclusive(v *v1alpha1.Verdict) string {
 	return v1alpha1.ReasonInconclusive
 }
 
-// baseline gets the benchmark that a gate compares with; nil when it names none. One that does not exist has a name and
-// no UID.
-func (r *Reconciler) baseline(
-	ctx context.Context, b *v1alpha1.LatencyBenchmark,
-) (*v1alpha1.LatencyBenchmark, error) {
+// compared is what a gate compares with; nil when its gate names nothing outside of the benchmark.
+type compared struct {
+	// benchmark that is compared with. One that does not exist has no UID.
+	benchmark *v1alpha1.LatencyBenchmark
+	// gate is the LatencyGate that has accepted it, empty when the benchmark itself was named.
+	gate string
+	// missing is why there is nothing to compare with; empty when the benchmark exists.
+	missing string
+}
+
+// settled is what the status notes of a baseline that a LatencyGate has accepted; nil of any other.
+func (c *compared) settled() *v1alpha1.GateBaseline {
+	if c == nil || c.gate == "" || c.benchmark.Name == "" {
+		return nil
+	}
+	return &v1alpha1.GateBaseline{Gate: c.gate, Namespace: c.benchmark.Namespace, Benchmark: c.benchmark.Name}
+}
+
+// baseline gets what a benchmark's gate compares with.
+func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*compared, error) {
+	c := &compared{benchmark: &v1alpha1.LatencyBenchmark{}}
 	key := types.NamespacedName{Namespace: b.Namespace, Name: baselineOf(b)}
+	if c.gate = baselineGateOf(b); c.gate != "" {
+		accepted, err := r.accepted(ctx, b, c.gate)
+		if err != nil {
+			return nil, err
+		}
+		if accepted == nil {
+			c.missing = fmt.Sprintf("the baseline, LatencyGate %s, has no accepted result of the client's node; look at kubectl get lver", c.gate)
+			return c, nil
+		}
+		key = types.NamespacedName{Namespace: accepted.Namespace, Name: accepted.Benchmark}
+	}
 	if key.Name == "" {
 		return nil, nil
 	}
-	baseline := &v1alpha1.LatencyBenchmark{}
-	err := r.Live.Get(ctx, key, baseline)
+	err := r.Live.Get(ctx, key, c.benchmark)
 	if apierrors.IsNotFound(err) {
-		return &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}, nil
+		c.benchmark.Namespace, c.benchmark.Name = key.Namespace, key.Name
+		err = nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("getting the baseline %s: %w", key.Name, err)
 	}
-	return baseline, nil
+	if c.benchmark.UID == "" || !c.benchmark.DeletionTimestamp.IsZero() {
+		c.missing = fmt.Sprintf("the baseline, LatencyBenchmark %s, does not exist", key.Name)
+	}
+	return c, nil
 }
 
-// baselineOf is the name of the benchmark that a benchmark's gate compares with; empty when there is none.
+// accepted is what a LatencyGate has accepted of a benchmark's client node, or had when the benchmark was first judged;
+// nil when there is nothing.
+func (r *Reconciler) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark, gateName string) (*v1alpha1.GateBaseline, error) {
+	if v := b.Status.Verdict; v != nil && v.Baseline != nil && v.Baseline.Gate == gateName {
+		return v.Baseline, nil
+	}
+	gate, verification := &v1alpha1.LatencyGate{}, &v1alpha1.LatencyVerification{}
+	if b.Status.Pair == nil {
+		return nil, nil
+	}
+	err := r.Live.Get(ctx, types.NamespacedName{Name: gateName}, gate)
+	if err == nil {
+		err = r.Live.Get(ctx, types.NamespacedName{Name: v1alpha1.VerificationName(gateName, b.Status.Pair.ClientNode)}, verification)
+	}
+	if apierrors.IsNotFound(err) || err == nil && verification.Status.Accepted == nil {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finding what LatencyGate %s has accepted: %w", gateName, err)
+	}
+	return &v1alpha1.GateBaseline{Gate: gateName, Namespace: gate.Spec.Namespace, Benchmark: verification.Status.Accepted.Benchmark}, nil
+}
+
+// baselineOf is the name of the benchmark that a benchmark's gate compares with; empty when it names none.
 func baselineOf(b *v1alpha1.LatencyBenchmark) string {
 	if b.Spec.Gate == nil || b.Spec.Gate.Baseline == nil || b.Spec.Gate.Baseline.BenchmarkRef == nil {
 		return ""
@@ -128,9 +182,18 @@ func baselineOf(b *v1alpha1.LatencyBenchmark) string {
 	return b.Spec.Gate.Baseline.BenchmarkRef.Name
 }
 
+// baselineGateOf is the name of the LatencyGate whose accepted result a benchmark's gate compares with; empty when it
+// names none.
+func baselineGateOf(b *v1alpha1.LatencyBenchmark) string {
+	if b.Spec.Gate == nil || b.Spec.Gate.Baseline == nil || b.Spec.Gate.Baseline.GateRef == nil {
+		return ""
+	}
+	return b.Spec.Gate.Baseline.GateRef.Name
+}
+
 // inputs is a digest of what a verdict is made of, without reading it: a ConfigMap that is the same object in the same
 // version holds what it held.
-func (r *Reconciler) inputs(ctx context.Context, b, baseline *v1alpha1.LatencyBenchmark) (string, error) {
+func (r *Reconciler) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (string, error) {
 	type side struct {
 		UID        types.UID
 		Succeeded  metav1.ConditionStatus
@@ -141,10 +204,11 @@ func (r *Reconciler) inputs(ctx context.Context, b, baseline *v1alpha1.LatencyBe
 		Gate  *v1alpha1.Gate
 		Sides []side
 	}{Gate: b.Spec.Gate}
-	for _, of := range []*v1alpha1.LatencyBenchmark{b, baseline} {
-		if of == nil {
-			continue
-		}
+	both := []*v1alpha1.LatencyBenchmark{b}
+	if baseline != nil {
+		both = append(both, baseline.benchmark)
+	}
+	for _, of := range both {
 		s := side{UID: of.UID, Stored: of.Status.Stored, Succeeded: succeededStatus(of)}
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
@@ -180,7 +244,7 @@ type judgement struct {
 
 // judgement reads the results of both sides and judges them. What can be wrong with them is in the verdict; an error is
 // what another reconcile may not meet again.
-func (r *Reconciler) judgement(ctx context.Context, b, baseline *v1alpha1.LatencyBenchmark) (judgement, error) {
+func (r *Reconciler) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (judgement, error) {
 	gate := b.Spec.Gate.DeepCopy()
 	// Who looked twice looked twice, whatever the gate says now.
 	gate.ExtendRounds = max(gate.ExtendRounds, b.Status.ExtendedRounds)
@@ -188,15 +252,15 @@ func (r *Reconciler) judgement(ctx context.Context, b, baseline *v1alpha1.Latenc
 	if err != nil {
 		return judgement{}, err
 	}
-	var compared *judge.Results
+	var before *judge.Results
 	if baseline != nil {
 		results, err := r.baselineResults(ctx, baseline)
 		if err != nil {
 			return judgement{}, err
 		}
-		compared = &results
+		before = &results
 	}
-	j, err := judge.Gate(*gate, candidate, compared)
+	j, err := judge.Gate(*gate, candidate, before)
 	if err != nil {
 		return judgement{status: unreadable(err)}, nil
 	}
@@ -234,15 +298,16 @@ func (r *Reconciler) candidateResults(ctx context.Context, b *v1alpha1.LatencyBe
 }
 
 // baselineResults are what a benchmark, or the lack of it, brings to another's gate.
-func (r *Reconciler) baselineResults(ctx context.Context, baseline *v1alpha1.LatencyBenchmark) (judge.Results, error) {
+func (r *Reconciler) baselineResults(ctx context.Context, c *compared) (judge.Results, error) {
+	baseline := c.benchmark
 	results := judge.Results{Spec: baseline.Spec}
 	trouble := func(reason, format string, args ...any) (judge.Results, error) {
 		results.Trouble = &verdict.Blocker{Reason: reason, Message: fmt.Sprintf(format, args...)}
 		return results, nil
 	}
 	switch {
-	case baseline.UID == "" || !baseline.DeletionTimestamp.IsZero():
-		return trouble(v1alpha1.ReasonBaselineMissing, "the baseline, LatencyBenchmark %s, does not exist", baseline.Name)
+	case c.missing != "":
+		return trouble(v1alpha1.ReasonBaselineMissing, "%s", c.missing)
 	case succeededStatus(baseline) == metav1.ConditionFalse:
 		return trouble(v1alpha1.ReasonBaselineNotComplete, "the baseline, LatencyBenchmark %s, failed", baseline.Name)
 	case succeededStatus(baseline) != metav1.ConditionTrue:
@@ -310,4 +375,17 @@ func (r *Reconciler) undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark
 		return "", err
 	}
 	return j.status.Message, nil
+}
+
+// Judge holds a finished benchmark's results against a gate, which need not be its own, and writes nothing. What can be
+// wrong with the results of either side is in the verdict.
+func (r *Reconciler) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Gate) (*v1alpha1.Verdict, error) {
+	with := b.DeepCopy()
+	with.Spec.Gate = gate
+	baseline, err := r.baseline(ctx, with)
+	if err != nil {
+		return nil, err
+	}
+	j, err := r.judgement(ctx, with, baseline)
+	return j.status, err
 }

@@ -54,7 +54,11 @@ var _ = BeforeSuite(func() {
 
 	environment = &envtest.Environment{
 		CRDInstallOptions: envtest.CRDInstallOptions{
-			Paths:              []string{filepath.Join("..", "..", "config", "crd", "tailgate.dev_latencybenchmarks.yaml")},
+			Paths: []string{
+				filepath.Join("..", "..", "config", "crd", "tailgate.dev_latencybenchmarks.yaml"),
+				filepath.Join("..", "..", "config", "crd", "tailgate.dev_latencygates.yaml"),
+				filepath.Join("..", "..", "config", "crd", "tailgate.dev_latencyverifications.yaml"),
+			},
 			ErrorIfPathMissing: true,
 		},
 	}

@@ -1,0 +1,99 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Condition types of a LatencyGate. It also has ConditionPassed.
+const (
+	// ConditionReady is True while the gate does its work, and False, with what stands in the way, while it cannot do all
+	// of it.
+	ConditionReady = "Ready"
+)
+
+// Reasons of ConditionReady.
+const (
+	// ReasonReady surfaces when nothing stands in the way.
+	ReasonReady = "Ready"
+	// ReasonScheduleInvalid surfaces when schedule or timeZone cannot be understood: nothing is measured by it.
+	ReasonScheduleInvalid = "ScheduleInvalid"
+	// ReasonBenchmarkRefused surfaces when the API server refuses a benchmark of the gate, because its namespace does not
+	// exist or a quota is used up.
+	ReasonBenchmarkRefused = "BenchmarkRefused"
+	// ReasonNodesTaken surfaces when nodes that the gate selects belong to an older gate.
+	ReasonNodesTaken = "NodesTaken"
+	// ReasonSuspended surfaces while spec.suspend is set.
+	ReasonSuspended = "Suspended"
+)
+
+// Reasons of ConditionPassed of a LatencyGate. ReasonNodesTaken, too, makes it Unknown.
+const (
+	// ReasonAllVerified surfaces with True.
+	ReasonAllVerified = "AllVerified"
+	// ReasonNodesFailed surfaces with False when a node failed.
+	ReasonNodesFailed = "NodesFailed"
+	// ReasonTooManyUnverified surfaces with False when more than maxUnverified nodes are not verified.
+	ReasonTooManyUnverified = "TooManyUnverified"
+	// ReasonNotAllVerified surfaces with Unknown while nodes wait, are measured or are inconclusive.
+	ReasonNotAllVerified = "NotAllVerified"
+	// ReasonNoNodes surfaces with Unknown when the gate selects no node: there is nothing that could have passed.
+	ReasonNoNodes = "NoNodes"
+)
+
+// Reasons of state Unverified: why the node is held back, or measured once more.
+const (
+	// ReasonNewNode surfaces when the gate sees a node for the first time.
+	ReasonNewNode = "NewNode"
+	// ReasonNodeReplaced surfaces when a Node was deleted and made again under the same name. It starts anew, without the
+	// results of the other.
+	ReasonNodeReplaced = "NodeReplaced"
+	// ReasonIdentityChanged surfaces when a key of the node's identity changed.
+	ReasonIdentityChanged = "IdentityChanged"
+	// ReasonScheduleDue surfaces when the schedule asks for a measurement and it is the node's turn.
+	ReasonScheduleDue = "ScheduleDue"
+	// ReasonVerifyRequested surfaces when somebody asked for it by annotation AnnotationVerify.
+	ReasonVerifyRequested = "VerifyRequested"
+	// ReasonSecondPeer surfaces when the node failed with a peer that is not verified itself: another peer tells which of
+	// the two is slow.
+	ReasonSecondPeer = "SecondPeer"
+	// ReasonRetry surfaces when nothing could be concluded, and onInconclusive asks for another measurement.
+	ReasonRetry = "Retry"
+	// ReasonBenchmarkDeleted surfaces when somebody deleted the benchmark that measured the node. It is made again twice;
+	// then it is a reason of state Inconclusive.
+	ReasonBenchmarkDeleted = "BenchmarkDeleted"
+	// ReasonBenchmarkEdited surfaces, likewise, when somebody edited it.
+	ReasonBenchmarkEdited = "BenchmarkEdited"
+)
+
+// Reasons of the other states. Failed and Inconclusive also have those of the benchmark's condition Passed, and Inconclusive
+// has ReasonNotAccepted when the benchmark waited in vain for what a node does not give.
+const (
+	// ReasonMeasuring surfaces with Measuring.
+	ReasonMeasuring = "Measuring"
+	// ReasonPassed surfaces with Verified when the result passed.
+	ReasonPassed = "Passed"
+	// ReasonAcceptedByHand surfaces with Verified when somebody accepted the result.
+	ReasonAcceptedByHand = "AcceptedByHand"
+	// ReasonDrifted surfaces with Failed when the result holds its rules against the accepted one, but not against the
+	// first of its epoch.
+	ReasonDrifted = "Drifted"
+	// ReasonDriftUnknown surfaces with Inconclusive when it holds them against the accepted one, and nothing can be
+	// concluded from the first.
+	ReasonDriftUnknown = "DriftUnknown"
+	// ReasonNothingToCompare surfaces with Inconclusive when the node has no accepted result, and the template no rule that
+	// needs none.
+	ReasonNothingToCompare = "NothingToCompare"
+)
+
+// Reasons of events that are not those of a state.
+const (
+	// ReasonAcceptRefused surfaces when annotation AnnotationAccept names a benchmark that cannot be accepted.
+	ReasonAcceptRefused = "AcceptRefused"
+)
+
+// SetCondition sets a condition for the current generation of the spec. The transition time changes with the status only.
+func (g *LatencyGate) SetCondition(c metav1.Condition) {
+	c.ObservedGeneration = g.Generation
+	meta.SetStatusCondition(&g.Status.Conditions, c)
+}

@@ -1,0 +1,286 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// IdentityKey names something of a node whose change makes a verified node unverified.
+// +kubebuilder:validation:Enum=BootID;Kernel;Kubelet;ContainerRuntime;OSImage;Devices
+type IdentityKey string
+
+// The identity keys. All but Devices are fields of status.nodeInfo of the Node.
+const (
+	// IdentityBootID is new with each boot.
+	IdentityBootID IdentityKey = "BootID"
+	// IdentityKernel is the kernel's release.
+	IdentityKernel IdentityKey = "Kernel"
+	// IdentityKubelet is the kubelet's version.
+	IdentityKubelet IdentityKey = "Kubelet"
+	// IdentityContainerRuntime is the container runtime and its version.
+	IdentityContainerRuntime IdentityKey = "ContainerRuntime"
+	// IdentityOSImage is the name and version of the operating system.
+	IdentityOSImage IdentityKey = "OSImage"
+	// IdentityDevices is how many devices of each of the template's extended resources the node can give
+	// (status.allocatable). It also changes when a device plugin restarts.
+	IdentityDevices IdentityKey = "Devices"
+)
+
+// GateIdentity says what of a node must stay as it is for a result to hold.
+type GateIdentity struct {
+	// keys are BootID, Kernel, Kubelet, ContainerRuntime, OSImage and Devices (allocatable devices of the template's
+	// extended resources); default all. One that is added counts from then on, and says nothing of what was before. Driver and firmware of a NIC and the version of Onload cannot be read from a
+	// Node: they come with the evidence of each benchmark, which cannot be compared with a baseline of another one.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={BootID,Kernel,Kubelet,ContainerRuntime,OSImage,Devices}
+	// +kubebuilder:validation:MaxItems=6
+	Keys []IdentityKey `json:"keys,omitempty"`
+
+	// labels are keys of node labels that count too, at most 16, such as one that tells the version of Onload or of a
+	// NIC's firmware.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=317
+	Labels []string `json:"labels,omitempty"`
+}
+
+// GateTaint keeps pods away from nodes that are not verified.
+type GateTaint struct {
+	// effect is NoSchedule, which keeps new pods away, or NoExecute, which also evicts those that are there.
+	// +required
+	// +kubebuilder:validation:Enum=NoSchedule;NoExecute
+	Effect corev1.TaintEffect `json:"effect"`
+}
+
+// Enforcement is what a gate does beside the Node condition tailgate.dev/LatencyVerified, which it always sets.
+type Enforcement struct {
+	// label also sets the node label tailgate.dev/latency-verified to "true" or "false".
+	// +optional
+	Label bool `json:"label,omitempty"`
+
+	// taint also taints nodes that are not verified with tailgate.dev/latency-unverified. The gate's own benchmarks
+	// tolerate it, and so must whatever a node needs before it can be measured: the pods of CNI and device plugins.
+	// +optional
+	Taint *GateTaint `json:"taint,omitempty"`
+
+	// holdPod also runs a pod on each node, in the gate's namespace, that is always Running and Ready only while the
+	// node is verified: for operators that validate a node by a pod.
+	// +optional
+	HoldPod bool `json:"holdPod,omitempty"`
+}
+
+// InconclusiveAction says what follows when a verdict is Inconclusive.
+// +kubebuilder:validation:Enum=Block;Retry
+type InconclusiveAction string
+
+// The actions.
+const (
+	// InconclusiveBlock is for nodes that stay unverified until somebody does something.
+	InconclusiveBlock InconclusiveAction = "Block"
+	// InconclusiveRetry is for nodes that are measured again, a number of times, before that.
+	InconclusiveRetry InconclusiveAction = "Retry"
+)
+
+// OnInconclusive says what follows when a verdict is Inconclusive. It is never a pass.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.retries) || self.action == 'Retry'",message="retries belongs to action Retry"
+type OnInconclusive struct {
+	// action is Block (default) or Retry.
+	// +optional
+	// +kubebuilder:default=Block
+	Action InconclusiveAction `json:"action,omitempty"`
+
+	// retries is how many times a node is measured again, 1 to 5; default 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=5
+	Retries int32 `json:"retries,omitempty"`
+}
+
+// LatencyGateSpec says which nodes are held back until their latency is verified, how it is measured, and what is done to
+// a node meanwhile.
+//
+// +kubebuilder:validation:XValidation:rule="self.template.placement.pairing == 'Pair'",message="template.placement.pairing: a gate measures one node at a time; use Pair"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.placement.client) || !has(self.template.placement.client.nodeName) && (!has(self.template.placement.client.nodeSelector) || self.template.placement.client.nodeSelector.size() == 0)",message="template.placement.client: must be {}, because it becomes the node that is verified; nodeSelector of the gate says which nodes these are"
+// +kubebuilder:validation:XValidation:rule="has(self.template.gate)",message="template.gate: the rules are required; a gate without rules cannot hold anything back"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.gate) || !has(self.template.gate.ignoreDifferences) || self.template.gate.ignoreDifferences.size() <= 31",message="template.gate.ignoreDifferences: at most 31, because the gate adds node when a node's peer is not that of its baseline"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.template) || !has(self.template.template.tolerations) || self.template.template.tolerations.size() <= 15",message="template.template.tolerations: at most 15, because the gate adds one of its own taint"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.variants) || self.template.variants.all(v, v.name.size() <= 16)",message="template.variants: names have at most 16 characters, because the gate's benchmarks are named after nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.timeZone) || has(self.schedule)",message="timeZone: there is no schedule to which it could belong; remove it, or give a schedule"
+type LatencyGateSpec struct {
+	// nodeSelector is the labels that a node must have to be held back, at most 16; {} is every node. A node belongs to
+	// one gate, the oldest that selects it.
+	// +required
+	// +kubebuilder:validation:MaxProperties=16
+	NodeSelector map[string]string `json:"nodeSelector"`
+
+	// namespace is where the gate makes its benchmarks, and keeps those with the accepted results.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot change, because the accepted results are there: delete the gate and apply it anew"
+	Namespace string `json:"namespace"`
+
+	// template is the spec of the benchmark that verifies a node. placement.client must be {}: it becomes the node.
+	// placement.server selects its peers; {} is the nodes of the gate. gate has the rules that a result must hold; for
+	// maxIncrease and maxDecrease its baseline is gateRef with the name of this gate, the node's own accepted result. A
+	// node that has none yet is held against the other rules alone. Editing it does not make a node unverified.
+	// +required
+	Template LatencyBenchmarkSpec `json:"template"`
+
+	// identity says what of a node must stay as it is: any change makes the node unverified.
+	// +optional
+	// +kubebuilder:default={}
+	Identity GateIdentity `json:"identity,omitzero"`
+
+	// schedule is when verified nodes are measured again although nothing of them changed, in the five fields of cron or
+	// as @daily, @weekly and so on; default never. They take turns: a node is unverified only while it is its turn.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=100
+	// +kubebuilder:validation:XValidation:rule="!self.contains('TZ') && !self.startsWith('@every')",message="give the time zone in timeZone, and times of day rather than @every"
+	Schedule string `json:"schedule,omitempty"`
+
+	// timeZone is that of schedule, such as Europe/Zurich; default UTC.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// enforcement is what the gate does beside the Node condition.
+	// +optional
+	Enforcement Enforcement `json:"enforcement,omitzero"`
+
+	// maxUnverified is how many of the gate's nodes may be other than Verified before condition Passed is False, 0 or
+	// more; default any number. A node that Failed makes it False in any case. Nothing is started or stopped by it: it is
+	// for who upgrades nodes and looks at the condition.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MaxUnverified *int32 `json:"maxUnverified,omitempty"`
+
+	// maxParallel is how many nodes are measured at once, each with a peer of its own, 1 to 100; default 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	MaxParallel int32 `json:"maxParallel,omitempty"`
+
+	// onInconclusive says what follows when a verdict is Inconclusive: Block or Retry.
+	// +optional
+	// +kubebuilder:default={}
+	OnInconclusive OnInconclusive `json:"onInconclusive,omitzero"`
+
+	// historyLimit is how many benchmarks of each node are kept, 1 to 10; default 3. The accepted one and the first of
+	// its epoch are kept besides.
+	// +optional
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10
+	HistoryLimit int32 `json:"historyLimit,omitempty"`
+
+	// suspend starts no more benchmarks. Nodes that are not verified stay so, and others become so.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+}
+
+// NodeCounts counts a gate's nodes by their state.
+type NodeCounts struct {
+	// total is all of them.
+	Total int32 `json:"total"`
+	// verified is those in state Verified.
+	Verified int32 `json:"verified"`
+	// unverified is those in state Unverified, which wait to be measured.
+	Unverified int32 `json:"unverified"`
+	// measuring is those in state Measuring.
+	Measuring int32 `json:"measuring"`
+	// failed is those in state Failed.
+	Failed int32 `json:"failed"`
+	// inconclusive is those in state Inconclusive.
+	Inconclusive int32 `json:"inconclusive"`
+}
+
+// NodeLine tells of a node that is not verified.
+type NodeLine struct {
+	// name of the node.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// state is Unverified, Measuring, Failed or Inconclusive.
+	State VerificationState `json:"state"`
+	// message tells why, and what it waits for.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
+
+// MaxNodeLines is how many nodes status.notVerified of a LatencyGate lists.
+const MaxNodeLines = 20
+
+// LatencyGateStatus is where the gate's nodes stand. The detail of each is in its LatencyVerification.
+type LatencyGateStatus struct {
+	// observedGeneration is the generation of the spec that this status describes.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions are Ready (the gate does its work) and Passed (True while every node is verified, False when one failed or
+	// more than maxUnverified are not verified, otherwise Unknown).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// nodes counts the nodes by state.
+	// +optional
+	Nodes NodeCounts `json:"nodes,omitzero"`
+
+	// notVerified are the nodes that are not verified, at most 20: failed ones first, then inconclusive ones, those that
+	// are being measured, and those that wait. All of them: kubectl get latencyverifications.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=20
+	NotVerified []NodeLine `json:"notVerified,omitempty"`
+}
+
+// LatencyGate holds back what must not happen before the latency of nodes is verified: it measures every node that is new
+// or has changed, and says on the Node, and in its own conditions, what may be relied upon.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=lgate,categories=tailgate
+// +kubebuilder:printcolumn:name="Passed",type=string,JSONPath=`.status.conditions[?(@.type=="Passed")].status`
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes.total`
+// +kubebuilder:printcolumn:name="Verified",type=integer,JSONPath=`.status.nodes.verified`
+// +kubebuilder:printcolumn:name="Unverified",type=integer,JSONPath=`.status.nodes.unverified`
+// +kubebuilder:printcolumn:name="Measuring",type=integer,JSONPath=`.status.nodes.measuring`
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
+// +kubebuilder:printcolumn:name="Inconclusive",type=integer,JSONPath=`.status.nodes.inconclusive`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Passed")].message`,priority=1
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')",message="metadata.name: at most 63 characters and no dot, because labels and the objects of its nodes have it"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.template.gate) || !has(self.spec.template.gate.baseline) || !has(self.spec.template.gate.baseline.gateRef) || self.spec.template.gate.baseline.gateRef.name == self.metadata.name",message="spec.template.gate.baseline.gateRef: must name this gate, whose accepted results of the node it stands for"
+type LatencyGate struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// spec says which nodes are held back, and how they are measured.
+	// +required
+	Spec LatencyGateSpec `json:"spec"`
+	// status is where the nodes stand.
+	// +optional
+	Status LatencyGateStatus `json:"status,omitzero"`
+}
+
+// LatencyGateList is a list of LatencyGates.
+//
+// +kubebuilder:object:root=true
+type LatencyGateList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []LatencyGate `json:"items"`
+}

@@ -1,0 +1,297 @@
+package v1alpha1
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// VerificationState is where a node stands with its gate.
+// +kubebuilder:validation:Enum=Unverified;Measuring;Verified;Failed;Inconclusive
+type VerificationState string
+
+// The states. A node in any but Verified is held back.
+//
+//	           something changed, or was asked for
+//	  ┌────────────────────────┬──────────────────────┐
+//	  ▼        a slot and a    │                      │
+//	Unverified ──peer free──▶ Measuring ──▶ Verified, Failed or Inconclusive
+//	  ▲                        │
+//	  └─ once more, bounded ───┘
+const (
+	// VerificationUnverified is for a node that is new, or of which something changed; it waits to be measured.
+	VerificationUnverified VerificationState = "Unverified"
+	// VerificationMeasuring is for a node that has a benchmark.
+	VerificationMeasuring VerificationState = "Measuring"
+	// VerificationVerified is for a node whose result passed, or was accepted by hand, and of which nothing has changed.
+	VerificationVerified VerificationState = "Verified"
+	// VerificationFailed is for a node whose result failed.
+	VerificationFailed VerificationState = "Failed"
+	// VerificationInconclusive is for a node of which nothing could be concluded.
+	VerificationInconclusive VerificationState = "Inconclusive"
+)
+
+// AcceptedBy says who accepted a result.
+// +kubebuilder:validation:Enum=Pass;Hand
+type AcceptedBy string
+
+// Who accepts.
+const (
+	// AcceptedByPass is for a result that passed.
+	AcceptedByPass AcceptedBy = "Pass"
+	// AcceptedByHand is for one that somebody accepted by annotation AnnotationAccept.
+	AcceptedByHand AcceptedBy = "Hand"
+)
+
+// Annotations on a LatencyVerification, with which people and tools act. They are removed when they were acted upon.
+const (
+	// AnnotationVerify, with any value, makes the node unverified and has it measured again.
+	AnnotationVerify = "tailgate.dev/verify"
+	// AnnotationAccept names a benchmark of status.history: its results become the node's new baseline, whatever its
+	// verdict was, and the node is verified. It must be complete, and of the node as it is now.
+	AnnotationAccept = "tailgate.dev/accept"
+)
+
+// FinalizerNode is on every LatencyVerification: what was published on its node is removed before it goes. LatencyGates
+// have it until their last LatencyVerification is gone.
+const FinalizerNode = "tailgate.dev/published-on-node"
+
+// What is published on a Node, and tolerated by the benchmarks of gates.
+const (
+	// NodeConditionVerified is the type of the Node condition, and of the condition of the hold pod.
+	NodeConditionVerified = "tailgate.dev/LatencyVerified"
+	// NodeLabelVerified is the label, "true" or "false".
+	NodeLabelVerified = "tailgate.dev/latency-verified"
+	// NodeTaintUnverified is the key of the taint.
+	NodeTaintUnverified = "tailgate.dev/latency-unverified"
+)
+
+// LatencyVerificationSpec says of which node and gate it is.
+//
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec cannot change"
+type LatencyVerificationSpec struct {
+	// gateName is the LatencyGate.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	GateName string `json:"gateName"`
+	// nodeName is the Node.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	NodeName string `json:"nodeName"`
+}
+
+// IdentityChange is a key of a node's identity that has not the value that it had.
+type IdentityChange struct {
+	// key is one of identity.
+	// +kubebuilder:validation:MaxLength=330
+	Key string `json:"key"`
+	// from is what it was; absent when there was nothing.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	From string `json:"from,omitempty"`
+	// to is what it is; absent when there is nothing.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	To string `json:"to,omitempty"`
+}
+
+// VerificationBenchmark is the benchmark that measures a node now.
+type VerificationBenchmark struct {
+	// name of the LatencyBenchmark, in the gate's namespace.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// uid of it: another of the same name is not it.
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid"`
+	// specSHA256 is the digest of the spec with which it was made, in hex: of one that was edited nothing is concluded.
+	// +kubebuilder:validation:MaxLength=64
+	SpecSHA256 string `json:"specSHA256"`
+	// peer is the node at the other end.
+	// +kubebuilder:validation:MaxLength=253
+	Peer string `json:"peer"`
+	// peerVerified says whether the peer was verified when it began.
+	// +optional
+	PeerVerified bool `json:"peerVerified,omitempty"`
+	// startedAt is when it was made.
+	StartedAt metav1.Time `json:"startedAt"`
+}
+
+// AcceptedResult is a result that the next ones of the node are compared with.
+type AcceptedResult struct {
+	// benchmark is the name of the LatencyBenchmark that has it, in the gate's namespace.
+	// +kubebuilder:validation:MaxLength=253
+	Benchmark string `json:"benchmark"`
+	// at is when it was accepted.
+	At metav1.Time `json:"at"`
+	// by is Pass or Hand.
+	By AcceptedBy `json:"by"`
+	// peer is the node at the other end.
+	// +kubebuilder:validation:MaxLength=253
+	Peer string `json:"peer"`
+	// identity is that of the node when it was measured.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Identity map[string]string `json:"identity,omitempty"`
+}
+
+// VerificationResult is a benchmark of the node that is over.
+type VerificationResult struct {
+	// benchmark is the name of the LatencyBenchmark, in the gate's namespace.
+	// +kubebuilder:validation:MaxLength=253
+	Benchmark string `json:"benchmark"`
+	// at is when its outcome was noted.
+	At metav1.Time `json:"at"`
+	// outcome is Pass, Fail or Inconclusive.
+	Outcome GateOutcome `json:"outcome"`
+	// reason of the outcome as one word.
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason"`
+	// peer is the node at the other end.
+	// +kubebuilder:validation:MaxLength=253
+	Peer string `json:"peer"`
+	// identitySHA256 is the digest of the node's identity when it was measured, in hex.
+	// +kubebuilder:validation:MaxLength=64
+	IdentitySHA256 string `json:"identitySHA256"`
+}
+
+// LatencyVerificationStatus is where the node stands, for what it was measured, and what comes next.
+type LatencyVerificationStatus struct {
+	// state is Unverified, Measuring, Verified, Failed or Inconclusive.
+	// +optional
+	State VerificationState `json:"state,omitempty"`
+	// reason of the state as one word.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason,omitempty"`
+	// message tells it to people, and what to do.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+	// since is when the node came into the state.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// nodeUID is that of the Node: one that was deleted and made again is new.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	NodeUID string `json:"nodeUID,omitempty"`
+	// identity is what the node is now, and for which the state holds, by the keys of the gate; those of labels are
+	// Label/NAME, those of devices Devices/RESOURCE.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Identity map[string]string `json:"identity,omitempty"`
+	// changed is what made the node unverified, against what the accepted result was measured with; absent when something
+	// else did.
+	// +optional
+	// +listType=map
+	// +listMapKey=key
+	// +kubebuilder:validation:MaxItems=64
+	Changed []IdentityChange `json:"changed,omitempty"`
+	// number is how many benchmarks were made for the node; their names end with it.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Number int64 `json:"number,omitempty"`
+	// benchmark is the one that measures the node now.
+	// +optional
+	Benchmark *VerificationBenchmark `json:"benchmark,omitempty"`
+	// retried is how many times the node was measured again, since it became unverified, because the verdict was
+	// Inconclusive.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Retried int32 `json:"retried,omitempty"`
+	// lost is how many benchmarks since then were deleted or edited by somebody.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Lost int32 `json:"lost,omitempty"`
+	// suspectPeer is the peer, not verified itself, with which the node failed first: it is measured with another one to
+	// tell which of the two is slow.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	SuspectPeer string `json:"suspectPeer,omitempty"`
+	// accepted is the result that is the baseline of the next.
+	// +optional
+	Accepted *AcceptedResult `json:"accepted,omitempty"`
+	// first is the first result that was accepted since the last one that was accepted by hand. A result must hold its
+	// rules against this one too, so that many small losses do not add up unseen.
+	// +optional
+	First *AcceptedResult `json:"first,omitempty"`
+	// baselineTrouble is what is wrong with the stored results of accepted or first. While it lasts, the node is verified
+	// for what it was, and nothing can be compared: the next result will be Inconclusive.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	BaselineTrouble string `json:"baselineTrouble,omitempty"`
+	// measuredAt is when the last benchmark's outcome was noted; the schedule counts from it.
+	// +optional
+	MeasuredAt *metav1.Time `json:"measuredAt,omitempty"`
+	// evidence is what the agent on the node told of NIC and Onload when it was measured last.
+	// +optional
+	// +listType=map
+	// +listMapKey=check
+	// +kubebuilder:validation:MaxItems=8
+	Evidence []ProofLine `json:"evidence,omitempty"`
+	// history are the last benchmarks that are over, newest first.
+	// +optional
+	// +listType=map
+	// +listMapKey=benchmark
+	// +kubebuilder:validation:MaxItems=10
+	History []VerificationResult `json:"history,omitempty"`
+}
+
+// LatencyVerification is where one node stands with its LatencyGate, by which it is made. Its name is GATE.NODE.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=lver,categories=tailgate
+// +kubebuilder:selectablefield:JSONPath=`.spec.gateName`
+// +kubebuilder:selectablefield:JSONPath=`.spec.nodeName`
+// +kubebuilder:selectablefield:JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Gate",type=string,JSONPath=`.spec.gateName`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
+// +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.since`
+// +kubebuilder:printcolumn:name="Benchmark",type=string,JSONPath=`.status.benchmark.name`
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.accepted.benchmark`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`,priority=1
+type LatencyVerification struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// spec says of which node and gate it is.
+	// +required
+	Spec LatencyVerificationSpec `json:"spec"`
+	// status is where the node stands.
+	// +optional
+	Status LatencyVerificationStatus `json:"status,omitzero"`
+}
+
+// LatencyVerificationList is a list of LatencyVerifications.
+//
+// +kubebuilder:object:root=true
+type LatencyVerificationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []LatencyVerification `json:"items"`
+}
+
+// VerificationName is the name of the LatencyVerification of a gate's node: both names with a dot between them, which no
+// gate's name has. Where that is too long, the end gives way to a digest of the whole.
+func VerificationName(gate, node string) string { return Shortened(gate+"."+node, 253) }
+
+// Shortened is a name itself, if it has at most so many bytes, and otherwise its begin and a digest of the whole.
+func Shortened(name string, limit int) string {
+	if len(name) <= limit {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	digest := hex.EncodeToString(sum[:])[:8]
+	// A name that is cut at a dot or a hyphen would end with two.
+	begin := name[:limit-len(digest)-1]
+	for len(begin) > 0 && (begin[len(begin)-1] == '.' || begin[len(begin)-1] == '-') {
+		begin = begin[:len(begin)-1]
+	}
+	return begin + "-" + digest
+}

@@ -1,0 +1,107 @@
+package gate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+const (
+	// maxBenchmarkName leaves room, in the 57 characters that the names of a benchmark and of a variant have together, for
+	// the 16 that a gate lets variants have.
+	maxBenchmarkName = 41
+	// maxLabel is the length of a label's value.
+	maxLabel = 63
+	// keyNode is the key of the evidence that names the node; see internal/result.
+	keyNode = "node"
+)
+
+// baseName is what the objects of a gate's node in the gate's namespace are named after. Names with dots would make
+// surprising host names of pods.
+func baseName(gate, node string, limit int) string {
+	name := v1alpha1.Shortened(gate+"-"+node, limit)
+	return strings.ReplaceAll(name, ".", "-")
+}
+
+// benchmarkName is the name of the benchmark of a node with a number.
+func benchmarkName(gate, node string, number int64) string {
+	suffix := fmt.Sprintf("-%d", number)
+	return baseName(gate, node, maxBenchmarkName-len(suffix)) + suffix
+}
+
+// labelsOf are those of everything in a namespace that belongs to a gate's node.
+func labelsOf(v *v1alpha1.LatencyVerification) map[string]string {
+	return map[string]string{
+		v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate,
+		v1alpha1.LabelGate:      v.Spec.GateName,
+		v1alpha1.LabelNode:      v1alpha1.Shortened(v.Spec.NodeName, maxLabel),
+	}
+}
+
+// ownerOf makes an object go with its verification.
+func ownerOf(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
+	return *metav1.NewControllerRef(v, v1alpha1.GroupVersion.WithKind("LatencyVerification"))
+}
+
+// benchmarkOf makes the benchmark that measures a node with a peer: the gate's template with the node as client and the
+// peer as server, a toleration of the gate's own taint, and the node's accepted result as baseline. It is what the
+// verdict rests on, so that a later acceptance cannot change what it was compared with.
+func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer string, number int64) *v1alpha1.LatencyBenchmark {
+	spec := *gate.Spec.Template.DeepCopy()
+	spec.Placement.Client = &v1alpha1.NodeSelection{NodeName: v.Spec.NodeName}
+	spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: peer}
+	if spec.Template == nil {
+		spec.Template = &v1alpha1.PodTemplate{}
+	}
+	if own := (corev1.Toleration{Key: v1alpha1.NodeTaintUnverified, Operator: corev1.TolerationOpExists}); !slices.Contains(spec.Template.Tolerations, own) {
+		spec.Template.Tolerations = append(spec.Template.Tolerations, own)
+	}
+	spec.Gate = rulesOf(spec.Gate, v.Status.Accepted, peer)
+	return &v1alpha1.LatencyBenchmark{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: gate.Spec.Namespace, Name: benchmarkName(gate.Name, v.Spec.NodeName, number),
+			Labels: labelsOf(v), OwnerReferences: []metav1.OwnerReference{ownerOf(v)},
+		},
+		Spec: spec,
+	}
+}
+
+// rulesOf are the rules of a node's benchmark. Where there is nothing yet to compare with, those that compare are left
+// out; nil when none remains.
+func rulesOf(gate *v1alpha1.Gate, accepted *v1alpha1.AcceptedResult, peer string) *v1alpha1.Gate {
+	if gate == nil || gate.Baseline == nil || gate.Baseline.GateRef == nil {
+		return gate
+	}
+	if accepted != nil {
+		compareWith(gate, *accepted, peer)
+		return gate
+	}
+	gate.Baseline, gate.IgnoreDifferences = nil, nil
+	gate.Rules = slices.DeleteFunc(gate.Rules, func(r v1alpha1.GateRule) bool {
+		return r.MaxIncrease != "" || r.MaxDecrease != ""
+	})
+	if len(gate.Rules) == 0 {
+		return nil
+	}
+	return gate
+}
+
+// compareWith makes an accepted result the baseline of a node that is measured with a peer.
+func compareWith(gate *v1alpha1.Gate, accepted v1alpha1.AcceptedResult, peer string) {
+	gate.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: accepted.Benchmark}}
+	if accepted.Peer != peer && !slices.Contains(gate.IgnoreDifferences, keyNode) {
+		// The client's node is the same by its name, so that this is about the peer's.
+		gate.IgnoreDifferences = append(gate.IgnoreDifferences, keyNode)
+	}
+}
+
+// specDigest tells whether a benchmark still is what it was made as. Its priority may be edited: it changes no result.
+func specDigest(spec v1alpha1.LatencyBenchmarkSpec) (string, error) {
+	spec.Priority = 0
+	return digestOf(spec)
+}

@@ -1,0 +1,118 @@
+package gate
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+func TestBenchmarkOf(t *testing.T) {
+	increase, limit := v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"}, v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "20us"}
+	against := func(name string) *v1alpha1.Baseline {
+		return &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: name}}
+	}
+	nothing := func(v *v1alpha1.LatencyVerification) { v.Status.Accepted, v.Status.First = nil, nil }
+	cases := map[string]struct {
+		gate         func(*v1alpha1.LatencyGate)
+		verification func(*v1alpha1.LatencyVerification)
+		peer         string
+		want         *v1alpha1.Gate
+	}{
+		"against the accepted result, with its peer": {nil, nil, "b",
+			&v1alpha1.Gate{Rules: []v1alpha1.GateRule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"kernel.*"}}},
+		"against it, with another peer": {nil, nil, "c",
+			&v1alpha1.Gate{Rules: []v1alpha1.GateRule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"kernel.*", "node"}}},
+		"with another peer, that being ignored": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Gate.IgnoreDifferences = []string{"node"} }, nil, "c",
+			&v1alpha1.Gate{Rules: []v1alpha1.GateRule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"node"}}},
+		"nothing to compare with": {nil, nothing, "b", &v1alpha1.Gate{Rules: []v1alpha1.GateRule{limit}}},
+		"nothing at all to hold to": {func(g *v1alpha1.LatencyGate) {
+			g.Spec.Template.Gate.Rules = []v1alpha1.GateRule{increase, {Metric: "throughput", MaxDecrease: "1%"}}
+		}, nothing, "b", nil},
+		"a baseline of its own": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Gate.Baseline = against("golden") }, nothing, "b",
+			&v1alpha1.Gate{Rules: []v1alpha1.GateRule{limit, increase}, Baseline: against("golden"), IgnoreDifferences: []string{"kernel.*"}}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			g, v := makeGate(), makeVerification("a")
+			if c.gate != nil {
+				c.gate(g)
+			}
+			if c.verification != nil {
+				c.verification(v)
+			}
+			before := g.DeepCopy()
+			b := benchmarkOf(g, v, c.peer, 4)
+			if diff := cmp.Diff(c.want, b.Spec.Gate); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(before, g); diff != "" {
+				t.Error("the gate was changed:", diff)
+			}
+			if b.Namespace != "perf" || b.Name != "up-a-4" || b.Labels[v1alpha1.LabelGate] != "up" || b.Labels[v1alpha1.LabelNode] != "a" || b.OwnerReferences[0].UID != v.UID {
+				t.Errorf("metadata %+v", b.ObjectMeta)
+			}
+			if b.Spec.Placement.Client.NodeName != "a" || b.Spec.Placement.Server.NodeName != c.peer || len(b.Spec.Placement.Server.NodeSelector) > 0 {
+				t.Errorf("placement %+v", b.Spec.Placement)
+			}
+			if diff := cmp.Diff([]corev1.Toleration{{Key: "tailgate.dev/latency-unverified", Operator: "Exists"}}, b.Spec.Template.Tolerations); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	long := strings.Repeat("n", 60)
+	for _, c := range []struct {
+		gate, node string
+		number     int64
+	}{{"up", "a", 1}, {long, long, 1}, {"up", long + "." + long, 99999}, {"up", "ip-10-0-1-2.eu-central-1.compute.internal", 123}} {
+		name := benchmarkName(c.gate, c.node, c.number)
+		if len(name) > maxBenchmarkName || strings.Contains(name, ".") || strings.Contains(name, "--") || numberOf(name) != c.number {
+			t.Errorf("%s, %s, %d: %s", c.gate, c.node, c.number, name)
+		}
+	}
+	if a, b := benchmarkName(long, "a", 1), benchmarkName(long, "b", 1); a == b {
+		t.Errorf("both are %s", a)
+	}
+	if got := benchmarkName("up", "node-a", 7); got != "up-node-a-7" {
+		t.Errorf("got %s", got)
+	}
+	for name, want := range map[string]int64{"x": 0, "": 0, "up-a": 0, "up-a-12": 12} {
+		if got := numberOf(name); got != want {
+			t.Errorf("%q has number %d", name, got)
+		}
+	}
+	if a, b := v1alpha1.VerificationName("up", strings.Repeat("n", 300)), v1alpha1.VerificationName("up", strings.Repeat("n", 301)); len(a) != 253 || a == b {
+		t.Errorf("%s and %s", a, b)
+	}
+	if got := v1alpha1.VerificationName("up", "node-a.example"); got != "up.node-a.example" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestSpecDigest(t *testing.T) {
+	digest := func(change func(*v1alpha1.LatencyBenchmarkSpec)) string {
+		spec := benchmarkOf(makeGate(), makeVerification("a"), "b", 4).Spec
+		change(&spec)
+		got, err := specDigest(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	made := digest(func(*v1alpha1.LatencyBenchmarkSpec) {})
+	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Priority = 5 }); got != made {
+		t.Error("a priority changes nothing that is measured")
+	}
+	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.Rules[0].Max = "1s" }); got == made {
+		t.Error("a rule that was loosened goes unseen")
+	}
+	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.Baseline.BenchmarkRef.Name = "slow" }); got == made {
+		t.Error("another baseline goes unseen")
+	}
+}

@@ -1,0 +1,482 @@
+// Package gate reconciles LatencyGate and LatencyVerification, each in five verbs: get, observe, decide, apply, report.
+//
+// There is a LatencyVerification for each node of a gate, which alone knows where that node stands. Two reconcilers share
+// the work:
+//
+//	Verifications  one node: sees that it changed, marks it, draws the conclusion from its benchmark; decide is pure
+//	Gates          one gate: which nodes are its own, who is measured next and with whom; choose is pure
+//
+// A node's way:
+//
+//	something changed ──▶ Unverified ──▶ marked on the Node ──▶ Measuring ──▶ verdict ──▶ marked on the Node
+//	   (Verifications)                    (Verifications)        (Gates)      (Verifications)
+//
+// The state is written first, and the Node marked after it: a manager that dies in between is followed by one that marks
+// it. A benchmark is only made for a node that is marked. It is made before the state says so, under a number that no
+// other had: one of which nobody knows, because the manager died in between, is deleted, and the next number taken.
+//
+// Whatever cannot be told holds the node back. What decides is read live; lists of all nodes and verifications come from
+// the cache, and choose only what is then checked live, or written with the version that was read.
+package gate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// Gates reconciles LatencyGates.
+type Gates struct {
+	// Client writes, and lists from the cache.
+	Client client.Client
+	// Live reads from the API server, past the cache.
+	Live client.Reader
+	// Recorder emits events.
+	Recorder events.EventRecorder
+	// Clock tells the time.
+	Clock clock.PassiveClock
+}
+
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates/status,verbs=update
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates/finalizers,verbs=update
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencyverifications,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencyverifications/status,verbs=update
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencyverifications/finalizers,verbs=update
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+const (
+	// gather is how long the events of many nodes are gathered before a gate looks at all of them.
+	gather = 500 * time.Millisecond
+	// maxCreated is how many verifications are made in one go, so that a status is written in between.
+	maxCreated = 500
+	// lookAgain is when a gate looks again that could not do what it wanted.
+	lookAgain = 10 * time.Second
+)
+
+// Reconcile looks at all nodes of one gate.
+func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	g := &v1alpha1.LatencyGate{}
+	if err := r.Live.Get(ctx, req.NamespacedName, g); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !g.DeletionTimestamp.IsZero() {
+		return again(0, r.finalize(ctx, g))
+	}
+	if !controllerutil.ContainsFinalizer(g, v1alpha1.FinalizerNode) {
+		return again(0, r.addFinalizer(ctx, g))
+	}
+	old := g.DeepCopy()
+	all, err := r.observe(ctx, g)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	next, err := r.members(ctx, all)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	chosen := choose(all.lineup)
+	refused, err := r.start(ctx, all, chosen)
+	if err != nil {
+		return again(0, err)
+	}
+	if refused != "" {
+		next = lookAgain
+	}
+	summarize(all, chosen, refused)
+	return again(soonest(next, all.nextFire), r.report(ctx, old, g))
+}
+
+// again is the end of a reconcile that looks again after a while. A conflict is no error: somebody wrote in between.
+func again(after time.Duration, err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: after}, nil
+}
+
+// soonest is the earlier of two times from now, of which zero is never.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// survey is everything that a gate looks at.
+type survey struct {
+	gate *v1alpha1.LatencyGate
+	// lineup is what the next benchmarks are chosen from. Its verifications are those of the gate's own nodes.
+	lineup lineup
+	// missing are the nodes of the gate without a verification, gone the verifications without a node of the gate.
+	missing []*corev1.Node
+	gone    []*v1alpha1.LatencyVerification
+	// taken are the nodes that the gate selects and that belong to an older one, by that one's name.
+	taken map[string][]string
+	// invalid is what is wrong with the schedule.
+	invalid string
+	// nextFire is when the schedule asks next, from now; zero for never.
+	nextFire time.Duration
+}
+
+// observe lists what there is, from the cache but for the nodes that are being measured: these are live, so that no slot
+// and no node is given twice.
+func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, error) {
+	now := r.Clock.Now()
+	s := &survey{gate: g, taken: map[string][]string{}}
+	s.lineup = lineup{
+		now: now, gate: g, nodes: map[string]*corev1.Node{},
+		standing: map[string]v1alpha1.VerificationState{}, busy: map[string]bool{},
+	}
+	gates, nodes, verifications := &v1alpha1.LatencyGateList{}, &corev1.NodeList{}, &v1alpha1.LatencyVerificationList{}
+	for _, list := range []client.ObjectList{gates, nodes, verifications} {
+		// They are only read here, and there may be thousands.
+		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing what the gate looks at: %w", err)
+		}
+	}
+	measuring := &v1alpha1.LatencyVerificationList{}
+	if err := r.Live.List(ctx, measuring, client.MatchingFields{"status.state": string(v1alpha1.VerificationMeasuring)}); err != nil {
+		return nil, fmt.Errorf("listing the nodes that are being measured: %w", err)
+	}
+	for i := range measuring.Items {
+		v := &measuring.Items[i]
+		s.lineup.busy[v.Spec.NodeName] = true
+		if v.Status.Benchmark != nil {
+			s.lineup.busy[v.Status.Benchmark.Peer] = true
+		}
+		if v.Spec.GateName == g.Name {
+			s.lineup.measuring++
+		}
+	}
+
+	own := map[string]*v1alpha1.LatencyVerification{}
+	for i := range verifications.Items {
+		v := &verifications.Items[i]
+		// While a node passes from one gate to another it may have two: what is not verified with both is not.
+		if known, ok := s.lineup.standing[v.Spec.NodeName]; !ok || known == v1alpha1.VerificationVerified {
+			s.lineup.standing[v.Spec.NodeName] = v.Status.State
+		}
+		if v.Spec.GateName == g.Name {
+			own[v.Spec.NodeName] = v
+		}
+	}
+	older := olderGates(g, gates.Items)
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		s.lineup.nodes[node.Name] = node
+		if !selects(g, node) || !node.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if j := slices.IndexFunc(older, func(o *v1alpha1.LatencyGate) bool { return selects(o, node) }); j >= 0 {
+			s.taken[older[j].Name] = append(s.taken[older[j].Name], node.Name)
+			continue
+		}
+		if v, ok := own[node.Name]; ok {
+			s.lineup.verifications = append(s.lineup.verifications, v)
+			delete(own, node.Name)
+		} else {
+			s.missing = append(s.missing, node)
+		}
+	}
+	for _, v := range own {
+		s.gone = append(s.gone, v)
+	}
+	slices.SortFunc(s.missing, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	r.consult(s, now)
+	return s, nil
+}
+
+// consult asks the schedule.
+func (r *Gates) consult(s *survey, now time.Time) {
+	schedule, zone, err := scheduleOf(s.gate.Spec)
+	if err == nil && schedule == nil {
+		return
+	}
+	var next time.Time
+	if err == nil {
+		if next = schedule.Next(now.In(zone)); next.IsZero() {
+			err = fmt.Errorf("spec.schedule: %q never comes", s.gate.Spec.Schedule)
+		}
+	}
+	if err != nil {
+		s.invalid = err.Error()
+		return
+	}
+	s.lineup.fired, s.nextFire = lastFired(schedule, now.In(zone)), next.Sub(now)
+}
+
+// selects says whether a gate's selector is for a node.
+func selects(g *v1alpha1.LatencyGate, node *corev1.Node) bool {
+	return labels.SelectorFromSet(g.Spec.NodeSelector).Matches(labels.Set(node.Labels))
+}
+
+// olderGates are those that have a node before a gate does, oldest first.
+func olderGates(g *v1alpha1.LatencyGate, all []v1alpha1.LatencyGate) []*v1alpha1.LatencyGate {
+	var older []*v1alpha1.LatencyGate
+	for i := range all {
+		if all[i].Name != g.Name && all[i].DeletionTimestamp.IsZero() && compareAge(&all[i], g) < 0 {
+			older = append(older, &all[i])
+		}
+	}
+	slices.SortFunc(older, compareAge)
+	return older
+}
+
+func compareAge(a, b *v1alpha1.LatencyGate) int {
+	if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
+		return order
+	}
+	return cmp.Compare(a.Name, b.Name)
+}
+
+// members makes a verification for each of the gate's nodes, and deletes those of others. It returns when to go on.
+func (r *Gates) members(ctx context.Context, s *survey) (time.Duration, error) {
+	for _, v := range s.gone {
+		if err := r.deleteVerification(ctx, v); err != nil {
+			return 0, err
+		}
+	}
+	for i, node := range s.missing {
+		if i == maxCreated {
+			return time.Millisecond, nil
+		}
+		v := &v1alpha1.LatencyVerification{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:            v1alpha1.VerificationName(s.gate.Name, node.Name),
+				Finalizers:      []string{v1alpha1.FinalizerNode},
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.gate, v1alpha1.GroupVersion.WithKind("LatencyGate"))},
+			},
+			Spec: v1alpha1.LatencyVerificationSpec{GateName: s.gate.Name, NodeName: node.Name},
+		}
+		// One that exists is ours, and the cache does not have it yet, or an earlier gate's that is about to go.
+		if err := r.Client.Create(ctx, v); err != nil && !apierrors.IsAlreadyExists(err) {
+			return 0, fmt.Errorf("creating the LatencyVerification of node %s: %w", node.Name, err)
+		}
+	}
+	return 0, nil
+}
+
+func (r *Gates) deleteVerification(ctx context.Context, v *v1alpha1.LatencyVerification) error {
+	if !v.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	err := r.Client.Delete(ctx, v.DeepCopy(), client.Preconditions{UID: &v.UID})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting LatencyVerification %s: %w", v.Name, err)
+	}
+	return nil
+}
+
+// start makes the chosen benchmarks, and makes the nodes unverified whose turn it is by the schedule. It returns what the
+// API server said when it refused a benchmark.
+func (r *Gates) start(ctx context.Context, s *survey, chosen choice) (refused string, err error) {
+	for _, begin := range chosen.starts {
+		v := &v1alpha1.LatencyVerification{}
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(begin.verification), v); err != nil {
+			return "", err
+		}
+		if v.ResourceVersion != begin.verification.ResourceVersion || !v.DeletionTimestamp.IsZero() {
+			// It was chosen as it is not any more.
+			return "", conflict(v)
+		}
+		refused, err = r.measure(ctx, s.gate, v, begin)
+		if err != nil || refused != "" {
+			return refused, err
+		}
+	}
+	for _, cached := range chosen.due {
+		v := cached.DeepCopy()
+		now := metav1.Time{Time: s.lineup.now}
+		v.Status.State, v.Status.Since, v.Status.Changed = v1alpha1.VerificationUnverified, &now, nil
+		v.Status.Reason, v.Status.Message = v1alpha1.ReasonScheduleDue, "it is its turn by the schedule, "+s.gate.Spec.Schedule
+		v.Status.Retried, v.Status.Lost, v.Status.SuspectPeer = 0, 0, ""
+		if err := r.Client.Status().Update(ctx, v); err != nil {
+			return "", fmt.Errorf("writing the status of %s: %w", v.Name, err)
+		}
+	}
+	return "", nil
+}
+
+func conflict(v *v1alpha1.LatencyVerification) error {
+	resource := v1alpha1.GroupVersion.WithResource("latencyverifications").GroupResource()
+	return apierrors.NewConflict(resource, v.Name, errors.New("it changed meanwhile"))
+}
+
+// measure makes the benchmark of a node and says so in its verification.
+func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, begin start) (refused string, err error) {
+	v.Status.Number++
+	b := benchmarkOf(g, v, begin.peer, v.Status.Number)
+	switch err := r.Client.Create(ctx, b); {
+	case apierrors.IsAlreadyExists(err):
+		// Somebody else's, or made by a manager that died before it could say so: the number is taken.
+		if err := r.Client.Status().Update(ctx, v); err != nil {
+			return "", fmt.Errorf("writing the status of %s: %w", v.Name, err)
+		}
+		return "", conflict(v)
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		return fmt.Sprintf("LatencyBenchmark %s/%s of node %s was refused: %v", b.Namespace, b.Name, v.Spec.NodeName, err), nil
+	case err != nil:
+		return "", fmt.Errorf("creating LatencyBenchmark %s: %w", b.Name, err)
+	}
+	digest, err := specDigest(b.Spec)
+	if err != nil {
+		return "", err
+	}
+	now := metav1.Time{Time: r.Clock.Now()}
+	v.Status.State, v.Status.Since, v.Status.Reason = v1alpha1.VerificationMeasuring, &now, v1alpha1.ReasonMeasuring
+	v.Status.Message = bounded(fmt.Sprintf("LatencyBenchmark %s measures it with %s; %s", b.Name, begin.peer, v.Status.Message), 1024)
+	v.Status.Benchmark = &v1alpha1.VerificationBenchmark{
+		Name: b.Name, UID: string(b.UID), SpecSHA256: digest, Peer: begin.peer, PeerVerified: begin.peerVerified, StartedAt: now,
+	}
+	if err := r.Client.Status().Update(ctx, v); err != nil {
+		return "", fmt.Errorf("writing the status of %s: %w", v.Name, err)
+	}
+	return "", nil
+}
+
+// report writes the status, once, if it changed. Events follow the write.
+func (r *Gates) report(ctx context.Context, old, g *v1alpha1.LatencyGate) error {
+	g.Status.ObservedGeneration = g.Generation
+	if equality.Semantic.DeepEqual(old.Status, g.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Update(ctx, g); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	for _, n := range gateNotices(old, g) {
+		r.Recorder.Eventf(g, nil, n.kind, n.reason, n.action, "%s", n.message)
+	}
+	return nil
+}
+
+// addFinalizer comes before anything is published.
+func (r *Gates) addFinalizer(ctx context.Context, g *v1alpha1.LatencyGate) error {
+	before := g.DeepCopy()
+	controllerutil.AddFinalizer(g, v1alpha1.FinalizerNode)
+	if err := r.Client.Patch(ctx, g, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("adding the finalizer: %w", err)
+	}
+	return nil
+}
+
+// finalize deletes the gate's verifications, which take along what they published, and lets the gate go after the last.
+func (r *Gates) finalize(ctx context.Context, g *v1alpha1.LatencyGate) error {
+	list := &v1alpha1.LatencyVerificationList{}
+	if err := r.Live.List(ctx, list, client.MatchingFields{"spec.gateName": g.Name}); err != nil {
+		return fmt.Errorf("listing the gate's verifications: %w", err)
+	}
+	for i := range list.Items {
+		if err := r.deleteVerification(ctx, &list.Items[i]); err != nil {
+			return err
+		}
+	}
+	if len(list.Items) > 0 || !controllerutil.ContainsFinalizer(g, v1alpha1.FinalizerNode) {
+		return nil
+	}
+	before := g.DeepCopy()
+	controllerutil.RemoveFinalizer(g, v1alpha1.FinalizerNode)
+	if err := r.Client.Patch(ctx, g, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the finalizer: %w", err)
+	}
+	return nil
+}
+
+// SetupWithManager registers the controller: it is woken by its gate, by other gates, which may give or take nodes, and,
+// gathered for a moment, by what changes of nodes and verifications.
+func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
+	allGates := func(ctx context.Context) []reconcile.Request {
+		list := &v1alpha1.LatencyGateList{}
+		if err := mgr.GetClient().List(ctx, list); err != nil {
+			log.FromContext(ctx).Error(err, "listing gates to wake")
+			return nil
+		}
+		var requests []reconcile.Request
+		for i := range list.Items {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+		return requests
+	}
+	ofNode := gathered(func(ctx context.Context, _ client.Object) []reconcile.Request { return allGates(ctx) })
+	ofVerification := gathered(func(ctx context.Context, o client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.(*v1alpha1.LatencyVerification).Spec.GateName}}}
+	})
+	ofGate := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return allGates(ctx) })
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("latencygate").
+		Watches(&v1alpha1.LatencyGate{}, ofGate, builder.WithPredicates(gateChanges)).
+		Watches(&v1alpha1.LatencyVerification{}, ofVerification, builder.WithPredicates(stateChanges)).
+		Watches(&corev1.Node{}, ofNode, builder.WithPredicates(nodeChanges)).
+		Complete(r)
+}
+
+// gathered is a handler that lets events gather for a moment, so that many of them are one look at all nodes.
+func gathered(requests func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	add := func(ctx context.Context, o client.Object, q queue) {
+		for _, request := range requests(ctx, o) {
+			q.AddAfter(request, gather)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, e.Object, q) },
+	}
+}
+
+// gateChanges passes changes of the spec, and a gate's end.
+var gateChanges = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+			e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero() ||
+			len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers())
+	},
+}
+
+// stateChanges passes what a gate's summary, or its next choice, is made of.
+var stateChanges = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.LatencyVerification)
+		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyVerification)
+		return ok && ok2 && !equality.Semantic.DeepEqual(before.Status, after.Status)
+	},
+}
+
+// nodeChanges passes what matters of a node; heartbeats and images do not.
+var nodeChanges = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*corev1.Node)
+		after, ok2 := e.ObjectNew.(*corev1.Node)
+		return ok && ok2 && !sameNode(before, after)
+	},
+}

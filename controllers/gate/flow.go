@@ -1,0 +1,351 @@
+package gate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// world is everything that decide looks at: one node of one gate.
+type world struct {
+	// now is the time of the observation.
+	now time.Time
+	// gate and verification as they were got.
+	gate         *v1alpha1.LatencyGate
+	verification *v1alpha1.LatencyVerification
+	// node is nil when it does not exist.
+	node *corev1.Node
+	// benchmark is status.benchmark's, whoever made it; nil when there is none of that name.
+	benchmark *v1alpha1.LatencyBenchmark
+	// edited is true when its spec is not the one with which it was made.
+	edited bool
+	// drift is the verdict on the benchmark's results against the first of the epoch; nil while the benchmark has not
+	// passed, or when that is what it was compared with.
+	drift *v1alpha1.Verdict
+	// peerVerified says whether the benchmark's peer is verified now.
+	peerVerified bool
+	// otherPeer says whether the node could be measured with yet another peer.
+	otherPeer bool
+	// named is the benchmark that annotation AnnotationAccept names; nil when there is none.
+	named *v1alpha1.LatencyBenchmark
+	// baselineTrouble is what is wrong with the stored results of the accepted and the first result.
+	baselineTrouble string
+}
+
+// The steps that decide may choose.
+const (
+	stepForget   = "forget"   // the node is gone
+	stepKeep     = "keep"     // nothing has happened
+	stepUnverify = "unverify" // a new verification begins: the node is held back at once
+	stepRepeat   = "repeat"   // the same verification goes on with another benchmark
+	stepConclude = "conclude" // it is over
+	stepAccept   = "accept"   // somebody accepted a result
+	stepRefuse   = "refuse"   // and that cannot be
+)
+
+// step is what decide chose, and why.
+type step struct {
+	kind string
+	// reason and message are those of the new state, or, with stepRefuse, of an event.
+	reason, message string
+	// changed is what made the node unverified, for stepUnverify.
+	changed []v1alpha1.IdentityChange
+	// state that the verification ends in, for stepConclude.
+	state v1alpha1.VerificationState
+	// outcome of the current benchmark, for stepConclude and stepRepeat; empty when it has none and does not count.
+	outcome v1alpha1.GateOutcome
+	// suspect is the peer with which the node failed, for stepRepeat with ReasonSecondPeer.
+	suspect string
+	// again is when to look again if nothing happens; zero: only when something does.
+	again time.Duration
+}
+
+const (
+	// maxLost is how many benchmarks in a row that somebody deletes or edits are made anew.
+	maxLost = 2
+	// acceptPatience is how long a benchmark may wait for what its nodes do not give, and keep others waiting meanwhile.
+	acceptPatience = 5 * time.Minute
+)
+
+// decide chooses the next step for a node. It is pure.
+//
+// Nothing but a result that passed, or was accepted by hand, leads to Verified; what depends on the time only ever holds
+// a node back.
+func decide(w *world) step {
+	v := w.verification
+	if w.node == nil {
+		return step{kind: stepForget, message: fmt.Sprintf("node %s is gone", v.Spec.NodeName)}
+	}
+	switch {
+	case v.Status.State == "":
+		return step{kind: stepUnverify, reason: v1alpha1.ReasonNewNode, message: "the node is new to the gate"}
+	case v.Status.NodeUID != string(w.node.UID):
+		return step{kind: stepUnverify, reason: v1alpha1.ReasonNodeReplaced, message: "the Node was deleted and made again"}
+	}
+	identity := askedBy(w.gate).of(w.node)
+	if found := changes(v.Status.Identity, identity); len(found) > 0 {
+		return changed(w, identity, found)
+	}
+	if name, ok := v.Annotations[v1alpha1.AnnotationAccept]; ok {
+		return accept(w, name, identity)
+	}
+	if _, ok := v.Annotations[v1alpha1.AnnotationVerify]; ok {
+		return step{kind: stepUnverify, reason: v1alpha1.ReasonVerifyRequested, message: "somebody asked for it: annotation " + v1alpha1.AnnotationVerify}
+	}
+	if v.Status.State == v1alpha1.VerificationMeasuring {
+		return measuring(w)
+	}
+	return step{kind: stepKeep}
+}
+
+// changed is for a node that is not what it was. What is told is the difference from what was accepted, which may have
+// come about in several steps.
+func changed(w *world, identity map[string]string, found []v1alpha1.IdentityChange) step {
+	if accepted := w.verification.Status.Accepted; accepted != nil {
+		if all := changes(accepted.Identity, identity); len(all) > 0 {
+			found = all
+		}
+	}
+	return step{kind: stepUnverify, reason: v1alpha1.ReasonIdentityChanged, message: sentence(found), changed: found}
+}
+
+// accept is for a result that somebody wants to have accepted.
+func accept(w *world, name string, identity map[string]string) step {
+	refuse := func(format string, args ...any) step {
+		return step{kind: stepRefuse, reason: v1alpha1.ReasonAcceptRefused, message: fmt.Sprintf(format, args...)}
+	}
+	result := find(w.verification.Status.History, name)
+	digest, err := digestOf(identity)
+	switch {
+	case err != nil:
+		return refuse("%v", err)
+	case result == nil:
+		return refuse("%q is not among the benchmarks of status.history: only a result of this node that is over can be accepted", bounded(name, 64))
+	case w.named == nil || !metav1.IsControlledBy(w.named, w.verification):
+		return refuse("LatencyBenchmark %s does not exist any more", name)
+	case !meta.IsStatusConditionTrue(w.named.Status.Conditions, v1alpha1.ConditionSucceeded):
+		return refuse("LatencyBenchmark %s is not complete: only what was measured can be accepted", name)
+	case result.IdentitySHA256 != digest:
+		return refuse("LatencyBenchmark %s measured the node as it was before it changed; have it measured again: annotation %s", name, v1alpha1.AnnotationVerify)
+	}
+	return step{kind: stepAccept, reason: v1alpha1.ReasonAcceptedByHand, message: fmt.Sprintf("%s was accepted by hand, with outcome %s", name, result.Outcome)}
+}
+
+// find finds a benchmark in a history; nil when it is not there.
+func find(history []v1alpha1.VerificationResult, name string) *v1alpha1.VerificationResult {
+	if i := slices.IndexFunc(history, func(r v1alpha1.VerificationResult) bool { return r.Benchmark == name }); i >= 0 {
+		return &history[i]
+	}
+	return nil
+}
+
+// measuring is for a node that has a benchmark.
+func measuring(w *world) step {
+	b, current := w.benchmark, w.verification.Status.Benchmark
+	switch {
+	case current == nil, b == nil, string(b.UID) != current.UID, !b.DeletionTimestamp.IsZero():
+		return lost(w, v1alpha1.ReasonBenchmarkDeleted, "somebody deleted the benchmark that measured the node")
+	case w.edited:
+		return lost(w, v1alpha1.ReasonBenchmarkEdited, "somebody edited the benchmark that measured the node; rules are edited in the gate")
+	case !b.Finished():
+		return unfinished(w)
+	case meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionSucceeded):
+		return inconclusive(w, v1alpha1.ReasonBenchmarkFailed, meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded).Message)
+	case b.Spec.Gate == nil:
+		return step{
+			kind: stepConclude, state: v1alpha1.VerificationInconclusive, outcome: v1alpha1.GateInconclusive, reason: v1alpha1.ReasonNothingToCompare,
+			message: fmt.Sprintf("there is no accepted result to compare with, and no rule with max or min; look at LatencyBenchmark %s and accept it: kubectl annotate lver %s %s=%s",
+				b.Name, w.verification.Name, v1alpha1.AnnotationAccept, b.Name),
+		}
+	}
+	passed := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed)
+	if passed == nil || passed.ObservedGeneration != b.Generation || passed.Reason == v1alpha1.ReasonNotJudged {
+		return step{kind: stepKeep}
+	}
+	switch passed.Status {
+	case metav1.ConditionTrue:
+		return drift(w, passed.Message)
+	case metav1.ConditionFalse:
+		return failed(w, v1alpha1.ReasonFail, passed.Message)
+	default:
+		return inconclusive(w, passed.Reason, passed.Message)
+	}
+}
+
+// unfinished is for a benchmark that waits or measures. One that waits for what its nodes do not give is given up after a
+// while: others wait for its slot.
+func unfinished(w *world) step {
+	c := meta.FindStatusCondition(w.benchmark.Status.Conditions, v1alpha1.ConditionAccepted)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return step{kind: stepKeep}
+	}
+	if left := acceptPatience - w.now.Sub(c.LastTransitionTime.Time); left > 0 {
+		return step{kind: stepKeep, again: left}
+	}
+	s := inconclusive(w, v1alpha1.ReasonNotAccepted, fmt.Sprintf("the benchmark waited %s in vain (%s): %s", acceptPatience, c.Reason, c.Message))
+	// It has measured nothing that could be looked at.
+	s.outcome = ""
+	return s
+}
+
+// drift is for a result that passed: it must hold its rules against the first of the epoch, too.
+func drift(w *world, message string) step {
+	first := w.verification.Status.First
+	switch {
+	case w.drift == nil || w.drift.Outcome == v1alpha1.GatePass:
+		return step{kind: stepConclude, state: v1alpha1.VerificationVerified, outcome: v1alpha1.GatePass, reason: v1alpha1.ReasonPassed, message: message}
+	case w.drift.Outcome == v1alpha1.GateFail:
+		return failed(w, v1alpha1.ReasonDrifted, fmt.Sprintf("small losses have added up since %s, the first result of this epoch: %s", first.Benchmark, w.drift.Message))
+	default:
+		return inconclusive(w, v1alpha1.ReasonDriftUnknown, fmt.Sprintf("it passed, but against %s, the first result of this epoch: %s", first.Benchmark, w.drift.Message))
+	}
+}
+
+// failed is for a result that failed. With a peer that is not verified itself it says nothing of the node yet.
+func failed(w *world, reason, message string) step {
+	current, suspect := w.verification.Status.Benchmark, w.verification.Status.SuspectPeer
+	trusted := current.PeerVerified && w.peerVerified
+	switch {
+	case trusted:
+		message = fmt.Sprintf("with peer %s: %s", current.Peer, message)
+	case suspect != "":
+		message = fmt.Sprintf("with peer %s, as with %s: %s", current.Peer, suspect, message)
+	case w.otherPeer:
+		return step{
+			kind: stepRepeat, outcome: v1alpha1.GateFail, reason: v1alpha1.ReasonSecondPeer, suspect: current.Peer,
+			message: fmt.Sprintf("it failed with peer %s, which is not verified itself; another peer will tell which of them is slow: %s", current.Peer, message),
+		}
+	default:
+		message = fmt.Sprintf("with peer %s, which is not verified itself, and there is no other: %s", current.Peer, message)
+	}
+	return step{kind: stepConclude, state: v1alpha1.VerificationFailed, outcome: v1alpha1.GateFail, reason: reason, message: message}
+}
+
+// inconclusive is for a result from which nothing can be concluded.
+func inconclusive(w *world, reason, message string) step {
+	on := w.gate.Spec.OnInconclusive
+	if on.Action == v1alpha1.InconclusiveRetry && w.verification.Status.Retried < max(1, on.Retries) {
+		return step{kind: stepRepeat, outcome: v1alpha1.GateInconclusive, reason: v1alpha1.ReasonRetry, message: fmt.Sprintf("measured again, because nothing could be concluded (%s): %s", reason, message)}
+	}
+	return step{kind: stepConclude, state: v1alpha1.VerificationInconclusive, outcome: v1alpha1.GateInconclusive, reason: reason, message: message}
+}
+
+// lost is for a benchmark that is not there, or not what it was, by somebody else's doing.
+func lost(w *world, reason, message string) step {
+	if w.verification.Status.Lost < maxLost {
+		return step{kind: stepRepeat, reason: reason, message: message + "; it is measured again"}
+	}
+	return step{kind: stepConclude, state: v1alpha1.VerificationInconclusive, reason: reason, message: message + ", again and again; have the node measured when that has stopped: annotation " + v1alpha1.AnnotationVerify}
+}
+
+// next is the status after a step. It is pure.
+func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
+	status := *w.verification.Status.DeepCopy()
+	status.BaselineTrouble = w.baselineTrouble
+	before := status.State
+	switch s.kind {
+	case stepKeep, stepRefuse:
+		// Keys may have been added to the gate, or removed.
+		status.Identity = askedBy(w.gate).of(w.node)
+		return status, nil
+	case stepForget:
+		return status, nil
+	case stepUnverify:
+		if s.reason == v1alpha1.ReasonNodeReplaced {
+			// Another machine, as far as anybody knows: nothing of the old one counts.
+			status = v1alpha1.LatencyVerificationStatus{Number: status.Number}
+		}
+		status.State, status.Changed = v1alpha1.VerificationUnverified, s.changed
+		status.NodeUID, status.Identity = string(w.node.UID), askedBy(w.gate).of(w.node)
+		status.Benchmark, status.Retried, status.Lost, status.SuspectPeer = nil, 0, 0, ""
+	case stepRepeat:
+		if err := w.record(&status, s); err != nil {
+			return status, err
+		}
+		status.State, status.Benchmark = v1alpha1.VerificationUnverified, nil
+		switch s.reason {
+		case v1alpha1.ReasonSecondPeer:
+			status.SuspectPeer = s.suspect
+		case v1alpha1.ReasonRetry:
+			status.Retried++
+		default:
+			status.Lost++
+		}
+	case stepConclude:
+		if err := w.record(&status, s); err != nil {
+			return status, err
+		}
+		if s.state == v1alpha1.VerificationVerified {
+			status.Accepted = w.accepted(status.Benchmark.Name, status.Benchmark.Peer, v1alpha1.AcceptedByPass)
+			if status.First == nil {
+				status.First = status.Accepted
+			}
+			status.Changed = nil
+		}
+		status.State, status.Benchmark = s.state, nil
+		status.Retried, status.Lost, status.SuspectPeer = 0, 0, ""
+	case stepAccept:
+		result := find(status.History, w.verification.Annotations[v1alpha1.AnnotationAccept])
+		status.Accepted = w.accepted(result.Benchmark, result.Peer, v1alpha1.AcceptedByHand)
+		status.First = status.Accepted
+		status.State, status.Changed, status.Benchmark = v1alpha1.VerificationVerified, nil, nil
+		status.Retried, status.Lost, status.SuspectPeer = 0, 0, ""
+	}
+	status.Reason, status.Message = s.reason, bounded(s.message, 1024)
+	if status.State != before || status.Since == nil {
+		status.Since = &metav1.Time{Time: w.now}
+	}
+	return status, nil
+}
+
+// accepted is a result of the node as it is now.
+func (w *world) accepted(benchmark, peer string, by v1alpha1.AcceptedBy) *v1alpha1.AcceptedResult {
+	return &v1alpha1.AcceptedResult{
+		Benchmark: benchmark, At: metav1.Time{Time: w.now}, By: by, Peer: peer, Identity: w.verification.Status.Identity,
+	}
+}
+
+// record puts the current benchmark into the history, if it has an outcome.
+func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error {
+	if s.outcome == "" || status.Benchmark == nil {
+		return nil
+	}
+	digest, err := digestOf(status.Identity)
+	if err != nil {
+		return err
+	}
+	status.MeasuredAt = &metav1.Time{Time: w.now}
+	status.Evidence = evidence(w.benchmark)
+	status.History = slices.Insert(status.History, 0, v1alpha1.VerificationResult{
+		Benchmark: status.Benchmark.Name, At: metav1.Time{Time: w.now}, Outcome: s.outcome, Reason: s.reason,
+		Peer: status.Benchmark.Peer, IdentitySHA256: digest,
+	})
+	status.History = status.History[:min(len(status.History), int(w.gate.Spec.HistoryLimit))]
+	return nil
+}
+
+// told are the checks of an endpoint's proof that tell of its NIC and of Onload.
+var told = []string{"Driver", "Firmware", "FirmwareVariant", "Acceleration"}
+
+// evidence is what the agent at the node told of NIC and Onload.
+func evidence(b *v1alpha1.LatencyBenchmark) []v1alpha1.ProofLine {
+	for _, e := range b.Status.Endpoints {
+		if e.Role != v1alpha1.RoleClient {
+			continue
+		}
+		var all []v1alpha1.ProofLine
+		for _, line := range e.Proof {
+			if slices.Contains(told, line.Check) {
+				all = append(all, line)
+			}
+		}
+		return all
+	}
+	return nil
+}

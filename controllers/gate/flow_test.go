@@ -1,0 +1,345 @@
+package gate
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// all applies several changes.
+func all(changes ...func(*world)) func(*world) {
+	return func(w *world) {
+		for _, change := range changes {
+			change(w)
+		}
+	}
+}
+
+func status(change func(*v1alpha1.LatencyVerificationStatus)) func(*world) {
+	return func(w *world) { change(&w.verification.Status) }
+}
+
+func annotated(key, value string) func(*world) {
+	return func(w *world) { w.verification.Annotations[key] = value }
+}
+
+func booted(w *world) { w.node.Status.NodeInfo.BootID = "boot-2" }
+
+func peerNotVerified(w *world) { w.verification.Status.Benchmark.PeerVerified = false }
+
+func suspected(w *world) { w.verification.Status.SuspectPeer = "c" }
+
+func retrying(n int32) func(*world) {
+	return func(w *world) {
+		w.gate.Spec.OnInconclusive = v1alpha1.OnInconclusive{Action: v1alpha1.InconclusiveRetry, Retries: n}
+	}
+}
+
+func drifted(outcome v1alpha1.GateOutcome) func(*world) {
+	return func(w *world) { w.drift = &v1alpha1.Verdict{Outcome: outcome, Message: "p99 grew by 12%"} }
+}
+
+func TestDecide(t *testing.T) {
+	const unverifiedState, measuringState = v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring
+	const verifiedState, failedState, inconclusiveState = v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive
+	passed, failed, unknown := measured(metav1.ConditionTrue, v1alpha1.ReasonPass), measured(metav1.ConditionFalse, v1alpha1.ReasonFail), measured(metav1.ConditionUnknown, v1alpha1.ReasonInconclusive)
+	notAccepted := func(since time.Duration) func(*world) {
+		return all(running, func(w *world) {
+			c := v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInsufficientCPU, "no whole CPU")
+			c.LastTransitionTime = *at(since)
+			w.benchmark.Status.Conditions = []metav1.Condition{c}
+		})
+	}
+	cases := map[string]struct {
+		change func(*world)
+		kind   string
+		state  v1alpha1.VerificationState
+		reason string
+		// message is a part of what is told.
+		message string
+	}{
+		"nothing happened": {func(*world) {}, stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
+		"the node is gone": {func(w *world) { w.node = nil }, stepForget, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a node that the gate sees for the first time": {status(func(s *v1alpha1.LatencyVerificationStatus) { *s = v1alpha1.LatencyVerificationStatus{} }), stepUnverify, unverifiedState, v1alpha1.ReasonNewNode, ""},
+		"a node made again under its name":             {func(w *world) { w.node.UID = "uid-other" }, stepUnverify, unverifiedState, v1alpha1.ReasonNodeReplaced, ""},
+		"a boot":                                       {booted, stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, "it was booted"},
+		"another kernel":                               {func(w *world) { w.node.Status.NodeInfo.KernelVersion = "6.2.0" }, stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, `Kernel was "6.1.0" and is "6.2.0"`},
+		"fewer devices":                                {func(w *world) { w.node.Status.Allocatable["amd.com/sf_vf"] = resource.MustParse("7") }, stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, `Devices/amd.com/sf_vf was "8" and is "7"`},
+		"another value of a label":                     {func(w *world) { w.node.Labels["onload"] = "9.1" }, stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, `Label/onload was "9.0" and is "9.1"`},
+		"a label that is gone":                         {func(w *world) { delete(w.node.Labels, "onload") }, stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, `and is ""`},
+		"another label":                                {func(w *world) { w.node.Labels["zone"] = "1" }, stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
+		"another kubelet, which does not count":        {func(w *world) { w.node.Status.NodeInfo.KubeletVersion = "v1.37.0" }, stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a key that the gate did not have": {func(w *world) {
+			w.gate.Spec.Identity.Keys = append(w.gate.Spec.Identity.Keys, v1alpha1.IdentityKubelet)
+			w.node.Status.NodeInfo.KubeletVersion = "v1.37.0"
+		}, stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a request":                     {annotated(v1alpha1.AnnotationVerify, ""), stepUnverify, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
+		"a request at a boot":           {all(booted, annotated(v1alpha1.AnnotationVerify, "")), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"a boot of a node that waits":   {all(booted, func(w *world) { unverified(v1alpha1.ReasonNewNode)(w.verification) }), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"a node that waits":             {func(w *world) { unverified(v1alpha1.ReasonNewNode)(w.verification) }, stepKeep, unverifiedState, v1alpha1.ReasonNewNode, ""},
+		"a boot of a node that failed":  {all(booted, func(w *world) { in(failedState)(w.verification) }), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"a node that failed":            {func(w *world) { in(failedState)(w.verification) }, stepKeep, failedState, v1alpha1.ReasonPassed, ""},
+		"a request for one that failed": {all(annotated(v1alpha1.AnnotationVerify, "now"), func(w *world) { in(failedState)(w.verification) }), stepUnverify, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
+
+		"a benchmark that runs":                     {running, stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"a boot while it runs":                      {all(running, booted), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"a boot when it has passed":                 {all(passed, booted), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"a request while it runs":                   {all(running, annotated(v1alpha1.AnnotationVerify, "")), stepUnverify, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
+		"a benchmark that waits in vain":            {notAccepted(5 * time.Minute), stepConclude, inconclusiveState, v1alpha1.ReasonNotAccepted, "no whole CPU"},
+		"a benchmark that waits a while":            {notAccepted(4 * time.Minute), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"one that waits when clocks go back":        {notAccepted(-time.Hour), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"one that waits in vain, to be tried again": {all(notAccepted(time.Hour), retrying(1)), stepRepeat, unverifiedState, v1alpha1.ReasonRetry, "no whole CPU"},
+		"a benchmark that was deleted":              {all(running, func(w *world) { w.benchmark = nil }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, "measured again"},
+		"one that is being deleted, passed":         {all(passed, func(w *world) { w.benchmark.DeletionTimestamp = at(0) }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
+		"another one of its name, passed":           {all(passed, func(w *world) { w.benchmark.UID = "uid-forged" }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
+		"one that was edited, passed":               {all(passed, func(w *world) { w.edited = true }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkEdited, ""},
+		"one that was deleted for the third time":   {all(running, func(w *world) { w.benchmark = nil; w.verification.Status.Lost = 2 }), stepConclude, inconclusiveState, v1alpha1.ReasonBenchmarkDeleted, "again and again"},
+		"one that failed to measure": {all(running, func(w *world) {
+			w.benchmark.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed, "ToolFailed"))
+		}), stepConclude, inconclusiveState, v1alpha1.ReasonBenchmarkFailed, "ToolFailed"},
+
+		"a pass":                             {passed, stepConclude, verifiedState, v1alpha1.ReasonPassed, "p99 says so"},
+		"a pass of an earlier edit of rules": {all(passed, func(w *world) { w.benchmark.Generation = 3 }), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"a verdict to come":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonNotJudged), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"no verdict":                         {all(passed, func(w *world) { w.benchmark.Status.Conditions = w.benchmark.Status.Conditions[:2] }), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"a pass with a peer that is not verified":  {all(passed, peerNotVerified), stepConclude, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a pass against the first, too":            {all(passed, drifted(v1alpha1.GatePass)), stepConclude, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a pass that fails against the first":      {all(passed, drifted(v1alpha1.GateFail)), stepConclude, failedState, v1alpha1.ReasonDrifted, "small losses have added up since up-a-1"},
+		"a pass that the first does not decide":    {all(passed, drifted(v1alpha1.GateInconclusive)), stepConclude, inconclusiveState, v1alpha1.ReasonDriftUnknown, "up-a-1"},
+		"a drift with a peer that is not verified": {all(passed, drifted(v1alpha1.GateFail), peerNotVerified), stepRepeat, unverifiedState, v1alpha1.ReasonSecondPeer, ""},
+
+		"a fail with a verified peer":                    {failed, stepConclude, failedState, v1alpha1.ReasonFail, "with peer b: p99 says so"},
+		"a fail with a peer that is not verified":        {all(failed, peerNotVerified), stepRepeat, unverifiedState, v1alpha1.ReasonSecondPeer, "b, which is not verified itself"},
+		"a fail with a peer that changed meanwhile":      {all(failed, func(w *world) { w.peerVerified = false }), stepRepeat, unverifiedState, v1alpha1.ReasonSecondPeer, ""},
+		"a fail with the only peer":                      {all(failed, peerNotVerified, func(w *world) { w.otherPeer = false }), stepConclude, failedState, v1alpha1.ReasonFail, "there is no other"},
+		"a fail with a second peer, not verified either": {all(failed, peerNotVerified, suspected), stepConclude, failedState, v1alpha1.ReasonFail, "with peer b, as with c"},
+		"a pass with a second peer":                      {all(passed, peerNotVerified, suspected), stepConclude, verifiedState, v1alpha1.ReasonPassed, ""},
+
+		"an inconclusive result":                       {unknown, stepConclude, inconclusiveState, v1alpha1.ReasonInconclusive, "p99 says so"},
+		"results that somebody deleted":                {measured(metav1.ConditionUnknown, v1alpha1.ReasonResultsMissing), stepConclude, inconclusiveState, v1alpha1.ReasonResultsMissing, ""},
+		"a baseline that somebody deleted":             {measured(metav1.ConditionUnknown, v1alpha1.ReasonBaselineMissing), stepConclude, inconclusiveState, v1alpha1.ReasonBaselineMissing, ""},
+		"an inconclusive result, to be tried again":    {all(unknown, retrying(1)), stepRepeat, unverifiedState, v1alpha1.ReasonRetry, "Inconclusive"},
+		"retries without a number are one":             {all(unknown, retrying(0)), stepRepeat, unverifiedState, v1alpha1.ReasonRetry, ""},
+		"an inconclusive result after the last retry":  {all(unknown, retrying(2), status(func(s *v1alpha1.LatencyVerificationStatus) { s.Retried = 2 })), stepConclude, inconclusiveState, v1alpha1.ReasonInconclusive, ""},
+		"no rule that a first result could be held to": {all(passed, func(w *world) { w.benchmark.Spec.Gate = nil }, retrying(5)), stepConclude, inconclusiveState, v1alpha1.ReasonNothingToCompare, "kubectl annotate lver up.a tailgate.dev/accept=up-a-4"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := makeWorld(c.change)
+			s := decide(w)
+			got, err := w.next(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.kind != c.kind || got.State != c.state || got.Reason != c.reason {
+				t.Fatalf("got %s to %s (%s), want %s to %s (%s): %s", s.kind, got.State, got.Reason, c.kind, c.state, c.reason, s.message)
+			}
+			if !strings.Contains(s.message, c.message) {
+				t.Errorf("%q does not say %q", s.message, c.message)
+			}
+			if got.State != measuringState && got.Benchmark != nil {
+				t.Errorf("%s and still measured by %s", got.State, got.Benchmark.Name)
+			}
+			if before := w.verification.Status; got.State == before.State && !got.Since.Equal(before.Since) || got.State != before.State && !got.Since.Time.Equal(noon) {
+				t.Errorf("%s since %s, before %s since %s", got.State, got.Since, before.State, before.Since)
+			}
+			if accepts := got.Accepted != nil && got.Accepted.Benchmark != "up-a-3"; accepts != (s.kind == stepConclude && c.state == verifiedState) {
+				t.Errorf("accepted %v", got.Accepted)
+			}
+		})
+	}
+}
+
+func TestAccept(t *testing.T) {
+	named := func(name string, changes ...func(*v1alpha1.LatencyBenchmark)) func(*world) {
+		return func(w *world) {
+			w.verification.Annotations[v1alpha1.AnnotationAccept] = name
+			b := benchmarkOf(w.gate, w.verification, "b", 3)
+			b.Name = name
+			b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, ""))
+			for _, change := range changes {
+				change(b)
+			}
+			w.named = b
+		}
+	}
+	failedBefore := func(w *world) {
+		w.verification.Status.State, w.verification.Status.History[0].Outcome = v1alpha1.VerificationFailed, v1alpha1.GateFail
+		w.verification.Status.Accepted = w.verification.Status.First
+	}
+	cases := map[string]struct {
+		change func(*world)
+		// refused is a part of what is told; empty when it is accepted.
+		refused string
+	}{
+		"a result that failed":                     {all(failedBefore, named("up-a-3")), ""},
+		"the accepted one, to begin a new epoch":   {named("up-a-3"), ""},
+		"one while another is being measured":      {all(running, named("up-a-3")), ""},
+		"one of the node before it changed":        {named("up-a-2"), "before it changed"},
+		"one of an earlier state, at a boot":       {all(named("up-a-3"), booted), "-"},
+		"one of another node":                      {named("up-b-3"), "not among the benchmarks of status.history"},
+		"nothing":                                  {named(""), "not among"},
+		"one that does not exist any more":         {all(named("up-a-3"), func(w *world) { w.named = nil }), "does not exist"},
+		"one of that name that somebody else made": {named("up-a-3", func(b *v1alpha1.LatencyBenchmark) { b.OwnerReferences = nil }), "does not exist"},
+		"one that is not complete": {named("up-a-3", func(b *v1alpha1.LatencyBenchmark) {
+			b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed, ""))
+		}), "not complete"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := makeWorld(c.change)
+			s := decide(w)
+			got, err := w.next(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case c.refused == "-":
+				if s.kind != stepUnverify || consumed(s) != "" {
+					t.Errorf("got %s, and removed %q", s.kind, consumed(s))
+				}
+				return
+			case consumed(s) != v1alpha1.AnnotationAccept:
+				t.Errorf("removed %q", consumed(s))
+			}
+			if c.refused != "" {
+				if s.kind != stepRefuse || !strings.Contains(s.message, c.refused) || got.State != w.verification.Status.State {
+					t.Errorf("got %s to %s: %s", s.kind, got.State, s.message)
+				}
+				if events := notices(w.verification, w.verification, s); len(events) != 1 || events[0].reason != v1alpha1.ReasonAcceptRefused {
+					t.Errorf("events %v", events)
+				}
+				return
+			}
+			want := &v1alpha1.AcceptedResult{Benchmark: "up-a-3", At: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByHand, Peer: "b", Identity: w.verification.Status.Identity}
+			if s.kind != stepAccept || got.State != v1alpha1.VerificationVerified || got.Benchmark != nil {
+				t.Errorf("got %s to %s: %s", s.kind, got.State, s.message)
+			}
+			if diff := cmp.Diff(want, got.Accepted); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(want, got.First); diff != "" {
+				t.Error("no new epoch:", diff)
+			}
+		})
+	}
+}
+
+// TestNext looks at what of a status a step changes beside its state.
+func TestNext(t *testing.T) {
+	step := func(t *testing.T, change func(*world)) (*world, v1alpha1.LatencyVerificationStatus) {
+		t.Helper()
+		w := makeWorld(change)
+		got, err := w.next(decide(w))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w, got
+	}
+	t.Run("a change is told against what was accepted, in however many steps it came about", func(t *testing.T) {
+		_, got := step(t, all(booted, func(w *world) {
+			w.node.Status.NodeInfo.KernelVersion = "6.2.0"
+			w.verification.Status.Identity = map[string]string{"Kernel": "6.2.0", "BootID": "boot-1"}
+		}))
+		want := []v1alpha1.IdentityChange{{Key: "BootID", From: "boot-1", To: "boot-2"}, {Key: "Kernel", From: "6.1.0", To: "6.2.0"}}
+		if diff := cmp.Diff(want, got.Changed); diff != "" {
+			t.Error(diff)
+		}
+		if got.Identity["BootID"] != "boot-2" {
+			t.Errorf("identity %v", got.Identity)
+		}
+	})
+	t.Run("a change back is a change", func(t *testing.T) {
+		_, got := step(t, status(func(s *v1alpha1.LatencyVerificationStatus) {
+			s.Identity = map[string]string{"Devices/amd.com/sf_vf": "0"}
+		}))
+		want := []v1alpha1.IdentityChange{{Key: "Devices/amd.com/sf_vf", From: "0", To: "8"}}
+		if diff := cmp.Diff(want, got.Changed); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("a node made again has nothing of the old one but the count", func(t *testing.T) {
+		w, got := step(t, func(w *world) { w.node.UID = "uid-other" })
+		want := v1alpha1.LatencyVerificationStatus{
+			State: v1alpha1.VerificationUnverified, Reason: v1alpha1.ReasonNodeReplaced, Message: "the Node was deleted and made again",
+			Since: &metav1.Time{Time: noon}, NodeUID: "uid-other", Identity: w.verification.Status.Identity, Number: 3,
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("a new verification forgets how the last one went, and not what was accepted", func(t *testing.T) {
+		w, got := step(t, all(running, suspected, booted, status(func(s *v1alpha1.LatencyVerificationStatus) { s.Retried, s.Lost = 1, 1 })))
+		if got.Retried != 0 || got.Lost != 0 || got.SuspectPeer != "" || got.Accepted.Benchmark != w.verification.Status.Accepted.Benchmark {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("a pass is accepted, and the epoch keeps its first", func(t *testing.T) {
+		w, got := step(t, measured(metav1.ConditionTrue, v1alpha1.ReasonPass))
+		want := &v1alpha1.AcceptedResult{Benchmark: "up-a-4", At: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByPass, Peer: "b", Identity: w.verification.Status.Identity}
+		if diff := cmp.Diff(want, got.Accepted); diff != "" {
+			t.Error(diff)
+		}
+		if got.First.Benchmark != "up-a-1" || got.MeasuredAt == nil || !got.MeasuredAt.Time.Equal(noon) || got.Changed != nil {
+			t.Errorf("%+v", got)
+		}
+		if len(got.History) != 3 || got.History[0].Benchmark != "up-a-4" || got.History[0].Outcome != v1alpha1.GatePass {
+			t.Errorf("history %+v", got.History)
+		}
+	})
+	t.Run("the first pass begins an epoch", func(t *testing.T) {
+		_, got := step(t, all(status(func(s *v1alpha1.LatencyVerificationStatus) { s.Accepted, s.First = nil, nil }), measured(metav1.ConditionTrue, v1alpha1.ReasonPass)))
+		if got.First == nil || got.First.Benchmark != "up-a-4" {
+			t.Errorf("first %v", got.First)
+		}
+	})
+	t.Run("a fail accepts nothing", func(t *testing.T) {
+		_, got := step(t, measured(metav1.ConditionFalse, v1alpha1.ReasonFail))
+		if got.Accepted.Benchmark != "up-a-3" || got.First.Benchmark != "up-a-1" || got.History[0].Outcome != v1alpha1.GateFail {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("a second peer is asked for once, and the first fail is in the history", func(t *testing.T) {
+		_, got := step(t, all(measured(metav1.ConditionFalse, v1alpha1.ReasonFail), peerNotVerified))
+		if got.SuspectPeer != "b" || got.History[0].Outcome != v1alpha1.GateFail || got.Retried != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("what was lost has no place in the history", func(t *testing.T) {
+		_, got := step(t, all(running, func(w *world) { w.benchmark = nil }))
+		if got.Lost != 1 || len(got.History) != 2 {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("the history is as long as the gate says", func(t *testing.T) {
+		_, got := step(t, all(func(w *world) { w.gate.Spec.HistoryLimit = 1 }, measured(metav1.ConditionFalse, v1alpha1.ReasonFail)))
+		if len(got.History) != 1 || got.History[0].Benchmark != "up-a-4" {
+			t.Errorf("history %+v", got.History)
+		}
+		if !needed(got, "up-a-3") || !needed(got, "up-a-1") || needed(got, "up-a-2") {
+			t.Error("the accepted and the first are kept, and others are not")
+		}
+	})
+	t.Run("trouble with the baseline is noted, and the node stays verified", func(t *testing.T) {
+		_, got := step(t, func(w *world) { w.baselineTrouble = "up-a-3 was deleted" })
+		if got.State != v1alpha1.VerificationVerified || got.BaselineTrouble != "up-a-3 was deleted" {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("the status of the world is left as it was", func(t *testing.T) {
+		w := makeWorld(measured(metav1.ConditionTrue, v1alpha1.ReasonPass))
+		before := w.verification.DeepCopy()
+		if _, err := w.next(decide(w)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, w.verification); diff != "" {
+			t.Error(diff)
+		}
+	})
+}

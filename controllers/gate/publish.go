@@ -1,0 +1,188 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// publication is what a Node should say of its verification. The zero value is for a node without one: nothing.
+type publication struct {
+	// condition is nil when there should be none.
+	condition *corev1.NodeCondition
+	// label is empty when there should be none.
+	label string
+	// taint is nil when there should be none.
+	taint *corev1.Taint
+}
+
+// publicationOf is what the Node of a verification should say. While it waits and is measured it says why it is held
+// back, and nothing of how far that is: that would be one more write.
+func publicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) publication {
+	status := v.Status
+	p := publication{condition: &corev1.NodeCondition{Type: v1alpha1.NodeConditionVerified, Status: corev1.ConditionFalse}}
+	see := "see kubectl get lver " + v.Name + " -o wide"
+	verified := status.State == v1alpha1.VerificationVerified
+	switch status.State {
+	case v1alpha1.VerificationVerified:
+		p.condition.Status, p.condition.Reason, p.condition.Message = corev1.ConditionTrue, status.Reason, "LatencyBenchmark "+status.Accepted.Benchmark
+	case v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive:
+		p.condition.Reason, p.condition.Message = string(status.State), status.Reason+"; "+see
+	default:
+		p.condition.Reason, p.condition.Message = string(v1alpha1.VerificationUnverified), see
+		if len(status.Changed) > 0 {
+			p.condition.Message = sentence(status.Changed) + "; " + see
+		}
+	}
+	enforcement := gate.Spec.Enforcement
+	if enforcement.Label {
+		p.label = fmt.Sprint(verified)
+	}
+	if enforcement.Taint != nil && !verified {
+		p.taint = &corev1.Taint{Key: v1alpha1.NodeTaintUnverified, Effect: enforcement.Taint.Effect}
+	}
+	return p
+}
+
+// published says whether a Node says what it should, as far as anybody acts upon it.
+func published(node *corev1.Node, p publication) bool {
+	return conditionPublished(node, p) && labelPublished(node, p) && taintPublished(node, p)
+}
+
+func conditionPublished(node *corev1.Node, p publication) bool {
+	c := nodeCondition(node)
+	if c == nil || p.condition == nil {
+		return c == nil && p.condition == nil
+	}
+	return c.Status == p.condition.Status && c.Reason == p.condition.Reason && c.Message == p.condition.Message
+}
+
+func labelPublished(node *corev1.Node, p publication) bool {
+	return node.Labels[v1alpha1.NodeLabelVerified] == p.label
+}
+
+func taintPublished(node *corev1.Node, p publication) bool {
+	return slices.EqualFunc(node.Spec.Taints, p.taints(node), func(a, b corev1.Taint) bool { return a == b })
+}
+
+// nodeCondition is the condition that gates set; nil when there is none.
+func nodeCondition(node *corev1.Node) *corev1.NodeCondition {
+	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.NodeConditionVerified })
+	if i < 0 {
+		return nil
+	}
+	return &node.Status.Conditions[i]
+}
+
+// taints are all that a node should have: those of others, and the gate's. One that a kubelet registered its node with
+// stays as it is.
+func (p publication) taints(node *corev1.Node) []corev1.Taint {
+	var all []corev1.Taint
+	found := false
+	for _, t := range node.Spec.Taints {
+		if t.Key != v1alpha1.NodeTaintUnverified {
+			all = append(all, t)
+		} else if p.taint != nil && t.Effect == p.taint.Effect && !found {
+			all, found = append(all, t), true
+		}
+	}
+	if p.taint != nil && !found {
+		all = append(all, *p.taint)
+	}
+	return all
+}
+
+// publish makes a Node say what it should: label and taint in one write, the condition in another. A taint comes before
+// the condition, and goes after it, so that nothing is let in while the condition is False.
+func publish(ctx context.Context, c client.Client, live client.Reader, node *corev1.Node, p publication, now metav1.Time) error {
+	holdBack := p.condition != nil && p.condition.Status != corev1.ConditionTrue
+	if holdBack {
+		if err := publishMetadata(ctx, c, live, node, p); err != nil {
+			return err
+		}
+	}
+	if err := publishCondition(ctx, c, node, p, now); err != nil {
+		return err
+	}
+	if holdBack {
+		return nil
+	}
+	return publishMetadata(ctx, c, live, node, p)
+}
+
+// publishMetadata writes label and taint. Taints are a list that can only be replaced, so that the write holds only for
+// the version that was read; other writers of Nodes are many, so that it is tried again.
+func publishMetadata(ctx context.Context, c client.Client, live client.Reader, node *corev1.Node, p publication) error {
+	current := node
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if labelPublished(current, p) && taintPublished(current, p) {
+			return nil
+		}
+		metadata := map[string]any{}
+		patch := map[string]any{"metadata": metadata}
+		if !labelPublished(current, p) {
+			var value any
+			if p.label != "" {
+				value = p.label
+			}
+			metadata["labels"] = map[string]any{v1alpha1.NodeLabelVerified: value}
+		}
+		if !taintPublished(current, p) {
+			metadata["resourceVersion"] = current.ResourceVersion
+			patch["spec"] = map[string]any{"taints": p.taints(current)}
+		}
+		data, err := json.Marshal(patch)
+		if err != nil {
+			return err
+		}
+		err = c.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, client.RawPatch(types.MergePatchType, data))
+		if apierrors.IsConflict(err) {
+			fresh := &corev1.Node{}
+			if getErr := live.Get(ctx, client.ObjectKeyFromObject(node), fresh); getErr != nil {
+				return getErr
+			}
+			current = fresh
+		}
+		return err
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("labelling and tainting node %s: %w", node.Name, err)
+	}
+	return nil
+}
+
+// publishCondition writes the condition, which the API server merges with those of the kubelet by type.
+func publishCondition(ctx context.Context, c client.Client, node *corev1.Node, p publication, now metav1.Time) error {
+	if conditionPublished(node, p) {
+		return nil
+	}
+	var condition any = map[string]any{"type": v1alpha1.NodeConditionVerified, "$patch": "delete"}
+	if p.condition != nil {
+		new := p.condition.DeepCopy()
+		new.LastHeartbeatTime, new.LastTransitionTime = now, now
+		if before := nodeCondition(node); before != nil && before.Status == new.Status {
+			new.LastTransitionTime = before.LastTransitionTime
+		}
+		condition = new
+	}
+	data, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{condition}}})
+	if err != nil {
+		return fmt.Errorf("encoding a condition: %w", err)
+	}
+	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+	err = c.Status().Patch(ctx, object, client.RawPatch(types.StrategicMergePatchType, data))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("setting the condition of node %s: %w", node.Name, err)
+	}
+	return nil
+}

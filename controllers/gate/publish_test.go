@@ -1,0 +1,103 @@
+package gate
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+func TestPublicationOf(t *testing.T) {
+	everything := func(g *v1alpha1.LatencyGate) {
+		g.Spec.Enforcement = v1alpha1.Enforcement{Label: true, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoExecute}}
+	}
+	type want struct {
+		status        corev1.ConditionStatus
+		reason        string
+		label, effect string
+	}
+	for state, w := range map[v1alpha1.VerificationState]want{
+		v1alpha1.VerificationUnverified:   {corev1.ConditionFalse, "Unverified", "false", "NoExecute"},
+		v1alpha1.VerificationMeasuring:    {corev1.ConditionFalse, "Unverified", "false", "NoExecute"},
+		v1alpha1.VerificationVerified:     {corev1.ConditionTrue, "Passed", "true", ""},
+		v1alpha1.VerificationFailed:       {corev1.ConditionFalse, "Failed", "false", "NoExecute"},
+		v1alpha1.VerificationInconclusive: {corev1.ConditionFalse, "Inconclusive", "false", "NoExecute"},
+		"":                                {corev1.ConditionFalse, "Unverified", "false", "NoExecute"},
+	} {
+		v := makeVerification("a", in(state))
+		p := publicationOf(makeGate(everything), v)
+		got := want{p.condition.Status, p.condition.Reason, p.label, ""}
+		if p.taint != nil {
+			got.effect = string(p.taint.Effect)
+		}
+		if got != w {
+			t.Errorf("%s: got %v, want %v", state, got, w)
+		}
+		plain := publicationOf(makeGate(), v)
+		if plain.label != "" || plain.taint != nil || plain.condition == nil {
+			t.Errorf("%s: nothing but a condition was asked for: %+v", state, plain)
+		}
+	}
+}
+
+func TestTaints(t *testing.T) {
+	other := corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}
+	own := corev1.Taint{Key: v1alpha1.NodeTaintUnverified, Effect: corev1.TaintEffectNoSchedule}
+	registered := own
+	registered.Value = "yes"
+	evicting := own
+	evicting.Effect = corev1.TaintEffectNoExecute
+	cases := map[string]struct {
+		has  []corev1.Taint
+		want *corev1.Taint
+		then []corev1.Taint
+	}{
+		"added to others":                   {[]corev1.Taint{other}, &own, []corev1.Taint{other, own}},
+		"there already":                     {[]corev1.Taint{own, other}, &own, []corev1.Taint{own, other}},
+		"as the kubelet registered it":      {[]corev1.Taint{registered}, &own, []corev1.Taint{registered}},
+		"with another effect":               {[]corev1.Taint{own, other}, &evicting, []corev1.Taint{other, evicting}},
+		"both effects":                      {[]corev1.Taint{own, evicting}, &own, []corev1.Taint{own}},
+		"removed, and nobody else's":        {[]corev1.Taint{registered, other, evicting}, nil, []corev1.Taint{other}},
+		"nothing there and nothing to come": {nil, nil, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			node := makeNode("a", func(n *corev1.Node) { n.Spec.Taints = c.has })
+			p := publication{taint: c.want}
+			if diff := cmp.Diff(c.then, p.taints(node)); diff != "" {
+				t.Error(diff)
+			}
+			if same := cmp.Equal(c.has, c.then); taintPublished(node, p) != same {
+				t.Errorf("published is %t", !same)
+			}
+		})
+	}
+}
+
+func TestPublished(t *testing.T) {
+	g := makeGate(func(g *v1alpha1.LatencyGate) {
+		g.Spec.Enforcement = v1alpha1.Enforcement{Label: true, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}}
+	})
+	p := publicationOf(g, makeVerification("a", unverified(v1alpha1.ReasonNewNode)))
+	for name, change := range map[string]func(*corev1.Node){
+		"the condition is gone":    func(n *corev1.Node) { n.Status.Conditions = n.Status.Conditions[:1] },
+		"the condition is True":    func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionTrue },
+		"the label is gone":        func(n *corev1.Node) { delete(n.Labels, v1alpha1.NodeLabelVerified) },
+		"the label says otherwise": func(n *corev1.Node) { n.Labels[v1alpha1.NodeLabelVerified] = "true" },
+		"the taint is gone":        func(n *corev1.Node) { n.Spec.Taints = nil },
+	} {
+		node := says(makeNode("a"), p)
+		if !published(node, p) {
+			t.Fatal("all is said")
+		}
+		change(node)
+		if published(node, p) {
+			t.Error(name)
+		}
+	}
+	if !published(makeNode("a"), publication{}) {
+		t.Error("nothing is said, as it should be")
+	}
+}

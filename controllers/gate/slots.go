@@ -1,0 +1,253 @@
+package gate
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+)
+
+// lineup is everything that the gate's next benchmarks are chosen from.
+type lineup struct {
+	now  time.Time
+	gate *v1alpha1.LatencyGate
+	// verifications of the gate, in any order.
+	verifications []*v1alpha1.LatencyVerification
+	// nodes of the cluster by name.
+	nodes map[string]*corev1.Node
+	// standing is the state of every node that belongs to any gate.
+	standing map[string]v1alpha1.VerificationState
+	// busy are the nodes that are being measured, or are the peer of one, with any gate.
+	busy map[string]bool
+	// measuring is how many of the gate's nodes are being measured.
+	measuring int
+	// fired is when the schedule last asked for a measurement; zero when it never did.
+	fired time.Time
+}
+
+// start is a node to be measured, and with whom.
+type start struct {
+	verification *v1alpha1.LatencyVerification
+	peer         string
+	peerVerified bool
+}
+
+// choice is what follows from a lineup.
+type choice struct {
+	// starts are the benchmarks to make now.
+	starts []start
+	// due are the nodes whose turn it is by the schedule: they become unverified now.
+	due []*v1alpha1.LatencyVerification
+	// waiting is why unverified nodes are not started, by name of the node.
+	waiting map[string]string
+}
+
+// choose gives the free slots to the nodes that have waited longest, each with a peer. It is pure, and the same for the
+// same lineup. Only when there are slots that nobody waits for do the nodes get them that the schedule asks for.
+func choose(l lineup) choice {
+	c := choice{waiting: map[string]string{}}
+	free := int(l.gate.Spec.MaxParallel) - l.measuring
+	peers := l.peers()
+	var queue []*v1alpha1.LatencyVerification
+	for _, v := range l.verifications {
+		if v.Status.State == v1alpha1.VerificationUnverified {
+			queue = append(queue, v)
+		}
+	}
+	slices.SortFunc(queue, inOrder)
+	turning, asked := 0, askedBy(l.gate)
+	for _, v := range queue {
+		if reason := l.unfit(v, asked); reason != "" {
+			c.waiting[v.Spec.NodeName] = reason
+			// It has been given a slot, and has only to be held back before it is measured.
+			if v.Status.Reason == v1alpha1.ReasonScheduleDue {
+				turning++
+			}
+			continue
+		}
+		switch {
+		case l.gate.Spec.Suspend:
+			c.waiting[v.Spec.NodeName] = "the gate is suspended"
+			continue
+		case len(c.starts) >= free || l.busy[v.Spec.NodeName]:
+			c.waiting[v.Spec.NodeName] = "others are measured first"
+			continue
+		}
+		peer, verified, ok := peers.of(v)
+		if !ok {
+			c.waiting[v.Spec.NodeName] = "there is no other node that is ready, free and has not failed, to measure it with"
+			continue
+		}
+		c.starts = append(c.starts, start{v, peer, verified})
+		l.busy[v.Spec.NodeName], l.busy[peer] = true, true
+	}
+	if left := free - len(c.starts) - turning; left > 0 && !l.gate.Spec.Suspend && peers.any() {
+		c.due = l.due(left)
+	}
+	return c
+}
+
+// inOrder puts first who has waited longest.
+func inOrder(a, b *v1alpha1.LatencyVerification) int {
+	if a.Status.Since != nil && b.Status.Since != nil {
+		if order := a.Status.Since.Compare(b.Status.Since.Time); order != 0 {
+			return order
+		}
+	}
+	return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName)
+}
+
+// unfit is why an unverified node cannot be measured, whoever else is; empty when it can.
+func (l lineup) unfit(v *v1alpha1.LatencyVerification, asked asked) string {
+	node := l.nodes[v.Spec.NodeName]
+	switch {
+	case node == nil || string(node.UID) != v.Status.NodeUID || len(changes(v.Status.Identity, asked.of(node))) > 0:
+		return "the node has just changed"
+	case !published(node, publicationOf(l.gate, v)):
+		return "it is being marked as not verified"
+	}
+	return l.unusable(node)
+}
+
+// unusable is why the benchmark's pod could not run on a node; empty when it could.
+func (l lineup) unusable(node *corev1.Node) string {
+	switch {
+	case !preflight.NodeReady(*node):
+		return "the node is not ready"
+	case !node.DeletionTimestamp.IsZero():
+		return "the node is being deleted"
+	case node.Spec.Unschedulable && !l.tolerated(corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}):
+		return "the node is cordoned; uncordon it, or tolerate " + corev1.TaintNodeUnschedulable + " in template.template.tolerations"
+	}
+	for _, taint := range node.Spec.Taints {
+		if taint.Effect != corev1.TaintEffectPreferNoSchedule && taint.Key != v1alpha1.NodeTaintUnverified &&
+			taint.Key != corev1.TaintNodeUnschedulable && !l.tolerated(taint) {
+			return "the node has taint " + taint.Key + "; remove it, or tolerate it in template.template.tolerations"
+		}
+	}
+	return ""
+}
+
+// tolerated says whether the template's pods tolerate a taint.
+func (l lineup) tolerated(taint corev1.Taint) bool {
+	template := l.gate.Spec.Template.Template
+	return template != nil && slices.ContainsFunc(template.Tolerations, func(t corev1.Toleration) bool {
+		keys := t.Key == taint.Key || t.Key == "" && t.Operator == corev1.TolerationOpExists
+		values := t.Operator == corev1.TolerationOpExists || t.Value == taint.Value
+		return keys && values && (t.Effect == "" || t.Effect == taint.Effect)
+	})
+}
+
+// due are the nodes that were measured before the schedule last asked, longest ago first, at most so many.
+func (l lineup) due(most int) []*v1alpha1.LatencyVerification {
+	if l.fired.IsZero() {
+		return nil
+	}
+	var all []*v1alpha1.LatencyVerification
+	for _, v := range l.verifications {
+		switch v.Status.State {
+		case v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive:
+		default:
+			continue
+		}
+		node := l.nodes[v.Spec.NodeName]
+		if last := lastMeasured(v); node == nil || l.unusable(node) != "" || !last.Before(l.fired) && !last.After(l.now.Add(maxSkew)) {
+			continue
+		}
+		all = append(all, v)
+	}
+	slices.SortFunc(all, func(a, b *v1alpha1.LatencyVerification) int {
+		if order := lastMeasured(a).Compare(lastMeasured(b)); order != 0 {
+			return order
+		}
+		return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName)
+	})
+	return all[:min(most, len(all))]
+}
+
+// lastMeasured is the time from which the schedule counts.
+func lastMeasured(v *v1alpha1.LatencyVerification) time.Time {
+	switch {
+	case v.Status.MeasuredAt != nil:
+		return v.Status.MeasuredAt.Time
+	case v.Status.Since != nil:
+		return v.Status.Since.Time
+	}
+	return time.Time{}
+}
+
+// peers are the nodes with which others can be measured, each list in the order of names.
+type peers struct {
+	verified, others []string
+	busy             map[string]bool
+}
+
+// peers are the nodes that the template selects, can run its pod, and have not failed.
+func (l lineup) peers() peers {
+	p := peers{busy: l.busy}
+	own := map[string]bool{}
+	for _, v := range l.verifications {
+		own[v.Spec.NodeName] = true
+	}
+	for name, node := range l.nodes {
+		if !isPeer(l.gate, node, own[name]) || l.standing[name] == v1alpha1.VerificationFailed || l.unusable(node) != "" {
+			continue
+		}
+		if l.standing[name] == v1alpha1.VerificationVerified {
+			p.verified = append(p.verified, name)
+		} else {
+			p.others = append(p.others, name)
+		}
+	}
+	slices.Sort(p.verified)
+	slices.Sort(p.others)
+	return p
+}
+
+// isPeer says whether a gate's template selects a node as a peer. Without a selector it selects the gate's own nodes.
+func isPeer(gate *v1alpha1.LatencyGate, node *corev1.Node, own bool) bool {
+	server := gate.Spec.Template.Placement.Server
+	switch {
+	case server == nil || server.NodeName == "" && len(server.NodeSelector) == 0:
+		return own
+	case server.NodeName != "":
+		return server.NodeName == node.Name
+	}
+	return labels.SelectorFromSet(server.NodeSelector).Matches(labels.Set(node.Labels))
+}
+
+// any says whether there is a peer at all.
+func (p peers) any() bool { return len(p.verified)+len(p.others) > 0 }
+
+// of chooses the peer of a node: a verified one before others, of these that of the accepted result, with which results
+// compare best, and else the next by name, after the last the first. A node is no peer of itself, and whom it failed with
+// is not asked again.
+func (p peers) of(v *v1alpha1.LatencyVerification) (name string, verified, ok bool) {
+	usual := ""
+	if v.Status.Accepted != nil {
+		usual = v.Status.Accepted.Peer
+	}
+	fits := func(name string) bool {
+		return name != v.Spec.NodeName && name != v.Status.SuspectPeer && !p.busy[name]
+	}
+	for _, list := range []struct {
+		names    []string
+		verified bool
+	}{{p.verified, true}, {p.others, false}} {
+		if _, found := slices.BinarySearch(list.names, usual); found && fits(usual) {
+			return usual, list.verified, true
+		}
+		begin, _ := slices.BinarySearch(list.names, v.Spec.NodeName)
+		for i := range list.names {
+			if next := list.names[(begin+i)%len(list.names)]; fits(next) {
+				return next, list.verified, true
+			}
+		}
+	}
+	return "", false, false
+}

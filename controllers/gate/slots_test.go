@@ -1,0 +1,341 @@
+package gate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// makeLineup has the nodes of the verifications, each of which says what it should.
+func makeLineup(g *v1alpha1.LatencyGate, verifications ...*v1alpha1.LatencyVerification) lineup {
+	l := lineup{
+		now: noon, gate: g, verifications: verifications, nodes: map[string]*corev1.Node{},
+		standing: map[string]v1alpha1.VerificationState{}, busy: map[string]bool{},
+	}
+	for _, v := range verifications {
+		name := v.Spec.NodeName
+		l.nodes[name], l.standing[name] = says(makeNode(name), publicationOf(g, v)), v.Status.State
+	}
+	return l
+}
+
+// says is a node with what is published on it.
+func says(node *corev1.Node, p publication) *corev1.Node {
+	node.Spec.Taints = p.taints(node)
+	if p.label != "" {
+		node.Labels[v1alpha1.NodeLabelVerified] = p.label
+	}
+	if p.condition != nil {
+		node.Status.Conditions = append(node.Status.Conditions, *p.condition)
+	}
+	return node
+}
+
+// started are the starts as node-peer, with a + when the peer is verified.
+func started(c choice) []string {
+	var all []string
+	for _, s := range c.starts {
+		text := s.verification.Spec.NodeName + "-" + s.peer
+		if s.peerVerified {
+			text += "+"
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+func waitingSince(d time.Duration) func(*v1alpha1.LatencyVerification) {
+	return func(v *v1alpha1.LatencyVerification) {
+		unverified(v1alpha1.ReasonNewNode)(v)
+		v.Status.Since, v.Status.Accepted, v.Status.First = at(d), nil, nil
+	}
+}
+
+func TestChooseStarts(t *testing.T) {
+	waits, verified := waitingSince(time.Minute), in(v1alpha1.VerificationVerified)
+	parallel := func(n int32) func(*v1alpha1.LatencyGate) {
+		return func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = n }
+	}
+	node := func(name string, change func(*corev1.Node)) func(*lineup) {
+		return func(l *lineup) { change(l.nodes[name]) }
+	}
+	accepted := func(peer string) func(*v1alpha1.LatencyVerification) {
+		return func(v *v1alpha1.LatencyVerification) {
+			v.Status.Accepted = &v1alpha1.AcceptedResult{Peer: peer, Identity: v.Status.Identity}
+		}
+	}
+	tolerates := func(toleration corev1.Toleration) func(*v1alpha1.LatencyGate) {
+		return func(g *v1alpha1.LatencyGate) {
+			g.Spec.Template.Template = &v1alpha1.PodTemplate{Tolerations: []corev1.Toleration{toleration}}
+		}
+	}
+	cordoned := func(n *corev1.Node) {
+		n.Spec.Unschedulable = true
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+	type verification = v1alpha1.LatencyVerification
+	makeAll := func(of map[string][]func(*verification)) []*verification {
+		var all []*verification
+		for _, name := range []string{"d", "c", "b", "a"} {
+			if changes, ok := of[name]; ok {
+				all = append(all, makeVerification(name, changes...))
+			}
+		}
+		return all
+	}
+	type nodes = map[string][]func(*verification)
+	cases := map[string]struct {
+		gate   func(*v1alpha1.LatencyGate)
+		nodes  nodes
+		change func(*lineup)
+		want   []string
+		// waiting is why node a waits, as a part of it.
+		waiting string
+	}{
+		"nobody waits":                        {nil, nodes{"a": {verified}, "b": {verified}}, nil, nil, ""},
+		"with the next verified node":         {nil, nodes{"a": {waits}, "b": {waits}, "c": {verified}, "d": {verified}}, nil, []string{"a-c+"}, ""},
+		"around the ring":                     {nil, nodes{"a": {verified}, "c": {verified}, "d": {waits}}, nil, []string{"d-a+"}, ""},
+		"with the peer of what was accepted":  {nil, nodes{"a": {waits, accepted("d")}, "c": {verified}, "d": {verified}}, nil, []string{"a-d+"}, ""},
+		"but not if that is not verified":     {nil, nodes{"a": {waits, accepted("d")}, "c": {verified}, "d": {waits}}, nil, []string{"a-c+"}, ""},
+		"nobody is verified":                  {nil, nodes{"a": {waits}, "b": {waits}, "c": {waits}}, nil, []string{"a-b"}, ""},
+		"inconclusive nodes are peers":        {nil, nodes{"a": {waits}, "b": {in(v1alpha1.VerificationInconclusive)}}, nil, []string{"a-b"}, ""},
+		"failed ones are not":                 {nil, nodes{"a": {waits}, "b": {in(v1alpha1.VerificationFailed)}}, nil, nil, "no other node"},
+		"nor is the node itself":              {nil, nodes{"a": {waits}}, nil, nil, "no other node"},
+		"nor whom it failed with":             {nil, nodes{"a": {waits, func(v *verification) { v.Status.SuspectPeer = "b" }}, "b": {waitingSince(time.Second)}, "c": {waitingSince(time.Second)}}, nil, []string{"a-c"}, ""},
+		"nor who is being measured":           {nil, nodes{"a": {waits}, "b": {verified}, "c": {verified}}, func(l *lineup) { l.busy["b"] = true }, []string{"a-c+"}, ""},
+		"nor who is not ready":                {nil, nodes{"a": {waits}, "b": {verified}}, node("b", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }), nil, "no other node"},
+		"who waited longest":                  {nil, nodes{"a": {waits}, "b": {waitingSince(time.Hour)}, "c": {verified}}, nil, []string{"b-c+"}, "others are measured first"},
+		"as many as there are slots":          {parallel(2), nodes{"a": {waits}, "b": {waits}, "c": {waits}, "d": {waits}}, nil, []string{"a-b", "c-d"}, ""},
+		"never one node twice":                {parallel(4), nodes{"a": {waits}, "b": {waits}, "c": {verified}}, nil, []string{"a-c+"}, ""},
+		"those that are measured count":       {parallel(2), nodes{"a": {waits}, "b": {waits}, "c": {waits}, "d": {waits}}, func(l *lineup) { l.measuring = 1; l.busy["c"], l.busy["d"] = true, true }, []string{"a-b"}, ""},
+		"no slot is free":                     {nil, nodes{"a": {waits}, "b": {verified}}, func(l *lineup) { l.measuring = 1 }, nil, "others are measured first"},
+		"a node that is another's peer waits": {parallel(2), nodes{"a": {waits}, "b": {verified}}, func(l *lineup) { l.measuring = 1; l.busy["a"] = true }, nil, "others are measured first"},
+		"a suspended gate":                    {func(g *v1alpha1.LatencyGate) { g.Spec.Suspend = true }, nodes{"a": {waits}, "b": {verified}}, nil, nil, "suspended"},
+		"a node that does not say it yet": {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) {
+			n.Status.Conditions = n.Status.Conditions[:1]
+		}), nil, "being marked"},
+		"a taint that is not there yet": {func(g *v1alpha1.LatencyGate) { g.Spec.Enforcement.Taint = &v1alpha1.GateTaint{Effect: "NoExecute"} },
+			nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) { n.Spec.Taints = nil }), nil, "being marked"},
+		"the gate's own taint is in nobody's way": {func(g *v1alpha1.LatencyGate) { g.Spec.Enforcement.Taint = &v1alpha1.GateTaint{Effect: "NoExecute"} },
+			nodes{"a": {waits}, "b": {waits}}, nil, []string{"a-b"}, ""},
+		"a node that has just changed": {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) { n.Status.NodeInfo.BootID = "boot-2" }), nil, "just changed"},
+		"a node that was made again":   {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) { n.UID = "other" }), nil, "just changed"},
+		"a node that is not ready":     {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }), nil, "not ready"},
+		"a cordoned node":              {nil, nodes{"a": {waits}, "b": {verified}}, node("a", cordoned), nil, "cordoned"},
+		"a cordoned node, tolerated":   {tolerates(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}), nodes{"a": {waits}, "b": {verified}}, node("a", cordoned), []string{"a-b+"}, ""},
+		"a cordoned peer":              {nil, nodes{"a": {waits}, "b": {verified}, "c": {waitingSince(0)}}, node("b", cordoned), []string{"a-c"}, ""},
+		"a taint of somebody else": {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule})
+		}), nil, "has taint gpu"},
+		"a taint of somebody else, tolerated": {tolerates(corev1.Toleration{Key: "gpu", Value: "yes"}), nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule})
+		}), []string{"a-b+"}, ""},
+		"a taint that is only a preference": {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectPreferNoSchedule})
+		}), []string{"a-b+"}, ""},
+		"peers of another kind": {func(g *v1alpha1.LatencyGate) {
+			g.Spec.Template.Placement.Server.NodeSelector = map[string]string{"role": "reference"}
+		},
+			nodes{"a": {waits}, "b": {verified}}, func(l *lineup) {
+				l.nodes["z"] = makeNode("z", func(n *corev1.Node) { n.Labels["role"] = "reference" })
+			}, []string{"a-z"}, ""},
+		"one peer for all": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Placement.Server.NodeName = "c" },
+			nodes{"a": {waits}, "b": {verified}, "c": {verified}}, nil, []string{"a-c+"}, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			g := makeGate()
+			if c.gate != nil {
+				c.gate(g)
+			}
+			l := makeLineup(g, makeAll(c.nodes)...)
+			if c.change != nil {
+				c.change(&l)
+			}
+			got := choose(l)
+			if diff := cmp.Diff(c.want, started(got)); diff != "" {
+				t.Error(diff)
+			}
+			if why := got.waiting["a"]; c.waiting == "" && why != "" || !strings.Contains(why, c.waiting) {
+				t.Errorf("node a waits because %q, want %q", why, c.waiting)
+			}
+		})
+	}
+}
+
+func TestChooseDue(t *testing.T) {
+	measuredAt := func(d time.Duration) func(*v1alpha1.LatencyVerification) {
+		return func(v *v1alpha1.LatencyVerification) { v.Status.MeasuredAt = at(d) }
+	}
+	turning := func(v *v1alpha1.LatencyVerification) { unverified(v1alpha1.ReasonScheduleDue)(v) }
+	cases := map[string]struct {
+		parallel      int32
+		verifications []*v1alpha1.LatencyVerification
+		change        func(*lineup)
+		want          []string
+	}{
+		"measured before and after":       {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(time.Hour)), makeVerification("b", measuredAt(3*time.Hour))}, nil, []string{"b"}},
+		"longest ago first":               {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", measuredAt(4*time.Hour))}, nil, []string{"b"}},
+		"as many as there are slots":      {2, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", measuredAt(4*time.Hour)), makeVerification("c", measuredAt(5*time.Hour))}, nil, []string{"c", "b"}},
+		"not while others wait":           {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", waitingSince(0))}, nil, nil},
+		"not while one is being measured": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *lineup) { l.measuring = 1 }, nil},
+		"not while another is about to be": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", turning), makeVerification("c")}, func(l *lineup) {
+			l.nodes["b"].Status.Conditions = l.nodes["b"].Status.Conditions[:1]
+		}, nil},
+		"failed ones too": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour), in(v1alpha1.VerificationFailed)), makeVerification("b")}, nil, []string{"a"}},
+		"one that was never measured": {1, []*v1alpha1.LatencyVerification{makeVerification("a", in(v1alpha1.VerificationInconclusive), func(v *v1alpha1.LatencyVerification) {
+			v.Status.MeasuredAt, v.Status.Since = nil, at(3*time.Hour)
+		}), makeVerification("b")}, nil, []string{"a"}},
+		"one that is not ready":               {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *lineup) { l.nodes["a"].Status.Conditions[0].Status = corev1.ConditionFalse }, nil},
+		"one that was measured in the future": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(-365*24*time.Hour)), makeVerification("b")}, nil, []string{"a"}},
+		"clocks that differ a little":         {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(-time.Second)), makeVerification("b")}, nil, nil},
+		"no schedule":                         {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(30*24*time.Hour)), makeVerification("b")}, func(l *lineup) { l.fired = time.Time{} }, nil},
+		"a suspended gate":                    {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *lineup) { l.gate.Spec.Suspend = true }, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			g := makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = c.parallel })
+			l := makeLineup(g, c.verifications...)
+			l.fired = ago(2 * time.Hour)
+			if c.change != nil {
+				c.change(&l)
+			}
+			var got []string
+			for _, v := range choose(l).due {
+				got = append(got, v.Spec.NodeName)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestChooseKeepsNodesApart looks for a node in two benchmarks, for lineups of all sizes and numbers of slots.
+func TestChooseKeepsNodesApart(t *testing.T) {
+	for size := 1; size <= 12; size++ {
+		for slots := int32(1); slots <= 8; slots++ {
+			for verified := 0; verified <= size; verified++ {
+				var all []*v1alpha1.LatencyVerification
+				for i := range size {
+					v := makeVerification(fmt.Sprintf("n%02d", i), waitingSince(time.Minute))
+					if i < verified {
+						v = makeVerification(v.Spec.NodeName)
+					}
+					all = append(all, v)
+				}
+				got := choose(makeLineup(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = slots }), all...))
+				seen := map[string]bool{}
+				for _, s := range got.starts {
+					for _, name := range []string{s.verification.Spec.NodeName, s.peer} {
+						if seen[name] {
+							t.Fatalf("%d nodes, %d verified, %d slots: %s twice in %v", size, verified, slots, name, started(got))
+						}
+						seen[name] = true
+					}
+				}
+				waiting := size - verified
+				if want := min(int(slots), waiting); waiting > 0 && size > 1 && (len(got.starts) == 0 || len(got.starts) > want) {
+					t.Fatalf("%d nodes, %d verified, %d slots: %v", size, verified, slots, started(got))
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkChoose(b *testing.B) {
+	for _, waiting := range []bool{false, true} {
+		b.Run(fmt.Sprintf("5000 nodes, waiting=%t", waiting), func(b *testing.B) {
+			var all []*v1alpha1.LatencyVerification
+			for i := range 5000 {
+				v := makeVerification(fmt.Sprintf("node-%04d", i))
+				if waiting && i > 10 {
+					unverified(v1alpha1.ReasonIdentityChanged)(v)
+				}
+				all = append(all, v)
+			}
+			l := makeLineup(makeGate(), all...)
+			for b.Loop() {
+				clear(l.busy)
+				if got := choose(l); waiting != (len(got.starts) == 1) {
+					b.Fatal(started(got))
+				}
+			}
+		})
+	}
+}
+
+func TestSchedule(t *testing.T) {
+	zurich := func(text string) time.Time {
+		zone, err := time.LoadLocation("Europe/Zurich")
+		if err != nil {
+			t.Fatal(err)
+		}
+		when, err := time.ParseInLocation("2006-01-02 15:04", text, zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return when
+	}
+	cases := map[string]struct {
+		schedule string
+		now      string
+		want     string
+	}{
+		"last night":                {"30 2 * * *", "2026-05-04 12:00", "2026-05-04 02:30"},
+		"at the minute":             {"30 2 * * *", "2026-05-04 02:30", "2026-05-04 02:30"},
+		"a minute before":           {"30 2 * * *", "2026-05-04 02:29", "2026-05-03 02:30"},
+		"every five minutes":        {"*/5 * * * *", "2026-05-04 12:04", "2026-05-04 12:00"},
+		"last Sunday":               {"@weekly", "2026-05-04 12:00", "2026-05-03 00:00"},
+		"the last leap day":         {"0 3 29 2 *", "2026-05-04 12:00", "2024-02-29 03:00"},
+		"across the end of summer":  {"0 4 * * *", "2026-10-25 12:00", "2026-10-25 04:00"},
+		"an hour that there is not": {"30 2 * * *", "2026-03-29 12:00", "2026-03-28 02:30"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			schedule, zone, err := scheduleOf(v1alpha1.LatencyGateSpec{Schedule: c.schedule, TimeZone: "Europe/Zurich"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := lastFired(schedule, zurich(c.now).In(zone)); !got.Equal(zurich(c.want)) {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+	for _, spec := range []v1alpha1.LatencyGateSpec{
+		{Schedule: "every day"}, {Schedule: "60 * * * *"}, {Schedule: "@daily", TimeZone: "Europe/Zuerich"}, {Schedule: "@daily", TimeZone: "Local"},
+	} {
+		if _, _, err := scheduleOf(spec); err == nil {
+			t.Errorf("%q in %q is no schedule", spec.Schedule, spec.TimeZone)
+		}
+	}
+	if schedule, _, err := scheduleOf(v1alpha1.LatencyGateSpec{}); schedule != nil || err != nil {
+		t.Errorf("no schedule is %v, %v", schedule, err)
+	}
+}
+
+func TestPeersInAnyOrder(t *testing.T) {
+	// The choice must not depend on the order of a map.
+	want := ""
+	for range 20 {
+		var all []*v1alpha1.LatencyVerification
+		for _, name := range []string{"e", "b", "d", "a", "c"} {
+			all = append(all, makeVerification(name, waitingSince(time.Minute)))
+		}
+		slices.Reverse(all)
+		got := fmt.Sprint(started(choose(makeLineup(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = 2 }), all...))))
+		if want == "" {
+			want = got
+		}
+		if got != want {
+			t.Fatalf("got %s and %s", want, got)
+		}
+	}
+}

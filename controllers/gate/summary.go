@@ -1,0 +1,167 @@
+package gate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// summarize makes a gate's status from its nodes. What was started just now is counted as it is now, and not as the cache
+// has it. It is pure but for the gate's status, which it sets.
+func summarize(s *survey, chosen choice, refused string) {
+	now := map[string]v1alpha1.VerificationState{}
+	for _, begun := range chosen.starts {
+		now[begun.verification.Spec.NodeName] = v1alpha1.VerificationMeasuring
+	}
+	for _, v := range chosen.due {
+		now[v.Spec.NodeName] = v1alpha1.VerificationUnverified
+	}
+	lines := make([]v1alpha1.NodeLine, 0, len(s.lineup.verifications)+len(s.missing))
+	for _, v := range s.lineup.verifications {
+		line := v1alpha1.NodeLine{
+			Name: v.Spec.NodeName, State: cmp.Or(now[v.Spec.NodeName], v.Status.State, v1alpha1.VerificationUnverified), Message: v.Status.Message,
+		}
+		if reason := chosen.waiting[line.Name]; reason != "" {
+			line.Message = reason + "; " + line.Message
+		}
+		lines = append(lines, line)
+	}
+	for _, node := range s.missing {
+		lines = append(lines, v1alpha1.NodeLine{Name: node.Name, State: v1alpha1.VerificationUnverified, Message: "the node is new to the gate"})
+	}
+	status := &s.gate.Status
+	status.Nodes, status.NotVerified = count(lines), worst(lines)
+	s.gate.SetCondition(ready(s, refused))
+	s.gate.SetCondition(passed(s))
+}
+
+// count counts the nodes by state.
+func count(lines []v1alpha1.NodeLine) v1alpha1.NodeCounts {
+	c := v1alpha1.NodeCounts{Total: int32(len(lines))}
+	for _, line := range lines {
+		switch line.State {
+		case v1alpha1.VerificationVerified:
+			c.Verified++
+		case v1alpha1.VerificationMeasuring:
+			c.Measuring++
+		case v1alpha1.VerificationFailed:
+			c.Failed++
+		case v1alpha1.VerificationInconclusive:
+			c.Inconclusive++
+		default:
+			c.Unverified++
+		}
+	}
+	return c
+}
+
+// severity orders the states by how much they need somebody to look.
+var severity = map[v1alpha1.VerificationState]int{
+	v1alpha1.VerificationFailed: 1, v1alpha1.VerificationInconclusive: 2, v1alpha1.VerificationMeasuring: 3, v1alpha1.VerificationUnverified: 4,
+}
+
+// worst are the first of the nodes that are not verified.
+func worst(lines []v1alpha1.NodeLine) []v1alpha1.NodeLine {
+	lines = slices.DeleteFunc(slices.Clone(lines), func(l v1alpha1.NodeLine) bool { return l.State == v1alpha1.VerificationVerified })
+	slices.SortFunc(lines, func(a, b v1alpha1.NodeLine) int {
+		return cmp.Or(cmp.Compare(severity[a.State], severity[b.State]), cmp.Compare(a.Name, b.Name))
+	})
+	lines = lines[:min(len(lines), v1alpha1.MaxNodeLines)]
+	for i := range lines {
+		lines[i].Message = bounded(lines[i].Message, 512)
+	}
+	return lines
+}
+
+// ready is whether the gate can do all of its work.
+func ready(s *survey, refused string) metav1.Condition {
+	no := func(reason, format string, args ...any) metav1.Condition {
+		return v1alpha1.Condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case s.invalid != "":
+		return no(v1alpha1.ReasonScheduleInvalid, "%s", s.invalid)
+	case refused != "":
+		return no(v1alpha1.ReasonBenchmarkRefused, "%s", bounded(refused, 1024))
+	case len(s.taken) > 0:
+		return no(v1alpha1.ReasonNodesTaken, "%s; a node belongs to the oldest gate that selects it", takenText(s.taken))
+	case s.gate.Spec.Suspend:
+		return no(v1alpha1.ReasonSuspended, "spec.suspend is set: nothing is measured")
+	}
+	return v1alpha1.Condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "every selected node is looked after")
+}
+
+// takenText names the first of the nodes that belong to other gates.
+func takenText(taken map[string][]string) string {
+	var parts []string
+	for _, gate := range slices.Sorted(maps.Keys(taken)) {
+		nodes := slices.Sorted(slices.Values(taken[gate]))
+		text := strings.Join(nodes[:min(len(nodes), 5)], ", ")
+		if more := len(nodes) - 5; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		parts = append(parts, fmt.Sprintf("LatencyGate %s has %s", gate, text))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// passed is whether the nodes can be relied upon.
+func passed(s *survey) metav1.Condition {
+	n := s.gate.Status.Nodes
+	notVerified := n.Total - n.Verified
+	first := ""
+	if len(s.gate.Status.NotVerified) > 0 {
+		line := s.gate.Status.NotVerified[0]
+		first = fmt.Sprintf(": %s is %s", line.Name, line.State)
+		if notVerified > 1 {
+			first += fmt.Sprintf(", and %d more", notVerified-1)
+		}
+	}
+	is := func(status metav1.ConditionStatus, reason, format string, args ...any) metav1.Condition {
+		return v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, fmt.Sprintf(format, args...))
+	}
+	switch limit := s.gate.Spec.MaxUnverified; {
+	case n.Failed > 0:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonNodesFailed, "%d of %d nodes failed%s", n.Failed, n.Total, first)
+	case limit != nil && notVerified > *limit:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonTooManyUnverified, "%d of %d nodes are not verified, and maxUnverified is %d%s", notVerified, n.Total, *limit, first)
+	case notVerified > 0:
+		return is(metav1.ConditionUnknown, v1alpha1.ReasonNotAllVerified, "%d of %d nodes are not verified%s", notVerified, n.Total, first)
+	case len(s.taken) > 0:
+		return is(metav1.ConditionUnknown, v1alpha1.ReasonNodesTaken, "%s, of which this gate knows nothing", takenText(s.taken))
+	case n.Total == 0:
+		return is(metav1.ConditionUnknown, v1alpha1.ReasonNoNodes, "nodeSelector selects no node; see kubectl get nodes --show-labels")
+	}
+	return is(metav1.ConditionTrue, v1alpha1.ReasonAllVerified, "all %d nodes are verified", n.Total)
+}
+
+// notice is an event to be sent.
+type notice struct {
+	kind, reason, action, message string
+}
+
+// gateNotices derives events from what changed in the conditions. What a gate waits for is none.
+func gateNotices(old, g *v1alpha1.LatencyGate) []notice {
+	var all []notice
+	for _, conditionType := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionPassed} {
+		before := meta.FindStatusCondition(old.Status.Conditions, conditionType)
+		after := meta.FindStatusCondition(g.Status.Conditions, conditionType)
+		if after == nil || after.Status == metav1.ConditionUnknown || before != nil && before.Status == after.Status && before.Reason == after.Reason {
+			continue
+		}
+		kind := corev1.EventTypeNormal
+		if after.Status != metav1.ConditionTrue {
+			kind = corev1.EventTypeWarning
+		}
+		all = append(all, notice{kind, after.Reason, conditionType, after.Message})
+	}
+	return all
+}

@@ -1,0 +1,121 @@
+package gate
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+func TestSummarize(t *testing.T) {
+	const verified, failed, inconclusive = v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive
+	const waiting, measuring = v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring
+	cases := map[string]struct {
+		states []v1alpha1.VerificationState
+		change func(*survey)
+		// refused is what the API server said.
+		refused       string
+		ready, passed string
+		counts        v1alpha1.NodeCounts
+	}{
+		"all verified":                  {[]v1alpha1.VerificationState{verified, verified}, nil, "", "True Ready", "True AllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 2}},
+		"no node":                       {nil, nil, "", "True Ready", "Unknown NoNodes", v1alpha1.NodeCounts{}},
+		"one waits":                     {[]v1alpha1.VerificationState{verified, waiting}, nil, "", "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		"one is measured":               {[]v1alpha1.VerificationState{verified, measuring}, nil, "", "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Measuring: 1}},
+		"one is inconclusive":           {[]v1alpha1.VerificationState{verified, inconclusive}, nil, "", "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Inconclusive: 1}},
+		"one failed, others wait":       {[]v1alpha1.VerificationState{waiting, failed}, nil, "", "True Ready", "False NodesFailed", v1alpha1.NodeCounts{Total: 2, Unverified: 1, Failed: 1}},
+		"one that is quite new":         {[]v1alpha1.VerificationState{verified, ""}, nil, "", "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		"as many as are allowed":        {[]v1alpha1.VerificationState{verified, waiting}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(1)) }, "", "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		"more than are allowed":         {[]v1alpha1.VerificationState{inconclusive, waiting}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(1)) }, "", "True Ready", "False TooManyUnverified", v1alpha1.NodeCounts{Total: 2, Unverified: 1, Inconclusive: 1}},
+		"none is allowed, and none is":  {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(0)) }, "", "True Ready", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+		"a node without a verification": {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.missing = []*corev1.Node{makeNode("z")} }, "", "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		"nodes of another gate":         {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.taken = map[string][]string{"old": {"y", "x"}} }, "", "False NodesTaken", "Unknown NodesTaken", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+		"a schedule of nonsense":        {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.invalid = "spec.schedule: nonsense" }, "", "False ScheduleInvalid", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+		"a benchmark was refused":       {[]v1alpha1.VerificationState{waiting}, nil, "the quota is used up", "False BenchmarkRefused", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 1, Unverified: 1}},
+		"a suspended gate":              {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.gate.Spec.Suspend = true }, "", "False Suspended", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := &survey{gate: makeGate()}
+			for i, state := range c.states {
+				s.lineup.verifications = append(s.lineup.verifications, makeVerification(fmt.Sprintf("n%d", i), in(state)))
+			}
+			if c.change != nil {
+				c.change(s)
+			}
+			summarize(s, choice{}, c.refused)
+			told := func(conditionType string) string {
+				c := meta.FindStatusCondition(s.gate.Status.Conditions, conditionType)
+				return fmt.Sprintf("%s %s", c.Status, c.Reason)
+			}
+			if got := told(v1alpha1.ConditionReady); got != c.ready {
+				t.Errorf("Ready is %s, want %s", got, c.ready)
+			}
+			if got := told(v1alpha1.ConditionPassed); got != c.passed {
+				t.Errorf("Passed is %s, want %s", got, c.passed)
+			}
+			if diff := cmp.Diff(c.counts, s.gate.Status.Nodes); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestSummarizeWhatJustHappened(t *testing.T) {
+	a, b, c := makeVerification("a", unverified(v1alpha1.ReasonNewNode)), makeVerification("b"), makeVerification("c", unverified(v1alpha1.ReasonNewNode))
+	s := &survey{gate: makeGate()}
+	s.lineup.verifications = []*v1alpha1.LatencyVerification{a, b, c}
+	summarize(s, choice{starts: []start{{a, "d", true}}, due: []*v1alpha1.LatencyVerification{b}, waiting: map[string]string{"c": "others are measured first"}}, "")
+	want := []v1alpha1.NodeLine{
+		{Name: "a", State: v1alpha1.VerificationMeasuring, Message: "because"},
+		{Name: "b", State: v1alpha1.VerificationUnverified, Message: "all 2 rules hold"},
+		{Name: "c", State: v1alpha1.VerificationUnverified, Message: "others are measured first; because"},
+	}
+	if diff := cmp.Diff(want, s.gate.Status.NotVerified); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWorst(t *testing.T) {
+	var lines []v1alpha1.NodeLine
+	for i := range 30 {
+		for _, state := range []v1alpha1.VerificationState{v1alpha1.VerificationUnverified, v1alpha1.VerificationVerified, v1alpha1.VerificationFailed} {
+			lines = append(lines, v1alpha1.NodeLine{Name: fmt.Sprintf("%s-%02d", strings.ToLower(string(state)), i), State: state, Message: strings.Repeat("µ", 600)})
+		}
+	}
+	got := worst(lines)
+	if len(got) != v1alpha1.MaxNodeLines || got[0].Name != "failed-00" || got[19].Name != "failed-19" || len(got[0].Message) > 512 {
+		t.Errorf("%d lines, from %s to %s", len(got), got[0].Name, got[len(got)-1].Name)
+	}
+	if len(lines[0].Message) != 1200 {
+		t.Error("the lines that were given were changed")
+	}
+}
+
+func TestGateNotices(t *testing.T) {
+	with := func(status metav1.ConditionStatus, reason string) *v1alpha1.LatencyGate {
+		g := makeGate()
+		g.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, "m"))
+		return g
+	}
+	for _, c := range []struct {
+		old, new *v1alpha1.LatencyGate
+		want     string
+	}{
+		{with("Unknown", v1alpha1.ReasonNotAllVerified), with("True", v1alpha1.ReasonAllVerified), "[{Normal AllVerified Passed m}]"},
+		{with("True", v1alpha1.ReasonAllVerified), with("False", v1alpha1.ReasonNodesFailed), "[{Warning NodesFailed Passed m}]"},
+		{with("True", v1alpha1.ReasonAllVerified), with("Unknown", v1alpha1.ReasonNotAllVerified), "[]"},
+		{with("False", v1alpha1.ReasonNodesFailed), with("False", v1alpha1.ReasonNodesFailed), "[]"},
+		{makeGate(), makeGate(), "[]"},
+	} {
+		if got := fmt.Sprint(gateNotices(c.old, c.new)); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}

@@ -1,0 +1,467 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// Verifications reconciles LatencyVerifications.
+type Verifications struct {
+	// Client writes, and lists from the cache.
+	Client client.Client
+	// Live reads from the API server, past the cache.
+	Live client.Reader
+	// Recorder emits events.
+	Recorder events.EventRecorder
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Judge holds a finished benchmark's results against a gate, which need not be its own, and writes nothing.
+	Judge func(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Gate) (*v1alpha1.Verdict, error)
+	// Image, in which the agent of a hold pod sleeps, and how the nodes get it.
+	Image      string
+	PullPolicy corev1.PullPolicy
+}
+
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get;list;watch
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencyverifications,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencyverifications/status,verbs=update
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+
+// workers is how many nodes are looked at at once. They do not depend on each other.
+const workers = 8
+
+// Reconcile takes one step with one node.
+func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	v := &v1alpha1.LatencyVerification{}
+	if err := r.Live.Get(ctx, req.NamespacedName, v); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !v.DeletionTimestamp.IsZero() {
+		return again(0, r.finalize(ctx, v))
+	}
+	world, err := r.observe(ctx, v)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if world.gate == nil {
+		return again(0, r.delete(ctx, v))
+	}
+	s := decide(world)
+	log.FromContext(ctx).V(1).Info("decided", "step", s.kind, "reason", s.reason, "message", s.message)
+	if s.kind == stepForget {
+		return again(0, r.delete(ctx, v))
+	}
+	old := v.DeepCopy()
+	if v.Status, err = world.next(s); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.report(ctx, old, v, s); err != nil {
+		return again(0, err)
+	}
+	return again(s.again, r.enforce(ctx, world, v))
+}
+
+// observe reads the node's world live.
+func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerification) (*world, error) {
+	w := &world{now: r.Clock.Now(), verification: v, gate: &v1alpha1.LatencyGate{}, node: &corev1.Node{}}
+	err := r.Live.Get(ctx, types.NamespacedName{Name: v.Spec.GateName}, w.gate)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("getting LatencyGate %s: %w", v.Spec.GateName, err)
+	}
+	if err != nil || !metav1.IsControlledBy(v, w.gate) {
+		w.gate = nil
+		return w, nil
+	}
+	err = r.Live.Get(ctx, types.NamespacedName{Name: v.Spec.NodeName}, w.node)
+	if apierrors.IsNotFound(err) {
+		w.node, err = nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting node %s: %w", v.Spec.NodeName, err)
+	}
+	if v.Status.Benchmark != nil {
+		if err := r.observeBenchmark(ctx, w); err != nil {
+			return nil, err
+		}
+	}
+	if name, ok := v.Annotations[v1alpha1.AnnotationAccept]; ok {
+		if w.named, err = r.benchmark(ctx, w.gate, name); err != nil {
+			return nil, err
+		}
+	}
+	w.baselineTrouble, err = r.baselineTrouble(ctx, w)
+	return w, err
+}
+
+// benchmark gets a benchmark of the gate's namespace; nil when there is none.
+func (r *Verifications) benchmark(ctx context.Context, gate *v1alpha1.LatencyGate, name string) (*v1alpha1.LatencyBenchmark, error) {
+	b := &v1alpha1.LatencyBenchmark{}
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: gate.Spec.Namespace, Name: name}, b)
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting LatencyBenchmark %s: %w", name, err)
+	}
+	return b, nil
+}
+
+// observeBenchmark reads the current benchmark and, when it is over, what its verdict has to be seen with.
+func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
+	status := w.verification.Status
+	b, err := r.benchmark(ctx, w.gate, status.Benchmark.Name)
+	if err != nil || b == nil || string(b.UID) != status.Benchmark.UID {
+		return err
+	}
+	w.benchmark = b
+	digest, err := specDigest(b.Spec)
+	if err != nil {
+		return err
+	}
+	w.edited = digest != status.Benchmark.SpecSHA256
+	if w.edited || !b.Finished() {
+		return nil
+	}
+	drifts := mayDrift(b, status)
+	// The peers matter for a Fail only, and then all nodes have to be looked at.
+	if drifts || meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionPassed) {
+		if err := r.observePeers(ctx, w); err != nil {
+			return err
+		}
+	}
+	if drifts {
+		gate := b.Spec.Gate.DeepCopy()
+		compareWith(gate, *status.First, status.Benchmark.Peer)
+		if w.drift, err = r.Judge(ctx, b, gate); err != nil {
+			return fmt.Errorf("judging %s against the first of its epoch: %w", b.Name, err)
+		}
+	}
+	return nil
+}
+
+// mayDrift says whether a benchmark passed against an accepted result that is not the first of its epoch.
+func mayDrift(b *v1alpha1.LatencyBenchmark, s v1alpha1.LatencyVerificationStatus) bool {
+	if !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionPassed) || s.Accepted == nil || b.Spec.Gate == nil || b.Spec.Gate.Baseline == nil {
+		return false
+	}
+	ref := b.Spec.Gate.Baseline.BenchmarkRef
+	return ref != nil && ref.Name == s.Accepted.Benchmark && ref.Name != s.First.Benchmark
+}
+
+// comparesWithOwn says whether a gate's template compares with each node's own accepted result.
+func comparesWithOwn(gate *v1alpha1.LatencyGate) bool {
+	rules := gate.Spec.Template.Gate
+	return rules != nil && rules.Baseline != nil && rules.Baseline.GateRef != nil
+}
+
+// observePeers finds out whether the current peer is verified, and whether there is yet another.
+func (r *Verifications) observePeers(ctx context.Context, w *world) error {
+	nodes, verifications := &corev1.NodeList{}, &v1alpha1.LatencyVerificationList{}
+	for _, list := range []client.ObjectList{nodes, verifications} {
+		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing peers: %w", err)
+		}
+	}
+	own, standing := map[string]bool{}, map[string]v1alpha1.VerificationState{}
+	for i := range verifications.Items {
+		v := &verifications.Items[i]
+		own[v.Spec.NodeName] = own[v.Spec.NodeName] || v.Spec.GateName == w.gate.Name
+		standing[v.Spec.NodeName] = v.Status.State
+	}
+	current := w.verification.Status.Benchmark.Peer
+	w.peerVerified = standing[current] == v1alpha1.VerificationVerified
+	w.otherPeer = slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool {
+		return n.Name != current && n.Name != w.node.Name && isPeer(w.gate, &n, own[n.Name]) && standing[n.Name] != v1alpha1.VerificationFailed
+	})
+	return nil
+}
+
+// baselineTrouble is what is wrong with the results that the next one is compared with. The cache is good enough: the
+// verdict itself looks at them live.
+func (r *Verifications) baselineTrouble(ctx context.Context, w *world) (string, error) {
+	status := w.verification.Status
+	if status.Accepted == nil || !comparesWithOwn(w.gate) {
+		return "", nil
+	}
+	for _, result := range []*v1alpha1.AcceptedResult{status.Accepted, status.First} {
+		b := &v1alpha1.LatencyBenchmark{}
+		err := r.Client.Get(ctx, types.NamespacedName{Namespace: w.gate.Spec.Namespace, Name: result.Benchmark}, b)
+		switch {
+		case apierrors.IsNotFound(err):
+			return fmt.Sprintf("LatencyBenchmark %s, with which results are compared, was deleted; accept another result: annotation %s",
+				result.Benchmark, v1alpha1.AnnotationAccept), nil
+		case err != nil:
+			return "", fmt.Errorf("getting LatencyBenchmark %s: %w", result.Benchmark, err)
+		}
+		if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed); c != nil && c.Reason == v1alpha1.ReasonResultsMissing {
+			return fmt.Sprintf("stored results of LatencyBenchmark %s, with which results are compared, were deleted or changed; accept another result: annotation %s",
+				result.Benchmark, v1alpha1.AnnotationAccept), nil
+		}
+	}
+	return "", nil
+}
+
+// report writes the status, once, if it changed, removes the annotations that were acted upon, and then sends events.
+func (r *Verifications) report(ctx context.Context, old, v *v1alpha1.LatencyVerification, s step) error {
+	if !equality.Semantic.DeepEqual(old.Status, v.Status) {
+		if err := r.Client.Status().Update(ctx, v); err != nil {
+			return fmt.Errorf("writing the status: %w", err)
+		}
+	}
+	for _, n := range notices(old, v, s) {
+		r.Recorder.Eventf(v, nil, n.kind, n.reason, n.action, "%s", n.message)
+	}
+	consumed := consumed(s)
+	if consumed == "" {
+		return nil
+	}
+	before := v.DeepCopy()
+	delete(v.Annotations, consumed)
+	if err := r.Client.Patch(ctx, v, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("removing annotation %s: %w", consumed, err)
+	}
+	return nil
+}
+
+// consumed is the annotation that a step acted upon.
+func consumed(s step) string {
+	switch {
+	case s.kind == stepAccept, s.kind == stepRefuse:
+		return v1alpha1.AnnotationAccept
+	case s.reason == v1alpha1.ReasonVerifyRequested:
+		return v1alpha1.AnnotationVerify
+	}
+	return ""
+}
+
+// notices are the events of a step: what became of the node, and what was refused.
+func notices(old, v *v1alpha1.LatencyVerification, s step) []notice {
+	switch {
+	case s.kind == stepRefuse:
+		return []notice{{corev1.EventTypeWarning, s.reason, "Accept", s.message}}
+	case old.Status.State == v.Status.State && old.Status.Reason == v.Status.Reason, s.reason == v1alpha1.ReasonNewNode:
+		return nil
+	}
+	kind := corev1.EventTypeWarning
+	if v.Status.State == v1alpha1.VerificationVerified || s.kind == stepUnverify {
+		kind = corev1.EventTypeNormal
+	}
+	return []notice{{kind, v.Status.Reason, string(v.Status.State), v.Status.Message}}
+}
+
+// enforce makes the world follow the status: the Node's marks, the hold pod, and the benchmarks that nobody needs.
+func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.LatencyVerification) error {
+	if err := publish(ctx, r.Client, r.Live, w.node, publicationOf(w.gate, v), metav1.Time{Time: w.now}); err != nil {
+		return err
+	}
+	if err := r.hold(ctx, w.gate, v); err != nil {
+		return err
+	}
+	return r.prune(ctx, w.gate, v)
+}
+
+// prune deletes the node's benchmarks that the status does not name. Those with a number that it does not know yet are
+// being made.
+func (r *Verifications) prune(ctx context.Context, gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) error {
+	list := &v1alpha1.LatencyBenchmarkList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(gate.Spec.Namespace), client.MatchingFields{indexOwner: string(v.UID)}); err != nil {
+		return fmt.Errorf("listing the node's benchmarks: %w", err)
+	}
+	for i := range list.Items {
+		b := &list.Items[i]
+		if needed(v.Status, b.Name) || !b.DeletionTimestamp.IsZero() || numberOf(b.Name) > v.Status.Number {
+			continue
+		}
+		if err := r.Client.Delete(ctx, b, client.Preconditions{UID: &b.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting LatencyBenchmark %s: %w", b.Name, err)
+		}
+	}
+	return nil
+}
+
+// needed says whether a status names a benchmark.
+func needed(s v1alpha1.LatencyVerificationStatus, name string) bool {
+	return s.Benchmark != nil && s.Benchmark.Name == name || s.Accepted != nil && s.Accepted.Benchmark == name ||
+		s.First != nil && s.First.Benchmark == name || find(s.History, name) != nil
+}
+
+// numberOf is the number at the end of a benchmark's name; 0 when there is none.
+func numberOf(name string) int64 {
+	number, err := strconv.ParseInt(name[strings.LastIndex(name, "-")+1:], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return number
+}
+
+// delete deletes a verification whose gate or node is gone.
+func (r *Verifications) delete(ctx context.Context, v *v1alpha1.LatencyVerification) error {
+	if err := r.Client.Delete(ctx, v, client.Preconditions{UID: &v.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting LatencyVerification %s: %w", v.Name, err)
+	}
+	return nil
+}
+
+// finalize removes what was published on the node, unless another gate has it already. The hold pod and the benchmarks go
+// with the verification, which owns them.
+func (r *Verifications) finalize(ctx context.Context, v *v1alpha1.LatencyVerification) error {
+	if !controllerutil.ContainsFinalizer(v, v1alpha1.FinalizerNode) {
+		return nil
+	}
+	others := &v1alpha1.LatencyVerificationList{}
+	if err := r.Client.List(ctx, others, client.MatchingFields{indexNode: v.Spec.NodeName}); err != nil {
+		return fmt.Errorf("listing the node's verifications: %w", err)
+	}
+	taken := slices.ContainsFunc(others.Items, func(o v1alpha1.LatencyVerification) bool { return o.Name != v.Name && o.DeletionTimestamp.IsZero() })
+	node := &corev1.Node{}
+	err := r.Live.Get(ctx, types.NamespacedName{Name: v.Spec.NodeName}, node)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("getting node %s: %w", v.Spec.NodeName, err)
+	}
+	if err == nil && !taken {
+		if err := publish(ctx, r.Client, r.Live, node, publication{}, metav1.Time{Time: r.Clock.Now()}); err != nil {
+			return err
+		}
+	}
+	before := v.DeepCopy()
+	controllerutil.RemoveFinalizer(v, v1alpha1.FinalizerNode)
+	if err := r.Client.Patch(ctx, v, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the finalizer: %w", err)
+	}
+	return nil
+}
+
+// The indices of the cache.
+const (
+	// indexNode finds verifications by their node, indexGate by their gate.
+	indexNode = "spec.nodeName"
+	indexGate = "spec.gateName"
+	// indexOwner finds benchmarks by the UID of the verification that owns them.
+	indexOwner = "owner"
+)
+
+// SetupWithManager registers the controller: it is woken by its verifications, their benchmarks and hold pods, by nodes of
+// which something changes that matters, and by changes of the gate's spec.
+func (r *Verifications) SetupWithManager(mgr ctrl.Manager) error {
+	for _, index := range []struct {
+		object client.Object
+		field  string
+		values client.IndexerFunc
+	}{
+		{&v1alpha1.LatencyVerification{}, indexNode, func(o client.Object) []string { return []string{o.(*v1alpha1.LatencyVerification).Spec.NodeName} }},
+		{&v1alpha1.LatencyVerification{}, indexGate, func(o client.Object) []string { return []string{o.(*v1alpha1.LatencyVerification).Spec.GateName} }},
+		{&v1alpha1.LatencyBenchmark{}, indexOwner, func(o client.Object) []string {
+			if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == "LatencyVerification" {
+				return []string{string(owner.UID)}
+			}
+			return nil
+		}},
+	} {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), index.object, index.field, index.values); err != nil {
+			return fmt.Errorf("indexing by %s: %w", index.field, err)
+		}
+	}
+	found := func(field string) handler.EventHandler {
+		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+			list := &v1alpha1.LatencyVerificationList{}
+			if err := mgr.GetClient().List(ctx, list, client.MatchingFields{field: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
+				log.FromContext(ctx).Error(err, "listing verifications to wake")
+				return nil
+			}
+			requests := make([]reconcile.Request, 0, len(list.Items))
+			for i := range list.Items {
+				requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
+			}
+			return requests
+		})
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		For(&v1alpha1.LatencyVerification{}).
+		Owns(&v1alpha1.LatencyBenchmark{}, builder.WithPredicates(benchmarkChanges)).
+		Owns(&corev1.Pod{}).
+		Watches(&corev1.Node{}, found(indexNode), builder.WithPredicates(nodeChanges)).
+		Watches(&v1alpha1.LatencyGate{}, found(indexGate), builder.WithPredicates(gateChanges)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(r)
+}
+
+// sameNode says whether nothing of a node changed that matters to a gate: what it is, whether it can be measured, and what
+// is published on it.
+func sameNode(a, b *corev1.Node) bool {
+	conditions := func(n *corev1.Node) [2]corev1.NodeCondition {
+		var pair [2]corev1.NodeCondition
+		for _, c := range n.Status.Conditions {
+			kept := corev1.NodeCondition{Status: c.Status, Reason: c.Reason, Message: c.Message}
+			switch c.Type {
+			case corev1.NodeReady:
+				pair[0].Status = c.Status
+			case v1alpha1.NodeConditionVerified:
+				pair[1] = kept
+			}
+		}
+		return pair
+	}
+	info := func(n *corev1.Node) [5]string {
+		i := n.Status.NodeInfo
+		return [5]string{i.BootID, i.KernelVersion, i.KubeletVersion, i.ContainerRuntimeVersion, i.OSImage}
+	}
+	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable && info(a) == info(b) &&
+		conditions(a) == conditions(b) && a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero() &&
+		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
+		equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
+}
+
+// benchmarkChanges passes what a verification looks at: how a benchmark stands, and whether it is what it was.
+var benchmarkChanges = predicate.Funcs{
+	// The verification itself was changed when it was made.
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.LatencyBenchmark)
+		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyBenchmark)
+		if !ok || !ok2 {
+			return false
+		}
+		standing := func(b *v1alpha1.LatencyBenchmark) [3]string {
+			var all [3]string
+			for i, conditionType := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed} {
+				if c := meta.FindStatusCondition(b.Status.Conditions, conditionType); c != nil {
+					all[i] = fmt.Sprint(c.Status, c.ObservedGeneration)
+					if conditionType != v1alpha1.ConditionSucceeded {
+						all[i] += c.Reason
+					}
+				}
+			}
+			return all
+		}
+		return before.UID != after.UID || before.Generation != after.Generation || standing(before) != standing(after) ||
+			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+	},
+}

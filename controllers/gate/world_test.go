@@ -1,0 +1,146 @@
+package gate
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// The worlds of the tests are made from one that stands still at noon: node a of gate up, verified with peer b by
+// benchmark up-a-3 after up-a-1 began its epoch, and nothing changed since.
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) time.Time { return noon.Add(-d) }
+
+func at(d time.Duration) *metav1.Time { return &metav1.Time{Time: ago(d)} }
+
+func makeGate(changes ...func(*v1alpha1.LatencyGate)) *v1alpha1.LatencyGate {
+	g := &v1alpha1.LatencyGate{
+		ObjectMeta: metav1.ObjectMeta{Name: "up", UID: "uid-gate", CreationTimestamp: metav1.NewTime(ago(24 * time.Hour))},
+		Spec: v1alpha1.LatencyGateSpec{
+			NodeSelector: map[string]string{"role": "fast"}, Namespace: "perf", MaxParallel: 1, HistoryLimit: 3,
+			Identity: v1alpha1.GateIdentity{
+				Keys:   []v1alpha1.IdentityKey{v1alpha1.IdentityBootID, v1alpha1.IdentityKernel, v1alpha1.IdentityDevices},
+				Labels: []string{"onload"},
+			},
+			Template: v1alpha1.LatencyBenchmarkSpec{
+				Tool: v1alpha1.ToolPinger, Rounds: 10,
+				Placement: v1alpha1.Placement{Pairing: v1alpha1.PairingPair, Client: &v1alpha1.NodeSelection{}, Server: &v1alpha1.NodeSelection{}},
+				Network:   v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "vf"}},
+				Gate: &v1alpha1.Gate{
+					Rules: []v1alpha1.GateRule{
+						{Metric: v1alpha1.MetricP99, Max: "20us"},
+						{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"},
+					},
+					Baseline:          &v1alpha1.Baseline{GateRef: &v1alpha1.ObjectName{Name: "up"}},
+					IgnoreDifferences: []string{"kernel.*"},
+				},
+			},
+		},
+	}
+	for _, change := range changes {
+		change(g)
+	}
+	return g
+}
+
+// makeNode is a ready node that says of itself that it is verified.
+func makeNode(name string, changes ...func(*corev1.Node)) *corev1.Node {
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{"role": "fast", "onload": "9.0"}},
+		Status: corev1.NodeStatus{
+			NodeInfo:    corev1.NodeSystemInfo{BootID: "boot-1", KernelVersion: "6.1.0"},
+			Allocatable: corev1.ResourceList{"amd.com/sf_vf": resource.MustParse("8")},
+			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
+	}
+	for _, change := range changes {
+		change(n)
+	}
+	return n
+}
+
+// makeVerification is that of a node which is verified.
+func makeVerification(node string, changes ...func(*v1alpha1.LatencyVerification)) *v1alpha1.LatencyVerification {
+	g := makeGate()
+	identity := askedBy(g).of(makeNode(node))
+	v := &v1alpha1.LatencyVerification{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: v1alpha1.VerificationName("up", node), UID: types.UID("uid-v-" + node), Annotations: map[string]string{},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(g, v1alpha1.GroupVersion.WithKind("LatencyGate"))},
+		},
+		Spec: v1alpha1.LatencyVerificationSpec{GateName: "up", NodeName: node},
+		Status: v1alpha1.LatencyVerificationStatus{
+			State: v1alpha1.VerificationVerified, Reason: v1alpha1.ReasonPassed, Message: "all 2 rules hold", Since: at(time.Hour),
+			NodeUID: "uid-" + node, Identity: identity, Number: 3, MeasuredAt: at(time.Hour),
+			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-3", At: *at(time.Hour), By: v1alpha1.AcceptedByPass, Peer: "b", Identity: identity},
+			First:    &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-1", At: *at(9 * time.Hour), By: v1alpha1.AcceptedByHand, Peer: "b", Identity: identity},
+			History: []v1alpha1.VerificationResult{
+				{Benchmark: "up-" + node + "-3", At: *at(time.Hour), Outcome: v1alpha1.GatePass, Reason: v1alpha1.ReasonPassed, Peer: "b", IdentitySHA256: mustDigest(identity)},
+				{Benchmark: "up-" + node + "-2", At: *at(2 * time.Hour), Outcome: v1alpha1.GateFail, Reason: v1alpha1.ReasonFail, Peer: "b", IdentitySHA256: mustDigest(map[string]string{"BootID": "boot-0"})},
+			},
+		},
+	}
+	for _, change := range changes {
+		change(v)
+	}
+	return v
+}
+
+func mustDigest(value any) string {
+	digest, err := digestOf(value)
+	if err != nil {
+		panic(err)
+	}
+	return digest
+}
+
+func makeWorld(changes ...func(*world)) *world {
+	w := &world{now: noon, gate: makeGate(), verification: makeVerification("a"), node: makeNode("a")}
+	for _, change := range changes {
+		change(w)
+	}
+	return w
+}
+
+// unverified makes the node wait since a minute ago.
+func unverified(reason string) func(*v1alpha1.LatencyVerification) {
+	return func(v *v1alpha1.LatencyVerification) {
+		v.Status.State, v.Status.Reason, v.Status.Message, v.Status.Since = v1alpha1.VerificationUnverified, reason, "because", at(time.Minute)
+	}
+}
+
+// in gives the node a state.
+func in(state v1alpha1.VerificationState) func(*v1alpha1.LatencyVerification) {
+	return func(v *v1alpha1.LatencyVerification) { v.Status.State = state }
+}
+
+// measured gives the node benchmark up-a-4 with peer b, begun five minutes ago and complete; its condition Passed has the
+// status and reason given.
+func measured(passed metav1.ConditionStatus, reason string) func(*world) {
+	return func(w *world) {
+		running(w)
+		b := w.benchmark
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, "10 of 10 runs"))
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, passed, reason, "p99 says so"))
+	}
+}
+
+// running gives the node benchmark up-a-4 with peer b, verified, which still runs.
+func running(w *world) {
+	b := benchmarkOf(w.gate, w.verification, "b", 4)
+	b.UID, b.Generation = "uid-4", 1
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, ""))
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonRunning, "round 3 of 10"))
+	w.benchmark = b
+	s := &w.verification.Status
+	s.State, s.Reason, s.Number, s.Since = v1alpha1.VerificationMeasuring, v1alpha1.ReasonMeasuring, 4, at(5*time.Minute)
+	s.Benchmark = &v1alpha1.VerificationBenchmark{Name: b.Name, UID: string(b.UID), Peer: "b", PeerVerified: true, StartedAt: *at(5 * time.Minute)}
+	w.peerVerified, w.otherPeer = true, true
+}
