@@ -13,23 +13,20 @@ import (
 	_ "time/tzdata" // time zones of gates' schedules; the image has none
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
 	"github.com/tailgate-dev/tailgate/controllers/gate"
 	"github.com/tailgate-dev/tailgate/controllers/pairing"
@@ -128,7 +125,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		LeaderElectionID:       "manager.tailgate.dev",
 		// A manager that is asked to stop hands over at once: nothing it holds is worth waiting for.
 		LeaderElectionReleaseOnCancel: true,
-		Cache:                         cacheOptions(),
+		Cache:                         controllers.CacheOptions(),
 	})
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
@@ -177,34 +174,6 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return fmt.Errorf("adding the readiness check: %w", err)
 	}
 	return mgr.Start(ctx)
-}
-
-// cacheOptions keep in memory what watches and lists need, and no more: whatever decides is read live. Of a cluster with
-// thousands of nodes the rest would be hundreds of megabytes.
-func cacheOptions() cache.Options {
-	ours := labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate})
-	return cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:       {Label: ours},
-			&corev1.ConfigMap{}: {Label: ours},
-			&corev1.Node{}:      {Transform: slim(func(n *corev1.Node) { n.Status.Images = nil })},
-			&v1alpha1.LatencyBenchmark{}: {Transform: slim(func(b *v1alpha1.LatencyBenchmark) {
-				b.Status.Results, b.Status.Warnings, b.Status.Endpoints, b.Status.Attempts, b.Status.Stored = nil, nil, nil, nil, nil
-			})},
-		},
-	}
-}
-
-// slim leaves out of cached objects what nobody looks for there.
-func slim[T client.Object](leaveOut func(T)) toolscache.TransformFunc {
-	return func(object any) (any, error) {
-		if o, ok := object.(T); ok {
-			o.SetManagedFields(nil)
-			leaveOut(o)
-		}
-		return object, nil
-	}
 }
 
 func podLogs(clientset kubernetes.Interface) benchmark.LogReader {

@@ -55,12 +55,7 @@ func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, pe
 	spec := *gate.Spec.Template.DeepCopy()
 	spec.Placement.Client = &v1alpha1.NodeSelection{NodeName: v.Spec.NodeName}
 	spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: peer}
-	if spec.Template == nil {
-		spec.Template = &v1alpha1.PodTemplate{}
-	}
-	if own := (corev1.Toleration{Key: v1alpha1.NodeTaintUnverified, Operator: corev1.TolerationOpExists}); !slices.Contains(spec.Template.Tolerations, own) {
-		spec.Template.Tolerations = append(spec.Template.Tolerations, own)
-	}
+	spec.Template = podsOf(gate)
 	spec.Gate = rulesOf(spec.Gate, v.Status.Accepted, peer)
 	return &v1alpha1.LatencyBenchmark{
 		ObjectMeta: metav1.ObjectMeta{
@@ -69,6 +64,19 @@ func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, pe
 		},
 		Spec: spec,
 	}
+}
+
+// podsOf is what a gate's template gives to benchmark pods, with the toleration of the gate's own taint.
+func podsOf(gate *v1alpha1.LatencyGate) *v1alpha1.PodTemplate {
+	pods := gate.Spec.Template.Template.DeepCopy()
+	if pods == nil {
+		pods = &v1alpha1.PodTemplate{}
+	}
+	own := corev1.Toleration{Key: v1alpha1.NodeTaintUnverified, Operator: corev1.TolerationOpExists}
+	if !slices.Contains(pods.Tolerations, own) {
+		pods.Tolerations = append(pods.Tolerations, own)
+	}
+	return pods
 }
 
 // rulesOf are the rules of a node's benchmark. Where there is nothing yet to compare with, those that compare are left

@@ -154,7 +154,7 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 	now := r.Clock.Now()
 	s := &survey{gate: g, taken: map[string][]string{}}
 	s.lineup = lineup{
-		now: now, gate: g, nodes: map[string]*corev1.Node{},
+		now: now, gate: g, pods: podsOf(g), nodes: map[string]*corev1.Node{},
 		standing: map[string]v1alpha1.VerificationState{}, busy: map[string]bool{},
 	}
 	gates, nodes, verifications := &v1alpha1.LatencyGateList{}, &corev1.NodeList{}, &v1alpha1.LatencyVerificationList{}

@@ -331,7 +331,7 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error
 }
 
 // told are the checks of an endpoint's proof that tell of its NIC and of Onload.
-var told = []string{"Driver", "Firmware", "FirmwareVariant", "Acceleration"}
+var told = []string{v1alpha1.ProofDriver, v1alpha1.ProofFirmware, v1alpha1.ProofFirmwareVariant, v1alpha1.ProofAcceleration}
 
 // evidence is what the agent at the node told of NIC and Onload.
 func evidence(b *v1alpha1.LatencyBenchmark) []v1alpha1.ProofLine {

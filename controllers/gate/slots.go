@@ -26,6 +26,8 @@ type lineup struct {
 	busy map[string]bool
 	// measuring is how many of the gate's nodes are being measured.
 	measuring int
+	// pods are what the template gives to benchmark pods, with the toleration of the gate's own taint.
+	pods *v1alpha1.PodTemplate
 	// fired is when the schedule last asked for a measurement; zero when it never did.
 	fired time.Time
 }
@@ -121,26 +123,11 @@ func (l lineup) unusable(node *corev1.Node) string {
 		return "the node is not ready"
 	case !node.DeletionTimestamp.IsZero():
 		return "the node is being deleted"
-	case node.Spec.Unschedulable && !l.tolerated(corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}):
-		return "the node is cordoned; uncordon it, or tolerate " + corev1.TaintNodeUnschedulable + " in template.template.tolerations"
 	}
-	for _, taint := range node.Spec.Taints {
-		if taint.Effect != corev1.TaintEffectPreferNoSchedule && taint.Key != v1alpha1.NodeTaintUnverified &&
-			taint.Key != corev1.TaintNodeUnschedulable && !l.tolerated(taint) {
-			return "the node has taint " + taint.Key + "; remove it, or tolerate it in template.template.tolerations"
-		}
+	if why := preflight.Untolerated(node, l.pods.Tolerations); why != "" {
+		return "the node is " + why + "; change that, or tolerate it in spec.template.template.tolerations"
 	}
 	return ""
-}
-
-// tolerated says whether the template's pods tolerate a taint.
-func (l lineup) tolerated(taint corev1.Taint) bool {
-	template := l.gate.Spec.Template.Template
-	return template != nil && slices.ContainsFunc(template.Tolerations, func(t corev1.Toleration) bool {
-		keys := t.Key == taint.Key || t.Key == "" && t.Operator == corev1.TolerationOpExists
-		values := t.Operator == corev1.TolerationOpExists || t.Value == taint.Value
-		return keys && values && (t.Effect == "" || t.Effect == taint.Effect)
-	})
 }
 
 // due are the nodes that were measured before the schedule last asked, longest ago first, at most so many.

@@ -16,7 +16,7 @@ import (
 // makeLineup has the nodes of the verifications, each of which says what it should.
 func makeLineup(g *v1alpha1.LatencyGate, verifications ...*v1alpha1.LatencyVerification) lineup {
 	l := lineup{
-		now: noon, gate: g, verifications: verifications, nodes: map[string]*corev1.Node{},
+		now: noon, gate: g, pods: podsOf(g), verifications: verifications, nodes: map[string]*corev1.Node{},
 		standing: map[string]v1alpha1.VerificationState{}, busy: map[string]bool{},
 	}
 	for _, v := range verifications {
@@ -133,7 +133,7 @@ func TestChooseStarts(t *testing.T) {
 		"a cordoned peer":              {nil, nodes{"a": {waits}, "b": {verified}, "c": {waitingSince(0)}}, node("b", cordoned), []string{"a-c"}, ""},
 		"a taint of somebody else": {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule})
-		}), nil, "has taint gpu"},
+		}), nil, "tainted with gpu"},
 		"a taint of somebody else, tolerated": {tolerates(corev1.Toleration{Key: "gpu", Value: "yes"}), nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule})
 		}), []string{"a-b+"}, ""},

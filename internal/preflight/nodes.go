@@ -457,24 +457,11 @@ func NodeReady(n corev1.Node) bool {
 	return false
 }
 
-// whyCordoned is what untolerated says of such nodes.
+// whyCordoned is what Untolerated says of such nodes.
 const whyCordoned = "cordoned"
 
 // untolerated is for nodes on which the scheduler would not put the pods.
 func (c *choice) untolerated(n *corev1.Node) string {
-	// The taint follows the cordon after a moment.
-	if n.Spec.Unschedulable && !c.tolerated(corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}) {
-		return whyCordoned
-	}
-	for _, t := range n.Spec.Taints {
-		if t.Effect != corev1.TaintEffectPreferNoSchedule && !c.tolerated(t) {
-			return "tainted with " + t.Key
-		}
-	}
-	return ""
-}
-
-func (c *choice) tolerated(taint corev1.Taint) bool {
 	var all []corev1.Toleration
 	if template := c.o.Benchmark.Spec.Template; template != nil {
 		all = template.Tolerations
@@ -482,7 +469,25 @@ func (c *choice) tolerated(taint corev1.Taint) bool {
 	if class := c.o.RuntimeClass; class != nil && class.Scheduling != nil {
 		all = slices.Concat(all, class.Scheduling.Tolerations)
 	}
-	return slices.ContainsFunc(all, func(t corev1.Toleration) bool { return tolerates(t, taint) })
+	return Untolerated(n, all)
+}
+
+// Untolerated is why the scheduler would not put pods with these tolerations on a node: it is cordoned, or tainted with
+// something else. Empty when it would.
+func Untolerated(n *corev1.Node, tolerations []corev1.Toleration) string {
+	tolerated := func(taint corev1.Taint) bool {
+		return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool { return tolerates(t, taint) })
+	}
+	// The taint follows the cordon after a moment.
+	if n.Spec.Unschedulable && !tolerated(corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}) {
+		return whyCordoned
+	}
+	for _, t := range n.Spec.Taints {
+		if t.Effect != corev1.TaintEffectPreferNoSchedule && !tolerated(t) {
+			return "tainted with " + t.Key
+		}
+	}
+	return ""
 }
 
 // tolerates is the scheduler's rule: no effect and no key stand for all of them, and no operator for Equal. (That of

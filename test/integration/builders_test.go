@@ -112,6 +112,18 @@ func (b *BenchmarkBuilder) AgainstVariant(name string) *BenchmarkBuilder {
 	return b
 }
 
+// AgainstGate makes what a gate has accepted of the client's node the gate's baseline.
+func (b *BenchmarkBuilder) AgainstGate(name string) *BenchmarkBuilder {
+	b.Spec.Gate.Baseline = &v1alpha1.Baseline{GateRef: &v1alpha1.ObjectName{Name: name}}
+	return b
+}
+
+// Free lets client and server run on any node.
+func (b *BenchmarkBuilder) Free() *BenchmarkBuilder {
+	b.Spec.Placement.Client, b.Spec.Placement.Server = &v1alpha1.NodeSelection{}, &v1alpha1.NodeSelection{}
+	return b
+}
+
 // ExtendRounds sets how many rounds are measured once more.
 func (b *BenchmarkBuilder) ExtendRounds(n int32) *BenchmarkBuilder {
 	b.Spec.Gate.ExtendRounds = n

@@ -9,16 +9,16 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
+	"github.com/tailgate-dev/tailgate/controllers/gate"
 	"github.com/tailgate-dev/tailgate/controllers/pairing"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
@@ -29,7 +29,7 @@ type clock struct{ ahead atomic.Int64 }
 func (c *clock) Now() time.Time                  { return time.Now().Add(time.Duration(c.ahead.Load())) }
 func (c *clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// death says whether the manager dies instead of carrying out a write: "create", "delete" or "status".
+// death says whether the manager dies instead of carrying out a write: "create", "delete", "patch" or "status".
 type death func(verb string, object client.Object) bool
 
 // mortal is a client whose writes fail from the moment of its death on.
@@ -63,6 +63,13 @@ func (m *mortal) Delete(ctx context.Context, object client.Object, options ...cl
 	return m.Client.Delete(ctx, object, options...)
 }
 
+func (m *mortal) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	if err := m.alive("patch", object); err != nil {
+		return err
+	}
+	return m.Client.Patch(ctx, object, patch, options...)
+}
+
 func (m *mortal) Status() client.SubResourceWriter { return &mortalStatus{m.Client.Status(), m} }
 
 type mortalStatus struct {
@@ -75,6 +82,13 @@ func (s *mortalStatus) Update(ctx context.Context, object client.Object, options
 		return err
 	}
 	return s.SubResourceWriter.Update(ctx, object, options...)
+}
+
+func (s *mortalStatus) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+	if err := s.m.alive("status", object); err != nil {
+		return err
+	}
+	return s.SubResourceWriter.Patch(ctx, object, patch, options...)
 }
 
 // World is what each spec of the controller has of its own.
@@ -132,10 +146,7 @@ func (w *World) Start(dies ...death) *Manager {
 		HealthProbeBindAddress: "0",
 		// Managers follow each other in one process, with one name.
 		Controller: ctrlconfig.Controller{SkipNameValidation: &skip},
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:       {Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate})},
-			&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate})},
-		}},
+		Cache:      controllers.CacheOptions(),
 	})
 	Expect(err).NotTo(HaveOccurred())
 	m := &Manager{done: make(chan struct{}), client: &mortal{Client: mgr.GetClient()}}
@@ -150,6 +161,13 @@ func (w *World) Start(dies ...death) *Manager {
 	Expect((&pairing.Reconciler{
 		Client: m.client, Live: mgr.GetAPIReader(), Preflight: reconciler.Preflight, Recorder: mgr.GetEventRecorder("tailgate"),
 		Clock: w.Clock,
+	}).SetupWithManager(mgr)).To(Succeed())
+	Expect((&gate.Gates{
+		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock,
+	}).SetupWithManager(mgr)).To(Succeed())
+	Expect((&gate.Verifications{
+		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock,
+		Judge: reconciler.Judge, Image: w.Settings.BenchImage, PullPolicy: w.Settings.PullPolicy,
 	}).SetupWithManager(mgr)).To(Succeed())
 	var ctx context.Context
 	ctx, m.stop = context.WithCancel(context.Background())

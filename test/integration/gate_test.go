@@ -1,0 +1,857 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// The agents of these specs measure round trips from 10000 to 11999 ns, of which p90 is 5.9 µs as half, in every round,
+// unless a spec tells them otherwise.
+
+// gateLabel selects the nodes of a gate: its value is the namespace of the spec.
+const gateLabel = "test.tailgate.dev/gate"
+
+// GateBuilder makes a LatencyGate.
+type GateBuilder struct{ v1alpha1.LatencyGate }
+
+// MakeGate begins with one that holds p90 of five rounds below 8 µs and within 10 % of what was accepted, with label and
+// taint. It is named after the namespace, because it has none of its own.
+func MakeGate(namespace string) *GateBuilder {
+	return &GateBuilder{v1alpha1.LatencyGate{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Spec: v1alpha1.LatencyGateSpec{
+			NodeSelector: map[string]string{gateLabel: namespace}, Namespace: namespace,
+			Template:    MakeBenchmark(namespace, "").Rounds(5).Rule(under("8us")).Rule(within("10%")).AgainstGate(namespace).Free().Spec,
+			Enforcement: v1alpha1.Enforcement{Label: true, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}},
+		},
+	}}
+}
+
+// With changes the spec.
+func (g *GateBuilder) With(change func(*v1alpha1.LatencyGateSpec)) *GateBuilder {
+	change(&g.Spec)
+	return g
+}
+
+// Obj returns the gate.
+func (g *GateBuilder) Obj() *v1alpha1.LatencyGate { return g.DeepCopy() }
+
+// Gate creates a gate of the world's nodes. At the end of the spec it goes, whoever is left to let it go.
+func (w *World) Gate(ctx SpecContext, g *GateBuilder) *v1alpha1.LatencyGate {
+	GinkgoHelper()
+	created := g.Obj()
+	Expect(k8s.Create(ctx, created)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(client.IgnoreNotFound(k8s.Delete(ctx, created))).To(Succeed())
+		list := &v1alpha1.LatencyVerificationList{}
+		Expect(k8s.List(ctx, list, client.MatchingFields{"spec.gateName": created.Name})).To(Succeed())
+		none := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		for i := range list.Items {
+			Expect(client.IgnoreNotFound(k8s.Delete(ctx, &list.Items[i]))).To(Succeed())
+			Expect(client.IgnoreNotFound(k8s.Patch(ctx, &list.Items[i], none))).To(Succeed())
+		}
+		Expect(client.IgnoreNotFound(k8s.Patch(ctx, created, none))).To(Succeed())
+	})
+	return created
+}
+
+// NewGateWorld is a world whose nodes are of its gate, and whose pods go by themselves.
+func NewGateWorld(ctx SpecContext, more ...string) *World {
+	GinkgoHelper()
+	w := NewWorld(ctx)
+	w.Kubelet.Auto(ctx)
+	for _, name := range []string{w.A, w.B} {
+		w.ChangeNode(ctx, name, func(n *corev1.Node) { n.Labels[gateLabel] = w.Namespace })
+		w.ChangeNodeStatus(ctx, name, identified)
+	}
+	for _, name := range more {
+		w.AddGateNode(ctx, w.Namespace+"-"+name)
+	}
+	return w
+}
+
+// AddGateNode creates a node of the gate.
+func (w *World) AddGateNode(ctx SpecContext, name string) {
+	GinkgoHelper()
+	n := MakeNode(name)
+	n.Labels[gateLabel] = w.Namespace
+	identified(&n.Node)
+	w.AddNode(ctx, n)
+}
+
+// identified gives a node what its kubelet would tell.
+func identified(n *corev1.Node) {
+	n.Status.NodeInfo.BootID, n.Status.NodeInfo.KernelVersion, n.Status.NodeInfo.KubeletVersion = "boot-1", "6.1.0", "v1.36.0"
+}
+
+// ChangeNode changes a node as a user does.
+func (w *World) ChangeNode(ctx context.Context, name string, change func(*corev1.Node)) {
+	GinkgoHelper()
+	Eventually(func() error {
+		n := &corev1.Node{}
+		if err := k8s.Get(ctx, types.NamespacedName{Name: name}, n); err != nil {
+			return err
+		}
+		change(n)
+		return k8s.Update(ctx, n)
+	}).Should(Succeed())
+}
+
+// ChangeNodeStatus changes what its kubelet tells.
+func (w *World) ChangeNodeStatus(ctx context.Context, name string, change func(*corev1.Node)) {
+	GinkgoHelper()
+	Eventually(func() error {
+		n := &corev1.Node{}
+		if err := k8s.Get(ctx, types.NamespacedName{Name: name}, n); err != nil {
+			return err
+		}
+		change(n)
+		return k8s.Status().Update(ctx, n)
+	}).Should(Succeed())
+}
+
+// Upgrade gives a node another kernel, and boots it.
+func (w *World) Upgrade(ctx context.Context, name, kernel string) {
+	GinkgoHelper()
+	w.ChangeNodeStatus(ctx, name, func(n *corev1.Node) {
+		n.Status.NodeInfo.KernelVersion, n.Status.NodeInfo.BootID = kernel, "boot of "+kernel
+	})
+}
+
+// Verification reads that of a node.
+func (w *World) Verification(ctx context.Context, node string) *v1alpha1.LatencyVerification {
+	GinkgoHelper()
+	v := &v1alpha1.LatencyVerification{}
+	Expect(client.IgnoreNotFound(k8s.Get(ctx, types.NamespacedName{Name: v1alpha1.VerificationName(w.Namespace, node)}, v))).To(Succeed())
+	return v
+}
+
+// Says is what a Node says of its verification, and what its LatencyVerification does: "Verified: True true -".
+func (w *World) Says(ctx context.Context, node string) string {
+	GinkgoHelper()
+	n := &corev1.Node{}
+	Expect(k8s.Get(ctx, types.NamespacedName{Name: node}, n)).To(Succeed())
+	condition, label, taint := "-", "-", "-"
+	for _, c := range n.Status.Conditions {
+		if c.Type == v1alpha1.NodeConditionVerified {
+			condition = string(c.Status)
+		}
+	}
+	if value, ok := n.Labels[v1alpha1.NodeLabelVerified]; ok {
+		label = value
+	}
+	for _, t := range n.Spec.Taints {
+		if t.Key == v1alpha1.NodeTaintUnverified {
+			taint = string(t.Effect)
+		}
+	}
+	status := w.Verification(ctx, node).Status
+	state := string(status.State)
+	if status.State != "" {
+		state += " " + status.Reason
+	}
+	return fmt.Sprintf("%s: %s %s %s", state, condition, label, taint)
+}
+
+const (
+	isVerified = "Verified Passed: True true -"
+	// heldBack ends what a Node says that is not verified.
+	heldBack = ": False false NoSchedule"
+)
+
+// Expect waits until a node says something.
+func (w *World) Expect(ctx context.Context, node, says string) {
+	GinkgoHelper()
+	Eventually(func() string { return w.Says(ctx, node) }).Should(Equal(says), func() string {
+		return fmt.Sprintf("%+v", w.Verification(ctx, node).Status)
+	})
+}
+
+// Annotate annotates a node's verification as people do.
+func (w *World) Annotate(ctx context.Context, node, key, value string) {
+	GinkgoHelper()
+	v := w.Verification(ctx, node)
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value))
+	Expect(k8s.Patch(ctx, v, patch)).To(Succeed())
+}
+
+// History are a node's results, newest first, as "name outcome reason".
+func (w *World) History(ctx context.Context, node string) []string {
+	GinkgoHelper()
+	var all []string
+	for _, r := range w.Verification(ctx, node).Status.History {
+		all = append(all, fmt.Sprintf("%s %s %s", strings.TrimPrefix(r.Benchmark, w.Namespace+"-"+node), r.Outcome, r.Reason))
+	}
+	return all
+}
+
+// Benchmarks are the names of the benchmarks of a node that there are, without what all have.
+func (w *World) Benchmarks(ctx context.Context, node string) []string {
+	GinkgoHelper()
+	list := &v1alpha1.LatencyBenchmarkList{}
+	Expect(k8s.List(ctx, list, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelNode: node})).To(Succeed())
+	var all []string
+	for _, b := range list.Items {
+		all = append(all, strings.TrimPrefix(b.Name, w.Namespace+"-"+node))
+	}
+	return all
+}
+
+// Accepted is the name of the accepted benchmark, and of the first of the epoch.
+func (w *World) Accepted(ctx context.Context, node string) string {
+	GinkgoHelper()
+	status := w.Verification(ctx, node).Status
+	short := func(r *v1alpha1.AcceptedResult) string {
+		if r == nil {
+			return "none"
+		}
+		return strings.TrimPrefix(r.Benchmark, w.Namespace+"-"+node)
+	}
+	return short(status.Accepted) + " since " + short(status.First)
+}
+
+// Benchmark is one of a node's, by its number.
+func (w *World) Benchmark(node string, number int) *v1alpha1.LatencyBenchmark {
+	return &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: fmt.Sprintf("%s-%s-%d", w.Namespace, node, number)}}
+}
+
+// faster and slower agents: from is the first of a run's samples, by the run's benchmark.
+func samplesFrom(from func(b *v1alpha1.LatencyBenchmark) int64) func(*result.Document) {
+	return func(d *result.Document) {
+		if d.Role != v1alpha1.RoleClient {
+			return
+		}
+		b := &v1alpha1.LatencyBenchmark{}
+		name := d.Run[:strings.LastIndex(d.Run, "-")]
+		list := &v1alpha1.LatencyBenchmarkList{}
+		if err := k8s.List(context.Background(), list); err != nil {
+			panic(err)
+		}
+		for i := range list.Items {
+			if list.Items[i].Name == name {
+				b = &list.Items[i]
+			}
+		}
+		for i := range d.Cells {
+			var err error
+			if d.Cells[i].Histogram, err = histogramFrom(from(b)); err != nil {
+				panic(err)
+			}
+		}
+	}
+}
+
+// slowNode makes every run that has a node at an end twice as slow.
+func slowNode(node string) func(*result.Document) {
+	return samplesFrom(func(b *v1alpha1.LatencyBenchmark) int64 {
+		if p := b.Status.Pair; p != nil && (p.ClientNode == node || p.ServerNode == node) {
+			return 20_000
+		}
+		return 10_000
+	})
+}
+
+// refusals are the events of refused acceptances in the cluster about a verification.
+func (w *World) refusals(ctx context.Context, node string) []string {
+	GinkgoHelper()
+	list := &eventsv1.EventList{}
+	Expect(k8s.List(ctx, list)).To(Succeed())
+	var all []string
+	for _, e := range list.Items {
+		if e.Reason == v1alpha1.ReasonAcceptRefused && e.Regarding.Name == v1alpha1.VerificationName(w.Namespace, node) {
+			all = append(all, e.Note)
+		}
+	}
+	return all
+}
+
+// gateSays is a condition of a gate.
+func gateSays(ctx context.Context, g *v1alpha1.LatencyGate, conditionType string) string {
+	GinkgoHelper()
+	current := &v1alpha1.LatencyGate{}
+	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(g), current)).To(Succeed())
+	c := meta.FindStatusCondition(current.Status.Conditions, conditionType)
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+}
+
+var _ = Describe("A gate", func() {
+	It("holds a node back until it has passed, and again when it has changed", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace))
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.B, isVerified)
+		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(Equal("True AllVerified: all 2 nodes are verified"))
+		first := Get(ctx, w.Benchmark(w.A, 1))
+		Expect(first.Spec.Gate.Rules).To(HaveLen(1), "there was nothing to compare with")
+		Expect(*first.Status.Pair).To(Equal(v1alpha1.Pair{ClientNode: w.A, ServerNode: w.B}))
+
+		By("an upgrade of a node")
+		began := time.Now()
+		w.Upgrade(ctx, w.A, "6.2.0")
+		Eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack))
+		Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("Unknown NotAllVerified: 1 of 2 nodes are not verified: " + w.A))
+		w.Expect(ctx, w.A, isVerified)
+		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -1"))
+		second := Get(ctx, w.Benchmark(w.A, 2))
+		Expect(second.Spec.Gate.Rules).To(HaveLen(2))
+		Expect(second.Spec.Gate.Baseline.BenchmarkRef.Name).To(Equal(first.Name))
+		Expect(second.Spec.Gate.IgnoreDifferences).To(BeEmpty(), "the peer is the same")
+		status := w.Verification(ctx, w.A).Status
+		Expect(status.Identity).To(HaveKeyWithValue("Kernel", "6.2.0"))
+		Expect(status.Accepted.Identity).To(Equal(status.Identity))
+		Expect(w.Benchmarks(ctx, w.B)).To(ConsistOf("-1"), "the other node was left alone")
+
+		By("nothing, of which nobody writes anything")
+		version := w.Verification(ctx, w.A).ResourceVersion
+		Consistently(func() string { return w.Verification(ctx, w.A).ResourceVersion }).Should(Equal(version))
+	})
+
+	It("marks a node before it measures it, and marks it again when somebody takes that away", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = true }))
+		w.Expect(ctx, w.A, "Unverified NewNode"+heldBack)
+		Expect(w.Kubelet.Created()).To(BeEmpty())
+		w.ChangeNode(ctx, w.A, func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+			delete(n.Labels, v1alpha1.NodeLabelVerified)
+		})
+		w.ChangeNodeStatus(ctx, w.A, func(n *corev1.Node) {
+			for i := range n.Status.Conditions {
+				n.Status.Conditions[i].Status = corev1.ConditionTrue
+			}
+		})
+		w.Expect(ctx, w.A, "Unverified NewNode"+heldBack)
+		n := &corev1.Node{}
+		Expect(k8s.Get(ctx, types.NamespacedName{Name: w.A}, n)).To(Succeed())
+		Expect(n.Spec.Taints).To(HaveLen(2), "those of others stay")
+		Expect(n.Status.Conditions).To(HaveLen(2))
+	})
+
+	It("holds back what failed, whatever happens but a change, a request or an acceptance by hand", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		manager := w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace))
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.B, isVerified)
+		w.Kubelet.Agents(slowNode(w.A))
+		w.Upgrade(ctx, w.A, "6.2.0")
+		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		Expect(w.Verification(ctx, w.A).Status.Message).To(MatchRegexp(`with peer %s: p90 .*10.\d+µs`, w.B))
+		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False NodesFailed: 1 of 2 nodes failed: " + w.A))
+
+		By("another manager")
+		manager.Stop()
+		w.Start()
+		Consistently(func() string { return w.Says(ctx, w.A) }).Should(Equal("Failed Fail" + heldBack))
+		By("acceptances that cannot be")
+		w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, w.Benchmark(w.A, 1).Name)
+		Eventually(func() []string { return w.refusals(ctx, w.A) }).Should(ContainElement(ContainSubstring("before it changed")))
+		w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, "nonsense!")
+		Eventually(func() []string { return w.refusals(ctx, w.A) }).Should(ContainElement(ContainSubstring("not among")))
+		Expect(w.Says(ctx, w.A)).To(Equal("Failed Fail" + heldBack))
+		Eventually(func() map[string]string { return w.Verification(ctx, w.A).Annotations }).Should(BeEmpty())
+
+		By("a request, of which the cause is not cured")
+		w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "")
+		Eventually(func() []string { return w.History(ctx, w.A) }).Should(Equal([]string{"-3 Fail Fail", "-2 Fail Fail", "-1 Pass Passed"}))
+		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		By("an acceptance by hand")
+		w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, w.Benchmark(w.A, 3).Name)
+		w.Expect(ctx, w.A, "Verified AcceptedByHand: True true -")
+		Expect(w.Accepted(ctx, w.A)).To(Equal("-3 since -3"))
+		Eventually(func() map[string]string { return w.Verification(ctx, w.A).Annotations }).Should(BeEmpty())
+
+		By("a request when the cause is cured, in the new epoch")
+		w.Kubelet.Agents(nil)
+		w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "please")
+		Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-4 since -3"))
+		w.Expect(ctx, w.A, isVerified)
+		Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-2", "-3", "-4"), "the history is three long")
+	})
+
+	It("holds back what is inconclusive, after as many retries as it is told", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
+			s.Template.Rounds = 2
+			s.OnInconclusive = v1alpha1.OnInconclusive{Action: v1alpha1.InconclusiveRetry, Retries: 1}
+			s.MaxUnverified = new(int32(1))
+		}))
+		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
+		Expect(w.History(ctx, w.A)).To(Equal([]string{"-2 Inconclusive Inconclusive", "-1 Inconclusive Retry"}))
+		Expect(w.Verification(ctx, w.A).Status.Message).To(ContainSubstring("5 rounds are the fewest"))
+		w.Expect(ctx, w.B, "Inconclusive Inconclusive"+heldBack)
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False TooManyUnverified: 2 of 2"))
+		Consistently(func() string { return w.Says(ctx, w.A) }).Should(Equal("Inconclusive Inconclusive" + heldBack))
+	})
+
+	It("asks for a baseline by hand when it has no rule for the first result", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Gate.Rules = []v1alpha1.GateRule{within("10%")} }))
+		w.Expect(ctx, w.A, "Inconclusive NothingToCompare"+heldBack)
+		name := w.Benchmark(w.A, 1).Name
+		Expect(w.Verification(ctx, w.A).Status.Message).To(ContainSubstring("kubectl annotate lver %s tailgate.dev/accept=%s", v1alpha1.VerificationName(w.Namespace, w.A), name))
+		w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, name)
+		w.Expect(ctx, w.A, "Verified AcceptedByHand: True true -")
+		w.Upgrade(ctx, w.A, "6.2.0")
+		w.Expect(ctx, w.A, isVerified)
+		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -1"))
+	})
+
+	It("does not let small losses add up", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace))
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.B, isVerified)
+		// p90 is 11800, 12600 and 13500 ns: 7 % more each time, and 14 % in all.
+		w.Kubelet.Agents(samplesFrom(func(b *v1alpha1.LatencyBenchmark) int64 {
+			switch b.Name {
+			case w.Benchmark(w.A, 2).Name:
+				return 10_800
+			case w.Benchmark(w.A, 3).Name:
+				return 11_700
+			}
+			return 10_000
+		}))
+		w.Upgrade(ctx, w.A, "6.2.0")
+		Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-2 since -1"))
+		w.Upgrade(ctx, w.A, "6.3.0")
+		w.Expect(ctx, w.A, "Failed Drifted"+heldBack)
+		Expect(condition(ctx, w.Benchmark(w.A, 3), v1alpha1.ConditionPassed)).To(HavePrefix("True Pass"), "against the accepted one it passed")
+		Expect(w.Verification(ctx, w.A).Status.Message).To(ContainSubstring("small losses have added up since " + w.Benchmark(w.A, 1).Name))
+		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -1"))
+	})
+
+	It("tells a slow node from its peer when all are new", func(ctx SpecContext) {
+		w := NewGateWorld(ctx, "c")
+		c := w.Namespace + "-c"
+		w.Kubelet.Agents(slowNode(w.B))
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace))
+		// Node a is measured with b first, which is the slow one, and then with c.
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, c, isVerified)
+		w.Expect(ctx, w.B, "Failed Fail"+heldBack)
+		Expect(w.History(ctx, w.A)).To(Equal([]string{"-2 Pass Passed", "-1 Fail SecondPeer"}))
+		Expect(w.Verification(ctx, w.A).Status.Accepted.Peer).To(Equal(c))
+		Expect(w.History(ctx, w.B)).To(Equal([]string{"-2 Fail Fail", "-1 Fail SecondPeer"}))
+	})
+
+	It("forgets a node that was deleted, and what it knew of it", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace))
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.B, isVerified)
+		uid := w.Verification(ctx, w.A).UID
+		w.Kubelet.Agents(slowNode(w.A))
+		Expect(k8s.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.A}})).To(Succeed())
+		Eventually(func() types.UID { return w.Verification(ctx, w.A).UID }).Should(BeEmpty())
+		// There is no garbage collector here, which would delete its benchmark. The new node's is another all the same.
+		w.AddGateNode(ctx, w.A)
+		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		Expect(w.Verification(ctx, w.A).UID).NotTo(Equal(uid))
+		Expect(w.Accepted(ctx, w.A)).To(Equal("none since none"))
+	})
+
+	It("begins anew with a Node that was made again before anybody saw that it was gone", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		manager := w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace))
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.B, isVerified)
+		manager.Stop()
+		Expect(k8s.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.A}})).To(Succeed())
+		w.AddGateNode(ctx, w.A)
+		w.Start()
+		Eventually(func() []string { return w.History(ctx, w.A) }).Should(Equal([]string{"-2 Pass Passed"}))
+		w.Expect(ctx, w.A, isVerified)
+		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -2"), "without the results of the other")
+		Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-2"))
+	})
+
+	It("leaves nothing on nodes when it goes, or they do", func(ctx SpecContext) {
+		w := NewGateWorld(ctx, "c")
+		w.Start()
+		w.Kubelet.Agents(slowNode(w.A))
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = true }))
+		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		w.Expect(ctx, w.B, isVerified)
+		By("a node that is none of the gate's any more")
+		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { delete(n.Labels, gateLabel) })
+		w.Expect(ctx, w.A, ": - - -")
+		By("a gate that is deleted")
+		Expect(k8s.Delete(ctx, g)).To(Succeed())
+		for _, name := range []string{w.B, w.Namespace + "-c"} {
+			w.Expect(ctx, name, ": - - -")
+		}
+		Eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(g), g)) }).Should(BeTrue())
+	})
+
+	It("runs hold pods that are Ready for the verified only", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod, s.Suspend = true, true }))
+		key := types.NamespacedName{Namespace: w.Namespace, Name: w.Namespace + "-" + w.A + "-hold"}
+		says := func() string {
+			pod := &corev1.Pod{}
+			if err := k8s.Get(ctx, key, pod); err != nil {
+				return err.Error()
+			}
+			for _, c := range pod.Status.Conditions {
+				if c.Type == v1alpha1.NodeConditionVerified {
+					return fmt.Sprintf("%s %s", c.Status, c.Reason)
+				}
+			}
+			return ""
+		}
+		change := func(what func(*v1alpha1.LatencyGateSpec)) {
+			GinkgoHelper()
+			Eventually(func() error {
+				Expect(k8s.Get(ctx, client.ObjectKeyFromObject(g), g)).To(Succeed())
+				what(&g.Spec)
+				return k8s.Update(ctx, g)
+			}).Should(Succeed())
+		}
+		Eventually(says).Should(Equal("False Unverified"))
+		pod := &corev1.Pod{}
+		Expect(k8s.Get(ctx, key, pod)).To(Succeed())
+		Expect(pod.Spec.NodeName).To(Equal(w.A))
+		Expect(pod.Spec.ReadinessGates).To(Equal([]corev1.PodReadinessGate{{ConditionType: v1alpha1.NodeConditionVerified}}))
+		change(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = false })
+		Eventually(says).Should(Equal("True Verified"))
+		By("a pod that was evicted")
+		pod.Status.Phase = corev1.PodFailed
+		Eventually(func() error {
+			Expect(k8s.Get(ctx, key, pod)).To(Succeed())
+			pod.Status.Phase = corev1.PodFailed
+			return k8s.Status().Update(ctx, pod)
+		}).Should(Succeed())
+		Eventually(func() types.UID {
+			current := &corev1.Pod{}
+			Expect(client.IgnoreNotFound(k8s.Get(ctx, key, current))).To(Succeed())
+			return current.UID
+		}).ShouldNot(Or(Equal(pod.UID), BeEmpty()))
+		Eventually(says).Should(Equal("True Verified"))
+		By("a gate that does not ask for it any more")
+		change(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement = v1alpha1.Enforcement{} })
+		Eventually(says).Should(ContainSubstring("not found"))
+		w.Expect(ctx, w.A, "Verified Passed: True - -")
+	})
+
+	It("has the nodes that no older gate has", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		older := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.NodeSelector[nodeLabel] = w.A; s.Suspend = true }))
+		Eventually(func() string { return gateSays(ctx, older, v1alpha1.ConditionReady) }).Should(HavePrefix("False Suspended"))
+		// Ages are told in seconds.
+		time.Sleep(time.Second)
+		younger := MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
+			s.Suspend = true
+			s.Template.Gate.Baseline.GateRef.Name = w.Namespace + "-younger"
+		})
+		younger.Name = w.Namespace + "-younger"
+		g := w.Gate(ctx, younger)
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(HavePrefix(
+			fmt.Sprintf("False NodesTaken: LatencyGate %s has %s;", older.Name, w.A)))
+		nodes := func(name string) []string {
+			list := &v1alpha1.LatencyVerificationList{}
+			Expect(k8s.List(ctx, list, client.MatchingFields{"spec.gateName": name})).To(Succeed())
+			var all []string
+			for _, v := range list.Items {
+				all = append(all, v.Spec.NodeName)
+			}
+			return all
+		}
+		Eventually(nodes).WithArguments(g.Name).Should(ConsistOf(w.B))
+		Expect(nodes(older.Name)).To(ConsistOf(w.A))
+		Expect(k8s.Delete(ctx, older)).To(Succeed())
+		Eventually(nodes).WithArguments(g.Name).Should(ConsistOf(w.A, w.B))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(HavePrefix("False Suspended"))
+		Eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack), "what is on the node is the younger's now")
+	})
+
+	It("says what stands in its way", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule, s.TimeZone = "@daily", "Europe/Nowhere" }))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(HavePrefix("False ScheduleInvalid: spec.timeZone"))
+		lost := MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
+			s.Namespace, s.NodeSelector = "there-is-none", map[string]string{gateLabel: "lost"}
+			s.Template.Gate.Baseline.GateRef.Name = w.Namespace + "-lost"
+		})
+		lost.Name = w.Namespace + "-lost"
+		for _, name := range []string{"x", "y"} {
+			n := MakeNode(w.Namespace + "-" + name)
+			n.Labels[gateLabel] = "lost"
+			w.AddNode(ctx, n)
+		}
+		refused := w.Gate(ctx, lost)
+		Eventually(func() string { return gateSays(ctx, refused, v1alpha1.ConditionReady) }).Should(MatchRegexp(`^False BenchmarkRefused: .*"there-is-none" not found`))
+	})
+
+	It("measures by its schedule, a node at a time, and again what was measured at a time to come", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule, s.TimeZone = "@daily", "Europe/Zurich" }))
+		measuredAt := func(node string, when time.Time) {
+			GinkgoHelper()
+			Eventually(func() error {
+				v := w.Verification(ctx, node)
+				v.Status.MeasuredAt = &metav1.Time{Time: when}
+				return k8s.Status().Update(ctx, v)
+			}).Should(Succeed())
+		}
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.B, isVerified)
+		Consistently(func() string { return w.Accepted(ctx, w.A) + w.Accepted(ctx, w.B) }).Should(Equal("-1 since -1-1 since -1"))
+		By("yesterday's results")
+		for _, node := range []string{w.A, w.B} {
+			measuredAt(node, time.Now().Add(-25*time.Hour))
+		}
+		Eventually(func() int {
+			both := 0
+			for _, node := range []string{w.A, w.B} {
+				if !strings.HasPrefix(w.Says(ctx, node), "Verified") {
+					both++
+				}
+				Expect(w.Says(ctx, node)).To(Or(HavePrefix("Verified"), HavePrefix("Unverified ScheduleDue"), HavePrefix("Measuring")))
+			}
+			Expect(both).To(BeNumerically("<", 2), "the nodes take turns")
+			return both
+		}).Should(Equal(1))
+		for _, node := range []string{w.A, w.B} {
+			Eventually(func() string { return w.Accepted(ctx, node) }).Should(Equal("-2 since -1"))
+			w.Expect(ctx, node, isVerified)
+		}
+		By("a result of a clock that had jumped")
+		measuredAt(w.A, time.Now().Add(365*24*time.Hour))
+		Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-3 since -1"))
+		w.Expect(ctx, w.A, isVerified)
+		By("a clock that jumps while a node is measured")
+		w.Upgrade(ctx, w.A, "6.2.0")
+		Eventually(func() string { return w.Says(ctx, w.A) }).Should(HavePrefix("Measuring"))
+		w.Clock.ahead.Store(int64(365 * 24 * time.Hour))
+		Eventually(func() string { return w.Says(ctx, w.A) }).WithTimeout(time.Minute).Should(Or(
+			HavePrefix("Inconclusive BenchmarkFailed"), Equal(isVerified)), "with its results, or not at all")
+	})
+})
+
+// writes is a death at a write that has to do with gates.
+func writes(verb string, of func(client.Object) bool) death {
+	return func(v string, object client.Object) bool { return v == verb && of(object) }
+}
+
+// inState is the status write that puts a node into a state.
+func inState(state v1alpha1.VerificationState) death {
+	return writes("status", func(o client.Object) bool {
+		v, ok := o.(*v1alpha1.LatencyVerification)
+		return ok && v.Status.State == state
+	})
+}
+
+var _ = Describe("A gate, sabotaged,", func() {
+	isNode := func(o client.Object) bool { _, ok := o.(*corev1.Node); return ok }
+	isBenchmark := func(o client.Object) bool { _, ok := o.(*v1alpha1.LatencyBenchmark); return ok }
+	isGate := func(o client.Object) bool { _, ok := o.(*v1alpha1.LatencyGate); return ok }
+	isVerification := func(o client.Object) bool { _, ok := o.(*v1alpha1.LatencyVerification); return ok }
+
+	DescribeTable("verifies nothing when its manager dies, and all when another one comes:",
+		func(ctx SpecContext, dies death) {
+			w := NewGateWorld(ctx)
+			first := w.Start(dies)
+			w.Gate(ctx, MakeGate(w.Namespace))
+			Eventually(first.client.dead.Load).Should(BeTrue())
+			first.Stop()
+			for _, node := range []string{w.A, w.B} {
+				says := w.Says(ctx, node)
+				Expect(strings.Contains(says, ": True true") && !strings.HasPrefix(says, "Verified")).To(BeFalse(), says)
+				if strings.HasPrefix(says, "Verified") {
+					Expect(w.History(ctx, node)).To(HaveLen(1))
+				}
+			}
+			w.Start()
+			for _, node := range []string{w.A, w.B} {
+				w.Expect(ctx, node, isVerified)
+				Eventually(func() []string { return w.Benchmarks(ctx, node) }).Should(HaveLen(1), "one that nobody knew of is gone")
+			}
+		},
+		Entry("adding the finalizer", writes("patch", isGate)),
+		Entry("creating a verification", writes("create", isVerification)),
+		Entry("noting that a node is unverified", inState(v1alpha1.VerificationUnverified)),
+		Entry("labelling and tainting a node", writes("patch", isNode)),
+		Entry("setting a node's condition", writes("status", isNode)),
+		Entry("creating a benchmark", writes("create", isBenchmark)),
+		Entry("noting that a node is measured", inState(v1alpha1.VerificationMeasuring)),
+		Entry("storing a result", stores),
+		Entry("noting that a node is verified", inState(v1alpha1.VerificationVerified)),
+		Entry("saying so on the node", func() death {
+			verified := false
+			return func(verb string, o client.Object) bool {
+				if v, ok := o.(*v1alpha1.LatencyVerification); ok && v.Status.State == v1alpha1.VerificationVerified {
+					verified = true
+				}
+				return verified && verb == "status" && isNode(o)
+			}
+		}()),
+		Entry("writing its summary", writes("status", isGate)),
+	)
+
+	// measuring waits until a node's benchmark measures, which it does until it is let go on.
+	measuring := func(ctx SpecContext, w *World, node string) {
+		GinkgoHelper()
+		Eventually(func() string { return w.Says(ctx, node) }).Should(HavePrefix("Measuring"))
+	}
+
+	It("measures anew, thrice at most, when somebody deletes or edits its benchmark", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace))
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.B, isVerified)
+		w.Kubelet.Agents(slowNode(w.A))
+		w.Upgrade(ctx, w.A, "6.2.0")
+		By("a deletion")
+		measuring(ctx, w, w.A)
+		Expect(k8s.Delete(ctx, w.Benchmark(w.A, 2))).To(Succeed())
+		By("rules that are loosened, so that it passes")
+		Eventually(func() error {
+			return k8s.Get(ctx, client.ObjectKeyFromObject(w.Benchmark(w.A, 3)), &v1alpha1.LatencyBenchmark{})
+		}).Should(Succeed())
+		setGate(ctx, w.Benchmark(w.A, 3), func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Gate = &v1alpha1.Gate{Rules: []v1alpha1.GateRule{under("1s")}}
+		})
+		By("a deletion again")
+		Eventually(func() error {
+			return k8s.Get(ctx, client.ObjectKeyFromObject(w.Benchmark(w.A, 4)), &v1alpha1.LatencyBenchmark{})
+		}).Should(Succeed())
+		measuring(ctx, w, w.A)
+		Expect(w.Verification(ctx, w.A).Status.Lost).To(BeEquivalentTo(2))
+		Expect(k8s.Delete(ctx, w.Benchmark(w.A, 4))).To(Succeed())
+		w.Expect(ctx, w.A, "Inconclusive BenchmarkDeleted"+heldBack)
+		Expect(w.History(ctx, w.A)).To(Equal([]string{"-1 Pass Passed"}))
+		Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-1"))
+	})
+
+	It("does not wait for a benchmark of its name, and does not believe it", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Kubelet.Agents(slowNode(w.A))
+		forged := MakeBenchmark(w.Namespace, w.Benchmark(w.A, 1).Name).Rounds(5).Rule(under("1s")).Free()
+		w.Create(ctx, forged)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Gate.Rules = []v1alpha1.GateRule{under("8us")} }))
+		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		Expect(w.History(ctx, w.A)).To(Equal([]string{"-2 Fail Fail"}))
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(forged.Obj()), &v1alpha1.LatencyBenchmark{})).To(Succeed(), "it is not the gate's to delete")
+	})
+
+	It("compares with nothing when somebody deletes or edits an accepted result", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace))
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.B, isVerified)
+		accepted := Get(ctx, w.Benchmark(w.A, 1))
+		stored := configMaps(ctx, accepted)
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+result.AnnotationClientDigest+`":"0"}}}`))
+		Expect(k8s.Patch(ctx, &stored[0], patch)).To(Succeed())
+		Eventually(func() string { return w.Verification(ctx, w.A).Status.BaselineTrouble }).Should(ContainSubstring("stored results of LatencyBenchmark " + accepted.Name))
+		Expect(w.Says(ctx, w.A)).To(Equal(isVerified), "for what it was verified for")
+		w.Upgrade(ctx, w.A, "6.2.0")
+		w.Expect(ctx, w.A, "Inconclusive BaselineResultsMissing"+heldBack)
+
+		By("a benchmark that is deleted")
+		Expect(k8s.Delete(ctx, accepted)).To(Succeed())
+		Eventually(func() string { return w.Verification(ctx, w.A).Status.BaselineTrouble }).Should(ContainSubstring("was deleted"))
+		w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "")
+		w.Expect(ctx, w.A, "Inconclusive BaselineMissing"+heldBack)
+		By("an acceptance by hand")
+		w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, w.Benchmark(w.A, 3).Name)
+		w.Expect(ctx, w.A, "Verified AcceptedByHand: True true -")
+		Eventually(func() string { return w.Verification(ctx, w.A).Status.BaselineTrouble }).Should(BeEmpty())
+	})
+
+	It("does not compare firmware variants", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		firmware := func(variant string) func(*result.Document) {
+			return func(d *result.Document) { d.Evidence.Facts["nic.firmware-variant"] = variant }
+		}
+		w.Kubelet.Agents(firmware("full-feature"))
+		w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Gate.IgnoreDifferences = []string{"kernel.*"} }))
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.B, isVerified)
+		w.Kubelet.Agents(firmware("ultra-low-latency"))
+		w.Upgrade(ctx, w.A, "6.2.0")
+		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
+		Expect(w.Verification(ctx, w.A).Status.Message).To(ContainSubstring(`nic.firmware-variant "full-feature", then "ultra-low-latency"`))
+	})
+
+	It("measures a node anew that changes while it is measured", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace))
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.B, isVerified)
+		w.Upgrade(ctx, w.A, "6.2.0")
+		measuring(ctx, w, w.A)
+		w.Upgrade(ctx, w.A, "6.3.0")
+		Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-3 since -1"))
+		w.Expect(ctx, w.A, isVerified)
+		Expect(w.Verification(ctx, w.A).Status.Accepted.Identity).To(HaveKeyWithValue("Kernel", "6.3.0"))
+		Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-1", "-3"))
+	})
+
+	It("does nothing for a node that is not ready, and everything when it is", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		ready := func(status corev1.ConditionStatus) {
+			w.ChangeNodeStatus(ctx, w.B, func(n *corev1.Node) {
+				for i := range n.Status.Conditions {
+					if n.Status.Conditions[i].Type == corev1.NodeReady {
+						n.Status.Conditions[i].Status = status
+					}
+				}
+			})
+		}
+		ready(corev1.ConditionFalse)
+		g := w.Gate(ctx, MakeGate(w.Namespace))
+		lines := func() []string {
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(g), g)).To(Succeed())
+			var all []string
+			for _, line := range g.Status.NotVerified {
+				all = append(all, line.Message)
+			}
+			return all
+		}
+		Eventually(lines).Should(ConsistOf(HavePrefix("there is no other node"), HavePrefix("the node is not ready")))
+		ready(corev1.ConditionTrue)
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.B, isVerified)
+	})
+})
