@@ -92,15 +92,15 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 // observe reads the node's world live.
 func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerification) (*world, error) {
 	w := &world{now: r.Clock.Now(), verification: v, gate: &v1alpha1.LatencyGate{}, node: &corev1.Node{}}
-	err := r.Live.Get(ctx, types.NamespacedName{Name: v.Spec.GateName}, w.gate)
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err := r.Live.Get(ctx, types.NamespacedName{Name: v.Spec.GateName}, w.gate); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("getting LatencyGate %s: %w", v.Spec.GateName, err)
 	}
-	if err != nil || !metav1.IsControlledBy(v, w.gate) {
+	if !metav1.IsControlledBy(v, w.gate) {
+		// It is gone, or another of its name.
 		w.gate = nil
 		return w, nil
 	}
-	err = r.Live.Get(ctx, types.NamespacedName{Name: v.Spec.NodeName}, w.node)
+	err := r.Live.Get(ctx, types.NamespacedName{Name: v.Spec.NodeName}, w.node)
 	if apierrors.IsNotFound(err) {
 		w.node, err = nil, nil
 	}
