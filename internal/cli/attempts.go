@@ -35,7 +35,7 @@ func newAttempts(c *cluster) *cobra.Command {
 			"read them.",
 		Example:           "  " + name + " attempts sweep -n perf",
 		Args:              takes("the name of one LatencyBenchmark", 1, 1),
-		ValidArgsFunction: c.completeOne(benchmarks),
+		ValidArgsFunction: c.completeNames(benchmarks, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := attempts(cmd.Context(), c, args[0])
 			if err != nil {
@@ -205,6 +205,6 @@ func printable(text string) string {
 		if unicode.IsPrint(r) {
 			return r
 		}
-		return '\uFFFD'
+		return unicode.ReplacementChar
 	}, text)
 }

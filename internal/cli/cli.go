@@ -87,7 +87,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
 	}
 	cluster.flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(newAttempts(cluster), newGate(cluster), newGet(cluster), newRerun(cluster), newRun(cluster))
+	root.AddCommand(newAttempts(cluster), newCompare(cluster), newGate(cluster), newGet(cluster), newRerun(cluster), newRun(cluster))
 	return root
 }
 

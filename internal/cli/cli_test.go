@@ -36,6 +36,40 @@ func framed(t *testing.T, d result.Document) result.Framed {
 // sweep is the benchmark that every cluster has.
 var sweep = types.NamespacedName{Namespace: "perf", Name: "sweep"}
 
+// storedRun is the only run of a benchmark, TCP in two sizes, with another evidence if it is changed.
+func storedRun(t *testing.T, run string, change func(*result.Evidence)) (*corev1.ConfigMap, v1alpha1.StoredResult) {
+	t.Helper()
+	r := result.NewRecorder()
+	for i := range int64(2_000) {
+		r.Record(10_000 + i)
+	}
+	h, err := r.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cell := func(name string, size int32) result.Cell {
+		return result.Cell{Cell: tool.Cell{Name: name, Protocol: v1alpha1.ProtocolTCP, MessageSize: size}, ToolVersion: "1", Histogram: h}
+	}
+	document := func(role string, cells ...result.Cell) result.Document {
+		d := result.Document{Version: result.Version, Run: run, Variant: "default", Attempt: 1, Role: role,
+			Evidence: result.Evidence{Node: "node-" + role, CPUsAllowed: "1", BootID: "boot-" + role, Interface: "eth0", MTU: 1500}, Cells: cells}
+		if change != nil {
+			change(&d.Evidence)
+		}
+		return d
+	}
+	stored, err := result.NewStored(framed(t, document(v1alpha1.RoleClient, cell("tcp-1", 1), cell("tcp-64", 64))), framed(t, document(v1alpha1.RoleServer)), result.Seen{}, result.Seen{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cm, err := stored.ConfigMap(run, "perf", nil, metav1.OwnerReference{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cm.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
+	return cm, v1alpha1.StoredResult{ConfigMap: cm.Name, Run: run, SHA256: stored.ClientDigest, ServerSHA256: stored.ServerDigest, PodsSHA256: stored.PodsDigest}
+}
+
 // newCluster has benchmark perf/sweep with one stored run of TCP in two sizes.
 func newCluster(t *testing.T) *apiServer {
 	t.Helper()
@@ -50,31 +84,8 @@ func newCluster(t *testing.T) *apiServer {
 			Placement: v1alpha1.Placement{CPUs: 1},
 		},
 	}
-	r := result.NewRecorder()
-	for i := range int64(2_000) {
-		r.Record(10_000 + i)
-	}
-	h, err := r.Histogram()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cell := func(name string, size int32) result.Cell {
-		return result.Cell{Cell: tool.Cell{Name: name, Protocol: v1alpha1.ProtocolTCP, MessageSize: size}, ToolVersion: "1", Histogram: h}
-	}
-	document := func(role string, cells ...result.Cell) result.Document {
-		return result.Document{Version: result.Version, Run: "sweep-r1", Variant: "default", Attempt: 1, Role: role,
-			Evidence: result.Evidence{Node: "node-" + role, CPUsAllowed: "1", BootID: "boot-" + role, Interface: "eth0", MTU: 1500}, Cells: cells}
-	}
-	stored, err := result.NewStored(framed(t, document(v1alpha1.RoleClient, cell("tcp-1", 1), cell("tcp-64", 64))), framed(t, document(v1alpha1.RoleServer)), result.Seen{}, result.Seen{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cm, err := stored.ConfigMap("sweep-r1", "perf", nil, metav1.OwnerReference{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cm.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
-	b.Status.Stored = []v1alpha1.StoredResult{{ConfigMap: cm.Name, Run: "sweep-r1", SHA256: stored.ClientDigest, ServerSHA256: stored.ServerDigest, PodsSHA256: stored.PodsDigest}}
+	cm, stored := storedRun(t, "sweep-r1", nil)
+	b.Status.Stored = []v1alpha1.StoredResult{stored}
 	return &apiServer{
 		benchmarks: map[types.NamespacedName]*v1alpha1.LatencyBenchmark{sweep: b},
 		configMaps: map[types.NamespacedName]*corev1.ConfigMap{{Namespace: "perf", Name: "sweep-r1"}: cm},

@@ -29,10 +29,10 @@ func (c *cluster) names(cmd *cobra.Command, k *kind, prefix string) []cobra.Comp
 	return names
 }
 
-// completeOne completes the only argument, an object of a kind.
-func (c *cluster) completeOne(k *kind) cobra.CompletionFunc {
+// completeNames completes the first arguments, so many objects of a kind.
+func (c *cluster) completeNames(k *kind, n int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
+		if len(args) >= n {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return c.names(cmd, k, ""), cobra.ShellCompDirectiveNoFileComp

@@ -30,7 +30,7 @@ func newGet(c *cluster) *cobra.Command {
 			"measures many pairs of nodes, those in the status of each pair's own.\n\n" +
 			"Formats:\n" + strings.Join(explained, "\n"),
 		Example:           "  " + name + " get sweep -n perf -o sfnt",
-		ValidArgsFunction: c.completeOne(benchmarks),
+		ValidArgsFunction: c.completeNames(benchmarks, 1),
 		Args:              takes("the name of one LatencyBenchmark", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := get(cmd.Context(), c, args[0], form)
@@ -82,7 +82,7 @@ func printed(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchmar
 		return nil, err
 	}
 	var out bytes.Buffer
-	if pairing := b.Spec.Placement.Pairing; pairing != "" && pairing != v1alpha1.PairingPair {
+	if b.ManyPairs() {
 		if form != "" && form != report.FormPairs {
 			return nil, fmt.Errorf("--output=%s: LatencyBenchmark %s/%s measures many pairs of nodes; use --output=%s, or get one of its pairs: "+
 				"`kubectl get lb -n %s -l %s=%s` lists them", form, b.Namespace, b.Name, report.FormPairs, b.Namespace, v1alpha1.LabelParent, b.Name)

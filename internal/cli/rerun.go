@@ -29,7 +29,7 @@ func newRerun(c *cluster) *cobra.Command {
 			"--replace, under its own: that one is then deleted, and its results with it.",
 		Example:           "  " + name + " rerun before --name after -n perf",
 		Args:              takes("the name of one LatencyBenchmark", 1, 1),
-		ValidArgsFunction: c.completeOne(benchmarks),
+		ValidArgsFunction: c.completeNames(benchmarks, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := r.run(cmd.Context(), args[0])
 			if _, failed := fmt.Fprint(cmd.OutOrStdout(), text); failed != nil && err == nil {

@@ -16,9 +16,9 @@ import (
 // values are the metrics of a round.
 type values = map[v1alpha1.GateMetric]stats.Observation
 
-// cells are the results by variant and cell, in the order of the spec, with a round for each run of the variant. Every
+// Cells are the results by variant and cell, in the order of the spec, with a round for each run of the variant. Every
 // cell of the spec is there, measured or not, and so is every captured one of a variant that captures.
-func cells(r Results) ([]verdict.Cell, error) {
+func Cells(r Results) ([]verdict.Cell, error) {
 	var all []verdict.Cell
 	for _, v := range plan.Variants(r.Spec) {
 		own := result.OfVariant(r.Runs, v.Name)

@@ -204,7 +204,7 @@ func TestCells(t *testing.T) {
 	withCapture := func(c result.Captured) func(*result.Stored) {
 		return func(s *result.Stored) { s.Server.Captured = []result.Captured{c} }
 	}
-	all, err := cells(Results{Spec: s, Runs: []result.Stored{
+	all, err := Cells(Results{Spec: s, Runs: []result.Stored{
 		run("x-plain-r1", "plain", s, h),
 		run("x-captured-r1", "captured", s, h, own, withCapture(result.Captured{Cell: "tcp-64-at-1000", Histogram: h, Unanswered: 2})),
 		run("x-captured-r2", "captured", s, h, own, withCapture(result.Captured{Cell: "tcp-64-at-1000", Incomplete: "packets were dropped"})),
@@ -290,7 +290,7 @@ func TestBlockers(t *testing.T) {
 			if c.second != nil {
 				change = c.second
 			}
-			all, err := cells(Results{Spec: c.spec, Trouble: c.trouble,
+			all, err := Cells(Results{Spec: c.spec, Trouble: c.trouble,
 				Runs: []result.Stored{run("x-r1", "default", c.spec, h), run("x-r2", "default", c.spec, h, change)}})
 			if err != nil {
 				t.Fatal(err)

@@ -30,7 +30,7 @@ type Results struct {
 func Gate(gate v1alpha1.Gate, candidate Results, baseline *Results) (verdict.Judgement, error) {
 	in := verdict.Input{Gate: gate, Note: note(candidate, baseline)}
 	var err error
-	if in.Candidate, err = cells(candidate); err != nil {
+	if in.Candidate, err = Cells(candidate); err != nil {
 		return verdict.Judgement{}, err
 	}
 	switch {
@@ -39,7 +39,7 @@ func Gate(gate v1alpha1.Gate, candidate Results, baseline *Results) (verdict.Jud
 			in.Candidate[i].Incomparable = []verdict.Blocker{*baseline.Trouble}
 		}
 	case baseline != nil:
-		if in.Baseline, err = cells(*baseline); err != nil {
+		if in.Baseline, err = Cells(*baseline); err != nil {
 			return verdict.Judgement{}, err
 		}
 		for i := range in.Baseline {

@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/compare"
+	"github.com/tailgate-dev/tailgate/internal/judge"
+	"github.com/tailgate-dev/tailgate/internal/report"
+)
+
+// newCompare is the verb that holds two benchmarks against each other.
+func newCompare(c *cluster) *cobra.Command {
+	var forms []string
+	for _, f := range compare.Forms() {
+		forms = append(forms, f.Name)
+	}
+	var form string
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "compare BASELINE CANDIDATE",
+		Short: "Compare the results of two LatencyBenchmarks, or of two variants",
+		Long: "Compare the results of two LatencyBenchmarks, or of two variants, each NAME or NAME/VARIANT, from their stored\n" +
+			"histograms, after verifying their digests.\n\n" +
+			"First come the conditions that differ and that must be equal for results to be comparable, with --all the others,\n" +
+			"too: they explain. Then of each cell that both have the median rounds, and the median of the ratios of all rounds of\n" +
+			"the candidate to all of the baseline, with its 95 % interval (exact Mann-Whitney). A ~ is in the place of the ratio\n" +
+			"where no difference was shown; of twenty comparisons of what does not differ, one may show a difference.",
+		Example:           "  " + name + " compare before after -n perf\n  " + name + " compare x2522/vf-kernel x2522/vf-onload -o markdown",
+		Args:              takes("the names of two LatencyBenchmarks", 2, 2),
+		ValidArgsFunction: c.completeNames(benchmarks, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := comparison(cmd.Context(), c, args[0], args[1], form, all)
+			if err != nil {
+				return err
+			}
+			if _, err := cmd.OutOrStdout().Write(text); err != nil {
+				return fmt.Errorf("writing the comparison: %w", err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&form, "output", "o", forms[0], "format: "+strings.Join(forms, ", "))
+	cmd.Flags().BoolVar(&all, "all", false, "tell of all conditions that differ, also of those that need not be equal")
+	completeFlag(cmd, "output", forms...)
+	return cmd
+}
+
+// comparison compares two benchmarks, or variants, in a form.
+func comparison(ctx context.Context, c *cluster, baseline, candidate, form string, all bool) ([]byte, error) {
+	f, err := compareForm(form)
+	if err != nil {
+		return nil, err
+	}
+	api, namespace, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	var sides [2]compare.Side
+	var notes []string
+	for i, arg := range []string{baseline, candidate} {
+		side, note, err := sideOf(ctx, api, namespace, arg)
+		if err != nil {
+			return nil, err
+		}
+		sides[i] = side
+		if note != "" && !slices.Contains(notes, note) {
+			notes = append(notes, note)
+		}
+	}
+	compared, err := compare.Compare(sides[0], sides[1])
+	if err != nil {
+		return nil, err
+	}
+	compared.Notes = append(notes, compared.Notes...)
+	if !all {
+		compared = compared.WithoutExplaining()
+	}
+	var out bytes.Buffer
+	if err := f.Write(&out, compared); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+func compareForm(name string) (compare.Form, error) {
+	var known []string
+	for _, f := range compare.Forms() {
+		if f.Name == name {
+			return f, nil
+		}
+		known = append(known, f.Name)
+	}
+	return compare.Form{}, fmt.Errorf("--output: unknown format %q; known are %s", name, strings.Join(known, ", "))
+}
+
+// sideOf reads what NAME or NAME/VARIANT has to show, and says so if that is not all that was planned.
+func sideOf(ctx context.Context, api client.Client, namespace, arg string) (compare.Side, string, error) {
+	benchmark, variant, hasVariant := strings.Cut(arg, "/")
+	if benchmark == "" || hasVariant && (variant == "" || strings.Contains(variant, "/")) {
+		return compare.Side{}, "", fmt.Errorf("%q is neither NAME of a LatencyBenchmark nor NAME/VARIANT", arg)
+	}
+	b, err := benchmarkNamed(ctx, api, namespace, benchmark)
+	if err != nil {
+		return compare.Side{}, "", err
+	}
+	if b.ManyPairs() {
+		return compare.Side{}, "", fmt.Errorf("LatencyBenchmark %s/%s measures many pairs of nodes: compare those of one pair; `kubectl get lb -n %s -l %s=%s` lists them",
+			b.Namespace, b.Name, b.Namespace, v1alpha1.LabelParent, b.Name)
+	}
+	runs, err := storedResults(ctx, api, b)
+	if err != nil {
+		return compare.Side{}, "", err
+	}
+	note := ""
+	if !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionSucceeded) {
+		note = fmt.Sprintf("%s is not complete: %s", b.Name, report.Standing(b))
+	}
+	return compare.Side{Name: arg, Variant: variant, Results: judge.Results{Spec: b.Spec, Runs: runs}}, note, nil
+}

@@ -1,0 +1,247 @@
+package compare
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// Form is a layout in which a comparison is written.
+type Form struct {
+	// Name by which it is asked for.
+	Name  string
+	Write func(io.Writer, Comparison) error
+}
+
+// Forms are all layouts, the one for terminals first.
+func Forms() []Form {
+	return []Form{{"table", Table}, {"json", JSON}, {"csv", CSV}, {"markdown", Markdown}}
+}
+
+// JSON writes a comparison with all that it has.
+func JSON(w io.Writer, c Comparison) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(c)
+}
+
+// CSV writes the figures, a line for each, as plain numbers. What differs between the conditions is not in it.
+func CSV(w io.Writer, c Comparison) error {
+	out := csv.NewWriter(w)
+	lines := [][]string{{
+		"baseline", "candidate", "baseline_variant", "candidate_variant", "cell", "metric", "unit", "baseline_rounds", "candidate_rounds",
+		"baseline_value", "candidate_value", "ratio", "lower", "upper", "shown", "lacks",
+	}}
+	for _, f := range c.Figures {
+		lines = append(lines, []string{
+			c.Baseline, c.Candidate, f.BaselineVariant, f.CandidateVariant, f.Cell, string(f.Metric), f.Unit,
+			strconv.Itoa(f.BaselineRounds), strconv.Itoa(f.CandidateRounds), integer(f.Baseline), integer(f.Candidate),
+			decimal(f.Ratio), decimal(f.Lower), decimal(f.Upper), string(f.Shown), f.Lacks,
+		})
+	}
+	return out.WriteAll(lines)
+}
+
+func integer(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.FormatInt(*n, 10)
+}
+
+func decimal(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*v, 'f', -1, 64)
+}
+
+// grid is a table with a heading. Its first column is aligned to the left.
+type grid struct {
+	heading string
+	rows    [][]string
+}
+
+// grids are what a comparison has in tables.
+func (c Comparison) grids() []grid {
+	var all []grid
+	if len(c.Differences) > 0 {
+		g := grid{"DIFFERENT CONDITIONS", [][]string{{"CONDITION", "BASELINE", "CANDIDATE", "AT", "COMPARABLE"}}}
+		for _, d := range c.Differences {
+			comparable := "yes"
+			if d.Fingerprint {
+				comparable = "no"
+			}
+			g.rows = append(g.rows, []string{d.Key, condition(d.Baseline), condition(d.Candidate), c.at(d), comparable})
+		}
+		all = append(all, g)
+	}
+	for i, f := range c.Figures {
+		if i == 0 || f.Cell != c.Figures[i-1].Cell || f.CandidateVariant != c.Figures[i-1].CandidateVariant {
+			all = append(all, grid{c.headingOf(f), [][]string{{"METRIC", "BASELINE", "CANDIDATE", "RATIO", "95 % INTERVAL"}}})
+		}
+		g := &all[len(all)-1]
+		g.rows = append(g.rows, f.row())
+	}
+	return all
+}
+
+// at says where a condition differs.
+func (c Comparison) at(d Difference) string {
+	if len(d.Ends) == c.ends {
+		return "all ends"
+	}
+	return strings.Join(d.Ends, ", ")
+}
+
+func (c Comparison) headingOf(f Figure) string {
+	variant := f.CandidateVariant
+	if f.BaselineVariant != variant {
+		variant += " against " + f.BaselineVariant
+	}
+	return fmt.Sprintf("%s of %s, %d rounds against %d", f.Cell, variant, f.CandidateRounds, f.BaselineRounds)
+}
+
+// row is a figure for people. Where nothing was shown the ratio is a ~.
+func (f Figure) row() []string {
+	row := []string{string(f.Metric), f.value(f.Baseline), f.value(f.Candidate), "-", "-"}
+	switch {
+	case f.Metric == v1alpha1.MetricLost:
+		return row
+	case f.Lower != nil || f.Upper != nil:
+		row[4] = fmt.Sprintf("[%s, %s]", bound(f.Lower, "0", math.Floor), bound(f.Upper, "∞", math.Ceil))
+	case f.Lacks != "":
+		row[4] = f.Lacks
+	}
+	switch {
+	case f.Shown == ShownNothing && (f.Ratio != nil || f.Lower != nil || f.Upper != nil):
+		row[3] = "~"
+	case f.Ratio != nil:
+		row[3] = fmt.Sprintf("%.3f", *f.Ratio)
+	case f.Shown == ShownHigher:
+		row[3] = "∞"
+	case f.Shown == ShownLower:
+		row[3] = "0"
+	}
+	return row
+}
+
+// value is a round's for people.
+func (f Figure) value(v *int64) string {
+	switch {
+	case v == nil:
+		return "-"
+	case f.Unit == UnitNanoseconds:
+		return stats.FormatLatency(*v)
+	case f.Unit == UnitBitsPerSecond:
+		return stats.FormatBitRate(*v)
+	}
+	return strconv.FormatInt(*v, 10)
+}
+
+// bound is one of a ratio, rounded outwards to three decimals. What a float misses of a whole number is not rounded.
+func bound(v *float64, none string, outwards func(float64) float64) string {
+	if v == nil {
+		return none
+	}
+	thousandths := *v * 1000
+	if nearest := math.Round(thousandths); math.Abs(thousandths-nearest) < 1e-6 {
+		outwards = math.Round
+	}
+	return fmt.Sprintf("%.3f", outwards(thousandths)/1000)
+}
+
+// mostShown is how much of a condition fits into a table, in characters; JSON has all of it.
+const mostShown = 60
+
+// condition is a value as a table shows it. Pods told it, and nothing of what they tell does more to a terminal.
+func condition(value string) string {
+	value = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, value)
+	switch r := []rune(value); {
+	case value == "":
+		return "-"
+	case len(r) > mostShown:
+		return string(r[:mostShown]) + "…"
+	}
+	return value
+}
+
+// title says what is compared, and how many differences are not told.
+func (c Comparison) title() string {
+	title := fmt.Sprintf("%s against %s, %s", c.Candidate, c.Baseline, c.LatencyType)
+	if len(c.Differences) == 0 {
+		title += ", under conditions that are equal where they must be"
+	}
+	if c.Explaining > 0 {
+		title += fmt.Sprintf("; differences that only explain: %d", c.Explaining)
+	}
+	return title
+}
+
+// Table writes a comparison for people: first what differs between the conditions, then a table for each cell, then what
+// limits what they say.
+func Table(w io.Writer, c Comparison) error {
+	fmt.Fprintln(w, c.title())
+	for _, g := range c.grids() {
+		fmt.Fprintf(w, "\n%s\n", g.heading)
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, row := range g.rows {
+			fmt.Fprintln(t, "  "+strings.Join(row, "\t"))
+		}
+		if err := t.Flush(); err != nil {
+			return fmt.Errorf("writing the comparison: %w", err)
+		}
+	}
+	for i, note := range c.Notes {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintln(w, note)
+	}
+	return nil
+}
+
+// Markdown writes what Table does as Markdown.
+func Markdown(w io.Writer, c Comparison) error {
+	fmt.Fprintf(w, "## %s\n", cell(c.title()))
+	for _, g := range c.grids() {
+		fmt.Fprintf(w, "\n%s\n\n", cell(g.heading))
+		for i, row := range g.rows {
+			cells := make([]string, len(row))
+			for j, text := range row {
+				cells[j] = cell(text)
+			}
+			fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
+			if i == 0 {
+				fmt.Fprintf(w, "|%s\n", strings.Repeat("---|", len(row)))
+			}
+		}
+	}
+	for i, note := range c.Notes {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "- %s\n", cell(note))
+	}
+	return nil
+}
+
+// cell is a text that Markdown takes as it is.
+func cell(text string) string {
+	return strings.NewReplacer("|", `\|`, "~", `\~`, "*", `\*`, "<", "&lt;", "_", `\_`, "[", `\[`).Replace(text)
+}
