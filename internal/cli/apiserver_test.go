@@ -34,6 +34,7 @@ import (
 // serves; later, see change.
 type apiServer struct {
 	benchmarks map[types.NamespacedName]*v1alpha1.LatencyBenchmark
+	gates      map[string]*v1alpha1.LatencyGate
 	configMaps map[types.NamespacedName]*corev1.ConfigMap
 	pods       map[types.NamespacedName]*corev1.Pod
 	// logs are those of the pods; of one without a log it is refused.
@@ -99,6 +100,10 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		} else {
 			s.list(w, r)
 		}
+	})
+	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/latencygates/{name}", func(w http.ResponseWriter, r *http.Request) {
+		object, found := s.gates[r.PathValue("name")]
+		s.object(w, object, found, schema.GroupResource{Group: "tailgate.dev", Resource: "latencygates"}, r.PathValue("name"))
 	})
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/configmaps/{name}", func(w http.ResponseWriter, r *http.Request) {
 		object, found := s.configMaps[named(r)]

@@ -20,17 +20,19 @@ func newGate(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gate NAME...",
 		Short: "Exit by verdict: 0 Pass, 1 Fail, 2 Inconclusive",
-		Long: "Exit by the verdicts on LatencyBenchmarks, for scripts, jobs and upgrade tools:\n\n" +
+		Long: "Exit by the verdicts on LatencyBenchmarks (NAME or lb/NAME) and on the nodes of LatencyGates (lgate/NAME), for\n" +
+			"scripts, jobs and upgrade tools:\n\n" +
 			"  0  all of them are Pass\n" +
 			"  1  one is Fail\n" +
 			"  3  none is Fail, but one does not exist, cannot be read, or had no verdict when --timeout was over\n" +
 			"  2  otherwise: one is Inconclusive, or, without --wait, not judged yet\n\n" +
-			"Each has a line with its verdict, and one for each rule that did not pass. With --wait the command ends when every\n" +
-			"verdict is Pass or Fail, or can become neither any more; it outlives restarts of the API server.\n\n" +
+			"Each has a line with its verdict, and one for each rule that did not pass, or node that is not verified. With --wait\n" +
+			"the command ends when every verdict is Pass or Fail, or can become neither any more without anybody's doing; it\n" +
+			"outlives restarts of the API server.\n\n" +
 			"It needs the rights to get the objects, with --wait also to watch them, and runs in a pod with the rights of its\n" +
 			"service account.",
-		Example:           "  " + name + " gate before after -n perf --wait --timeout 2h",
-		Args:              takes("the names of LatencyBenchmarks", 1, math.MaxInt),
+		Example:           "  " + name + " gate before after -n perf --wait --timeout 2h\n  " + name + " gate lgate/upgrade",
+		Args:              takes("the names of LatencyBenchmarks or LatencyGates", 1, math.MaxInt),
 		Annotations:       map[string]string{exitsByVerdict: "true"},
 		ValidArgsFunction: c.completeSubjects,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// kind is one of Tailgate's kinds.
+// kind is one of Tailgate's kinds on which there is a verdict.
 type kind struct {
 	name string
 	// short is its short name, plural that of its resource; the singular is understood too.
@@ -35,8 +35,16 @@ var benchmarks = &kind{
 	standing: benchmarkStanding,
 }
 
+// gates are LatencyGates, of which the verdict is that on all their nodes.
+var gates = &kind{
+	name: "LatencyGate", short: "lgate", plural: "latencygates", scope: meta.RESTScopeRoot,
+	object:   func() client.Object { return &v1alpha1.LatencyGate{} },
+	list:     func() client.ObjectList { return &v1alpha1.LatencyGateList{} },
+	standing: gateStanding,
+}
+
 // kinds are all of them.
-func kinds() []*kind { return []*kind{benchmarks} }
+func kinds() []*kind { return []*kind{benchmarks, gates} }
 
 // names is a list to be filled with the metadata of objects of the kind.
 func (k *kind) names() *metav1.PartialObjectMetadataList {

@@ -23,17 +23,17 @@ type standing struct {
 	baseline string
 	// message tells it to people, or what it waits for.
 	message string
-	// rules are lines about those that did not pass.
-	rules []string
+	// details are lines about the rules that did not pass, or the nodes.
+	details []string
 }
 
-// String is the standing in a line, and one for each rule that did not pass.
+// String is the standing in a line, and one for each detail.
 func (s standing) String() string {
 	outcome := string(s.outcome)
 	if outcome == "" {
 		outcome = "not judged"
 	}
-	return strings.Join(append([]string{outcome + ": " + s.message}, s.rules...), "\n  ")
+	return strings.Join(append([]string{outcome + ": " + s.message}, s.details...), "\n  ")
 }
 
 // exitCode of a standing that is told as it is.
@@ -68,7 +68,7 @@ func benchmarkStanding(o client.Object) standing {
 	case passed == nil || passed.Reason == v1alpha1.ReasonNotJudged:
 		return standing{open: true, message: report.Standing(b)}
 	}
-	s := standing{outcome: v1alpha1.GateInconclusive, message: passed.Message, rules: notPassed(b.Status.Verdict)}
+	s := standing{outcome: v1alpha1.GateInconclusive, message: passed.Message, details: notPassed(b.Status.Verdict)}
 	switch {
 	case passed.Status == metav1.ConditionTrue:
 		s.outcome = v1alpha1.GatePass
@@ -76,6 +76,40 @@ func benchmarkStanding(o client.Object) standing {
 		s.outcome = v1alpha1.GateFail
 	case passed.Reason == v1alpha1.ReasonBaselineNotComplete && b.Spec.Gate.Baseline != nil && b.Spec.Gate.Baseline.BenchmarkRef != nil:
 		s.baseline = b.Spec.Gate.Baseline.BenchmarkRef.Name
+	}
+	return s
+}
+
+// gateStanding is that of a LatencyGate, by its condition Passed. Nodes of which nothing could be concluded stay so until
+// somebody does something, and those that wait while the gate is suspended, or belong to another gate.
+func gateStanding(o client.Object) standing {
+	g := o.(*v1alpha1.LatencyGate)
+	passed := current(g, g.Status.Conditions, v1alpha1.ConditionPassed)
+	ready := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady)
+	if passed == nil {
+		return standing{open: true, message: "the operator has not looked at it as it is now; is it running?"}
+	}
+	s := standing{message: passed.Message}
+	if ready != nil && ready.Status == metav1.ConditionFalse {
+		s.message += fmt.Sprintf("; %s: %s", ready.Reason, ready.Message)
+	}
+	for _, n := range g.Status.NotVerified {
+		s.details = append(s.details, fmt.Sprintf("%s: %s, %s", n.Name, n.State, n.Message))
+	}
+	n := g.Status.Nodes
+	waiting := n.Unverified
+	if g.Spec.Suspend {
+		waiting = 0
+	}
+	switch {
+	case passed.Status == metav1.ConditionTrue:
+		s.outcome = v1alpha1.GatePass
+	case passed.Status == metav1.ConditionFalse:
+		s.outcome = v1alpha1.GateFail
+	case passed.Reason != v1alpha1.ReasonNoNodes && waiting == 0 && n.Measuring == 0:
+		s.outcome = v1alpha1.GateInconclusive
+	default:
+		s.open = true
 	}
 	return s
 }
