@@ -819,6 +819,7 @@ type StoredResult struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=lb,categories=tailgate
+// +kubebuilder:selectablefield:JSONPath=`.status.completionTime`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].reason`
 // +kubebuilder:printcolumn:name="Runs",type=string,JSONPath=`.status.progress.runs`
 // +kubebuilder:printcolumn:name="P50",type=string,JSONPath=`.status.summary.p50`

@@ -264,7 +264,7 @@ var NodeChanges = predicate.Funcs{
 
 func unfinishedBenchmarks(ctx context.Context, c client.Reader) []reconcile.Request {
 	list := &v1alpha1.LatencyBenchmarkList{}
-	if err := c.List(ctx, list); err != nil {
+	if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "listing benchmarks to wake")
 		return nil
 	}
