@@ -26,7 +26,7 @@ func SummarizePairs(pairs []*v1alpha1.LatencyBenchmark) PairsSummary {
 	}
 	cells := pairs[0].Status.Results
 	cells = cells[:min(len(cells), v1alpha1.MaxPairsCells)]
-	for i, c := range cells {
+	for i := range cells {
 		var measured []cellOfPair
 		for order := range pairs {
 			if r := resultOf(pairs[order].Status.Results, i, &cells[i]); r != nil {
@@ -41,10 +41,25 @@ func SummarizePairs(pairs []*v1alpha1.LatencyBenchmark) PairsSummary {
 		for _, p := range measured[:min(len(measured), v1alpha1.MaxWorstPairs)] {
 			s.Worst = append(s.Worst, p.line())
 		}
-		s.Headline = headline(*measured[0].result)
-		s.Headline.Cell = fmt.Sprintf("%s, worst of %d pairs", c.Name, len(measured))
+		s.Headline = headlineOf(measured)
 	}
 	return s
+}
+
+// headlineOf is that of the worst pair, but for the placement, which is Verified when that of every pair is.
+func headlineOf(measured []cellOfPair) *v1alpha1.Summary {
+	worst := measured[0]
+	h := headline(*worst.result)
+	h.Cell = fmt.Sprintf("%s, worst of %d pairs", worst.result.Name, len(measured))
+	if own := worst.benchmark.Status.Summary; own != nil {
+		h.Variants = own.Variants
+	}
+	for _, m := range measured {
+		if own := m.benchmark.Status.Summary; own != nil && h.Placement != v1alpha1.PlacementUnverified {
+			h.Placement = own.Placement
+		}
+	}
+	return h
 }
 
 // resultOf finds a cell in a pair's results. All have them in one order, so it is mostly at the same place.

@@ -143,6 +143,25 @@ func TestSummarizePairsOfStreams(t *testing.T) {
 	}
 }
 
+// The headline says of which placement nothing is to be concluded, whichever pair has it.
+func TestSummarizePairsPlacement(t *testing.T) {
+	with := func(number int, p99 int64, placement v1alpha1.PlacementState) *v1alpha1.LatencyBenchmark {
+		b := pairWith(number, cellWith("tcp-64", 5, p99))
+		b.Status.Summary = &v1alpha1.Summary{Variants: fmt.Sprintf("host 1.00, pod %d.00", number), Placement: placement}
+		return b
+	}
+	verified, unverified := v1alpha1.PlacementVerified, v1alpha1.PlacementUnverified
+	for want, pairs := range map[v1alpha1.PlacementState][]*v1alpha1.LatencyBenchmark{
+		verified:   {with(1, 10, verified), with(2, 20, verified), with(3, 15, verified)},
+		unverified: {with(1, 10, verified), with(2, 20, verified), with(3, 15, unverified)},
+	} {
+		got := SummarizePairs(pairs).Headline
+		if got.Placement != want || got.Variants != "host 1.00, pod 2.00" {
+			t.Errorf("placement %s, want %s; variants %q, want those of the second, which is the worst", got.Placement, want, got.Variants)
+		}
+	}
+}
+
 // What the status lists is bounded by the API.
 func TestSummarizePairsIsBounded(t *testing.T) {
 	var pairs []*v1alpha1.LatencyBenchmark

@@ -263,7 +263,6 @@ var _ = Describe("A benchmark of many pairs", func() {
 		Entry("having made one of two", createsChild("x-p2")),
 		Entry("having made them, without saying so", notesPairs(func(p *v1alpha1.PairsStatus) bool { return len(p.Running) > 0 && p.Running[0].UID != "" })),
 		Entry("when one is finished, before it says so", notesPairs(func(p *v1alpha1.PairsStatus) bool { return p.Done == 1 })),
-		Entry("in the middle", createsChild("x-p4")),
 		Entry("before it says that all is done", notesPairs(func(p *v1alpha1.PairsStatus) bool { return p.Done == 6 })),
 	)
 
@@ -414,6 +413,30 @@ var _ = Describe("A benchmark of many pairs", func() {
 		Eventually(func() bool { return metav1.IsControlledBy(child(ctx, b, 1), b) }).Should(BeTrue())
 	})
 
+	It("says what keeps the benchmark of a pair from being made", func(ctx SpecContext) {
+		const counted = corev1.ResourceName("count/latencybenchmarks.tailgate.dev")
+		limit := corev1.ResourceList{counted: resource.MustParse("1")}
+		quota := &corev1.ResourceQuota{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: limit},
+		}
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
+		server := w.Kubelet.Pod(ctx, "x-p1-r1", 1, v1alpha1.RoleServer)
+		Expect(k8s.Create(ctx, quota)).To(Succeed())
+		// There is no controller of quotas.
+		quota.Status = corev1.ResourceQuotaStatus{Hard: limit, Used: limit}
+		Expect(k8s.Status().Update(ctx, quota)).To(Succeed())
+		w.Kubelet.Run(ctx, server)
+		peer := w.Kubelet.Pod(ctx, "x-p1-r1", 1, v1alpha1.RoleClient)
+		w.Kubelet.Run(ctx, peer)
+		w.Kubelet.Succeed(ctx, server)
+		w.Kubelet.Succeed(ctx, peer)
+		w.Kubelet.Gone(ctx, server, peer)
+		ExpectSucceeded(ctx, b, "^Unknown Queued: 1 of 3 pairs done; LatencyBenchmark x-p2 cannot be made: .*exceeded quota: few")
+		Expect(k8s.Delete(ctx, quota)).To(Succeed())
+		child(ctx, b, 2)
+	})
+
 	It("passes gate and priority on, and passes when every pair does", func(ctx SpecContext) {
 		w.Kubelet.Auto(ctx)
 		w.Kubelet.Agents(slower("x-p2-"))
@@ -462,17 +485,29 @@ var _ = Describe("A benchmark of many pairs", func() {
 		ExpectPassed(ctx, b, "^Unknown BaselineMissing: 0 of 3 pairs pass, 3 inconclusive; after-p1: .*LatencyBenchmark before-p0, does not exist")
 		ExpectSucceeded(ctx, b, "^True Complete")
 
+		refs := func() map[string]string {
+			all := map[string]string{}
+			for name, c := range children(ctx, b) {
+				all[name] = c.Spec.Gate.Baseline.BenchmarkRef.Name
+			}
+			return all
+		}
+		By("a baseline of one pair")
+		single := w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(5).On(w.Namespace+"-3", w.Namespace+"-1"))
+		ExpectPassed(ctx, b, "^Unknown BaselineMissing: 1 of 3 pairs pass, 2 inconclusive")
+		Expect(refs()).To(Equal(map[string]string{"after-p1": "before-p0", "after-p2": "before", "after-p3": "before-p0"}))
+		remove(ctx, single)
+
 		By("a baseline of fewer clients, whose numbers are others")
 		builder := MakeBenchmark(w.Namespace, "before").Rounds(5).Star(w.Namespace + "-1")
 		builder.Spec.Placement.Client.NodeSelector[nodeLabel] = w.Namespace + "-3"
 		before := w.Create(ctx, builder)
 		ExpectSucceeded(ctx, before, "^True Complete: 1 of 1")
+		Eventually(refs).Should(Equal(map[string]string{"after-p1": "before-p0", "after-p2": "before-p1", "after-p3": "before-p0"}))
 		ExpectPassed(ctx, b, "^Unknown BaselineMissing: 1 of 3 pairs pass, 2 inconclusive")
-		refs := map[string]string{}
-		for name, c := range children(ctx, b) {
-			refs[name] = c.Spec.Gate.Baseline.BenchmarkRef.Name
-		}
-		Expect(refs).To(Equal(map[string]string{"after-p1": "before-p0", "after-p2": "before-p1", "after-p3": "before-p0"}))
+		By("a benchmark of one pair that names it")
+		one := w.Create(ctx, MakeBenchmark(w.Namespace, "one").On(w.Namespace+"-3", w.Namespace+"-1").Rule(within("10%")).Against("before"))
+		ExpectPassed(ctx, one, "^Unknown BaselineMissing: .*LatencyBenchmark before, is of many pairs; name .* such as before-p1")
 
 		By("one of all of them")
 		Expect(k8s.Delete(ctx, before)).To(Succeed())
