@@ -23,14 +23,16 @@ func CacheOptions() cache.Options {
 			&corev1.ConfigMap{}: {Label: ours},
 			&corev1.Node{}:      {Transform: slim(func(n *corev1.Node) { n.Status.Images = nil })},
 			&v1alpha1.LatencyBenchmark{}: {Transform: slim(func(b *v1alpha1.LatencyBenchmark) {
-				if b.Labels[v1alpha1.LabelGate] == "" {
-					return
+				// Of a gate's there are some for each node, and one for each of many pairs, whose results are compared.
+				ofGate, ofPair := b.Labels[v1alpha1.LabelGate] != "", b.Labels[v1alpha1.LabelParent] != ""
+				if ofGate || ofPair {
+					b.Status.Warnings, b.Status.Endpoints, b.Status.Attempts, b.Status.Stored = nil, nil, nil, nil
 				}
-				// Of a gate's there are some for each node.
-				b.Status.Results, b.Status.Warnings, b.Status.Endpoints = nil, nil, nil
-				b.Status.Attempts, b.Status.Stored = nil, nil
-				if b.Status.Verdict != nil {
-					b.Status.Verdict.Rules = nil
+				if ofGate {
+					b.Status.Results = nil
+					if b.Status.Verdict != nil {
+						b.Status.Verdict.Rules = nil
+					}
 				}
 			})},
 		},
