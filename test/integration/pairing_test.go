@@ -136,6 +136,12 @@ func (w *World) ExpectApart(all map[string]v1alpha1.LatencyBenchmark, maxParalle
 	}
 }
 
+// ExpectMeasured waits, for many runs, until condition Succeeded says something.
+func ExpectMeasured(ctx context.Context, b *v1alpha1.LatencyBenchmark, pattern string) {
+	GinkgoHelper()
+	Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionSucceeded) }).WithTimeout(time.Minute).Should(MatchRegexp(pattern))
+}
+
 // allPairsOfFour is the plan of four nodes, two pairs at once.
 var allPairsOfFour = map[string]string{"x-p1": "1>4", "x-p2": "2>3", "x-p3": "4>2", "x-p4": "3>1", "x-p5": "3>4", "x-p6": "1>2"}
 
@@ -155,7 +161,7 @@ var _ = Describe("A benchmark of many pairs", func() {
 		ExpectSucceeded(ctx, b, `^Unknown Running: \d of 6 pairs done; measuring x-p`)
 		By("a node that comes later, which does not change the plan")
 		w.Group(ctx, "5")
-		ExpectSucceeded(ctx, b, "^True Complete: 6 of 6 pairs measured; the worst is x-p4$")
+		ExpectMeasured(ctx, b, "^True Complete: 6 of 6 pairs measured; the worst is x-p4$")
 
 		all := children(ctx, b)
 		Expect(w.pairsOf(all)).To(Equal(allPairsOfFour))
@@ -250,7 +256,7 @@ var _ = Describe("A benchmark of many pairs", func() {
 			Eventually(first.client.dead.Load).Should(BeTrue())
 			first.Stop()
 			w.Start()
-			ExpectSucceeded(ctx, b, "^True Complete: 6 of 6")
+			ExpectMeasured(ctx, b, "^True Complete: 6 of 6")
 			Expect(w.pairsOf(children(ctx, b))).To(Equal(allPairsOfFour))
 			Expect(w.Kubelet.Created()).To(HaveLen(6 * 2))
 			w.ExpectApart(children(ctx, b), 2)
@@ -443,8 +449,10 @@ var _ = Describe("A benchmark of many pairs", func() {
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(5).Star(w.Namespace+"-1").Rule(under("6us")))
 		ExpectPassed(ctx, b, "^Unknown NotJudged: 0 of 3 pairs pass, 3 not judged yet")
-		ExpectPassed(ctx, b, "^False Fail: .*1 failed.*; x-p2: p90 of default/tcp-64")
-		ExpectSucceeded(ctx, b, "^True Complete")
+		By("a pair that fails, before all are measured")
+		Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).WithTimeout(time.Minute).Should(
+			HavePrefix("False Fail: 1 of 3 pairs pass, 1 failed, 1 not judged yet; x-p2: p90 of default/tcp-64"))
+		ExpectMeasured(ctx, b, "^True Complete")
 		ExpectPassed(ctx, b, "^False Fail: 2 of 3 pairs pass, 1 failed; x-p2: p90")
 		verdict := Get(ctx, b).Status.Verdict
 		Expect(verdict.Outcome).To(Equal(v1alpha1.GateFail))
@@ -482,8 +490,8 @@ var _ = Describe("A benchmark of many pairs", func() {
 		w.Kubelet.Auto(ctx)
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "after").Rounds(5).Star(w.Namespace+"-1").Rule(within("10%")).Against("before"))
+		ExpectMeasured(ctx, b, "^True Complete")
 		ExpectPassed(ctx, b, "^Unknown BaselineMissing: 0 of 3 pairs pass, 3 inconclusive; after-p1: .*LatencyBenchmark before-p0, does not exist")
-		ExpectSucceeded(ctx, b, "^True Complete")
 
 		refs := func() map[string]string {
 			all := map[string]string{}
@@ -512,7 +520,8 @@ var _ = Describe("A benchmark of many pairs", func() {
 		By("one of all of them")
 		Expect(k8s.Delete(ctx, before)).To(Succeed())
 		remove(ctx, child(ctx, before, 1))
-		w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(5).Star(w.Namespace+"-1"))
+		before = w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(5).Star(w.Namespace+"-1"))
+		ExpectMeasured(ctx, before, "^True Complete: 3 of 3")
 		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
 	})
 
