@@ -176,14 +176,30 @@ func play(t *testing.T, w *world, s steps) []int32 {
 	return s.claim
 }
 
-func BenchmarkDecide(b *testing.B) {
+// All pairs of a hundred nodes, half of them judged.
+func BenchmarkHundredNodes(b *testing.B) {
 	w := worldOf(100, 50, withGate("2us"))
 	for number := range int32(2500) {
-		withChild(number+1, complete)(w)
+		withChild(number+1, judgedAs(v1alpha1.GatePass, v1alpha1.ReasonPass))(w)
 	}
-	for b.Loop() {
-		w.outdated = nil
-		w.observeOutdated()
-		decide(w)
-	}
+	b.Run("plan", func(b *testing.B) {
+		for b.Loop() {
+			planOf(w.benchmark)
+		}
+	})
+	b.Run("decide", func(b *testing.B) {
+		for b.Loop() {
+			w.outdated = nil
+			w.observeOutdated()
+			decide(w)
+		}
+	})
+	b.Run("report", func(b *testing.B) {
+		for b.Loop() {
+			w.count(&v1alpha1.PairsStatus{Done: 2500})
+			w.progress()
+			w.succeeds()
+			w.judge()
+		}
+	})
 }

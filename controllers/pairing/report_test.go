@@ -70,6 +70,23 @@ func TestCount(t *testing.T) {
 	}
 }
 
+// When one pair is finished while the benchmark of another is deleted, as many are done as before, and others.
+func TestCountComparesAnew(t *testing.T) {
+	results := func(b *v1alpha1.LatencyBenchmark) {
+		complete(b)
+		b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", P99Nanoseconds: new(int64(5))}}
+	}
+	for released, want := range map[bool]string{true: "x-p2", false: "x-p1"} {
+		w := makeWorld(withChild(2, results))
+		w.released = released
+		w.benchmark.Status.Pairs.Worst = []v1alpha1.PairResult{{Benchmark: "x-p1"}}
+		w.count(&v1alpha1.PairsStatus{Done: 1})
+		if got := w.benchmark.Status.Pairs.Worst[0].Benchmark; got != want {
+			t.Errorf("released %t: the worst is %s, want %s", released, got, want)
+		}
+	}
+}
+
 // Two rounds of 3 s each are planned for each of six pairs, of which two run at once.
 func TestProgress(t *testing.T) {
 	cases := map[string]struct {
