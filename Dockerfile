@@ -7,6 +7,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY api api/
 COPY cmd cmd/
+COPY config/crd config/crd/
 COPY controllers controllers/
 COPY internal internal/
 RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o /rootfs/manager ./cmd/manager \

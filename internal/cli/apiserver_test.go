@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,17 +21,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
 // apiServer answers for the objects it is given, as far as the command asks: GET and watch of one object, GET of the
-// benchmarks of a parent, or of a namespace, and apply, create and delete of a benchmark. The maps may be changed before it
+// benchmarks of a parent, or of a namespace, apply, create and delete of a benchmark, and what a plan looks at. The maps may be changed before it
 // serves; later, see change.
 type apiServer struct {
 	benchmarks map[types.NamespacedName]*v1alpha1.LatencyBenchmark
@@ -38,7 +40,12 @@ type apiServer struct {
 	configMaps map[types.NamespacedName]*corev1.ConfigMap
 	pods       map[types.NamespacedName]*corev1.Pod
 	// logs are those of the pods; of one without a log it is refused.
-	logs map[types.NamespacedName]string
+	logs  map[types.NamespacedName]string
+	nodes []corev1.Node
+	// networks are NetworkAttachmentDefinitions.
+	networks map[types.NamespacedName]*metav1.PartialObjectMetadata
+	// forbidden are parts of paths that nobody may ask for.
+	forbidden []string
 	// token that callers must show.
 	token string
 
@@ -73,6 +80,9 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case refusal != nil:
 		s.refuse(w, refusal)
+		return
+	case slices.ContainsFunc(s.forbidden, func(part string) bool { return strings.Contains(r.Method+" "+r.URL.Path, part) }):
+		s.refuse(w, apierrors.NewForbidden(schema.GroupResource{Resource: path.Base(r.URL.Path)}, "", nil))
 		return
 	}
 	mux := http.NewServeMux()
@@ -121,6 +131,23 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		_, _ = io.WriteString(w, text)
 	})
+	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) {
+		s.answer(w, http.StatusOK, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: s.nodes})
+	})
+	for path, kind := range map[string][2]string{
+		"/api/v1/pods": {"v1", "PodList"}, "/apis/scheduling.k8s.io/v1/priorityclasses": {"scheduling.k8s.io/v1", "PriorityClassList"},
+		"/apis/tailgate.dev/v1alpha1/latencybenchmarks": {"tailgate.dev/v1alpha1", "LatencyBenchmarkList"},
+	} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			s.answer(w, http.StatusOK, map[string]any{"apiVersion": kind[0], "kind": kind[1], "metadata": map[string]any{}, "items": []any{}})
+		})
+	}
+	if s.networks != nil {
+		mux.HandleFunc("GET /apis/k8s.cni.cncf.io/v1/namespaces/{namespace}/network-attachment-definitions/{name}", func(w http.ResponseWriter, r *http.Request) {
+			object, found := s.networks[named(r)]
+			s.object(w, object, found, schema.GroupResource{Resource: "network-attachment-definitions"}, r.PathValue("name"))
+		})
+	}
 	mux.ServeHTTP(w, r)
 }
 
@@ -129,18 +156,29 @@ func (s *apiServer) apply(w http.ResponseWriter, r *http.Request, name types.Nam
 	s.Lock()
 	defer s.Unlock()
 	body, err := io.ReadAll(r.Body)
+	var objects []*unstructured.Unstructured
+	if err == nil {
+		objects, err = parseObjects(body)
+	}
 	given := &v1alpha1.LatencyBenchmark{}
 	if err == nil {
-		err = yaml.Unmarshal(body, given)
+		err = admit(r.Context(), objects[0])
+	}
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(objects[0].Object, given)
 	}
 	if err != nil || r.Header.Get("Content-Type") != "application/apply-patch+yaml" || r.URL.Query().Get("fieldManager") == "" {
-		s.refuse(w, apierrors.NewBadRequest("no apply"))
+		s.refuse(w, apierrors.NewBadRequest(fmt.Sprintf("no apply: %v", err)))
 		return
 	}
 	b, found := s.benchmarks[name]
 	if !found {
 		b = given
 		b.UID, b.Generation = types.UID("new-"+name.Name), 1
+	}
+	if r.URL.Query().Get("dryRun") != "" {
+		b = b.DeepCopy()
+	} else {
 		s.benchmarks[name] = b
 	}
 	b.Spec = given.Spec

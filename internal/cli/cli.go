@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
 // name is how users call the command.
@@ -87,7 +90,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
 	}
 	cluster.flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(newAttempts(cluster), newCompare(cluster), newGate(cluster), newGet(cluster), newRerun(cluster), newRun(cluster))
+	root.AddCommand(newAttempts(cluster), newCompare(cluster), newGate(cluster), newGet(cluster), newPlan(cluster), newRerun(cluster), newRun(cluster))
 	return root
 }
 
@@ -121,13 +124,29 @@ func (c *cluster) client() (api client.WithWatch, namespace string, err error) {
 	if namespace, _, err = c.namespace(); err != nil {
 		return nil, "", err
 	}
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, "", err
+	}
+	if api, err = client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: newMapper()}); err != nil {
+		return nil, "", fmt.Errorf("making a client: %w", err)
+	}
+	return api, namespace, nil
+}
+
+// newScheme knows the types of what is read.
+func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, "", err
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, nodev1.AddToScheme, schedulingv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
 	}
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, "", err
-	}
+	return scheme, nil
+}
+
+// newMapper knows the resources of what is read, so that the API server need not be asked which it has.
+func newMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, k := range kinds() {
 		mapper.Add(v1alpha1.GroupVersion.WithKind(k.name), k.scope)
@@ -135,10 +154,15 @@ func (c *cluster) client() (api client.WithWatch, namespace string, err error) {
 	for _, k := range []string{"ConfigMap", "Pod"} {
 		mapper.Add(corev1.SchemeGroupVersion.WithKind(k), meta.RESTScopeNamespace)
 	}
-	if api, err = client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
-		return nil, "", fmt.Errorf("making a client: %w", err)
-	}
-	return api, namespace, nil
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mapper.Add(nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), meta.RESTScopeRoot)
+	mapper.Add(schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), meta.RESTScopeRoot)
+	network := foreign.Object().GroupVersionKind()
+	mapper.AddSpecific(network, network.GroupVersion().WithResource("network-attachment-definitions"),
+		network.GroupVersion().WithResource("network-attachment-definition"), meta.RESTScopeNamespace)
+	mapper.Add(foreign.SriovNetworkNodeStateKind, meta.RESTScopeNamespace)
+	mapper.Add(foreign.NodeResourceTopologyKind, meta.RESTScopeRoot)
+	return mapper
 }
 
 // config says how to reach the API server.

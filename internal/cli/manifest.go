@@ -28,7 +28,7 @@ func fileFlag(cmd *cobra.Command, file *string) {
 
 // readManifest reads the one LatencyBenchmark of a file, as it is written there.
 func readManifest(file string, stdin io.Reader) (*unstructured.Unstructured, error) {
-	content, err := readFile(file, stdin)
+	content, err := readFile("--filename", file, stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -50,19 +50,19 @@ func readManifest(file string, stdin io.Reader) (*unstructured.Unstructured, err
 	return u, nil
 }
 
-func readFile(file string, stdin io.Reader) ([]byte, error) {
+func readFile(flag, file string, stdin io.Reader) ([]byte, error) {
 	var content []byte
 	var err error
 	switch file {
 	case "":
-		return nil, errors.New("--filename: name the file of a LatencyBenchmark with -f, or - for standard input")
+		return nil, fmt.Errorf("%s: name a file, or - for standard input", flag)
 	case stdinName:
 		content, err = io.ReadAll(stdin)
 	default:
 		content, err = os.ReadFile(file)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--filename: %w", err)
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	return content, nil
 }

@@ -74,7 +74,10 @@ func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *
 	if err != nil {
 		return err
 	}
-	applied, err := apply(ctx, api, manifest)
+	if err := apply(ctx, api, manifest); err != nil {
+		return err
+	}
+	applied, err := benchmarkNamed(ctx, api, manifest.GetNamespace(), manifest.GetName())
 	if err != nil {
 		return err
 	}
@@ -86,16 +89,16 @@ func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *
 	return conclude(ctx, api, b, stdout)
 }
 
-// apply makes a benchmark, or makes it what the manifest says.
-func apply(ctx context.Context, api client.Client, manifest *unstructured.Unstructured) (*v1alpha1.LatencyBenchmark, error) {
+// apply makes a benchmark, or makes it what the manifest says; the manifest becomes what it is then.
+func apply(ctx context.Context, api client.Client, manifest *unstructured.Unstructured, opts ...client.ApplyOption) error {
 	of := subject{benchmarks, client.ObjectKeyFromObject(manifest)}
-	switch err := api.Apply(ctx, client.ApplyConfigurationFromUnstructured(manifest), fieldOwner); {
+	switch err := api.Apply(ctx, client.ApplyConfigurationFromUnstructured(manifest), append(opts, fieldOwner)...); {
 	case apierrors.IsConflict(err):
-		return nil, fmt.Errorf("%s says otherwise, and somebody else made it so: change it with what they used, or give the file another name; %w", of, err)
+		return fmt.Errorf("%s says otherwise, and somebody else made it so: change it with what they used, or give the file another name; %w", of, err)
 	case err != nil:
-		return nil, inWords("applying", of, err)
+		return inWords("applying", of, err)
 	}
-	return benchmarkNamed(ctx, api, of.key.Namespace, of.key.Name)
+	return nil
 }
 
 // watch shows a benchmark until it is finished and, with a gate, judged.

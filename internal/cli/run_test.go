@@ -26,7 +26,7 @@ spec:
   tool: pinger
   workload: {protocols: [TCP], messageSizes: [1, 64], duration: 1s}
   rounds: 1
-  placement: {cpus: 1}
+  placement: {client: {}, server: {}}
   network: {type: Pod}
   latencyType: HalfRTT
 `

@@ -136,8 +136,8 @@ func notes(w io.Writer, prefix string, lines []string) {
 	}
 }
 
-// ways says over which network, how the ends waited, and who carried the messages if not the kernel.
-func ways(v v1alpha1.Variant) string {
+// Ways says over which network, how the ends waited, and who carried the messages if not the kernel.
+func Ways(v v1alpha1.Variant) string {
 	text := fmt.Sprintf("network %s, %s%s", network(*v.Network), strings.ToLower(string(v.Wait)), muxer(v.Muxer))
 	if a := v.Acceleration; a != nil && a.Type != v1alpha1.AccelerationKernel {
 		text += ", " + string(a.Type)

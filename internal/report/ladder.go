@@ -78,7 +78,7 @@ func (s sheet) steps(v v1alpha1.Variant, cell string) []steps {
 			}
 		}
 	}
-	heading := fmt.Sprintf("variant %s (%s), %s", v.Name, ways(v), cell)
+	heading := fmt.Sprintf("variant %s (%s), %s", v.Name, Ways(v), cell)
 	latencyType := s.benchmark.Spec.LatencyType
 	var tables []steps
 	add := func(what string, shown func(int64) int64, rounds []roundOf) {

@@ -20,7 +20,7 @@ func matrix(w io.Writer, s sheet) error {
 	fmt.Fprintln(w, s.title())
 	for _, rows := range blocks {
 		first := rows[0]
-		fmt.Fprintf(w, "\nvariant %s (%s), %s, %s%s, µs\n", first.Variant, ways(s.variant(first.Variant)), first.Protocol, first.LatencyType, countedFrom(first.CountedFrom))
+		fmt.Fprintf(w, "\nvariant %s (%s), %s, %s%s, µs\n", first.Variant, Ways(s.variant(first.Variant)), first.Protocol, first.LatencyType, countedFrom(first.CountedFrom))
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 		header := "RATE/S\tSIZE\tROUNDS\tSAMPLES\tLOST\tMIN\tMEAN\t"
 		for _, p := range Percentiles() {

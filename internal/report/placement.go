@@ -32,7 +32,7 @@ func placements(w io.Writer, variants []v1alpha1.Variant, endpoints []v1alpha1.E
 		if len(own) == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "\nPLACEMENT of variant %s (%s): %s\n", v.Name, ways(v), placement(own))
+		fmt.Fprintf(w, "\nPLACEMENT of variant %s (%s): %s\n", v.Name, Ways(v), placement(own))
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, r := range append(factRows(client, server), checkRows(client, server)...) {
 			r.write(t)

@@ -42,7 +42,7 @@ func sfnt(w io.Writer, s sheet) error {
 // sfntHeader says what was measured, on what, and what the columns are.
 func (s sheet) sfntHeader(w io.Writer, first v1alpha1.CellResult) {
 	fmt.Fprintf(w, "# %s\n", s.title())
-	fmt.Fprintf(w, "# variant: %s: %s\n", first.Variant, ways(s.variant(first.Variant)))
+	fmt.Fprintf(w, "# variant: %s: %s\n", first.Variant, Ways(s.variant(first.Variant)))
 	fmt.Fprintf(w, "# protocol: %s\n", strings.ToLower(string(first.Protocol)))
 	if first.RatePerSecond > 0 {
 		fmt.Fprintf(w, "# rate: %d messages a second, counted%s\n", first.RatePerSecond, countedFrom(first.CountedFrom))

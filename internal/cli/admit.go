@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tailgate-dev/tailgate/config/crd"
+)
+
+// definition is what there is to know of the kind LatencyBenchmark.
+type definition struct {
+	structural *schema.Structural
+	schema     validation.SchemaValidator
+	rules      *cel.Validator
+}
+
+// theDefinition is made once: it compiles the rules.
+var theDefinition = sync.OnceValues(newDefinition)
+
+func newDefinition() (definition, error) {
+	kind := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.Unmarshal(crd.LatencyBenchmarks, kind); err != nil {
+		return definition{}, err
+	}
+	props := &apiextensions.JSONSchemaProps{}
+	err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(kind.Spec.Versions[0].Schema.OpenAPIV3Schema, props, nil)
+	if err != nil {
+		return definition{}, err
+	}
+	structural, err := schema.NewStructural(props)
+	if err != nil {
+		return definition{}, err
+	}
+	validator, _, err := validation.NewSchemaValidator(props)
+	if err != nil {
+		return definition{}, err
+	}
+	return definition{structural, validator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
+}
+
+// admit does with a manifest what an API server does that has this command's version of the kind: it refuses fields that
+// there are not, fills in the defaults, and checks the schema and its rules.
+func admit(ctx context.Context, u *unstructured.Unstructured) error {
+	d, err := theDefinition()
+	if err != nil {
+		return fmt.Errorf("reading the definition of LatencyBenchmark: %w", err)
+	}
+	if unknown := pruning.PruneWithOptions(u.Object, d.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}); len(unknown) > 0 {
+		return fmt.Errorf("there are no such fields: %s", strings.Join(unknown, ", "))
+	}
+	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, d.structural)
+	defaulting.Default(u.Object, d.structural)
+	problems := validation.ValidateCustomResource(nil, u.Object, d.schema)
+	problems = append(problems, listtype.ValidateListSetsAndMaps(nil, d.structural, u.Object)...)
+	if len(problems) == 0 {
+		// Rules rely upon the schema.
+		problems, _ = d.rules.Validate(ctx, nil, d.structural, u.Object, nil, celconfig.RuntimeCELCostBudget)
+	}
+	return problems.ToAggregate()
+}

@@ -1,0 +1,396 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/report"
+)
+
+// newPlan is the verb that says what would be measured.
+func newPlan(c *cluster) *cobra.Command {
+	p := &planner{cluster: c}
+	cmd := &cobra.Command{
+		Use:   "plan -f FILE",
+		Short: "Tell what a LatencyBenchmark would measure, where, in what order and for how long",
+		Long: "Tell what the LatencyBenchmark of a file would measure, where, in what order and for how long, and what stands in\n" +
+			"the way, without making it: the API server is asked whether it would take it, and the cluster is looked at as the\n" +
+			"operator would, as far as you may read it. With --nodes no cluster is asked: what nodes there are is in that file,\n" +
+			"and the file of the LatencyBenchmark is checked by what this command knows of the kind.\n\n" +
+			"It exits with 1 when something stands in the way.",
+		Example: "  " + name + " plan -f x2522.yaml\n" +
+			"  kubectl get nodes -o yaml > nodes.yaml; " + name + " plan -f x2522.yaml --nodes nodes.yaml",
+		Args:              takes("a file by -f", 0, 0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			planned, err := p.plan(cmd.Context(), cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			text, err := planned.text(p.form)
+			if err != nil {
+				return err
+			}
+			if _, err := cmd.OutOrStdout().Write(text); err != nil {
+				return fmt.Errorf("writing the plan: %w", err)
+			}
+			if o := planned.Obstacle; o != nil {
+				return fmt.Errorf("LatencyBenchmark %s/%s would not be accepted now (%s): %s", planned.Namespace, planned.Name, o.Reason, o.Message)
+			}
+			return nil
+		},
+	}
+	fileFlag(cmd, &p.file)
+	cmd.Flags().StringVar(&p.nodesFile, "nodes", "", "YAML or JSON of the nodes, as from kubectl get nodes -o yaml; no cluster is then asked")
+	cmd.Flags().StringVarP(&p.form, "output", "o", planForms[0], "format: "+strings.Join(planForms, ", "))
+	completeFlag(cmd, "output", planForms...)
+	return cmd
+}
+
+// planForms are the layouts of a plan.
+var planForms = []string{"table", "json"}
+
+// planner is a call of the verb.
+type planner struct {
+	*cluster
+	file, nodesFile, form string
+}
+
+// Planned is what a benchmark would do.
+type Planned struct {
+	Namespace   string               `json:"namespace"`
+	Name        string               `json:"name"`
+	Tool        v1alpha1.Tool        `json:"tool"`
+	LatencyType v1alpha1.LatencyType `json:"latencyType"`
+	// Obstacle is why the operator would not accept it now; absent when it would.
+	Obstacle *Obstacle `json:"obstacle,omitempty"`
+	// Slots are the pairs of nodes, in the order in which they are measured, those of a slot at the same time. Without
+	// an accepted benchmark there are none.
+	Slots [][]v1alpha1.Pair `json:"slots"`
+	// LeftOut counts selected nodes that cannot be measured, by why, of a benchmark of many pairs.
+	LeftOut string `json:"leftOut,omitempty"`
+	// Variants are the ways to the peer, with all that they inherit.
+	Variants []PlannedVariant `json:"variants"`
+	// Runs are those of a pair, in order. Of many pairs they have the names of the first.
+	Runs []PlannedRun `json:"runs"`
+	// MeasuringSeconds is the pure measuring time of all, with warm-ups; pairs that are measured at the same time count
+	// once. Starting and ending pods comes on top.
+	MeasuringSeconds float64 `json:"measuringSeconds"`
+	// ExtendRounds is how many rounds are measured on top, once, if the gate does not decide, and ExtendSeconds how long.
+	ExtendRounds  int32   `json:"extendRounds,omitempty"`
+	ExtendSeconds float64 `json:"extendSeconds,omitempty"`
+	// Notes are what else there is to know.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Obstacle is why a benchmark would not be accepted.
+type Obstacle struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// PlannedVariant is a way to the peer in a few words.
+type PlannedVariant struct {
+	Name string `json:"name"`
+	Way  string `json:"way"`
+}
+
+// PlannedRun is a client's and a server's pod that measure all cells of a variant once.
+type PlannedRun struct {
+	Name    string `json:"name"`
+	Round   int32  `json:"round"`
+	Variant string `json:"variant"`
+	// Cells are in the order in which they are measured.
+	Cells            []string `json:"cells"`
+	MeasuringSeconds float64  `json:"measuringSeconds"`
+}
+
+func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
+	switch {
+	case p.form != planForms[0] && p.form != planForms[1]:
+		return Planned{}, fmt.Errorf("--output: unknown format %q; known are %s", p.form, strings.Join(planForms, ", "))
+	case p.file == stdinName && p.nodesFile == stdinName:
+		return Planned{}, errors.New("--nodes: standard input is the LatencyBenchmark already; give the nodes as a file")
+	}
+	manifest, err := readManifest(p.file, stdin)
+	if err != nil {
+		return Planned{}, err
+	}
+	namespace, flagged, err := p.namespace()
+	if err != nil {
+		return Planned{}, err
+	}
+	if err := inNamespace(manifest, namespace, flagged); err != nil {
+		return Planned{}, err
+	}
+	g, notes, err := p.look(ctx, manifest, stdin)
+	if err != nil {
+		return Planned{}, err
+	}
+	b := &v1alpha1.LatencyBenchmark{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(manifest.Object, b); err != nil {
+		return Planned{}, fmt.Errorf("reading the LatencyBenchmark: %w", err)
+	}
+	if total := len(plan.Runs(b)); len(b.Status.Stored) > 0 {
+		notes = append(notes, fmt.Sprintf("it exists, and %d of %d runs are measured", len(b.Status.Stored), total))
+	}
+	// Where it stands does not matter; what was settled when it was accepted does.
+	b.Status = v1alpha1.LatencyBenchmarkStatus{Pair: b.Status.Pair, Pairs: b.Status.Pairs, ExtendedRounds: b.Status.ExtendedRounds}
+	observed, err := g.observe(ctx, b)
+	if err != nil {
+		return Planned{}, err
+	}
+	planned := planOf(b, observed)
+	planned.Notes = slices.Concat(notes, g.hints(b, planned.nodes(), observed))
+	return planned, nil
+}
+
+// look makes of the manifest what the API server would make of it, without making it, and opens the cluster, or what
+// stands for it.
+func (p *planner) look(ctx context.Context, manifest *unstructured.Unstructured, stdin io.Reader) (*glimpse, []string, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, nil, err
+	}
+	if p.nodesFile != "" {
+		nodes, err := readNodes(p.nodesFile, stdin)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := admit(ctx, manifest); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", p.file, err)
+		}
+		return &glimpse{scheme: scheme, nodes: nodes}, nil, nil
+	}
+	api, _, err := p.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	g := &glimpse{Client: api, scheme: scheme}
+	switch err := apply(ctx, api, manifest, client.DryRunAll); {
+	case apierrors.IsForbidden(err):
+		if err := admit(ctx, manifest); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", p.file, err)
+		}
+		return g, []string{fmt.Sprintf("the API server would not take it from you, and so did not check it: %s", oneLine(err))}, nil
+	case err != nil:
+		return nil, nil, err
+	}
+	return g, nil, nil
+}
+
+// readNodes reads the nodes of a file: Nodes, or lists of them.
+func readNodes(file string, stdin io.Reader) ([]corev1.Node, error) {
+	content, err := readFile("--nodes", file, stdin)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := parseObjects(content)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	var nodes []corev1.Node
+	add := func(u *unstructured.Unstructured) error {
+		if u.GetAPIVersion() != "v1" || u.GetKind() != "Node" {
+			return fmt.Errorf("%s holds apiVersion %q, kind %q; want Nodes, as from `kubectl get nodes -o yaml`", file, u.GetAPIVersion(), u.GetKind())
+		}
+		var n corev1.Node
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &n); err != nil {
+			return fmt.Errorf("%s, node %s: %w", file, u.GetName(), err)
+		}
+		nodes = append(nodes, n)
+		return nil
+	}
+	for _, u := range objects {
+		if !u.IsList() {
+			if err := add(u); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		err := u.EachListItem(func(item runtime.Object) error { return add(item.(*unstructured.Unstructured)) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf("%s holds no nodes; want them as from `kubectl get nodes -o yaml`", file)
+	}
+	return nodes, nil
+}
+
+// planOf is what would be measured of a benchmark, and where, in a cluster of which that was observed.
+func planOf(b *v1alpha1.LatencyBenchmark, o preflight.Observed) Planned {
+	p := Planned{Namespace: b.Namespace, Name: b.Name, Tool: b.Spec.Tool, LatencyType: b.Spec.LatencyType, Slots: [][]v1alpha1.Pair{}}
+	for _, v := range plan.Variants(b.Spec) {
+		p.Variants = append(p.Variants, PlannedVariant{v.Name, report.Ways(v)})
+	}
+	var rejection *preflight.Rejection
+	switch {
+	case o.Driver == nil:
+		rejection = &preflight.Rejection{Reason: v1alpha1.ReasonCellUnsupported, Message: fmt.Sprintf("spec.tool: this command does not know %s; use a newer one", b.Spec.Tool)}
+	case b.ManyPairs():
+		var nodes preflight.Nodes
+		if nodes, rejection = manyNodes(b, o); rejection == nil {
+			var servers []string
+			if nodes.Server != "" {
+				servers = []string{nodes.Server}
+			}
+			p.LeftOut = nodes.LeftOut
+			p.Slots = plan.Pairs(b.Spec.Placement.Pairing, nodes.Names, servers, int(max(1, b.Spec.Placement.MaxParallelPairs)))
+		}
+	default:
+		var pair v1alpha1.Pair
+		if pair, rejection = preflight.Accept(o); rejection == nil {
+			p.Slots = [][]v1alpha1.Pair{{pair}}
+		}
+	}
+	if rejection != nil {
+		p.Obstacle = &Obstacle{rejection.Reason, rejection.Message}
+	}
+	ofPair := b.DeepCopy()
+	if b.ManyPairs() {
+		ofPair.Name = b.PairName(1)
+	}
+	times := time.Duration(max(1, len(p.Slots)))
+	var total time.Duration
+	for _, r := range plan.Runs(ofPair) {
+		length := plan.MeasuringTime(r.Cells)
+		total += length
+		run := PlannedRun{Name: r.Name, Round: r.Round, Variant: r.Variant.Name, MeasuringSeconds: length.Seconds()}
+		for _, c := range r.Cells {
+			run.Cells = append(run.Cells, c.Name)
+		}
+		p.Runs = append(p.Runs, run)
+	}
+	p.MeasuringSeconds = (total * times).Seconds()
+	if b.Spec.Gate != nil && b.Status.ExtendedRounds == 0 {
+		p.ExtendRounds = b.Spec.Gate.ExtendRounds
+		p.ExtendSeconds = (total * times * time.Duration(p.ExtendRounds) / time.Duration(plan.Rounds(b))).Seconds()
+	}
+	return p
+}
+
+// manyNodes are those of a benchmark of many pairs: those for which it was accepted, or would be.
+func manyNodes(b *v1alpha1.LatencyBenchmark, o preflight.Observed) (preflight.Nodes, *preflight.Rejection) {
+	if settled := b.Status.Pairs; settled != nil {
+		return preflight.Nodes{Names: settled.Nodes, Server: settled.Server}, nil
+	}
+	return preflight.AcceptPairs(o)
+}
+
+// nodes are those on which something is measured.
+func (p Planned) nodes() []string {
+	var names []string
+	seen := map[string]bool{}
+	for _, slot := range p.Slots {
+		for _, pair := range slot {
+			for _, name := range []string{pair.ClientNode, pair.ServerNode} {
+				if !seen[name] {
+					seen[name] = true
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// text is the plan in a form.
+func (p Planned) text(form string) ([]byte, error) {
+	var out bytes.Buffer
+	if form == "json" {
+		e := json.NewEncoder(&out)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		err := e.Encode(p)
+		return out.Bytes(), err
+	}
+	err := p.table(&out)
+	return out.Bytes(), err
+}
+
+// table writes the plan for people.
+func (p Planned) table(w io.Writer) error {
+	pairs := 0
+	for _, slot := range p.Slots {
+		pairs += len(slot)
+	}
+	fmt.Fprintf(w, "%s/%s: %s, %s\n", p.Namespace, p.Name, p.Tool, p.LatencyType)
+	switch {
+	case p.Obstacle != nil:
+		fmt.Fprintf(w, "in the way: %s (%s)\n", p.Obstacle.Message, p.Obstacle.Reason)
+	case pairs == 1:
+		fmt.Fprintf(w, "client on %s, server on %s\n", p.Slots[0][0].ClientNode, p.Slots[0][0].ServerNode)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nVARIANT\tWAY")
+	for _, v := range p.Variants {
+		fmt.Fprintf(t, "%s\t%s\n", v.Name, v.Way)
+	}
+	if pairs > 1 {
+		fmt.Fprintln(t, "\nSLOT\tPAIRS (client to server)")
+		for i, slot := range p.Slots {
+			var texts []string
+			for _, pair := range slot {
+				texts = append(texts, pair.ClientNode+" to "+pair.ServerNode)
+			}
+			fmt.Fprintf(t, "%d\t%s\n", i+1, strings.Join(texts, ", "))
+		}
+	}
+	fmt.Fprintln(t, "\nRUN\tROUND\tVARIANT\tMEASURES\tCELLS")
+	for _, r := range p.Runs {
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", r.Name, r.Round, r.Variant, duration(r.MeasuringSeconds), cellsText(r.Cells))
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("writing the plan: %w", err)
+	}
+	fmt.Fprintf(w, "\nmeasuring time %s in all: %d runs", duration(p.MeasuringSeconds), len(p.Runs)*max(1, pairs))
+	if pairs > 1 {
+		fmt.Fprintf(w, ", %d of each of %d pairs in %d slots", len(p.Runs), pairs, len(p.Slots))
+	}
+	fmt.Fprintln(w, "; the start and end of each run's pods come on top")
+	if p.ExtendRounds > 0 {
+		fmt.Fprintf(w, "if the gate does not decide, %d rounds more, once: %s\n", p.ExtendRounds, duration(p.ExtendSeconds))
+	}
+	if p.LeftOut != "" {
+		fmt.Fprintf(w, "left out: %s\n", p.LeftOut)
+	}
+	for _, note := range p.Notes {
+		fmt.Fprintln(w, note)
+	}
+	return nil
+}
+
+// fewCells is how many cells of a run are named.
+const fewCells = 6
+
+// cellsText names the cells of a run, of many the first.
+func cellsText(cells []string) string {
+	if len(cells) <= fewCells {
+		return strings.Join(cells, " ")
+	}
+	return fmt.Sprintf("%s ... (%d)", strings.Join(cells[:fewCells], " "), len(cells))
+}
+
+func duration(seconds float64) string {
+	return time.Duration(seconds * float64(time.Second)).Round(time.Millisecond).String()
+}

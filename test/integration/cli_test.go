@@ -1,0 +1,96 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/cli"
+)
+
+var _ = Describe("kubectl tailgate", func() {
+	var namespace, kubeconfig string
+	BeforeEach(func(ctx SpecContext) {
+		namespace = newNamespace(ctx)
+		user, err := environment.AddUser(envtest.User{Name: "cli", Groups: []string{"system:masters"}}, nil)
+		Expect(err).NotTo(HaveOccurred())
+		content, err := user.KubeConfig()
+		Expect(err).NotTo(HaveOccurred())
+		kubeconfig = filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		Expect(os.WriteFile(kubeconfig, content, 0o600)).To(Succeed())
+	})
+	tailgate := func(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+		var out, errs bytes.Buffer
+		code = cli.Run(ctx, append(args, "-n", namespace, "--kubeconfig", kubeconfig), &out, &errs)
+		return code, out.String(), errs.String()
+	}
+
+	It("plans the same without a cluster as the API server would have it, for every sample", func(ctx SpecContext) {
+		items := []corev1.Node{localNode("node-a"), localNode("node-b")}
+		for i := range items {
+			items[i].TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}
+		}
+		list, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+		Expect(err).NotTo(HaveOccurred())
+		nodes := filepath.Join(GinkgoT().TempDir(), "nodes.yaml")
+		Expect(os.WriteFile(nodes, list, 0o600)).To(Succeed())
+		// Neither where nor whether: the nodes, and the networks, are not those of the API server.
+		planned := func(args ...string) cli.Planned {
+			GinkgoHelper()
+			_, stdout, stderr := tailgate(ctx, append([]string{"plan", "-o", "json"}, args...)...)
+			var p cli.Planned
+			Expect(json.Unmarshal([]byte(stdout), &p)).To(Succeed(), stderr)
+			p.Slots, p.Obstacle, p.Notes = nil, nil, nil
+			return p
+		}
+		for _, file := range samples() {
+			By(filepath.Base(file))
+			Expect(planned("-f", file, "--nodes", nodes)).To(Equal(planned("-f", file)))
+		}
+	})
+
+	It("makes a benchmark, comes back to it, measures it again and exits by its verdict", func(ctx SpecContext) {
+		file := filepath.Join("..", "..", "config", "samples", "gated.yaml")
+		By("run, whose time is over before anything is measured")
+		for range 2 {
+			code, stdout, stderr := tailgate(ctx, "run", "-f", file, "--timeout=300ms")
+			Expect(code).To(Equal(3), stderr)
+			Expect(stdout).To(BeEmpty())
+			Expect(stderr).To(ContainSubstring("goes on"))
+		}
+		b := &v1alpha1.LatencyBenchmark{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "gated"}, b)).To(Succeed())
+
+		By("rerun, under another name")
+		code, _, stderr := tailgate(ctx, "rerun", "gated", "--name", "again")
+		Expect(code).To(Equal(0), stderr)
+		again := &v1alpha1.LatencyBenchmark{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "again"}, again)).To(Succeed())
+		Expect(again.Spec).To(Equal(b.Spec))
+
+		By("gate, while the verdict is made")
+		done := make(chan int)
+		go func() {
+			defer GinkgoRecover()
+			code, stdout, stderr := tailgate(ctx, "gate", "gated", "--wait", "--timeout=1m")
+			Expect(stdout).To(Equal("LatencyBenchmark "+namespace+"/gated: Fail: too slow\n"), stderr)
+			done <- code
+		}()
+		Consistently(done).ShouldNot(Receive())
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, "all"))
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionFalse, v1alpha1.ReasonFail, "too slow"))
+		Expect(k8s.Status().Update(ctx, b)).To(Succeed())
+		Eventually(done).Should(Receive(Equal(1)))
+	})
+})
