@@ -33,7 +33,7 @@ unit: ## Unit tests; no root needed.
 .PHONY: integration
 integration: ## API and controller tests against a real API server (envtest); no root needed.
 	assets="$${KUBEBUILDER_ASSETS:-$$(go run ./hack/localcluster assets)}"; \
-	KUBEBUILDER_ASSETS="$$assets" go test -count=1 ./test/integration/...
+	KUBEBUILDER_ASSETS="$$assets" go test -count=1 -timeout 30m ./test/integration/...
 
 .PHONY: e2e
 e2e: ## As root: tests on the local cluster; LABELS=measurement (or placement, faults, a || b) picks specs.

@@ -111,11 +111,9 @@ func publish(ctx context.Context, c client.Client, live client.Reader, node *cor
 			return err
 		}
 	}
-	if err := publishCondition(ctx, c, node, p, now); err != nil {
+	node, err := publishCondition(ctx, c, node, p, now)
+	if err != nil || holdBack {
 		return err
-	}
-	if holdBack {
-		return nil
 	}
 	return publishMetadata(ctx, c, live, node, p)
 }
@@ -161,10 +159,11 @@ func publishMetadata(ctx context.Context, c client.Client, live client.Reader, n
 	return nil
 }
 
-// publishCondition writes the condition, which the API server merges with those of the kubelet by type.
-func publishCondition(ctx context.Context, c client.Client, node *corev1.Node, p publication, now metav1.Time) error {
+// publishCondition writes the condition, which the API server merges with those of the kubelet by type. It returns the node
+// as it is then.
+func publishCondition(ctx context.Context, c client.Client, node *corev1.Node, p publication, now metav1.Time) (*corev1.Node, error) {
 	if conditionPublished(node, p) {
-		return nil
+		return node, nil
 	}
 	var condition any = map[string]any{"type": v1alpha1.NodeConditionVerified, "$patch": "delete"}
 	if p.condition != nil {
@@ -177,12 +176,14 @@ func publishCondition(ctx context.Context, c client.Client, node *corev1.Node, p
 	}
 	data, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{condition}}})
 	if err != nil {
-		return fmt.Errorf("encoding a condition: %w", err)
+		return nil, fmt.Errorf("encoding a condition: %w", err)
 	}
-	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
-	err = c.Status().Patch(ctx, object, client.RawPatch(types.StrategicMergePatchType, data))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("setting the condition of node %s: %w", node.Name, err)
+	written := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+	switch err := c.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, data)); {
+	case apierrors.IsNotFound(err):
+		return node, nil
+	case err != nil:
+		return nil, fmt.Errorf("setting the condition of node %s: %w", node.Name, err)
 	}
-	return nil
+	return written, nil
 }

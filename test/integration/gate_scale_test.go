@@ -1,0 +1,288 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/controllers/gate"
+)
+
+// tally counts the writes of a client, and carries them out.
+type tally struct {
+	client.Client
+	mu     sync.Mutex
+	writes map[string]int
+}
+
+func (t *tally) count(verb string, o client.Object) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.writes[verb+" "+strings.TrimPrefix(strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1alpha1."), "*v1.")]++
+}
+
+// Take returns what was counted since the last time.
+func (t *tally) Take() map[string]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	taken := t.writes
+	t.writes = map[string]int{}
+	return taken
+}
+
+func (t *tally) Create(ctx context.Context, o client.Object, options ...client.CreateOption) error {
+	t.count("create", o)
+	return t.Client.Create(ctx, o, options...)
+}
+
+func (t *tally) Delete(ctx context.Context, o client.Object, options ...client.DeleteOption) error {
+	t.count("delete", o)
+	return t.Client.Delete(ctx, o, options...)
+}
+
+func (t *tally) Patch(ctx context.Context, o client.Object, p client.Patch, options ...client.PatchOption) error {
+	t.count("patch", o)
+	return t.Client.Patch(ctx, o, p, options...)
+}
+
+func (t *tally) Status() client.SubResourceWriter { return &tallyStatus{t.Client.Status(), t} }
+
+type tallyStatus struct {
+	client.SubResourceWriter
+	t *tally
+}
+
+func (s *tallyStatus) Update(ctx context.Context, o client.Object, options ...client.SubResourceUpdateOption) error {
+	s.t.count("status", o)
+	return s.SubResourceWriter.Update(ctx, o, options...)
+}
+
+func (s *tallyStatus) Patch(ctx context.Context, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
+	s.t.count("status", o)
+	return s.SubResourceWriter.Patch(ctx, o, p, options...)
+}
+
+// fakeRuns lets every benchmark of a namespace pass as soon as it is made, with a status as large as a real one's.
+func fakeRuns(ctx SpecContext, namespace string) {
+	GinkgoHelper()
+	watcher, err := k8s.Watch(context.WithoutCancel(ctx), &v1alpha1.LatencyBenchmarkList{}, client.InNamespace(namespace))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(watcher.Stop)
+	for range 8 {
+		go func() {
+			for event := range watcher.ResultChan() {
+				if b, ok := event.Object.(*v1alpha1.LatencyBenchmark); ok && event.Type == watch.Added {
+					if err := k8s.Status().Update(context.Background(), finished(b)); client.IgnoreNotFound(err) != nil {
+						fmt.Fprintln(GinkgoWriter, "run:", err)
+					}
+				}
+			}
+		}()
+	}
+}
+
+func finished(b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBenchmark {
+	b.Status.Pair = &v1alpha1.Pair{ClientNode: b.Spec.Placement.Client.NodeName, ServerNode: b.Spec.Placement.Server.NodeName}
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, ""))
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, ""))
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionTrue, v1alpha1.ReasonPass, "all rules hold"))
+	for i := range 10 {
+		run := fmt.Sprintf("%s-r%d", b.Name, i+1)
+		b.Status.Stored = append(b.Status.Stored, v1alpha1.StoredResult{ConfigMap: run, Run: run, SHA256: strings.Repeat("0", 64), ServerSHA256: strings.Repeat("0", 64)})
+		b.Status.Attempts = append(b.Status.Attempts, v1alpha1.Attempt{Run: run, Attempt: 1, ClaimedAt: metav1.NowMicro(), Outcome: v1alpha1.Outcome{Reason: v1alpha1.OutcomeMeasured, FinishedAt: metav1.NowMicro()}})
+	}
+	for _, size := range []string{"1", "64", "1024"} {
+		b.Status.Results = append(b.Status.Results, v1alpha1.CellResult{Variant: "default", Name: "tcp-" + size, Protocol: v1alpha1.ProtocolTCP, Rounds: 10, Samples: 1_000_000, MinNanoseconds: new(int64(1234)), P50Nanoseconds: new(int64(1500)), P99Nanoseconds: new(int64(1700)), P999Nanoseconds: new(int64(2000))})
+	}
+	for _, role := range []string{v1alpha1.RoleClient, v1alpha1.RoleServer} {
+		e := v1alpha1.Endpoint{Variant: "default", Role: role, Node: b.Status.Pair.ClientNode, Kernel: "6.1.0"}
+		for i := range 16 {
+			e.Proof = append(e.Proof, v1alpha1.ProofLine{Check: fmt.Sprintf("Check%d", i), State: v1alpha1.ProofProved, Expected: "as it should be", Found: "as it is"})
+		}
+		b.Status.Endpoints = append(b.Status.Endpoints, e)
+	}
+	return b
+}
+
+// inParallel does something for each of many, eight at a time.
+func inParallel(n int, do func(i int)) {
+	var group sync.WaitGroup
+	next := make(chan int)
+	for range 8 {
+		group.Go(func() {
+			defer GinkgoRecover()
+			for i := range next {
+				do(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	group.Wait()
+}
+
+// reconcileTimes are the number of a controller's reconciles, and an upper bound of the 99th percentile of their time.
+func reconcileTimes(controller string) (count uint64, p99 time.Duration) {
+	families, err := metrics.Registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		if family.GetName() != "controller_runtime_reconcile_time_seconds" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			own := false
+			for _, label := range m.GetLabel() {
+				own = own || label.GetName() == "controller" && label.GetValue() == controller
+			}
+			if !own {
+				continue
+			}
+			count = m.GetHistogram().GetSampleCount()
+			for _, bucket := range m.GetHistogram().GetBucket() {
+				if float64(bucket.GetCumulativeCount()) >= 0.99*float64(count) {
+					return count, time.Duration(bucket.GetUpperBound() * float64(time.Second))
+				}
+			}
+		}
+	}
+	return count, 0
+}
+
+// memory is what the process has in use after a collection, in MiB.
+func memory() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc >> 20
+}
+
+// The whole test takes half an hour with 5000 nodes on two CPUs: TAILGATE_SCALE=5000. Without it, a small number of nodes
+// shows that each is verified with as few writes.
+var _ = Describe("A gate of many nodes", func() {
+	It("verifies each with at most twelve writes", func(ctx SpecContext) {
+		size := 40
+		if text := os.Getenv("TAILGATE_SCALE"); text != "" {
+			var err error
+			size, err = strconv.Atoi(text)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		patience := time.Minute + time.Duration(size)*300*time.Millisecond
+		w := NewWorld(ctx)
+		name := func(i int) string { return fmt.Sprintf("%s-n%04d", w.Namespace, i) }
+		images := make([]corev1.ContainerImage, 50)
+		for i := range images {
+			images[i] = corev1.ContainerImage{Names: []string{fmt.Sprintf("registry.example/image-%d@sha256:%064d", i, i)}, SizeBytes: 1 << 30}
+		}
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(k8s.DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{gateLabel: w.Namespace})).To(Succeed())
+		})
+		inParallel(size, func(i int) {
+			n := MakeNode(name(i))
+			n.Labels[gateLabel] = w.Namespace
+			identified(&n.Node)
+			n.Status.Images = images
+			node := n.Obj()
+			Expect(k8s.Create(ctx, node)).To(Succeed())
+			node.Spec.Taints, node.Status = nil, n.Status
+			status := node.Status
+			Expect(k8s.Update(ctx, node)).To(Succeed())
+			node.Status = status
+			Expect(k8s.Status().Update(ctx, node)).To(Succeed())
+		})
+		fakeRuns(ctx, w.Namespace)
+		before := memory()
+
+		skip := true
+		mgr, err := ctrl.NewManager(config, ctrl.Options{
+			Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+			Controller: ctrlconfig.Controller{SkipNameValidation: &skip}, Cache: controllers.CacheOptions(),
+		})
+		Expect(err).NotTo(HaveOccurred())
+		counted := &tally{Client: mgr.GetClient(), writes: map[string]int{}}
+		Expect((&gate.Gates{Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock}).SetupWithManager(mgr)).To(Succeed())
+		Expect((&gate.Verifications{
+			Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock,
+			Judge: func(context.Context, *v1alpha1.LatencyBenchmark, *v1alpha1.Gate) (*v1alpha1.Verdict, error) {
+				return &v1alpha1.Verdict{Outcome: v1alpha1.GatePass}, nil
+			},
+		}).SetupWithManager(mgr)).To(Succeed())
+		run, stop := context.WithCancel(context.WithoutCancel(ctx))
+		done := make(chan struct{})
+		go func() {
+			defer GinkgoRecover()
+			defer close(done)
+			Expect(mgr.Start(run)).To(Succeed())
+		}()
+		DeferCleanup(func() { stop(); <-done })
+
+		began := time.Now()
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.MaxParallel, s.HistoryLimit = 100, 1 }))
+		verifications := func(accepted string) int {
+			list := &v1alpha1.LatencyVerificationList{}
+			Expect(k8s.List(ctx, list, client.MatchingFields{"spec.gateName": g.Name, "status.state": string(v1alpha1.VerificationVerified)})).To(Succeed())
+			return len(slices.DeleteFunc(list.Items, func(v v1alpha1.LatencyVerification) bool {
+				return !strings.HasSuffix(v.Status.Accepted.Benchmark, accepted)
+			}))
+		}
+		events := func() int {
+			list := &eventsv1.EventList{}
+			Expect(k8s.List(ctx, list)).To(Succeed())
+			return len(slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.Kind != "LatencyVerification" }))
+		}
+		// settled waits until all are verified with a benchmark and nothing is written any more, and tells what it took.
+		settled := func(round, benchmark string, eventsBefore int) {
+			GinkgoHelper()
+			Eventually(func() int { return verifications(benchmark) }).WithTimeout(patience).WithPolling(time.Second).Should(Equal(size))
+			took := time.Since(began)
+			Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).WithTimeout(patience).Should(HavePrefix("True AllVerified"))
+			time.Sleep(2 * time.Second)
+			writes := counted.Take()
+			writes["create Event"] = events() - eventsBefore
+			total := 0
+			for _, what := range slices.Sorted(maps.Keys(writes)) {
+				AddReportEntry(fmt.Sprintf("%s: %-30s %6d, %.2f a node", round, what, writes[what], float64(writes[what])/float64(size)))
+				total += writes[what]
+			}
+			AddReportEntry(fmt.Sprintf("%s: %d nodes in %s, %.2f writes a node", round, size, took.Round(time.Second), float64(total)/float64(size)))
+			// Of few nodes, the gate's own status is a part of what is written.
+			Expect(float64(total) / float64(size)).To(BeNumerically("<=", 12.0))
+		}
+		settled("first", "-1", events())
+		eventsBefore := events()
+		began = time.Now()
+		inParallel(size, func(i int) { w.Upgrade(ctx, name(i), "6.2.0") })
+		settled("upgrade", "-2", eventsBefore)
+		eventsBefore = events()
+		began = time.Now()
+		inParallel(size, func(i int) { w.Upgrade(ctx, name(i), "6.3.0") })
+		settled("second upgrade", "-3", eventsBefore)
+		for _, controller := range []string{"latencygate", "latencyverification"} {
+			count, p99 := reconcileTimes(controller)
+			AddReportEntry(fmt.Sprintf("%s: %d reconciles, p99 at most %s", controller, count, p99))
+		}
+		AddReportEntry(fmt.Sprintf("memory of caches and controllers: %d MiB", memory()-before))
+	})
+})
