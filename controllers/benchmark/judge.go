@@ -205,7 +205,7 @@ func (r *Reconciler) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, b
 		Sides []side
 	}{Gate: b.Spec.Gate}
 	both := []*v1alpha1.LatencyBenchmark{b}
-	if baseline != nil {
+	if baseline != nil && baseline.benchmark.Name != "" {
 		both = append(both, baseline.benchmark)
 	}
 	for _, of := range both {

@@ -35,7 +35,7 @@ func publicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) 
 	verified := status.State == v1alpha1.VerificationVerified
 	switch status.State {
 	case v1alpha1.VerificationVerified:
-		p.condition.Status, p.condition.Reason, p.condition.Message = corev1.ConditionTrue, status.Reason, "LatencyBenchmark "+status.Accepted.Benchmark
+		p.condition.Status, p.condition.Reason, p.condition.Message = corev1.ConditionTrue, status.Reason, see
 	case v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive:
 		p.condition.Reason, p.condition.Message = string(status.State), status.Reason+"; "+see
 	default:

@@ -169,7 +169,8 @@ func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 
 // mayDrift says whether a benchmark passed against an accepted result that is not the first of its epoch.
 func mayDrift(b *v1alpha1.LatencyBenchmark, s v1alpha1.LatencyVerificationStatus) bool {
-	if !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionPassed) || s.Accepted == nil || b.Spec.Gate == nil || b.Spec.Gate.Baseline == nil {
+	if !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionPassed) || s.Accepted == nil || s.First == nil ||
+		b.Spec.Gate == nil || b.Spec.Gate.Baseline == nil {
 		return false
 	}
 	ref := b.Spec.Gate.Baseline.BenchmarkRef
@@ -208,7 +209,7 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 // verdict itself looks at them live.
 func (r *Verifications) baselineTrouble(ctx context.Context, w *world) (string, error) {
 	status := w.verification.Status
-	if status.Accepted == nil || !comparesWithOwn(w.gate) {
+	if status.Accepted == nil || status.First == nil || !comparesWithOwn(w.gate) {
 		return "", nil
 	}
 	for _, result := range []*v1alpha1.AcceptedResult{status.Accepted, status.First} {
@@ -441,8 +442,6 @@ func sameNode(a, b *corev1.Node) bool {
 
 // benchmarkChanges passes what a verification looks at: how a benchmark stands, and whether it is what it was.
 var benchmarkChanges = predicate.Funcs{
-	// The verification itself was changed when it was made.
-	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.LatencyBenchmark)
 		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyBenchmark)

@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"runtime"
@@ -21,6 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -219,6 +221,8 @@ var _ = Describe("A gate of many nodes", func() {
 		mgr, err := ctrl.NewManager(config, ctrl.Options{
 			Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 			Controller: ctrlconfig.Controller{SkipNameValidation: &skip}, Cache: controllers.CacheOptions(),
+			// What is logged would stay in memory until the spec ends.
+			Logger: zap.New(zap.WriteTo(io.Discard)),
 		})
 		Expect(err).NotTo(HaveOccurred())
 		counted := &tally{Client: mgr.GetClient(), writes: map[string]int{}}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -840,6 +842,22 @@ var _ = Describe("A gate, sabotaged,", func() {
 		Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-1", "-3"))
 	})
 
+	It("does nothing while the API server does not answer, and everything afterwards", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+		w.Expect(ctx, w.A, isVerified)
+		w.Upgrade(ctx, w.A, "6.2.0")
+		measuring(ctx, w, w.A)
+		w.Outage.Store(true)
+		w.Upgrade(ctx, w.A, "6.3.0")
+		Consistently(func() string { return w.Says(ctx, w.A) }).WithTimeout(3 * time.Second).Should(HaveSuffix(heldBack))
+		w.Outage.Store(false)
+		Eventually(func() string { return w.Accepted(ctx, w.A) }).WithTimeout(time.Minute).Should(Equal("-3 since -1"))
+		w.Expect(ctx, w.A, isVerified)
+		Expect(w.Verification(ctx, w.A).Status.Accepted.Identity).To(HaveKeyWithValue("Kernel", "6.3.0"))
+	})
+
 	It("does nothing for a node that is not ready, and everything when it is", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
@@ -1005,6 +1023,32 @@ spec:
 		Entry("six retries", "small", "onInconclusive: {action: Retry, retries: 6}", "{}", "spec.onInconclusive.retries", "less than or equal to 5"),
 		Entry("no history", "small", "historyLimit: 0", "{}", "spec.historyLimit", "greater than or equal to 1"),
 	)
+
+	It("takes the samples, whose benchmarks the local cluster can carry out", func(ctx SpecContext) {
+		files, err := filepath.Glob(filepath.Join("..", "..", "config", "samples", "gates", "*.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(files).NotTo(BeEmpty())
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			Expect(err).NotTo(HaveOccurred())
+			object := &unstructured.Unstructured{}
+			Expect(yaml.Unmarshal(content, &object.Object)).To(Succeed())
+			if object.GetKind() != "LatencyGate" {
+				continue
+			}
+			Expect(k8s.Create(ctx, object, client.DryRunAll)).To(Succeed(), file)
+			template, _, err := unstructured.NestedMap(object.Object, "spec", "template")
+			Expect(err).NotTo(HaveOccurred())
+			delete(template, "gate")
+			b := &unstructured.Unstructured{Object: map[string]any{"spec": template}}
+			b.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("LatencyBenchmark"))
+			b.SetNamespace("default")
+			b.SetName("sample")
+			Expect(k8s.Create(ctx, b, client.DryRunAll)).To(Succeed(), file)
+			_, rejection := accept(b, []corev1.Node{localNode("node-a"), localNode("node-b")}, localNetworks())
+			Expect(rejection).To(BeNil(), file)
+		}
+	})
 
 	It("has defaults, and keeps the namespace", func(ctx SpecContext) {
 		object := gateManifest("small", "{}", "{}")

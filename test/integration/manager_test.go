@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
@@ -99,7 +101,23 @@ type World struct {
 	Kubelet  *Kubelet
 	Clock    *clock
 	Settings benchmark.Settings
+	// Outage, while it is set, keeps the API server from managers.
+	Outage atomic.Bool
 }
+
+// roundTripper sends the requests of managers, but during an outage.
+func (w *World) roundTripper(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if w.Outage.Load() {
+			return nil, errors.New("the API server does not answer")
+		}
+		return next.RoundTrip(r)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // NewWorld makes a namespace with two nodes.
 func NewWorld(ctx SpecContext) *World {
@@ -140,7 +158,9 @@ type Manager struct {
 func (w *World) Start(dies ...death) *Manager {
 	GinkgoHelper()
 	skip := true
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
+	own := rest.CopyConfig(config)
+	own.Wrap(w.roundTripper)
+	mgr, err := ctrl.NewManager(own, ctrl.Options{
 		Scheme:                 scheme,
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
