@@ -39,7 +39,7 @@ func TestIntegration(t *testing.T) {
 		t.Fatal("KUBEBUILDER_ASSETS is not set: run `make integration`, or set it to what `go run ./hack/localcluster assets` prints")
 	}
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyTimeout(time.Minute)
 	SetDefaultEventuallyPollingInterval(25 * time.Millisecond)
 	SetDefaultConsistentlyDuration(300 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(25 * time.Millisecond)
