@@ -309,10 +309,12 @@ func (r *Gates) start(ctx context.Context, s *survey, chosen choice) (refused st
 			// It was chosen as it is not any more.
 			return "", conflict(v)
 		}
-		refused, err = r.measure(ctx, s.gate, v, begin)
-		if err != nil || refused != "" {
-			return refused, err
+		why, err := r.measure(ctx, s.gate, v, begin)
+		if err != nil {
+			return "", err
 		}
+		// What is wrong with one need not be wrong with all.
+		refused = cmp.Or(refused, why)
 	}
 	for _, cached := range chosen.due {
 		v := cached.DeepCopy()
@@ -324,7 +326,7 @@ func (r *Gates) start(ctx context.Context, s *survey, chosen choice) (refused st
 			return "", fmt.Errorf("writing the status of %s: %w", v.Name, err)
 		}
 	}
-	return "", nil
+	return refused, nil
 }
 
 func conflict(v *v1alpha1.LatencyVerification) error {

@@ -281,7 +281,9 @@ func TestNext(t *testing.T) {
 		}
 	})
 	t.Run("a pass is accepted, and the epoch keeps its first", func(t *testing.T) {
-		w, got := step(t, measured(metav1.ConditionTrue, v1alpha1.ReasonPass))
+		w, got := step(t, all(measured(metav1.ConditionTrue, v1alpha1.ReasonPass), status(func(s *v1alpha1.LatencyVerificationStatus) {
+			s.Changed = []v1alpha1.IdentityChange{{Key: "Kernel", From: "6.0.0", To: "6.1.0"}}
+		})))
 		want := &v1alpha1.AcceptedResult{Benchmark: "up-a-4", At: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByPass, Peer: "b", Identity: w.verification.Status.Identity}
 		if diff := cmp.Diff(want, got.Accepted); diff != "" {
 			t.Error(diff)
@@ -314,6 +316,16 @@ func TestNext(t *testing.T) {
 	t.Run("what was lost has no place in the history", func(t *testing.T) {
 		_, got := step(t, all(running, func(w *world) { w.benchmark = nil }))
 		if got.Lost != 1 || len(got.History) != 2 {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("nor has what waited in vain, which measured nothing", func(t *testing.T) {
+		_, got := step(t, all(running, func(w *world) {
+			c := v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInsufficientCPU, "no whole CPU")
+			c.LastTransitionTime = *at(time.Hour)
+			w.benchmark.Status.Conditions = []metav1.Condition{c}
+		}))
+		if got.State != v1alpha1.VerificationInconclusive || len(got.History) != 2 || needed(got, "up-a-4") {
 			t.Errorf("%+v", got)
 		}
 	})
