@@ -57,3 +57,18 @@ func TestReady(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestHold(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	held := make(chan error, 1)
+	go func() { held <- run(ctx, []string{"hold"}, func(string) string { return "" }, io.Discard) }()
+	select {
+	case err := <-held:
+		t.Fatalf("it did not wait to be told: %v", err)
+	default:
+	}
+	cancel()
+	if err := <-held; err != nil {
+		t.Error(err)
+	}
+}
