@@ -131,6 +131,13 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		_, _ = io.WriteString(w, text)
 	})
+	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/latencygates", func(w http.ResponseWriter, _ *http.Request) {
+		list := v1alpha1.LatencyGateList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyGateList"}}
+		for _, g := range s.gates {
+			list.Items = append(list.Items, *g)
+		}
+		s.answer(w, http.StatusOK, list)
+	})
 	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) {
 		s.answer(w, http.StatusOK, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: s.nodes})
 	})

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// verbs are all of the command, each with arguments that a cluster with perf/sweep can do something with, and the exit
+// code of an error.
+func verbs(t *testing.T) map[string]struct {
+	args  []string
+	error int
+} {
+	file := written(t, manifest)
+	return map[string]struct {
+		args  []string
+		error int
+	}{
+		"attempts": {[]string{"sweep"}, 1},
+		"compare":  {[]string{"sweep", "sweep"}, 1},
+		"gate":     {[]string{"sweep"}, 3},
+		"get":      {[]string{"sweep"}, 1},
+		"plan":     {[]string{"-f", file}, 1},
+		"rerun":    {[]string{"sweep", "--replace"}, 1},
+		"run":      {[]string{"-f", file}, 3},
+	}
+}
+
+// Whatever the verb, bad input and a cluster that does not do its part cost one line, and change nothing.
+func TestVerbsRefuse(t *testing.T) {
+	var known []string
+	for _, c := range newRoot().Commands() {
+		known = append(known, c.Name())
+	}
+	all := verbs(t)
+	for _, name := range known {
+		if _, ok := all[name]; !ok && name != "help" && name != "completion" {
+			t.Errorf("verb %s is not tested", name)
+		}
+	}
+	faults := map[string]struct {
+		// args make of a verb's arguments others; nil: none.
+		args   func([]string) []string
+		change func(*apiServer)
+		want   string
+	}{
+		"no arguments":           {args: func([]string) []string { return nil }},
+		"too many arguments":     {args: func(args []string) []string { return append(args, "and", "/another/") }},
+		"an unknown flag":        {args: func(args []string) []string { return append(args, "--fast") }, want: "unknown flag: --fast"},
+		"a flag without a value": {args: func(args []string) []string { return append(args, "--namespace") }, want: "--namespace"},
+		"an unknown context":     {args: func(args []string) []string { return append(args, "--context=nowhere") }, want: "nowhere"},
+		"no kubeconfig":          {args: func(args []string) []string { return append(args, "--kubeconfig", filepath.Join(t.TempDir(), "none")) }},
+		"an API server that does not answer": {
+			args: func(args []string) []string { return append(args, "--server=https://127.0.0.1:1") }, want: "refused",
+		},
+		"a user without rights":      {change: func(s *apiServer) { s.forbidden = []string{""} }},
+		"a cluster without Tailgate": {change: func(s *apiServer) { s.benchmarks = nil }, want: "does not know the kind LatencyBenchmark"},
+		"an API server that is starting": {
+			change: func(s *apiServer) {
+				for range 9 {
+					s.refusals = append(s.refusals, apierrors.NewServiceUnavailable("not yet"))
+				}
+			}, want: "not yet",
+		},
+	}
+	for verb, v := range all {
+		for name, fault := range faults {
+			t.Run(verb+", "+name, func(t *testing.T) {
+				s := newCluster(t)
+				if fault.change != nil {
+					fault.change(s)
+				}
+				before := s.benchmarks[sweep].DeepCopy()
+				args := append([]string{verb, "--kubeconfig", s.serve(t)}, v.args...)
+				if fault.args != nil {
+					args = append(args[:3], fault.args(slices.Clone(v.args))...)
+				}
+				code, stdout, stderr := run(args...)
+				if code != v.error || stdout != "" {
+					t.Errorf("exit code %d, want %d; it printed %q", code, v.error, stdout)
+				}
+				if strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "kubectl tailgate: ") || !strings.Contains(stderr, fault.want) {
+					t.Errorf("it said %q, want one line with %q", stderr, fault.want)
+				}
+				if after := s.benchmarks[sweep]; before != nil && (after == nil || after.DeletionTimestamp != nil || len(s.benchmarks) != 1) {
+					t.Errorf("there is %+v; it wrote %q", after, s.written)
+				}
+			})
+		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	s := newCluster(t)
+	s.addMesh()
+	s.gates = map[string]*v1alpha1.LatencyGate{"upgrade": makeGate("True", "AllVerified", "all")}
+	kubeconfig := s.serve(t)
+	const benchmarks = "mesh\nmesh-a-b\nmesh-a-c\nmesh-b-c\nmesh-of-another\nsweep\n"
+	cases := map[string]struct {
+		args []string
+		want string
+	}{
+		"the name of a benchmark":         {[]string{"get", ""}, benchmarks},
+		"and no second one":               {[]string{"get", "sweep", ""}, ""},
+		"two of them":                     {[]string{"compare", "sweep", ""}, benchmarks},
+		"and no third one":                {[]string{"compare", "sweep", "mesh", ""}, ""},
+		"gates too, as many as one likes": {[]string{"gate", "sweep", "mesh", ""}, benchmarks + "lgate/upgrade\n"},
+		"a format":                        {[]string{"compare", "-o", ""}, "table\njson\ncsv\nmarkdown\n"},
+		"nothing for a verb with a file":  {[]string{"run", ""}, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, _ := run(append([]string{"__complete", c.args[0], "--kubeconfig", kubeconfig}, c.args[1:]...)...)
+			names, directive, _ := strings.Cut(stdout, ":")
+			if code != 0 || directive != "4\n" || names != c.want {
+				t.Errorf("exit code %d, got %q", code, stdout)
+			}
+		})
+	}
+	// A cluster that does not answer completes nothing, and says nothing.
+	if code, stdout, _ := run("__complete", "get", "--kubeconfig", kubeconfig, "--token=of-nobody", ""); code != 0 || stdout != ":4\n" {
+		t.Errorf("exit code %d, got %q", code, stdout)
+	}
+}
