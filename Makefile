@@ -79,9 +79,10 @@ images: ## Build the images without an engine or a registry, as tar files.
 	go run ./hack/images
 
 .PHONY: generate
-generate: ## Generate deepcopy functions, CRDs and RBAC.
+generate: ## Generate deepcopy functions, CRDs, RBAC and the reference of the API.
 	$(TOOL) controller-gen object paths=./api/... crd paths=./api/... output:crd:dir=config/crd
 	$(TOOL) controller-gen rbac:roleName=tailgate-manager paths=./controllers/... output:rbac:dir=config/rbac
+	$(TOOL) crd-ref-docs --log-level=ERROR --source-path=api/v1alpha1 --config=hack/api-docs.yaml --renderer=markdown --output-path=docs/api.md
 
 .PHONY: lint
 lint: ## Run the linters.
@@ -95,4 +96,4 @@ verify: generate ## Regenerate and fail on any difference; check formatting, mod
 	go mod tidy -diff
 	$(TOOL) kustomize build config/default > /dev/null
 	$(TOOL) kustomize build test/localcluster/overlay > /dev/null
-	git diff --exit-code -- api config
+	git diff --exit-code -- api config docs/api.md
