@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/compare"
@@ -60,14 +59,10 @@ func comparison(ctx context.Context, c *cluster, baseline, candidate, form strin
 	if err != nil {
 		return nil, err
 	}
-	api, namespace, err := c.client()
-	if err != nil {
-		return nil, err
-	}
 	var sides [2]compare.Side
 	var notes []string
 	for i, arg := range []string{baseline, candidate} {
-		side, note, err := sideOf(ctx, api, namespace, arg)
+		side, note, err := c.sideOf(ctx, arg)
 		if err != nil {
 			return nil, err
 		}
@@ -103,26 +98,23 @@ func compareForm(name string) (compare.Form, error) {
 }
 
 // sideOf reads what NAME or NAME/VARIANT has to show, and says so if that is not all that was planned.
-func sideOf(ctx context.Context, api client.Client, namespace, arg string) (compare.Side, string, error) {
+func (c *cluster) sideOf(ctx context.Context, arg string) (compare.Side, string, error) {
 	benchmark, variant, hasVariant := strings.Cut(arg, "/")
 	if benchmark == "" || hasVariant && (variant == "" || strings.Contains(variant, "/")) {
 		return compare.Side{}, "", fmt.Errorf("%q is neither NAME of a LatencyBenchmark nor NAME/VARIANT", arg)
 	}
-	b, err := benchmarkNamed(ctx, api, namespace, benchmark)
+	m, err := c.load(ctx, benchmark)
 	if err != nil {
 		return compare.Side{}, "", err
 	}
+	b := m.Object
 	if b.ManyPairs() {
 		return compare.Side{}, "", fmt.Errorf("LatencyBenchmark %s/%s measures many pairs of nodes: compare those of one pair; `kubectl get lb -n %s -l %s=%s` lists them",
 			b.Namespace, b.Name, b.Namespace, v1alpha1.LabelParent, b.Name)
-	}
-	runs, err := storedResults(ctx, api, b)
-	if err != nil {
-		return compare.Side{}, "", err
 	}
 	note := ""
 	if !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionSucceeded) {
 		note = fmt.Sprintf("%s is not complete: %s", b.Name, report.Standing(b))
 	}
-	return compare.Side{Name: arg, Variant: variant, Results: judge.Results{Spec: b.Spec, Runs: runs}}, note, nil
+	return compare.Side{Name: arg, Variant: variant, Results: judge.Results{Spec: b.Spec, Runs: m.Runs}}, note, nil
 }

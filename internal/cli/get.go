@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
 
@@ -55,15 +55,11 @@ func get(ctx context.Context, c *cluster, name, form string) ([]byte, error) {
 	if _, err := formNamed(form); err != nil {
 		return nil, err
 	}
-	api, namespace, err := c.client()
+	m, err := c.load(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	b, err := benchmarkNamed(ctx, api, namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	return printed(ctx, api, b, form)
+	return printed(m, form)
 }
 
 // formNamed finds a form; the general one where no name is given.
@@ -76,31 +72,28 @@ func formNamed(name string) (report.Form, error) {
 }
 
 // printed is a benchmark in a form; where it is empty, in the one that suits it.
-func printed(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchmark, form string) ([]byte, error) {
+func printed(m export.Benchmark, form string) ([]byte, error) {
 	f, err := formNamed(form)
 	if err != nil {
 		return nil, err
 	}
+	b := m.Object
 	var out bytes.Buffer
 	if b.ManyPairs() {
 		if form != "" && form != report.FormPairs {
 			return nil, fmt.Errorf("--output=%s: LatencyBenchmark %s/%s measures many pairs of nodes; use --output=%s, or get one of its pairs: "+
 				"`kubectl get lb -n %s -l %s=%s` lists them", form, b.Namespace, b.Name, report.FormPairs, b.Namespace, v1alpha1.LabelParent, b.Name)
 		}
-		pairs, err := pairsOf(ctx, api, b)
-		if err != nil {
-			return nil, err
+		var pairs []v1alpha1.LatencyBenchmark
+		for _, p := range m.Pairs {
+			pairs = append(pairs, *p.Object)
 		}
 		if err := report.Pairs(&out, b, pairs); err != nil {
 			return nil, fmt.Errorf("LatencyBenchmark %s/%s: %w", b.Namespace, b.Name, err)
 		}
 		return out.Bytes(), nil
 	}
-	runs, err := storedResults(ctx, api, b)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.Write(&out, b, runs); err != nil {
+	if err := f.Write(&out, b, m.Runs); err != nil {
 		if errors.Is(err, report.ErrNothingToShow) {
 			return nil, fmt.Errorf("--output=%s: %w; use --output=table", f.Name, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
@@ -23,6 +24,38 @@ func benchmarkNamed(ctx context.Context, api client.Client, namespace, name stri
 		return nil, err
 	}
 	return b, nil
+}
+
+// load reads what was measured of a benchmark. It is an error when that is nothing.
+func (c *cluster) load(ctx context.Context, arg string) (export.Benchmark, error) {
+	api, namespace, err := c.client()
+	if err != nil {
+		return export.Benchmark{}, err
+	}
+	b, err := benchmarkNamed(ctx, api, namespace, arg)
+	if err != nil {
+		return export.Benchmark{}, err
+	}
+	return measured(ctx, api, b)
+}
+
+// measured reads what was measured of a benchmark of the cluster; of many pairs the benchmark of each, without its stored
+// results. It is an error when that is nothing.
+func measured(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchmark) (export.Benchmark, error) {
+	all := export.Benchmark{Object: b}
+	if !b.ManyPairs() {
+		var err error
+		all.Runs, err = storedResults(ctx, api, b)
+		return all, err
+	}
+	pairs, err := pairsOf(ctx, api, b)
+	if err != nil {
+		return export.Benchmark{}, err
+	}
+	for i := range pairs {
+		all.Pairs = append(all.Pairs, export.Benchmark{Object: &pairs[i]})
+	}
+	return all, nil
 }
 
 // storedResults reads all results that a benchmark's status lists, oldest first. Each is verified: that it is what its

@@ -153,7 +153,11 @@ func conclude(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchma
 	if b.Spec.Gate != nil {
 		e.code = benchmarkStanding(b).exitCode()
 	}
-	text, err := printed(ctx, api, b, "")
+	var text []byte
+	m, err := measured(ctx, api, b)
+	if err == nil {
+		text, err = printed(m, "")
+	}
 	switch {
 	case err == nil:
 		if _, err := stdout.Write(text); err != nil {
