@@ -1,4 +1,4 @@
-// Command manager is the operator: it runs the controllers and serves health, readiness and metrics.
+// Command manager is the operator: it runs the controllers and serves health, readiness, metrics and verdicts.
 package main
 
 import (
@@ -20,9 +20,9 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -32,6 +32,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers/pairing"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
+	"github.com/tailgate-dev/tailgate/internal/verdicthttp"
 )
 
 func main() {
@@ -62,7 +63,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.BoolVar(&o.settings.AllowPacketCapture, "allow-packet-capture", false, "let benchmarks capture packets at the server's end (spec.capture), as root with the capability NET_RAW")
 	fs.DurationVar(&o.settings.StartTimeout, "pod-start-timeout", 2*time.Minute, "how long a benchmark pod may take to start")
 	maxAttempts := fs.Int("max-attempts", 3, "how often a run is tried, 1 to 3")
-	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the metrics endpoint (HTTPS, authenticated); 0 turns it off")
+	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the HTTPS endpoint with metrics and verdicts, both authenticated; 0 turns it off")
 	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	fs.BoolVar(&o.leaderElection, "leader-elect", true, "elect one leader of several managers")
 	o.zap.BindFlags(fs)
@@ -116,7 +117,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		Metrics: metricsserver.Options{
 			BindAddress:    o.metricsAddress,
 			SecureServing:  true,
-			FilterProvider: filters.WithAuthenticationAndAuthorization,
+			FilterProvider: verdicthttp.FilterProvider,
 			// HTTP/2 is off: its rapid-reset attacks are not worth what it gives a scrape.
 			TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
 		},
@@ -166,6 +167,14 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	}
 	if err := verifications.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the verification controller: %w", err)
+	}
+	// Its requests are its own, so that many of them do not hold up the controllers.
+	live, err := client.New(config, client.Options{Scheme: scheme, HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("making the client of the verdicts: %w", err)
+	}
+	if err := mgr.AddMetricsServerExtraHandler(verdicthttp.Path, verdicthttp.New(live)); err != nil {
+		return fmt.Errorf("adding the verdicts: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the health check: %w", err)

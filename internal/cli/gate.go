@@ -11,7 +11,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
 // newGate is the verb that turns verdicts into an exit code.
@@ -53,7 +57,7 @@ type gate struct {
 
 // answer is what came of one subject.
 type answer struct {
-	standing standing
+	standing standing.Standing
 	err      error
 }
 
@@ -62,7 +66,18 @@ func (a answer) exitCode() int {
 	if a.err != nil {
 		return exitError
 	}
-	return a.standing.exitCode()
+	return exitCode(a.standing)
+}
+
+// exitCode of a standing that is told as it is.
+func exitCode(s standing.Standing) int {
+	switch s.Outcome {
+	case v1alpha1.GatePass:
+		return exitPass
+	case v1alpha1.GateFail:
+		return exitFail
+	}
+	return exitInconclusive
 }
 
 // worse orders the exit codes: a Fail stays one whatever else is unknown.
@@ -133,13 +148,29 @@ func (g *gate) answer(ctx context.Context, api client.WithWatch, s subject, tell
 		}
 		return answer{standing: s.kind.standing(o)}
 	}
-	var last standing
+	var last standing.Standing
 	f := follower{api: api, subject: s, trouble: tell, look: func(ctx context.Context, o client.Object) (bool, error) {
 		last = s.kind.standing(o)
-		open, err := last.stillOpen(ctx, api, s.key.Namespace)
+		open, err := stillOpen(ctx, api, s.key.Namespace, last)
 		return !open, err
 	}}
-	return answer{last, late(ctx, f.follow(ctx), s, last.message)}
+	return answer{last, late(ctx, f.follow(ctx), s, last.Message)}
+}
+
+// stillOpen says whether a standing may change without anybody's doing, and looks at the baseline if it is what it waits
+// for. One that is complete does not end the wait: the operator is about to judge again.
+func stillOpen(ctx context.Context, api client.Client, namespace string, s standing.Standing) (bool, error) {
+	if s.Baseline == "" {
+		return s.Open, nil
+	}
+	switch b, err := benchmarkNamed(ctx, api, namespace, s.Baseline); {
+	case isAbsent(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("looking at the baseline: %w", err)
+	default:
+		return !meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionSucceeded), nil
+	}
 }
 
 // timeLimit bounds a context, unless the limit is 0.

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
 // kind is one of Tailgate's kinds on which there is a verdict.
@@ -24,7 +25,7 @@ type kind struct {
 	object        func() client.Object
 	list          func() client.ObjectList
 	// standing is what the verdict on an object has come to.
-	standing func(client.Object) standing
+	standing func(client.Object) standing.Standing
 }
 
 // benchmarks are the kind that is meant where none is named.
@@ -32,7 +33,7 @@ var benchmarks = &kind{
 	name: "LatencyBenchmark", short: "lb", plural: "latencybenchmarks", scope: meta.RESTScopeNamespace,
 	object:   func() client.Object { return &v1alpha1.LatencyBenchmark{} },
 	list:     func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} },
-	standing: benchmarkStanding,
+	standing: func(o client.Object) standing.Standing { return standing.OfBenchmark(o.(*v1alpha1.LatencyBenchmark)) },
 }
 
 // gates are LatencyGates, of which the verdict is that on all their nodes.
@@ -40,7 +41,7 @@ var gates = &kind{
 	name: "LatencyGate", short: "lgate", plural: "latencygates", scope: meta.RESTScopeRoot,
 	object:   func() client.Object { return &v1alpha1.LatencyGate{} },
 	list:     func() client.ObjectList { return &v1alpha1.LatencyGateList{} },
-	standing: gateStanding,
+	standing: func(o client.Object) standing.Standing { return standing.OfGate(o.(*v1alpha1.LatencyGate)) },
 }
 
 // kinds are all of them.

@@ -19,6 +19,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
 // fieldOwner is who owns the fields that the command sets.
@@ -125,7 +126,7 @@ func (r *runner) watch(ctx context.Context, api client.WithWatch, b *v1alpha1.La
 			if !b.Finished() || b.Spec.Gate == nil {
 				return b.Finished(), nil
 			}
-			open, err := benchmarkStanding(b).stillOpen(ctx, api, b.Namespace)
+			open, err := stillOpen(ctx, api, b.Namespace, standing.OfBenchmark(b))
 			return !open, err
 		},
 	}
@@ -151,7 +152,7 @@ func conclude(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchma
 		e = ended{exitFail, fmt.Errorf("LatencyBenchmark %s/%s failed: %s", b.Namespace, b.Name, succeeded.Message)}
 	}
 	if b.Spec.Gate != nil {
-		e.code = benchmarkStanding(b).exitCode()
+		e.code = exitCode(standing.OfBenchmark(b))
 	}
 	var text []byte
 	m, err := measured(ctx, api, b)

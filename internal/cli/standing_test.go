@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
 // makeGate is a LatencyGate of ten nodes.
@@ -60,9 +61,9 @@ func TestGateStanding(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := gateStanding(c.gate)
-			if s.exitCode() != c.code || s.open != c.open || s.String() != c.want {
-				t.Errorf("exit code %d, open %t, %q; want %d, %t, %q", s.exitCode(), s.open, s, c.code, c.open, c.want)
+			s := standing.OfGate(c.gate)
+			if code := exitCode(s); code != c.code || s.Open != c.open || s.String() != c.want {
+				t.Errorf("exit code %d, open %t, %q; want %d, %t, %q", code, s.Open, s, c.code, c.open, c.want)
 			}
 		})
 	}

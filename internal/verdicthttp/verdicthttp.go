@@ -1,0 +1,327 @@
+// Package verdicthttp answers over HTTP what the verdict on an object is, for tools that ask by URL:
+//
+//	/verdict/latencygates/GATE
+//	/verdict/latencygates/GATE/nodes/NODE
+//	/verdict/namespaces/NAMESPACE/latencybenchmarks/NAME
+//
+// GET answers with 200 whatever the verdict is, which is in the body; POST answers with 200 for Pass alone. Neither changes
+// anything. The API server is asked who the caller is, by its token, and whether it may get the object: whoever may read
+// the verdict with kubectl may read it here, and nobody else. The object, too, is read from the API server and not from a
+// cache, which a broken watch would leave as it was: without an API server there is no verdict.
+package verdicthttp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/standing"
+)
+
+// Path is that under which verdicts are.
+const Path = "/verdict/"
+
+// Verdict is Pass, Fail, Inconclusive, Pending or, where none could be read, Unknown.
+type Verdict string
+
+// The verdicts. Only Pass is one.
+const (
+	Pass         = Verdict(v1alpha1.GatePass)
+	Fail         = Verdict(v1alpha1.GateFail)
+	Inconclusive = Verdict(v1alpha1.GateInconclusive)
+	// Pending is for what is not judged yet, and may still become Pass or Fail without anybody's doing.
+	Pending Verdict = "Pending"
+	// Unknown comes with a status code other than 200 and 412.
+	Unknown Verdict = "Unknown"
+)
+
+// Answer is the body of every response.
+type Answer struct {
+	// Kind, Namespace and Name are the object's; of a node those of its LatencyGate.
+	Kind      string `json:"kind,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	// Node is set when the verdict is on one node of a gate.
+	Node string `json:"node,omitempty"`
+	// Verdict is Pass, Fail, Inconclusive, Pending or Unknown.
+	Verdict Verdict `json:"verdict"`
+	// Passed says whether it is Pass.
+	Passed bool `json:"passed"`
+	// Reason is one word, that of the object's condition or state where there is one.
+	Reason string `json:"reason"`
+	// Message tells it to people.
+	Message string `json:"message"`
+	// Details are lines about the rules that did not pass, or the nodes that are not verified, at most 20 of these.
+	Details []string `json:"details,omitempty"`
+	// Nodes counts the nodes of a gate by state.
+	Nodes *v1alpha1.NodeCounts `json:"nodes,omitempty"`
+}
+
+// The reasons of Unknown.
+const (
+	ReasonUnauthorized     = "Unauthorized"
+	ReasonForbidden        = "Forbidden"
+	ReasonNotFound         = "NotFound"
+	ReasonMethodNotAllowed = "MethodNotAllowed"
+	ReasonUnavailable      = "Unavailable"
+)
+
+// patience is how long the API server may take for all that one answer needs.
+const patience = 5 * time.Second
+
+// Handler answers requests under Path. It authenticates and authorizes them itself.
+type Handler struct {
+	api client.Client
+	mux *http.ServeMux
+}
+
+// New makes a handler that asks an API server. The client must read live and know LatencyGates, LatencyVerifications,
+// LatencyBenchmarks, Nodes, TokenReviews and SubjectAccessReviews.
+func New(api client.Client) *Handler {
+	h := &Handler{api: api, mux: http.NewServeMux()}
+	h.mux.HandleFunc(Path+"latencygates/{name}", h.serve(gate))
+	h.mux.HandleFunc(Path+"latencygates/{name}/nodes/{node}", h.serve(node))
+	h.mux.HandleFunc(Path+"namespaces/{namespace}/latencybenchmarks/{name}", h.serve(benchmark))
+	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		write(w, r, http.StatusNotFound, unknown(Answer{}, ReasonNotFound, "there is no verdict at this path: ask for "+Path+"latencygates/GATE, "+
+			Path+"latencygates/GATE/nodes/NODE or "+Path+"namespaces/NAMESPACE/latencybenchmarks/NAME"))
+	})
+	return h
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+
+// FilterProvider is that of controller-runtime for metrics, whose callers need the right to get /metrics. It leaves verdicts
+// alone, which ask for rights of their own.
+func FilterProvider(config *rest.Config, httpClient *http.Client) (metricsserver.Filter, error) {
+	metrics, err := filters.WithAuthenticationAndAuthorization(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("making the filter of metrics: %w", err)
+	}
+	return func(log logr.Logger, handler http.Handler) (http.Handler, error) {
+		if verdicts, ok := handler.(*Handler); ok {
+			return verdicts, nil
+		}
+		return metrics(log, handler)
+	}, nil
+}
+
+// subject is what a verdict is asked of.
+type subject struct {
+	// about is the answer without the verdict.
+	about Answer
+	// object is to be read, by its name and namespace, and resource what its kind is called in rights.
+	object   client.Object
+	resource string
+	// standing reads the verdict off the object, once it was read. It may read more.
+	standing func(ctx context.Context, api client.Client, into *Answer) (standing.Standing, error)
+}
+
+func gate(r *http.Request) subject {
+	g := &v1alpha1.LatencyGate{}
+	g.Name = r.PathValue("name")
+	return subject{
+		about: Answer{Kind: "LatencyGate", Name: g.Name}, object: g, resource: "latencygates",
+		standing: func(_ context.Context, _ client.Client, into *Answer) (standing.Standing, error) {
+			into.Nodes = &g.Status.Nodes
+			return standing.OfGate(g), nil
+		},
+	}
+}
+
+func node(r *http.Request) subject {
+	v := &v1alpha1.LatencyVerification{}
+	about := Answer{Kind: "LatencyGate", Name: r.PathValue("name"), Node: r.PathValue("node")}
+	v.Name = v1alpha1.VerificationName(about.Name, about.Node)
+	return subject{
+		about: about, object: v, resource: "latencyverifications",
+		standing: func(ctx context.Context, api client.Client, _ *Answer) (standing.Standing, error) {
+			// A node that was deleted, or made anew under its name, is not the one that was verified, even before the
+			// operator sees it.
+			n := &corev1.Node{}
+			switch err := api.Get(ctx, client.ObjectKey{Name: v.Spec.NodeName}, n); {
+			case err != nil:
+				return standing.Standing{}, err
+			case string(n.UID) != v.Status.NodeUID && v.Status.State != "":
+				return standing.Standing{Open: true, Reason: v1alpha1.ReasonNodeReplaced, Message: "the node was deleted and made again since"}, nil
+			}
+			return standing.OfVerification(v), nil
+		},
+	}
+}
+
+func benchmark(r *http.Request) subject {
+	b := &v1alpha1.LatencyBenchmark{}
+	b.Namespace, b.Name = r.PathValue("namespace"), r.PathValue("name")
+	return subject{
+		about: Answer{Kind: "LatencyBenchmark", Namespace: b.Namespace, Name: b.Name}, object: b, resource: "latencybenchmarks",
+		standing: func(context.Context, client.Client, *Answer) (standing.Standing, error) {
+			return standing.OfBenchmark(b), nil
+		},
+	}
+}
+
+// serve answers for one of the paths.
+func (h *Handler) serve(of func(*http.Request) subject) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		code, answer := h.answer(ctx, r, of(r))
+		if code == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		}
+		write(w, r, code, answer)
+	}
+}
+
+// answer says what is known of a subject, if the caller may know it.
+func (h *Handler) answer(ctx context.Context, r *http.Request, s subject) (int, Answer) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
+		return http.StatusMethodNotAllowed, unknown(s.about, ReasonMethodNotAllowed, "only GET, HEAD and POST are understood")
+	}
+	unavailable := func(doing string, err error) (int, Answer) {
+		// What the API server said is for the operator's log: the caller may not be one who should read it.
+		log.FromContext(ctx).Error(err, "No verdict can be given", "doing", doing, "kind", s.about.Kind, "namespace", s.about.Namespace, "name", s.about.Name)
+		return http.StatusServiceUnavailable, unknown(s.about, ReasonUnavailable, doing+" failed; try again")
+	}
+	user, err := h.authenticate(ctx, r)
+	switch {
+	case errors.Is(err, errUnauthorized):
+		return http.StatusUnauthorized, unknown(s.about, ReasonUnauthorized, err.Error())
+	case err != nil:
+		return unavailable("checking the token", err)
+	}
+	allowed, err := h.authorize(ctx, user, s)
+	switch {
+	case err != nil:
+		return unavailable("checking the rights", err)
+	case !allowed:
+		return http.StatusForbidden, unknown(s.about, ReasonForbidden, fmt.Sprintf(
+			"%s may not get %s.%s %s: ClusterRole tailgate-gate-reader has that right", user.Username, s.resource, v1alpha1.GroupVersion.Group, s.object.GetName()))
+	}
+	absent := func() (int, Answer) {
+		return http.StatusNotFound, unknown(s.about, ReasonNotFound, "it does not exist, or is being deleted")
+	}
+	for _, name := range []string{s.object.GetNamespace(), s.object.GetName()} {
+		// No object has such a name, and no request can be made for it.
+		if len(path.IsValidPathSegmentName(name)) > 0 {
+			return absent()
+		}
+	}
+	err = h.api.Get(ctx, client.ObjectKeyFromObject(s.object), s.object)
+	if err == nil && !s.object.GetDeletionTimestamp().IsZero() {
+		return absent()
+	}
+	answer := s.about
+	var st standing.Standing
+	if err == nil {
+		st, err = s.standing(ctx, h.api, &answer)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return absent()
+	case err != nil:
+		return unavailable("reading it", err)
+	}
+	answer.Verdict, answer.Reason, answer.Message, answer.Details = Verdict(st.Outcome), st.Reason, st.Message, st.Details
+	if st.Outcome == "" {
+		answer.Verdict = Pending
+	}
+	answer.Passed = answer.Verdict == Pass
+	if r.Method == http.MethodPost && !answer.Passed {
+		return http.StatusPreconditionFailed, answer
+	}
+	return http.StatusOK, answer
+}
+
+// errUnauthorized is for callers that nobody knows.
+var errUnauthorized = errors.New("a token that the API server knows is needed: Authorization: Bearer TOKEN, or Basic with the token as password")
+
+// authenticate asks the API server who the caller is.
+func (h *Handler) authenticate(ctx context.Context, r *http.Request) (authenticationv1.UserInfo, error) {
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token(r)}}
+	if review.Spec.Token == "" {
+		return authenticationv1.UserInfo{}, errUnauthorized
+	}
+	if err := h.api.Create(ctx, review); err != nil {
+		return authenticationv1.UserInfo{}, err
+	}
+	if !review.Status.Authenticated {
+		return authenticationv1.UserInfo{}, errUnauthorized
+	}
+	return review.Status.User, nil
+}
+
+// token is that of a request, empty when it has none. Tools that can send no header of their own, such as Flagger, send the
+// user and password of a URL: the password is the token, then, and the user anything.
+func token(r *http.Request) string {
+	if _, password, ok := r.BasicAuth(); ok {
+		return password
+	}
+	scheme, value, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(value)
+}
+
+// authorize asks the API server whether a user may get an object.
+func (h *Handler) authorize(ctx context.Context, user authenticationv1.UserInfo, s subject) (bool, error) {
+	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
+	for key, value := range user.Extra {
+		extra[key] = authorizationv1.ExtraValue(value)
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "get", Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: s.resource,
+			Namespace: s.object.GetNamespace(), Name: s.object.GetName(),
+		},
+	}}
+	if err := h.api.Create(ctx, review); err != nil {
+		return false, err
+	}
+	return review.Status.Allowed && !review.Status.Denied, nil
+}
+
+// unknown is the answer when no verdict is given.
+func unknown(about Answer, reason, message string) Answer {
+	about.Verdict, about.Reason, about.Message = Unknown, reason, message
+	return about
+}
+
+// write sends an answer.
+func write(w http.ResponseWriter, r *http.Request, code int, answer Answer) {
+	body, err := json.Marshal(answer)
+	if err != nil {
+		log.FromContext(r.Context()).Error(err, "Encoding a verdict")
+		http.Error(w, "encoding the verdict failed", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if code == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", "GET, HEAD, POST")
+	}
+	w.WriteHeader(code)
+	// Whoever does not listen any more does not matter.
+	_, _ = w.Write(append(body, '\n'))
+}
