@@ -80,7 +80,12 @@ func printed(m export.Benchmark, form string) ([]byte, error) {
 	b := m.Object
 	var out bytes.Buffer
 	if b.ManyPairs() {
-		if form != "" && form != report.FormPairs {
+		if form == "" {
+			if f, err = formNamed(report.FormPairs); err != nil {
+				return nil, err
+			}
+		}
+		if !f.ShowsPairs() {
 			return nil, fmt.Errorf("--output=%s: LatencyBenchmark %s/%s measures many pairs of nodes; use --output=%s, or get one of its pairs: "+
 				"`kubectl get lb -n %s -l %s=%s` lists them", form, b.Namespace, b.Name, report.FormPairs, b.Namespace, v1alpha1.LabelParent, b.Name)
 		}
@@ -88,7 +93,7 @@ func printed(m export.Benchmark, form string) ([]byte, error) {
 		for _, p := range m.Pairs {
 			pairs = append(pairs, *p.Object)
 		}
-		if err := report.Pairs(&out, b, pairs); err != nil {
+		if err := f.WritePairs(&out, b, pairs); err != nil {
 			return nil, fmt.Errorf("LatencyBenchmark %s/%s: %w", b.Namespace, b.Name, err)
 		}
 		return out.Bytes(), nil

@@ -20,18 +20,20 @@ var (
 	ErrNothingToShow = errors.New("nothing to show")
 )
 
-// FormPairs is the name of the form of benchmarks of many pairs of nodes, which have no stored runs of their own: Pairs
-// writes it.
+// FormPairs is the name of the form of benchmarks of many pairs of nodes, which have no stored runs of their own.
 const FormPairs = "pairs"
 
-// Form is a layout in which the stored runs of a benchmark are printed.
+// Form is a layout in which the results of a benchmark are printed.
 type Form struct {
 	// Name by which it is asked for.
 	Name string
 	// Shows says in a few words what it prints.
 	Shows string
 
+	// write prints stored runs; nil for a form of many pairs only.
 	write func(w io.Writer, s sheet) error
+	// pairs prints the results of many pairs; nil for a form of stored runs only.
+	pairs func(w io.Writer, b *v1alpha1.LatencyBenchmark, pairs []v1alpha1.LatencyBenchmark) error
 }
 
 // sheet is what a form prints from.
@@ -42,19 +44,53 @@ type sheet struct {
 	runs []result.Stored
 }
 
-// Forms are all layouts, the general one first. The others are those of published tables, and of many pairs.
+// newSheet computes what follows from the runs.
+func newSheet(b *v1alpha1.LatencyBenchmark, runs []result.Stored) (sheet, error) {
+	summary, err := Summarize(b.Spec, runs)
+	if err != nil {
+		return sheet{}, err
+	}
+	b = b.DeepCopy()
+	b.Status.Results, b.Status.Warnings, b.Status.Endpoints = summary.Results, summary.Warnings, summary.Endpoints
+	return sheet{benchmark: b, runs: runs}, nil
+}
+
+// Forms are all layouts, the general one first. sfnt, networks, matrix and ladder are those of published tables; json, yaml
+// and csv are for programs.
 func Forms() []Form {
 	return []Form{
 		{Name: "table", Shows: "where it was measured and what proves it, every cell, of several variants with ratios, and what limits the numbers",
 			write: func(w io.Writer, s sheet) error { return Table(w, s.benchmark) }},
+		{Name: "wide", Shows: "the same, and every figure of every round", write: wide},
 		{Name: "sfnt", Shows: "the columns of sfnt-pingpong, nanoseconds by message size, a block for each variant", write: sfnt},
 		{Name: "networks", Shows: "mean latency and bandwidth, networks down, MTUs across, a table for each protocol", write: networks},
 		{Name: "matrix", Shows: "min, mean, percentiles and max by rate and message size, in microseconds", write: matrix},
 		{Name: "ladder", Shows: "percentiles from 50 to 99.999999, a column for each round, in microseconds", write: ladder},
-		{Name: FormPairs, Shows: "of a benchmark of many pairs: p50 and p99 of each, client by server, and the worst",
-			write: func(io.Writer, sheet) error {
-				return fmt.Errorf("%w: the benchmark measures one pair of nodes", ErrNothingToShow)
+		documentForm("json", "all results and those of each round, whole nanoseconds", writeJSON),
+		documentForm("yaml", "the same in YAML", writeYAML),
+		documentForm("csv", "a line for each cell in each round (scope round) and over all rounds (scope all)", writeCSV),
+		{Name: "markdown", Shows: "what table shows but for the proof, in Markdown", write: markdown,
+			pairs: func(w io.Writer, b *v1alpha1.LatencyBenchmark, pairs []v1alpha1.LatencyBenchmark) error {
+				markdownPairs(w, b, pairs)
+				return nil
 			}},
+		{Name: FormPairs, Shows: "of a benchmark of many pairs: p50 and p99 of each, client by server, and the worst", pairs: Pairs},
+	}
+}
+
+// documentForm is a form for programs.
+func documentForm(name, shows string, write func(io.Writer, Document) error) Form {
+	return Form{Name: name, Shows: shows,
+		write: func(w io.Writer, s sheet) error {
+			d, err := s.document()
+			if err != nil {
+				return err
+			}
+			return write(w, d)
+		},
+		pairs: func(w io.Writer, b *v1alpha1.LatencyBenchmark, pairs []v1alpha1.LatencyBenchmark) error {
+			return write(w, documentOfPairs(b, pairs))
+		},
 	}
 }
 
@@ -73,13 +109,26 @@ func FormNamed(name string) (Form, error) {
 // Write prints the stored runs of a benchmark, oldest first. What the benchmark's status says of results is not looked
 // at. The error wraps ErrNothingToShow when no cell is of the kind that the form shows.
 func (f Form) Write(w io.Writer, b *v1alpha1.LatencyBenchmark, runs []result.Stored) error {
-	summary, err := Summarize(b.Spec, runs)
+	if f.write == nil {
+		return fmt.Errorf("%w: the benchmark measures one pair of nodes", ErrNothingToShow)
+	}
+	s, err := newSheet(b, runs)
 	if err != nil {
 		return err
 	}
-	b = b.DeepCopy()
-	b.Status.Results, b.Status.Warnings, b.Status.Endpoints = summary.Results, summary.Warnings, summary.Endpoints
-	return f.write(w, sheet{benchmark: b, runs: runs})
+	return f.write(w, s)
+}
+
+// ShowsPairs says whether the form shows benchmarks of many pairs.
+func (f Form) ShowsPairs() bool { return f.pairs != nil }
+
+// WritePairs prints a benchmark of many pairs from the status of each pair's own. The error wraps ErrNothingToShow when no
+// cell is of the kind that the form shows.
+func (f Form) WritePairs(w io.Writer, b *v1alpha1.LatencyBenchmark, pairs []v1alpha1.LatencyBenchmark) error {
+	if f.pairs == nil {
+		return fmt.Errorf("%w: the benchmark measures many pairs of nodes", ErrNothingToShow)
+	}
+	return f.pairs(w, b, pairs)
 }
 
 // title says which benchmark this is, and how much of it was measured.

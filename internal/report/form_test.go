@@ -99,8 +99,8 @@ func TestFormNamed(t *testing.T) {
 			t.Errorf("%s: %+v, %v", f.Name, got, err)
 		}
 	}
-	_, err := FormNamed("yaml")
-	if !errors.Is(err, ErrUnknownForm) || !strings.Contains(err.Error(), "table, sfnt, networks, matrix, ladder, pairs") {
+	_, err := FormNamed("xml")
+	if !errors.Is(err, ErrUnknownForm) || !strings.Contains(err.Error(), "table, wide, sfnt, networks, matrix, ladder, json, yaml, csv, markdown, pairs") {
 		t.Errorf("got %v, want an error that names the known ones", err)
 	}
 }

@@ -23,28 +23,41 @@ func Table(w io.Writer, b *v1alpha1.LatencyBenchmark) error {
 	if err := placements(w, variants, b.Status.Endpoints); err != nil {
 		return err
 	}
-	if len(variants) > 1 {
-		if err := comparison(w, variants[0].Name, b.Status.Results); err != nil {
-			return err
+	for _, t := range tables(b) {
+		if err := t.write(w); err != nil {
+			return fmt.Errorf("writing %s: %w", t.heading, err)
 		}
-	} else if err := latencies(w, b.Status.Results); err != nil {
-		return err
 	}
-	if err := bandwidths(w, variants[0].Name, b.Status.Results); err != nil {
-		return err
+	notes(w, "", limits(b))
+	notes(w, "", verdict(b.Status.Verdict))
+	return nil
+}
+
+// tables are those of a benchmark's results: of round trips one of all cells or, of several variants, one for each, and
+// one of bandwidths.
+func tables(b *v1alpha1.LatencyBenchmark) []resultTable {
+	variants := plan.Variants(b.Spec)
+	var all []resultTable
+	if len(variants) > 1 {
+		all = comparison(variants[0].Name, b.Status.Results)
+	} else {
+		all = latencies(b.Status.Results)
 	}
-	var limits []string
+	return append(all, bandwidths(variants[0].Name, b.Status.Results)...)
+}
+
+// limits are the lines that say what limits the numbers, or explains them.
+func limits(b *v1alpha1.LatencyBenchmark) []string {
+	var lines []string
 	for _, r := range b.Status.Results {
 		if r.Outliers != "" {
-			limits = append(limits, label(r)+": "+r.Outliers)
+			lines = append(lines, label(r)+": "+r.Outliers)
 		}
 	}
 	for _, warning := range b.Status.Warnings {
-		limits = append(limits, warning.Reason+": "+warning.Message)
+		lines = append(lines, warning.Reason+": "+warning.Message)
 	}
-	notes(w, "", limits)
-	notes(w, "", verdict(b.Status.Verdict))
-	return nil
+	return lines
 }
 
 // verdict has a line for the whole and one for each rule, with the numbers that made it.
@@ -87,25 +100,45 @@ func percentileColumn(p v1alpha1.Percentile) tableColumn {
 	return tableColumn{strings.ToUpper(string(p)), func(r v1alpha1.CellResult) string { return percentile(r, p, stats.FormatLatency) }}
 }
 
-// writeColumns writes a table with a line for each result, and a blank line and a heading before it.
-func writeColumns(w io.Writer, heading string, columns []tableColumn, rows []v1alpha1.CellResult) error {
+// resultTable is a table with a line for each result.
+type resultTable struct {
+	heading string
+	columns []tableColumn
+	rows    []v1alpha1.CellResult
+}
+
+// lines are the titles of the columns and then the values of each row.
+func (t resultTable) lines() [][]string {
+	titles := make([]string, len(t.columns))
+	for i, c := range t.columns {
+		titles[i] = c.title
+	}
+	all := [][]string{titles}
+	for _, r := range t.rows {
+		values := make([]string, len(t.columns))
+		for i, c := range t.columns {
+			values[i] = c.value(r)
+		}
+		all = append(all, values)
+	}
+	return all
+}
+
+// write writes the table for a terminal, with a blank line and the heading before it.
+func (t resultTable) write(w io.Writer) error { return writeLines(w, t.heading, t.lines()) }
+
+// writeLines writes columns that are aligned to the right, with a blank line and a heading before them.
+func writeLines(w io.Writer, heading string, lines [][]string) error {
 	fmt.Fprintf(w, "\n%s\n", heading)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	line := func(text func(tableColumn) string) {
-		for _, c := range columns {
-			fmt.Fprintf(t, "%s\t", text(c))
-		}
-		fmt.Fprintln(t)
-	}
-	line(func(c tableColumn) string { return c.title })
-	for _, r := range rows {
-		line(func(c tableColumn) string { return c.value(r) })
+	for _, values := range lines {
+		fmt.Fprintln(t, strings.Join(values, "\t")+"\t")
 	}
 	return t.Flush()
 }
 
 // latencies has a line for each cell that was answered.
-func latencies(w io.Writer, results []v1alpha1.CellResult) error {
+func latencies(results []v1alpha1.CellResult) []resultTable {
 	rows := slices.DeleteFunc(slices.Clone(results), streams)
 	if len(rows) == 0 {
 		return nil
@@ -117,10 +150,7 @@ func latencies(w io.Writer, results []v1alpha1.CellResult) error {
 	}
 	columns = append(columns, latencyColumn("MAX", func(r v1alpha1.CellResult) *int64 { return r.MaxNanoseconds }),
 		latencyColumn("STDDEV", func(r v1alpha1.CellResult) *int64 { return r.StddevNanoseconds }))
-	if err := writeColumns(w, "LATENCY", columns, rows); err != nil {
-		return fmt.Errorf("writing the latencies: %w", err)
-	}
-	return nil
+	return []resultTable{{"LATENCY", columns, rows}}
 }
 
 // byCell puts the results of each cell together, in the order in which the cells appear.
@@ -139,7 +169,8 @@ func byCell(results []v1alpha1.CellResult) []block {
 // comparison has a table for each cell that was answered: the variants one below the other, with ratios to the
 // reference. It has the percentiles that any of them has, and fits into 120 columns with those up to p99.999; form
 // matrix has the rest.
-func comparison(w io.Writer, reference string, results []v1alpha1.CellResult) error {
+func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
+	var all []resultTable
 	for _, rows := range byCell(slices.DeleteFunc(slices.Clone(results), streams)) {
 		some := func(has func(v1alpha1.CellResult) bool) bool { return slices.ContainsFunc(rows, has) }
 		first := rows[0]
@@ -170,16 +201,14 @@ func comparison(w io.Writer, reference string, results []v1alpha1.CellResult) er
 		if some(func(r v1alpha1.CellResult) bool { return slices.ContainsFunc(r.Ratios, bounded) }) {
 			heading += " with 95 % bounds"
 		}
-		if err := writeColumns(w, heading, columns, rows); err != nil {
-			return fmt.Errorf("writing the comparison of %s: %w", first.Name, err)
-		}
+		all = append(all, resultTable{heading, columns, rows})
 	}
-	return nil
+	return all
 }
 
 // bandwidths has a line for each cell that streamed; of several variants they stand one below the other, with ratios to
 // the reference.
-func bandwidths(w io.Writer, reference string, results []v1alpha1.CellResult) error {
+func bandwidths(reference string, results []v1alpha1.CellResult) []resultTable {
 	cells := byCell(slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Bandwidth == nil }))
 	rows := slices.Concat(cells...)
 	if len(rows) == 0 {
@@ -210,10 +239,7 @@ func bandwidths(w io.Writer, reference string, results []v1alpha1.CellResult) er
 			return decimals(float64(r.Bandwidth.BitsPerSecond)/float64(rows[i].Bandwidth.BitsPerSecond), math.Round)
 		}})
 	}
-	if err := writeColumns(w, "BANDWIDTH", columns, rows); err != nil {
-		return fmt.Errorf("writing the bandwidths: %w", err)
-	}
-	return nil
+	return []resultTable{{"BANDWIDTH", columns, rows}}
 }
 
 // percentile shows a percentile in a format, or why there is none.

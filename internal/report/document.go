@@ -1,0 +1,281 @@
+package report
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// What says which shape a Document has. Fields may be added to a version; what is there keeps its name, its unit and its
+// meaning.
+const (
+	DocumentFormat  = "tailgate-results"
+	DocumentVersion = 1
+)
+
+// Document is a benchmark's results for programs, as the forms json and yaml write them. Times are whole nanoseconds. A
+// figure that cannot be told is absent.
+type Document struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	// Namespace and Name are those of the LatencyBenchmark.
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// State is the reason of condition Succeeded, such as Complete.
+	State       string               `json:"state,omitempty"`
+	Tool        v1alpha1.Tool        `json:"tool"`
+	LatencyType v1alpha1.LatencyType `json:"latencyType"`
+	// Pair are the nodes, of a benchmark of one pair.
+	Pair *v1alpha1.Pair `json:"pair,omitempty"`
+	// RunsMeasured are those of which results are stored, RunsPlanned those of the spec; both 0 where it has many pairs.
+	RunsMeasured int `json:"runsMeasured"`
+	RunsPlanned  int `json:"runsPlanned"`
+	// Variants are the ways to the peer, in a few words.
+	Variants []DocumentVariant `json:"variants,omitempty"`
+	// Cells are the results of each cell of each variant.
+	Cells []DocumentCell `json:"cells,omitempty"`
+	// Endpoints, Warnings and Verdict are as in the status.
+	Endpoints []v1alpha1.Endpoint `json:"endpoints,omitempty"`
+	Warnings  []v1alpha1.Warning  `json:"warnings,omitempty"`
+	Verdict   *v1alpha1.Verdict   `json:"verdict,omitempty"`
+	// Pairs are the results of each pair, of a benchmark of many, in the order of their names. They have no eachRound.
+	Pairs []Document `json:"pairs,omitempty"`
+}
+
+// DocumentVariant is a way to the peer in a few words.
+type DocumentVariant struct {
+	Name string `json:"name"`
+	Way  string `json:"way"`
+}
+
+// DocumentCell is the result of a cell over all rounds, with the fields of status.results, and of each round.
+type DocumentCell struct {
+	v1alpha1.CellResult `json:",inline"`
+	EachRound           []DocumentRound `json:"eachRound,omitempty"`
+}
+
+// DocumentRound is the result of a cell in one round, with the fields of status.results.
+type DocumentRound struct {
+	// Round counts from 1, Run is the name of the run.
+	Round int32  `json:"round"`
+	Run   string `json:"run"`
+	// StartedAt is when the tool was started.
+	StartedAt           time.Time `json:"startedAt"`
+	v1alpha1.CellResult `json:",inline"`
+}
+
+// NewDocument is a benchmark's document, from its stored runs, oldest first. What the benchmark's status says of results
+// is not looked at.
+func NewDocument(b *v1alpha1.LatencyBenchmark, runs []result.Stored) (Document, error) {
+	s, err := newSheet(b, runs)
+	if err != nil {
+		return Document{}, err
+	}
+	return s.document()
+}
+
+// documentOf is what a status has for a document.
+func documentOf(b *v1alpha1.LatencyBenchmark) Document {
+	d := Document{
+		Format: DocumentFormat, Version: DocumentVersion, Namespace: b.Namespace, Name: b.Name, Tool: b.Spec.Tool, LatencyType: b.Spec.LatencyType,
+		Endpoints: b.Status.Endpoints, Warnings: b.Status.Warnings, Verdict: b.Status.Verdict,
+	}
+	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
+		d.State = c.Reason
+	}
+	for _, v := range plan.Variants(b.Spec) {
+		d.Variants = append(d.Variants, DocumentVariant{v.Name, Ways(v)})
+	}
+	if b.ManyPairs() {
+		return d
+	}
+	if pair := pairOf(*b); pair != (v1alpha1.Pair{}) {
+		d.Pair = &pair
+	}
+	d.RunsMeasured, d.RunsPlanned = len(b.Status.Stored), len(plan.Runs(b))
+	for _, r := range b.Status.Results {
+		d.Cells = append(d.Cells, DocumentCell{CellResult: r})
+	}
+	return d
+}
+
+func (s sheet) document() (Document, error) {
+	d := documentOf(s.benchmark)
+	d.RunsMeasured = len(s.runs)
+	numbers := roundNumbers(s.benchmark)
+	for _, run := range s.runs {
+		one, err := Summarize(s.benchmark.Spec, []result.Stored{run})
+		if err != nil {
+			return Document{}, fmt.Errorf("reading run %s: %w", run.Client.Run, err)
+		}
+		started := map[string]time.Time{}
+		for _, c := range run.Client.Cells {
+			started[c.Name], started[c.Name+result.CapturedSuffix] = c.StartedAt, c.StartedAt
+		}
+		for _, r := range one.Results {
+			i := slices.IndexFunc(d.Cells, func(c DocumentCell) bool { return c.Variant == r.Variant && c.Name == r.Name })
+			if i >= 0 {
+				d.Cells[i].EachRound = append(d.Cells[i].EachRound, DocumentRound{numbers[run.Client.Run], run.Client.Run, started[r.Name], r})
+			}
+		}
+	}
+	return d, nil
+}
+
+// documentOfPairs is the document of a benchmark of many pairs, from the status of each pair's own benchmark.
+func documentOfPairs(b *v1alpha1.LatencyBenchmark, pairs []v1alpha1.LatencyBenchmark) Document {
+	d := documentOf(b)
+	for i := range pairs {
+		d.Pairs = append(d.Pairs, documentOf(&pairs[i]))
+	}
+	return d
+}
+
+func writeJSON(w io.Writer, d Document) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(d); err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
+	}
+	return nil
+}
+
+func writeYAML(w io.Writer, d Document) error {
+	text, err := yaml.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("making YAML: %w", err)
+	}
+	if _, err := w.Write(text); err != nil {
+		return fmt.Errorf("writing YAML: %w", err)
+	}
+	return nil
+}
+
+// The values of the column scope.
+const (
+	// ScopeRound is a line of one round, ScopeAll one of all rounds together.
+	ScopeRound = "round"
+	ScopeAll   = "all"
+)
+
+// csvColumn is one of the form csv. Without a round the line is of all rounds.
+type csvColumn struct {
+	name  string
+	value func(of Document, round *DocumentRound, r v1alpha1.CellResult) string
+}
+
+// csvColumns are all, those first that say what the line is of. A figure that cannot be told is empty.
+func csvColumns() []csvColumn {
+	text := func(name string, of func(v1alpha1.CellResult) string) csvColumn {
+		return csvColumn{name, func(_ Document, _ *DocumentRound, r v1alpha1.CellResult) string { return of(r) }}
+	}
+	number := func(name string, of func(v1alpha1.CellResult) int64) csvColumn {
+		return text(name, func(r v1alpha1.CellResult) string { return strconv.FormatInt(of(r), 10) })
+	}
+	known := func(name string, of func(v1alpha1.CellResult) *int64) csvColumn {
+		return text(name, func(r v1alpha1.CellResult) string {
+			if n := of(r); n != nil {
+				return strconv.FormatInt(*n, 10)
+			}
+			return ""
+		})
+	}
+	node := func(of func(v1alpha1.Pair) string) func(Document, *DocumentRound, v1alpha1.CellResult) string {
+		return func(d Document, _ *DocumentRound, _ v1alpha1.CellResult) string {
+			if d.Pair == nil {
+				return ""
+			}
+			return of(*d.Pair)
+		}
+	}
+	ofRound := func(ofAll string, of func(*DocumentRound) string) func(Document, *DocumentRound, v1alpha1.CellResult) string {
+		return func(_ Document, round *DocumentRound, _ v1alpha1.CellResult) string {
+			if round == nil {
+				return ofAll
+			}
+			return of(round)
+		}
+	}
+	bandwidth := func(name string, of func(*v1alpha1.BandwidthResult) *int64) csvColumn {
+		return known(name, func(r v1alpha1.CellResult) *int64 {
+			if r.Bandwidth == nil {
+				return nil
+			}
+			return of(r.Bandwidth)
+		})
+	}
+	columns := []csvColumn{
+		{"namespace", func(d Document, _ *DocumentRound, _ v1alpha1.CellResult) string { return d.Namespace }},
+		{"benchmark", func(d Document, _ *DocumentRound, _ v1alpha1.CellResult) string { return d.Name }},
+		{"tool", func(d Document, _ *DocumentRound, _ v1alpha1.CellResult) string { return string(d.Tool) }},
+		{"client_node", node(func(p v1alpha1.Pair) string { return p.ClientNode })},
+		{"server_node", node(func(p v1alpha1.Pair) string { return p.ServerNode })},
+		text("variant", func(r v1alpha1.CellResult) string { return r.Variant }),
+		text("cell", func(r v1alpha1.CellResult) string { return r.Name }),
+		text("protocol", func(r v1alpha1.CellResult) string { return string(r.Protocol) }),
+		number("message_size_bytes", func(r v1alpha1.CellResult) int64 { return int64(r.MessageSizeBytes) }),
+		number("rate_per_second", func(r v1alpha1.CellResult) int64 { return int64(r.RatePerSecond) }),
+		text("latency_type", func(r v1alpha1.CellResult) string { return string(r.LatencyType) }),
+		text("counted_from", func(r v1alpha1.CellResult) string { return r.CountedFrom }),
+		{"scope", ofRound(ScopeAll, func(*DocumentRound) string { return ScopeRound })},
+		{"round", ofRound("", func(r *DocumentRound) string { return strconv.Itoa(int(r.Round)) })},
+		{"run", ofRound("", func(r *DocumentRound) string { return r.Run })},
+		{"started_at", ofRound("", func(r *DocumentRound) string { return r.StartedAt.UTC().Format(time.RFC3339Nano) })},
+		number("rounds", func(r v1alpha1.CellResult) int64 { return int64(r.Rounds) }),
+		number("samples", func(r v1alpha1.CellResult) int64 { return r.Samples }),
+		number("lost", func(r v1alpha1.CellResult) int64 { return r.Lost }),
+		text("lost_from", func(r v1alpha1.CellResult) string { return string(r.LostFrom) }),
+		known("min_ns", func(r v1alpha1.CellResult) *int64 { return r.MinNanoseconds }),
+		known("mean_ns", func(r v1alpha1.CellResult) *int64 { return r.MeanNanoseconds }),
+		known("stddev_ns", func(r v1alpha1.CellResult) *int64 { return r.StddevNanoseconds }),
+	}
+	for _, p := range Percentiles() {
+		columns = append(columns, known(strings.ReplaceAll(string(p), ".", "_")+"_ns", func(r v1alpha1.CellResult) *int64 { return *PercentileOf(&r, p) }))
+	}
+	return append(columns,
+		known("max_ns", func(r v1alpha1.CellResult) *int64 { return r.MaxNanoseconds }),
+		bandwidth("bits_per_second", func(b *v1alpha1.BandwidthResult) *int64 { return &b.BitsPerSecond }),
+		bandwidth("sent_bits_per_second", func(b *v1alpha1.BandwidthResult) *int64 { return &b.SentBitsPerSecond }),
+		bandwidth("retransmits", func(b *v1alpha1.BandwidthResult) *int64 { return b.Retransmits }),
+	)
+}
+
+// writeCSV writes a line for each cell in each round, and one of all rounds together; of many pairs the latter, for each.
+func writeCSV(w io.Writer, d Document) error {
+	columns := csvColumns()
+	out := csv.NewWriter(w)
+	line := func(value func(csvColumn) string) {
+		values := make([]string, len(columns))
+		for i, c := range columns {
+			values[i] = value(c)
+		}
+		_ = out.Write(values) // The error is told by Error.
+	}
+	line(func(c csvColumn) string { return c.name })
+	for _, of := range append([]Document{d}, d.Pairs...) {
+		for _, cell := range of.Cells {
+			for _, round := range cell.EachRound {
+				line(func(c csvColumn) string { return c.value(of, &round, round.CellResult) })
+			}
+			line(func(c csvColumn) string { return c.value(of, nil, cell.CellResult) })
+		}
+	}
+	out.Flush()
+	if err := out.Error(); err != nil {
+		return fmt.Errorf("writing CSV: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// twoWays is a benchmark of two variants in two rounds that answers, loses and streams.
+func twoWays(t *testing.T) (*v1alpha1.LatencyBenchmark, []result.Stored) {
+	t.Helper()
+	b := experiment("ways", v1alpha1.ToolSockperf, v1alpha1.Workload{
+		Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, MessageSizes: []int32{64}, RatesPerSecond: []int32{5_000},
+		Streams: []v1alpha1.Stream{{Protocol: v1alpha1.ProtocolTCP, MessageSize: 1024}},
+	}, v1alpha1.Variant{Name: "block"}, v1alpha1.Variant{Name: "spin", Wait: v1alpha1.WaitSpin})
+	b.Spec.Rounds = 2
+	b.Status.Pair = &v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}
+	b.Status.Verdict = &v1alpha1.Verdict{Outcome: v1alpha1.GatePass}
+	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	runs := measured(b, func(run plan.Run, c *result.Cell) {
+		c.StartedAt = began.Add(time.Duration(run.Round) * time.Minute)
+		c.FinishedAt = c.StartedAt.Add(time.Second)
+		if c.Stream {
+			c.Bandwidth = &tool.Bandwidth{BitsPerSecond: 1e9, SentBitsPerSecond: 2e9, Retransmits: new(int64(3))}
+			return
+		}
+		first := 20_000 + 1_000*int64(run.Round)
+		if run.Variant.Name == "spin" {
+			first /= 2
+		}
+		c.Start, c.Histogram = tool.StartIntended, histogram(t, first, 1, 2_000)
+		c.ActualStart = new(histogram(t, first-1_000, 1, 2_000))
+		if run.Round == 2 {
+			c.Lost = 1
+		}
+	})
+	return b, runs
+}
+
+// What programs and reports rely on is in the files: names, units, columns.
+func TestForms(t *testing.T) {
+	b, runs := twoWays(t)
+	for form, file := range map[string]string{"wide": "wide.txt", "json": "results.json", "csv": "results.csv", "markdown": "results.md"} {
+		golden(t, file, printed(t, form, b, runs))
+	}
+}
+
+func TestFormYAMLIsJSON(t *testing.T) {
+	b, runs := twoWays(t)
+	text, err := yaml.YAMLToJSON([]byte(printed(t, "yaml", b, runs)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fromYAML, fromJSON any
+	if err := json.Unmarshal(text, &fromYAML); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(printed(t, "json", b, runs)), &fromJSON); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(fromJSON, fromYAML); diff != "" {
+		t.Errorf("-json +yaml:\n%s", diff)
+	}
+}
+
+// Every line of CSV has every column, and those of all rounds are the results of the table.
+func TestFormCSVIsOfTheResults(t *testing.T) {
+	b, runs := twoWays(t)
+	lines, err := csv.NewReader(strings.NewReader(printed(t, "csv", b, runs))).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(line []string, column string) string { return line[slices.Index(lines[0], column)] }
+	summary, err := Summarize(b.Spec, runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all int
+	for _, line := range lines[1:] {
+		if at(line, "scope") != ScopeAll {
+			continue
+		}
+		r := summary.Results[all]
+		all++
+		want := ""
+		if r.P99Nanoseconds != nil {
+			want = fmt.Sprint(*r.P99Nanoseconds)
+		}
+		if at(line, "variant") != r.Variant || at(line, "cell") != r.Name || at(line, "p99_ns") != want {
+			t.Errorf("%q is not %+v", line, r)
+		}
+	}
+	if rounds := len(lines) - 1 - all; all != len(summary.Results) || rounds != 2*all {
+		t.Errorf("%d lines of all rounds and %d of a round, of %d results", all, rounds, len(summary.Results))
+	}
+}
+
+func TestFormsOfPairs(t *testing.T) {
+	b, pairs := manyPairs(v1alpha1.PairingRing, 3, func(b *v1alpha1.LatencyBenchmark) { found(b, plan.DefaultVariant, 5_000, 9_000, true) })
+	for form, file := range map[string]string{"csv": "pairs.csv", "json": "pairs.json", "markdown": "pairs.md"} {
+		f, err := FormNamed(form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := f.WritePairs(&out, b, pairs); err != nil || !f.ShowsPairs() {
+			t.Fatal(err)
+		}
+		golden(t, file, out.String())
+	}
+	f, _ := FormNamed("sfnt")
+	if err := f.WritePairs(&bytes.Buffer{}, b, pairs); err == nil || f.ShowsPairs() {
+		t.Error("sfnt shows pairs")
+	}
+}

@@ -1,0 +1,140 @@
+package report
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// Series are the latencies of a cell of a variant as they are stored, round by round. A cell may have several: those of its
+// result, those counted from the actual send, and what the server captured.
+type Series struct {
+	Variant v1alpha1.Variant
+	// Cell is the name of the cell. Name is the same; of those counted from the actual send, and of those captured, with an end that says so.
+	Cell, Name string
+	// LatencyType is what the latencies count, CountedFrom from when those at a rate do: Intended or Actual.
+	LatencyType v1alpha1.ResultLatencyType
+	CountedFrom string
+	// Rounds are in the order in which they were measured.
+	Rounds []SeriesRound
+}
+
+// SeriesRound is what one round says of a cell.
+type SeriesRound struct {
+	Number                int32
+	StartedAt, FinishedAt time.Time
+	// Histogram is as it is stored, of whole round trips or of what was captured: see Series.Shown.
+	Histogram result.Histogram
+	// Lost messages have no sample.
+	Lost int64
+}
+
+// FromActualSuffix ends the name of latencies counted from the actual send, where there are others.
+const FromActualSuffix = "-from-actual"
+
+// AllSeries are those of all variants and cells of a benchmark, of which these runs are stored; none of cells of which no
+// samples are stored.
+func AllSeries(b *v1alpha1.LatencyBenchmark, runs []result.Stored) []Series {
+	var all []Series
+	for _, v := range plan.Variants(b.Spec) {
+		for _, cell := range plan.Cells(b.Spec, v) {
+			all = append(all, seriesOf(b, v, cell.Name, result.OfVariant(runs, v.Name))...)
+		}
+	}
+	return all
+}
+
+// seriesOf are those of one cell of a variant.
+func seriesOf(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, cell string, runs []result.Stored) []Series {
+	numbers := roundNumbers(b)
+	latencyType := v1alpha1.ResultLatencyType(b.Spec.LatencyType)
+	roundTrips := Series{Variant: v, Cell: cell, Name: cell, LatencyType: latencyType}
+	fromActual := Series{Variant: v, Cell: cell, Name: cell + FromActualSuffix, LatencyType: latencyType, CountedFrom: string(tool.StartActual)}
+	captured := Series{Variant: v, Cell: cell, Name: cell + result.CapturedSuffix, LatencyType: v1alpha1.ResultInToOut}
+	for _, run := range runs {
+		round := SeriesRound{Number: numbers[run.Client.Run]}
+		for _, c := range run.Client.Cells {
+			if c.Name != cell {
+				continue
+			}
+			round.StartedAt, round.FinishedAt = c.StartedAt, c.FinishedAt
+			if c.Stream || c.Own != nil {
+				continue
+			}
+			roundTrips.CountedFrom = string(c.Start)
+			roundTrips.add(round, c.Histogram, c.Lost)
+			if c.ActualStart != nil {
+				fromActual.add(round, *c.ActualStart, c.Lost)
+			}
+		}
+		for _, c := range run.Server.Captured {
+			if c.Cell == cell && c.Incomplete == "" {
+				captured.add(round, c.Histogram, c.Unanswered)
+			}
+		}
+	}
+	var all []Series
+	for _, s := range []Series{roundTrips, fromActual, captured} {
+		if len(s.Rounds) > 0 {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// roundNumbers are the rounds of a benchmark's runs, by their names.
+func roundNumbers(b *v1alpha1.LatencyBenchmark) map[string]int32 {
+	numbers := map[string]int32{}
+	for _, run := range plan.Runs(b) {
+		numbers[run.Name] = run.Round
+	}
+	return numbers
+}
+
+func (s *Series) add(round SeriesRound, h result.Histogram, lost int64) {
+	round.Histogram, round.Lost = h, lost
+	s.Rounds = append(s.Rounds, round)
+}
+
+// Counts says in words what the latencies count.
+func (s Series) Counts() string {
+	if s.LatencyType == v1alpha1.ResultInToOut {
+		return "IN to OUT, captured by the server"
+	}
+	return string(s.LatencyType) + countedFrom(s.CountedFrom)
+}
+
+// Shown is what is shown of a time in a histogram, in nanoseconds: all of it or, of round trips that are reported as
+// HalfRTT, its half.
+func (s Series) Shown(ns int64) int64 { return showing(v1alpha1.LatencyType(s.LatencyType))(ns) }
+
+// Merged are all rounds together. The error wraps result.ErrCorrupt.
+func (s Series) Merged() (result.Distribution, error) {
+	var histograms []result.Histogram
+	for _, r := range s.Rounds {
+		histograms = append(histograms, r.Histogram)
+	}
+	d, err := result.Merge(histograms...)
+	if err != nil {
+		return result.Distribution{}, fmt.Errorf("merging the rounds of %s: %w", s.label(), err)
+	}
+	return d, nil
+}
+
+// Lost is how many messages were lost in all rounds together, without those that are out of a histogram's range.
+func (s Series) Lost() int64 {
+	var lost int64
+	for _, r := range s.Rounds {
+		lost += r.Lost
+	}
+	return lost
+}
+
+// label is the series with its variant, where there is more than one.
+func (s Series) label() string {
+	return label(v1alpha1.CellResult{Variant: s.Variant.Name, Name: s.Name})
+}
