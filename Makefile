@@ -18,7 +18,7 @@ help: ## Show this help.
 ##@ The two commands
 
 .PHONY: demo
-demo: ## As root: start the local cluster, install Tailgate, measure, show the results; the cluster stays up.
+demo: build ## As root: start the local cluster, install Tailgate, measure, show the results; the cluster stays up.
 	go run ./hack/demo
 
 .PHONY: test
@@ -57,7 +57,7 @@ cluster-up: ## As root: start the two-node cluster; no-op when it runs.
 	go run ./hack/localcluster up
 
 .PHONY: deploy
-deploy: ## As root: build the images and install Tailgate on the local cluster, started if needed.
+deploy: build ## As root: build the images and install Tailgate on the local cluster, started if needed.
 	go run ./hack/demo -install-only
 
 .PHONY: cluster-down

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
+	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
 
@@ -57,19 +59,28 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	fmt.Fprintf(stderr, "Tailgate is installed (%s).\n", time.Since(begin).Round(time.Second))
 	if *installOnly {
-		usage(stdout, options)
-		return nil
+		return usage(ctx, stdout, options)
 	}
 	if err := measure(ctx, options, stdout, stderr); err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "The demo took %s.\n", time.Since(begin).Round(time.Second))
-	usage(stdout, options)
-	return nil
+	return usage(ctx, stdout, options)
 }
 
-func usage(w io.Writer, o localcluster.Options) {
-	fmt.Fprintf(w, "\nThe cluster stays up. To use it:\n  export KUBECONFIG=%s\nTo stop it:\n  make cluster-down\n", localcluster.Kubeconfig(o))
+// usage says how to go on with the cluster: kubectl and, from make build, kubectl-tailgate come with it.
+func usage(ctx context.Context, w io.Writer, o localcluster.Options) error {
+	root, err := images.RepositoryRoot()
+	if err != nil {
+		return err
+	}
+	assets, err := localcluster.Assets(ctx, io.Discard)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\nThe cluster stays up. To use it:\n  export KUBECONFIG=%s PATH=%s:%s:$PATH\nTo stop it:\n  make cluster-down\n",
+		localcluster.Kubeconfig(o), filepath.Join(root, "bin"), assets)
+	return nil
 }
 
 // measure applies the samples, follows them to their end and prints the results. It fails if one does not

@@ -1,0 +1,163 @@
+// Package docs reads the pages of the documentation, README.md and docs/*.md, as tests need them: the commands that run
+// on the local cluster, the files that they use, and where links lead.
+//
+// Every fenced block has one of four languages, so that none is left out by mistake:
+//
+//   - sh is run, in the page's order, on the local cluster;
+//   - yaml becomes a file if its first line is a comment with a name, such as `# vf.yaml`;
+//   - console and text are only read: what needs another cluster, and what a command prints.
+package docs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	tables "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/text"
+)
+
+// Page is one page.
+type Page struct {
+	// Path is that of the file from the repository's root, with slashes.
+	Path string
+	// Steps are what its blocks do, in order.
+	Steps []Step
+	// Links are where its links lead, as they are written, images included.
+	Links []Link
+	// Anchors are the names of its headings in links, such as a-first-benchmark.
+	Anchors []string
+	// Terms are what stands as code in the first column of its tables, such as `Queued`.
+	Terms []Term
+}
+
+// Step is a block that writes a file or runs commands.
+type Step struct {
+	// Line is that of the block's first line in the page, from 1.
+	Line int
+	// File is the name of the file that the block becomes; empty for commands.
+	File string
+	// Text is the block's content.
+	Text string
+}
+
+// Link is where a link leads.
+type Link struct {
+	// Line is that of the paragraph or table cell with the link, from 1.
+	Line int
+	// To is its destination.
+	To string
+}
+
+// Term is what a table's row is about.
+type Term struct {
+	// Line is that of the row, from 1.
+	Line int
+	// Name is its text without the backticks.
+	Name string
+}
+
+// Commands says whether a test has anything to run.
+func (p Page) Commands() bool {
+	for _, s := range p.Steps {
+		if s.File == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// fileName is the first line of a block that becomes a file.
+var fileName = regexp.MustCompile(`^# ([a-z0-9][-a-z0-9.]*\.yaml)\n`)
+
+// Parse reads a page. An error has the path and line of the block that it is about.
+func Parse(path string, source []byte) (Page, error) {
+	markdown := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+	page := Page{Path: path}
+	line := func(n ast.Node) int { return 1 + bytes.Count(source[:start(n)], []byte("\n")) }
+	err := ast.Walk(markdown.Parser().Parse(text.NewReader(source)), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch n := n.(type) {
+		case *ast.FencedCodeBlock:
+			content := string(n.Lines().Value(source))
+			if strings.TrimSpace(content) == "" {
+				return ast.WalkStop, fmt.Errorf("%s: a fenced block is empty: remove it", path)
+			}
+			switch language := string(n.Language(source)); language {
+			case "sh":
+				page.Steps = append(page.Steps, Step{Line: line(n), Text: content})
+			case "yaml":
+				if name := fileName.FindStringSubmatch(content); name != nil {
+					page.Steps = append(page.Steps, Step{Line: line(n), File: name[1], Text: content})
+				}
+			case "console", "text":
+			default:
+				return ast.WalkStop, fmt.Errorf("%s:%d: a fenced block of language %q: use sh for what a test runs on the local cluster, or console, yaml or text", path, line(n), language)
+			}
+		case *ast.Heading:
+			if id, ok := n.AttributeString("id"); ok {
+				page.Anchors = append(page.Anchors, string(id.([]byte)))
+			}
+		case *ast.Link:
+			page.Links = append(page.Links, Link{Line: line(n), To: string(n.Destination)})
+		case *ast.Image:
+			page.Links = append(page.Links, Link{Line: line(n), To: string(n.Destination)})
+		case *ast.CodeSpan:
+			if inFirstColumn(n) {
+				page.Terms = append(page.Terms, Term{Line: line(n), Name: string(n.FirstChild().(*ast.Text).Value(source))})
+			}
+		}
+		return ast.WalkContinue, nil
+	})
+	return page, err
+}
+
+// start is the offset at which a node, or the innermost block around it, begins in its page.
+func start(n ast.Node) int {
+	for ; n != nil; n = n.Parent() {
+		if n.Type() == ast.TypeBlock && n.Lines() != nil && n.Lines().Len() > 0 {
+			return n.Lines().At(0).Start
+		}
+	}
+	return 0
+}
+
+// inFirstColumn says whether code is in the first cell of a table's row, its head not among them.
+func inFirstColumn(n ast.Node) bool {
+	cell := n.Parent()
+	return cell.Kind() == tables.KindTableCell && cell.PreviousSibling() == nil && cell.Parent().Kind() == tables.KindTableRow
+}
+
+// Pages reads all pages of the repository at root, README.md first.
+func Pages(root string) ([]Page, error) {
+	files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		return nil, fmt.Errorf("looking for pages: %w", err)
+	}
+	var pages []Page
+	for _, file := range append([]string{filepath.Join(root, "README.md")}, files...) {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("reading a page: %w", err)
+		}
+		path, err := filepath.Rel(root, file)
+		if err != nil {
+			return nil, fmt.Errorf("naming %s: %w", file, err)
+		}
+		page, err := Parse(filepath.ToSlash(path), source)
+		if err != nil {
+			return nil, err
+		}
+		pages = append(pages, page)
+	}
+	return pages, nil
+}

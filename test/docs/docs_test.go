@@ -1,0 +1,241 @@
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// root of the repository.
+const root = "../.."
+
+func TestParse(t *testing.T) {
+	for name, test := range map[string]struct {
+		source  []string
+		want    Page
+		wantErr string
+	}{
+		"commands and files, in order": {
+			source: []string{"# Title", "", "```yaml", "# vf.yaml", "kind: X", "```", "text", "", "```sh", "kubectl apply -f vf.yaml", "", "kubectl get lb", "```"},
+			want: Page{Anchors: []string{"title"}, Steps: []Step{
+				{Line: 4, File: "vf.yaml", Text: "# vf.yaml\nkind: X\n"},
+				{Line: 10, Text: "kubectl apply -f vf.yaml\n\nkubectl get lb\n"},
+			}},
+		},
+		"what is only read":                  {source: []string{"```console", "make demo", "```", "", "```text", "A", "```", "", "```yaml", "kind: X", "```", "", "    sh"}},
+		"a comment that is no file's name":   {source: []string{"```yaml", "# of vf.yaml only", "kind: X", "```"}},
+		"a file's name that leads elsewhere": {source: []string{"```yaml", "# ../vf.yaml", "kind: X", "```"}},
+		"in a list, without its indentation": {
+			source: []string{"- first", "", "  ```sh", "  a", "    b", "  ```"},
+			want:   Page{Steps: []Step{{Line: 4, Text: "a\n  b\n"}}},
+		},
+		"an unknown language":     {source: []string{"```sh", "a", "```", "", "```bash", "b", "```"}, wantErr: `page.md:6: a fenced block of language "bash"`},
+		"no language":             {source: []string{"```", "a", "```"}, wantErr: `page.md:2: a fenced block of language ""`},
+		"the language in capital": {source: []string{"~~~SH", "a", "~~~"}, wantErr: `page.md:2: a fenced block of language "SH"`},
+		"nothing in a block":      {source: []string{"```sh", "```"}, wantErr: "page.md: a fenced block is empty"},
+		"links, images and headings": {
+			source: []string{"See [a](docs/a.md#b) and", "![p](docs/p.png).", "", "## What it *is*", "", "| x |", "|---|", "| [t](t.md) |"},
+			want: Page{
+				Anchors: []string{"what-it-is"},
+				Links:   []Link{{Line: 1, To: "docs/a.md#b"}, {Line: 1, To: "docs/p.png"}, {Line: 8, To: "t.md"}},
+			},
+		},
+		"the first column's code": {
+			source: []string{"| `head` | |", "|---|---|", "| `A`, `B` | `C` |", "| D | `E` |", "", "`F`"},
+			want:   Page{Terms: []Term{{Line: 3, Name: "A"}, {Line: 3, Name: "B"}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Parse("page.md", []byte(strings.Join(test.source, "\n")+"\n"))
+			if test.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), test.wantErr) {
+					t.Fatalf("error %v, want one with %q", err, test.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.want.Path = "page.md"
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestPagesHaveCommands(t *testing.T) {
+	pages := pagesOf(t)
+	if !slices.ContainsFunc(pages, Page.Commands) {
+		t.Error("no page has a block of language sh")
+	}
+}
+
+// TestLinks: each link to this repository leads to a file or folder that is there, and to a heading that it has.
+func TestLinks(t *testing.T) {
+	pages := pagesOf(t)
+	anchors := map[string][]string{}
+	for _, p := range pages {
+		anchors[p.Path] = p.Anchors
+	}
+	for _, p := range pages {
+		for _, link := range p.Links {
+			if strings.Contains(link.To, "://") {
+				continue
+			}
+			file, anchor, _ := strings.Cut(link.To, "#")
+			target := path.Join(path.Dir(p.Path), file)
+			if file == "" {
+				target = p.Path
+			}
+			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
+				t.Errorf("%s:%d: a link to %s: %v", p.Path, link.Line, link.To, err)
+			}
+			if anchor != "" && !slices.Contains(anchors[target], anchor) {
+				t.Errorf("%s:%d: a link to %s, which has no such heading", p.Path, link.Line, link.To)
+			}
+		}
+	}
+}
+
+// TestPagesAreListed: README.md leads to every page.
+func TestPagesAreListed(t *testing.T) {
+	pages := pagesOf(t)
+	for _, p := range pages[1:] {
+		if !slices.ContainsFunc(pages[0].Links, func(l Link) bool { return l.To == p.Path }) {
+			t.Errorf("README.md has no link to %s: its map of the documentation lacks it", p.Path)
+		}
+	}
+}
+
+// TestCodeMap: README.md names every package folder of the first two levels.
+func TestCodeMap(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, codeMap, found := strings.Cut(string(readme), "\n## The code\n")
+	if !found {
+		t.Fatal("README.md has no section The code")
+	}
+	words := strings.FieldsFunc(codeMap, func(r rune) bool { return strings.ContainsRune(" \n`,|;", r) })
+	for _, parent := range []string{"controllers", "internal", "test"} {
+		entries, err := os.ReadDir(filepath.Join(root, parent))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if folder := parent + "/" + e.Name(); e.IsDir() && !slices.Contains(words, folder) {
+				t.Errorf("README.md's map of the code does not name %s", folder)
+			}
+		}
+	}
+	for _, word := range words {
+		parent, _, _ := strings.Cut(word, "/")
+		if !slices.Contains([]string{"controllers", "internal", "test", "api", "config", "hack", "cmd"}, parent) {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(root, word)); err != nil {
+			t.Errorf("README.md's map of the code names %s, which is not there", word)
+		}
+	}
+}
+
+// TestErrorRates: the simulated error rates that users read are those that the tests of the verdict repeat.
+func TestErrorRates(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "verdicts.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"error-rates.md", "error-rates-broken.md"} {
+		simulated, err := os.ReadFile(filepath.Join(root, "internal", "verdict", "testdata", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, table, _ := strings.Cut(string(simulated), "\n") // The first line is a comment.
+		if !strings.Contains(string(page), table) {
+			t.Errorf("docs/verdicts.md does not have the table of internal/verdict/testdata/%s; copy it:\n%s", file, table)
+		}
+	}
+}
+
+// TestTroubleshooting: docs/troubleshooting.md has a row for every reason that a status, an attempt, a warning or an event
+// can have, and for none that there is no more. A word that is a reason of two things has two rows.
+func TestTroubleshooting(t *testing.T) {
+	rows := map[string]int{}
+	for _, p := range pagesOf(t) {
+		if p.Path == "docs/troubleshooting.md" {
+			for _, term := range p.Terms {
+				rows[term.Name]++
+			}
+		}
+	}
+	names := map[string][]string{}
+	for name, value := range reasons(t) {
+		names[value] = append(names[value], name)
+	}
+	for value, constants := range names {
+		slices.Sort(constants)
+		if rows[value] != len(constants) {
+			t.Errorf("docs/troubleshooting.md has %d rows for `%s`, want %d (%s in api/v1alpha1)", rows[value], value, len(constants), strings.Join(constants, ", "))
+		}
+	}
+	for name := range rows {
+		if names[name] == nil {
+			t.Errorf("docs/troubleshooting.md has a row for `%s`, which is no reason in api/v1alpha1", name)
+		}
+	}
+}
+
+// reasons are the values of the constants of api/v1alpha1 that are reasons, by the constants' names.
+func reasons(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "api", "v1alpha1", "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files of the API (%v)", err)
+	}
+	found := map[string]string{}
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declaration := range parsed.Decls {
+			constants, ok := declaration.(*ast.GenDecl)
+			if !ok || constants.Tok != token.CONST {
+				continue
+			}
+			for _, spec := range constants.Specs {
+				for i, name := range spec.(*ast.ValueSpec).Names {
+					if !strings.HasPrefix(name.Name, "Reason") && !strings.HasPrefix(name.Name, "Outcome") && !strings.HasPrefix(name.Name, "Warning") {
+						continue
+					}
+					value, err := strconv.Unquote(spec.(*ast.ValueSpec).Values[i].(*ast.BasicLit).Value)
+					if err != nil {
+						t.Fatalf("%s: constant %s: %v", file, name.Name, err)
+					}
+					found[name.Name] = value
+				}
+			}
+		}
+	}
+	return found
+}
+
+func pagesOf(t *testing.T) []Page {
+	t.Helper()
+	pages, err := Pages(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages
+}

@@ -1,0 +1,133 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/test/docs"
+	"github.com/tailgate-dev/tailgate/test/localcluster"
+)
+
+const (
+	// root of the repository, in which every spec runs.
+	root = "../.."
+	// pageTime is for all commands of a page.
+	pageTime = 4 * time.Minute
+)
+
+// The commands of README.md and docs/*.md run as users copy them: in a shell with kubectl and kubectl-tailgate in PATH, in
+// a folder with config/ and the files that the page itself gives, block by block, in an empty namespace.
+var _ = Describe("The commands of a page of the documentation run as they stand there", Label("docs"), Ordered, func() {
+	var path string // PATH with the commands
+	BeforeAll(func(ctx context.Context) {
+		bin := GinkgoT().TempDir()
+		build := exec.CommandContext(ctx, "go", "build", "-o", bin, "./cmd/kubectl-tailgate")
+		build.Dir = root
+		out, err := build.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+		assets, err := localcluster.Assets(ctx, io.Discard)
+		Expect(err).NotTo(HaveOccurred())
+		path = strings.Join([]string{bin, assets, os.Getenv("PATH")}, string(filepath.ListSeparator))
+	})
+
+	pages, err := docs.Pages(root)
+	if err != nil {
+		It("can be read", func() { Expect(err).NotTo(HaveOccurred()) })
+	}
+	for _, page := range pages {
+		if !page.Commands() {
+			continue
+		}
+		It(page.Path, func(ctx context.Context) {
+			DeferCleanup(emptyCluster)
+			keepNodeLabels(ctx)
+			home := GinkgoT().TempDir()
+			Expect(os.CopyFS(filepath.Join(home, "config"), os.DirFS(filepath.Join(root, "config")))).To(Succeed())
+			environment := append(os.Environ(), "PATH="+path, "HOME="+home,
+				"KUBECONFIG="+cmp.Or(os.Getenv("E2E_KUBECONFIG"), localcluster.Kubeconfig(options)))
+			ctx, cancel := context.WithTimeout(ctx, pageTime)
+			defer cancel()
+			for _, step := range page.Steps {
+				if step.File != "" {
+					Expect(os.WriteFile(filepath.Join(home, step.File), []byte(step.Text), 0o600)).To(Succeed())
+					continue
+				}
+				begin := time.Now()
+				out, err := shell(ctx, home, environment, page.Path, step)
+				GinkgoWriter.Printf("%s:%d took %s\n%s\n", page.Path, step.Line, time.Since(begin).Round(100*time.Millisecond), out)
+				if err != nil {
+					Fail(fmt.Sprintf("%s:%d: %v\n%s\nprinted\n%s", page.Path, step.Line, err, step.Text, out))
+				}
+			}
+		})
+	}
+})
+
+// shell runs a block. It stops at the first command that fails, and what it printed then ends with that command and its
+// line in the page.
+func shell(ctx context.Context, dir string, environment []string, page string, step docs.Step) (string, error) {
+	// With as many empty lines before it as the page has, bash counts the page's lines.
+	script := fmt.Sprintf(`trap 'echo "%s:$LINENO: exit code $?: $BASH_COMMAND"' ERR`, page) + strings.Repeat("\n", step.Line-1) + step.Text
+	c := exec.CommandContext(ctx, "bash", "-eEu", "-o", "pipefail", "-c", script)
+	c.Dir, c.Env = dir, environment
+	// Whatever the block started ends with it.
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+	c.WaitDelay = 5 * time.Second
+	out, err := c.CombinedOutput()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("the page's commands take longer than %s: %w", pageTime, err)
+	}
+	return string(out), err
+}
+
+// emptyCluster removes what a page may leave: gates, which are of the cluster, and all that is not a benchmark in the
+// namespace. Benchmarks every spec removes.
+func emptyCluster(ctx context.Context) {
+	GinkgoHelper()
+	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyGate{})).To(Succeed())
+	Eventually(func(g Gomega) {
+		verifications, gates := &v1alpha1.LatencyVerificationList{}, &v1alpha1.LatencyGateList{}
+		g.Expect(kube.List(ctx, verifications)).To(Succeed())
+		g.Expect(verifications.Items).To(BeEmpty())
+		g.Expect(kube.List(ctx, gates)).To(Succeed())
+		g.Expect(gates.Items).To(BeEmpty())
+	}).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
+	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyBenchmark{}, client.InNamespace(namespace))).To(Succeed())
+	Expect(kube.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace))).To(Succeed())
+}
+
+// keepNodeLabels gives the nodes the labels back that they have now when the spec ends.
+func keepNodeLabels(ctx context.Context) {
+	GinkgoHelper()
+	before := &corev1.NodeList{}
+	Expect(kube.List(ctx, before)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		for _, n := range before.Items {
+			Eventually(func() error {
+				now := &corev1.Node{}
+				if err := kube.Get(ctx, client.ObjectKeyFromObject(&n), now); err != nil {
+					return err
+				}
+				now.Labels = n.Labels
+				return kube.Update(ctx, now)
+			}).WithTimeout(soon).Should(Succeed())
+		}
+	})
+}
