@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"fmt"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -108,5 +110,23 @@ var _ = Describe("A manager that dies", func() {
 		w.Kubelet.Gone(ctx, server, peer)
 		ExpectSucceeded(ctx, b, "^True Complete")
 		Expect(w.Kubelet.Created()).To(HaveLen(2))
+	})
+
+	It("is followed by one that takes those that came meanwhile in their order", func(ctx SpecContext) {
+		w := NewWorld(ctx)
+		w.Kubelet.Auto(ctx)
+		var all []*v1alpha1.LatencyBenchmark
+		for i := range 20 {
+			// Creation times have whole seconds; those of one go by name.
+			all = append(all, w.Create(ctx, MakeBenchmark(w.Namespace, fmt.Sprintf("x-%02d", i)).On(w.A, w.B)))
+		}
+		w.Start()
+		for i, b := range all {
+			ExpectSucceeded(ctx, b, "^True Complete")
+			if i > 0 {
+				before, after := Get(ctx, all[i-1]).Status.StartTime, Get(ctx, b).Status.StartTime
+				Expect(after.Before(before)).To(BeFalse(), "%s before %s", b.Name, all[i-1].Name)
+			}
+		}
 	})
 })
