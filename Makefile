@@ -8,7 +8,7 @@ SHELL := /bin/bash
 TOOL := go tool -modfile=hack/tools/go.mod
 # Everything but the suite that needs an API server; e2e hides behind its build tag.
 UNIT_PACKAGES = $(shell go list ./... | grep -v /test/integration)
-# Ginkgo label filter of the e2e specs to run: measurement, placement, faults; empty: all.
+# Ginkgo label filter of the e2e specs to run: measurement, placement, faults, docs; empty: all.
 LABELS ?=
 
 .PHONY: help

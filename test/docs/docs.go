@@ -30,6 +30,8 @@ type Page struct {
 	Path string
 	// Steps are what its blocks do, in order.
 	Steps []Step
+	// YAML are its yaml blocks, those that become files among them; File is the name of these.
+	YAML []Step
 	// Links are where its links lead, as they are written, images included.
 	Links []Link
 	// Anchors are the names of its headings in links, such as a-first-benchmark.
@@ -38,11 +40,11 @@ type Page struct {
 	Terms []Term
 }
 
-// Step is a block that writes a file or runs commands.
+// Step is a block that becomes a file or runs commands.
 type Step struct {
 	// Line is that of the block's first line in the page, from 1.
 	Line int
-	// File is the name of the file that the block becomes; empty for commands.
+	// File is the name of the file that the block becomes; otherwise empty.
 	File string
 	// Text is the block's content.
 	Text string
@@ -96,9 +98,12 @@ func Parse(path string, source []byte) (Page, error) {
 			case "sh":
 				page.Steps = append(page.Steps, Step{Line: line(n), Text: content})
 			case "yaml":
+				block := Step{Line: line(n), Text: content}
 				if name := fileName.FindStringSubmatch(content); name != nil {
-					page.Steps = append(page.Steps, Step{Line: line(n), File: name[1], Text: content})
+					block.File = name[1]
+					page.Steps = append(page.Steps, block)
 				}
+				page.YAML = append(page.YAML, block)
 			case "console", "text":
 			default:
 				return ast.WalkStop, fmt.Errorf("%s:%d: a fenced block of language %q: use sh for what a test runs on the local cluster, or console, yaml or text", path, line(n), language)

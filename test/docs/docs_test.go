@@ -13,6 +13,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
 // root of the repository.
@@ -26,14 +29,24 @@ func TestParse(t *testing.T) {
 	}{
 		"commands and files, in order": {
 			source: []string{"# Title", "", "```yaml", "# vf.yaml", "kind: X", "```", "text", "", "```sh", "kubectl apply -f vf.yaml", "", "kubectl get lb", "```"},
-			want: Page{Anchors: []string{"title"}, Steps: []Step{
-				{Line: 4, File: "vf.yaml", Text: "# vf.yaml\nkind: X\n"},
-				{Line: 10, Text: "kubectl apply -f vf.yaml\n\nkubectl get lb\n"},
-			}},
+			want: Page{
+				Anchors: []string{"title"},
+				Steps: []Step{
+					{Line: 4, File: "vf.yaml", Text: "# vf.yaml\nkind: X\n"},
+					{Line: 10, Text: "kubectl apply -f vf.yaml\n\nkubectl get lb\n"},
+				},
+				YAML: []Step{{Line: 4, File: "vf.yaml", Text: "# vf.yaml\nkind: X\n"}},
+			},
 		},
-		"what is only read":                  {source: []string{"```console", "make demo", "```", "", "```text", "A", "```", "", "```yaml", "kind: X", "```", "", "    sh"}},
-		"a comment that is no file's name":   {source: []string{"```yaml", "# of vf.yaml only", "kind: X", "```"}},
-		"a file's name that leads elsewhere": {source: []string{"```yaml", "# ../vf.yaml", "kind: X", "```"}},
+		"what is only read": {source: []string{"```console", "make demo", "```", "", "```text", "A", "```", "", "    sh"}},
+		"a comment that is no file's name": {
+			source: []string{"```yaml", "# of vf.yaml only", "kind: X", "```"},
+			want:   Page{YAML: []Step{{Line: 2, Text: "# of vf.yaml only\nkind: X\n"}}},
+		},
+		"a file's name that leads elsewhere": {
+			source: []string{"```yaml", "# ../vf.yaml", "```"},
+			want:   Page{YAML: []Step{{Line: 2, Text: "# ../vf.yaml\n"}}},
+		},
 		"in a list, without its indentation": {
 			source: []string{"- first", "", "  ```sh", "  a", "    b", "  ```"},
 			want:   Page{Steps: []Step{{Line: 4, Text: "a\n  b\n"}}},
@@ -104,6 +117,39 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s:%d: a link to %s, which has no such heading", p.Path, link.Line, link.To)
 			}
 		}
+	}
+}
+
+// TestYAML: every yaml block is YAML, and what is of this API has no field that the API does not have. A part of an object
+// is that of a LatencyBenchmark's spec.
+func TestYAML(t *testing.T) {
+	seen := 0
+	for _, p := range pagesOf(t) {
+		for _, block := range p.YAML {
+			var found map[string]any
+			if err := yaml.Unmarshal([]byte(block.Text), &found); err != nil {
+				t.Errorf("%s:%d: %v", p.Path, block.Line, err)
+				continue
+			}
+			var object any
+			switch {
+			case found["kind"] == "LatencyGate":
+				object = &v1alpha1.LatencyGate{}
+			case found["kind"] == "LatencyBenchmark", found["kind"] == nil && found["spec"] != nil:
+				object = &v1alpha1.LatencyBenchmark{}
+			case found["placement"] != nil || found["variants"] != nil || found["gate"] != nil || found["workload"] != nil:
+				object = &v1alpha1.LatencyBenchmarkSpec{}
+			default:
+				continue // of another API
+			}
+			seen++
+			if err := yaml.UnmarshalStrict([]byte(block.Text), object); err != nil {
+				t.Errorf("%s:%d: %v", p.Path, block.Line, err)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no page has an object of this API")
 	}
 }
 
