@@ -89,6 +89,8 @@ const (
 	ReasonRunning = "Running"
 	// ReasonRetrying surfaces while a failed run rests before its next attempt.
 	ReasonRetrying = "Retrying"
+	// ReasonBenchmarkSuspended surfaces while spec.suspend is true and something is left to be measured.
+	ReasonBenchmarkSuspended = "Suspended"
 	// ReasonEnding surfaces while the pods of a finished attempt are removed.
 	ReasonEnding = "Ending"
 	// ReasonComplete surfaces when every run is stored.
@@ -122,6 +124,13 @@ const (
 	ReasonBaselineResultsMissing = "BaselineResultsMissing"
 )
 
+// ReasonKept is that of the event which tells why a benchmark is not deleted although its spec says so: another one names
+// it as its baseline.
+const ReasonKept = "Kept"
+
+// ReasonExpired is that of the event which tells why a finished benchmark was deleted.
+const ReasonExpired = "Expired"
+
 // ReasonExtended is that of the event which tells that a verdict was Inconclusive and more rounds are measured.
 const ReasonExtended = "Extended"
 
@@ -129,6 +138,9 @@ const ReasonExtended = "Extended"
 const (
 	// OutcomeMeasured surfaces when both results were verified and stored.
 	OutcomeMeasured = "Measured"
+	// OutcomeSuspended surfaces when spec.suspend ended the attempt. It is none that failed: the run is tried as often as if
+	// it had not been.
+	OutcomeSuspended = "Suspended"
 	// OutcomeImagePullFailed surfaces when the bench image could not be pulled in time.
 	OutcomeImagePullFailed = "ImagePullFailed"
 	// OutcomePodRefused surfaces when the API server refused a pod: a quota, a Pod Security Standard, a webhook.
@@ -260,4 +272,9 @@ func (b *LatencyBenchmark) SetCondition(c metav1.Condition) {
 func (b *LatencyBenchmark) Finished() bool {
 	c := meta.FindStatusCondition(b.Status.Conditions, ConditionSucceeded)
 	return c != nil && c.Status != metav1.ConditionUnknown
+}
+
+// Suspended says whether spec.suspend holds the benchmark: it has no attempt that goes on, and takes none up.
+func (b *LatencyBenchmark) Suspended() bool {
+	return b.Spec.Suspend && b.Status.Active == nil && !b.Finished()
 }

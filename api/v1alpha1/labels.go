@@ -18,6 +18,9 @@ const (
 	// LabelNode holds the name of the node that they are about, or what Shortened makes of a name of more than 63
 	// characters.
 	LabelNode = "tailgate.dev/node"
+	// LabelSeries is the user's, on benchmarks: those of a namespace with the same value are one history. A rerun keeps it;
+	// see spec.historyLimit.
+	LabelSeries = "tailgate.dev/series"
 	// LabelManagedBy marks everything the manager created; its value is ManagedByTailgate. The manager
 	// caches pods and ConfigMaps with this label only.
 	LabelManagedBy = "app.kubernetes.io/managed-by"

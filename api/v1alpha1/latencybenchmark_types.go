@@ -177,6 +177,29 @@ type LatencyBenchmarkSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority,omitempty"`
 
+	// suspend holds what is not measured yet, for as long as it is true: the running attempt ends, without counting as one
+	// that failed, what is stored stays, and nobody waits for this benchmark. False again, it goes on with the runs that
+	// lack. Unlike the rest of the spec it may change at any time. A benchmark of many pairs passes it on to theirs.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// ttlSecondsAfterFinished is after how many seconds a finished benchmark is deleted, with its results, 0 to 315360000
+	// (ten years); absent: never. It stays for as long as another benchmark names it as its baseline, and the one that a
+	// pair or a gate owns goes with its owner alone. It may change at any time.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=315360000
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+
+	// historyLimit is how many benchmarks of one series (those in the namespace with the same value of label
+	// tailgate.dev/series) are kept, 1 to 1000: this one, finished, is deleted with its results once so many newer ones of
+	// the series are complete. Absent, or without the label: never. What ttlSecondsAfterFinished spares stays here, too.
+	// It may change at any time.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	HistoryLimit int32 `json:"historyLimit,omitempty"`
+
 	// gate is what the results must hold, and makes condition Passed. Unlike the rest of the spec it may change at any
 	// time: what is stored is then judged again, without measuring.
 	// +optional
@@ -392,7 +415,7 @@ type LatencyBenchmarkStatus struct {
 	// +kubebuilder:validation:MaxItems=400
 	Stored []StoredResult `json:"stored,omitempty"`
 
-	// startTime is when the first attempt was claimed.
+	// startTime is when the first attempt was claimed, or the first after the benchmark was suspended.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
@@ -836,7 +859,7 @@ type StoredResult struct {
 // +kubebuilder:printcolumn:name="Placement",type=string,JSONPath=`.status.summary.placement`,priority=1
 // +kubebuilder:printcolumn:name="Variants",type=string,JSONPath=`.status.summary.variants`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].message`,priority=1
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) && !has(oldSelf.status.pairs) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.acceleration) == has(oldSelf.spec.acceleration) && (!has(self.spec.acceleration) || self.spec.acceleration == oldSelf.spec.acceleration) && has(self.spec.template) == has(oldSelf.spec.template) && (!has(self.spec.template) || self.spec.template == oldSelf.spec.template) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for gate and priority: delete the benchmark and apply it anew"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) && !has(oldSelf.status.pairs) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.acceleration) == has(oldSelf.spec.acceleration) && (!has(self.spec.acceleration) || self.spec.acceleration == oldSelf.spec.acceleration) && has(self.spec.template) == has(oldSelf.spec.template) && (!has(self.spec.template) || self.spec.template == oldSelf.spec.template) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for gate, priority, suspend, ttlSecondsAfterFinished and historyLimit: delete the benchmark and apply it anew"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.gate) || !has(self.spec.gate.baseline) || !has(self.spec.gate.baseline.benchmarkRef) || self.spec.gate.baseline.benchmarkRef.name != self.metadata.name",message="spec.gate.baseline.benchmarkRef: a benchmark cannot be its own baseline; name another, or a variant"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52",message="metadata.name: at most 52 characters, because pods are named after it"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.variants) || self.spec.variants.all(v, self.metadata.name.size() + v.name.size() <= 57)",message="spec.variants: the names of the benchmark and of a variant together have at most 57 characters, because pods are named after both"

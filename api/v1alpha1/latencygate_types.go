@@ -109,6 +109,8 @@ type OnInconclusive struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.template.gate) || !has(self.template.gate.ignoreDifferences) || self.template.gate.ignoreDifferences.size() <= 31",message="template.gate.ignoreDifferences: at most 31, because the gate adds node when a node's peer is not that of its baseline"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.template) || !has(self.template.template.tolerations) || self.template.template.tolerations.size() <= 15",message="template.template.tolerations: at most 15, because the gate adds one of its own taint"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.variants) || self.template.variants.all(v, v.name.size() <= 16)",message="template.variants: names have at most 16 characters, because the gate's benchmarks are named after nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.suspend) || !self.template.suspend",message="template.suspend: nothing would ever be verified; suspend a benchmark of the gate itself"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.ttlSecondsAfterFinished) && !has(self.template.historyLimit)",message="template.ttlSecondsAfterFinished, template.historyLimit: a gate keeps as many benchmarks of each node as historyLimit of its own spec says"
 // +kubebuilder:validation:XValidation:rule="!has(self.timeZone) || has(self.schedule)",message="timeZone: there is no schedule to which it could belong; remove it, or give a schedule"
 type LatencyGateSpec struct {
 	// nodeSelector is the labels that a node must have to be held back, at most 16; {} is every node. A node belongs to

@@ -532,6 +532,11 @@ func (in *LatencyBenchmarkSpec) DeepCopyInto(out *LatencyBenchmarkSpec) {
 		*out = new(PodTemplate)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.TTLSecondsAfterFinished != nil {
+		in, out := &in.TTLSecondsAfterFinished, &out.TTLSecondsAfterFinished
+		*out = new(int32)
+		**out = **in
+	}
 	if in.Gate != nil {
 		in, out := &in.Gate, &out.Gate
 		*out = new(Gate)

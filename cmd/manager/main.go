@@ -30,6 +30,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
 	"github.com/tailgate-dev/tailgate/controllers/gate"
 	"github.com/tailgate-dev/tailgate/controllers/pairing"
+	"github.com/tailgate-dev/tailgate/controllers/retention"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 	"github.com/tailgate-dev/tailgate/internal/verdicthttp"
@@ -156,6 +157,12 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	}).SetupWithManager(mgr)
 	if err != nil {
 		return fmt.Errorf("setting up the pairing controller: %w", err)
+	}
+	err = (&retention.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
+	}).SetupWithManager(mgr)
+	if err != nil {
+		return fmt.Errorf("setting up the retention controller: %w", err)
 	}
 	gates := &gate.Gates{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{}}
 	if err := gates.SetupWithManager(mgr); err != nil {

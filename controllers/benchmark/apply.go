@@ -30,6 +30,9 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, s.reason, s.message))
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonNotAccepted, s.message))
 		return s.again, nil
+	case stepHold:
+		// It gives up its place in the queue: others may have begun when it goes on.
+		b.Status.StartTime = nil
 	case stepAccept:
 		b.Status.Pair = &s.pair
 	case stepClaim:
@@ -113,6 +116,9 @@ func (w *world) fail(s *step, reason, message string) {
 	w.setOutcome(reason, message)
 	active := w.benchmark.Status.Active
 	s.reason, s.message = v1alpha1.ReasonEnding, fmt.Sprintf("attempt %d of %s failed (%s): %s", active.Attempt, active.Run, reason, message)
+	if reason == v1alpha1.OutcomeSuspended {
+		s.message = fmt.Sprintf("attempt %d of %s is ended, because spec.suspend is true", active.Attempt, active.Run)
+	}
 }
 
 // refusal is why an endpoint cannot be made, as the outcome of its attempt.

@@ -193,7 +193,8 @@ var releases = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.LatencyBenchmark)
 		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyBenchmark)
-		return ok && ok2 && (before.Status.Active != nil && after.Status.Active == nil || !before.Finished() && after.Finished())
+		return ok && ok2 && (before.Status.Active != nil && after.Status.Active == nil || !before.Finished() && after.Finished() ||
+			!before.Suspended() && after.Suspended())
 	},
 }
 

@@ -19,6 +19,7 @@ const (
 	stepReject       = "reject"        // the spec cannot be carried out now
 	stepAccept       = "accept"        // it can: note the pair
 	stepWait         = "wait"          // somebody else has the nodes
+	stepHold         = "hold"          // it is suspended
 	stepClaim        = "claim"         // take the nodes for the next attempt
 	stepWithdraw     = "withdraw"      // give the nodes back before any pod was made
 	stepCreateServer = "create server" // the first pod of an attempt
@@ -104,7 +105,8 @@ func decideIdle(w *world) step {
 		return step{kind: stepReject, reason: v1alpha1.ReasonCellUnsupported, again: waitAgain,
 			message: fmt.Sprintf("spec.tool: this operator does not know %s; upgrade it, or choose another tool", b.Spec.Tool)}
 	}
-	run, attempt, last := nextRun(w)
+	next := nextRun(w)
+	run, last := next.run, next.last
 	if run == nil && w.undecided != "" {
 		return step{kind: stepExtend, reason: v1alpha1.ReasonQueued,
 			message: fmt.Sprintf("%d rounds more are measured, because %d did not decide: %s", b.Spec.Gate.ExtendRounds, b.Spec.Rounds, w.undecided)}
@@ -112,15 +114,19 @@ func decideIdle(w *world) step {
 	if run == nil {
 		return step{kind: stepComplete, reason: v1alpha1.ReasonComplete, message: fmt.Sprintf("%d of %d runs measured and stored", len(w.runs), len(w.runs))}
 	}
-	if last != nil && (attempt > w.settings.MaxAttempts || !curable(last.Outcome.Reason)) {
+	if last != nil && (next.tries >= w.settings.MaxAttempts || !curable(last.Outcome.Reason)) {
 		return step{kind: stepFail, reason: v1alpha1.ReasonFailed,
 			message: fmt.Sprintf("run %s failed (%s) at attempt %d: %s", run.Name, last.Outcome.Reason, last.Attempt, last.Outcome.Message)}
 	}
+	if b.Spec.Suspend {
+		return step{kind: stepHold, reason: v1alpha1.ReasonBenchmarkSuspended,
+			message: fmt.Sprintf("spec.suspend holds it with %d of %d runs measured and stored; set it to false to go on", len(b.Status.Stored), len(w.runs))}
+	}
 
 	if last != nil && last.Outcome.Reason != v1alpha1.OutcomeMeasured {
-		if wait := last.Outcome.FinishedAt.Add(time.Duration(last.Attempt) * retryAfter).Sub(w.now); wait > 0 {
+		if wait := last.Outcome.FinishedAt.Add(time.Duration(next.tries) * retryAfter).Sub(w.now); wait > 0 {
 			return step{kind: stepWait, reason: v1alpha1.ReasonRetrying, again: wait,
-				message: fmt.Sprintf("run %s failed (%s) at attempt %d of %d and is tried again: %s", run.Name, last.Outcome.Reason, last.Attempt, w.settings.MaxAttempts, last.Outcome.Message)}
+				message: fmt.Sprintf("run %s failed (%s) at attempt %d of %d and is tried again: %s", run.Name, last.Outcome.Reason, next.tries, w.settings.MaxAttempts, last.Outcome.Message)}
 		}
 	}
 
@@ -137,12 +143,22 @@ func decideIdle(w *world) step {
 	if len(w.foreign) > 0 {
 		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: pod " + w.foreign[0] + " is not gone yet", again: lookAgain}
 	}
-	return step{kind: stepClaim, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d", run.Name, attempt), run: *run, attempt: attempt}
+	return step{kind: stepClaim, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d", run.Name, next.attempt), run: *run, attempt: next.attempt}
 }
 
-// nextRun returns the first run without a stored result, the number of its next attempt, and its last
-// finished attempt if there was one.
-func nextRun(w *world) (*plan.Run, int32, *v1alpha1.Attempt) {
+// upcoming is what is to be measured next.
+type upcoming struct {
+	// run is the first without a stored result; nil when there is none.
+	run *plan.Run
+	// attempt is the number of its next attempt.
+	attempt int32
+	// tries is how many attempts at it count, and last the latest of these; nil when there is none. Those that ended because
+	// the benchmark was suspended do not.
+	tries int32
+	last  *v1alpha1.Attempt
+}
+
+func nextRun(w *world) upcoming {
 	stored := map[string]bool{}
 	for _, s := range w.benchmark.Status.Stored {
 		stored[s.Run] = true
@@ -151,16 +167,21 @@ func nextRun(w *world) (*plan.Run, int32, *v1alpha1.Attempt) {
 		if stored[w.runs[i].Name] {
 			continue
 		}
-		attempt := int32(1)
-		var last *v1alpha1.Attempt
+		next := upcoming{run: &w.runs[i], attempt: 1}
 		for j := range w.benchmark.Status.Attempts {
-			if a := &w.benchmark.Status.Attempts[j]; a.Run == w.runs[i].Name {
-				attempt, last = a.Attempt+1, a
+			a := &w.benchmark.Status.Attempts[j]
+			if a.Run != next.run.Name {
+				continue
+			}
+			next.attempt = a.Attempt + 1
+			if a.Outcome.Reason != v1alpha1.OutcomeSuspended {
+				next.tries++
+				next.last = a
 			}
 		}
-		return &w.runs[i], attempt, last
+		return next
 	}
-	return nil, 0, nil
+	return upcoming{}
 }
 
 // curable says whether another attempt may end better.
@@ -196,7 +217,12 @@ func decideActive(w *world) step {
 	if lost := lostPod(active, w.server, w.client); lost != "" {
 		return conclude(v1alpha1.OutcomePodLost, fmt.Sprintf("the %s's pod was deleted before the run ended", lost))
 	}
-	if s, over := ended(w); over {
+	s, over := ended(w)
+	if b.Spec.Suspend && (!over || s.kind == stepWatch) {
+		// What is over is not thrown away.
+		return conclude(v1alpha1.OutcomeSuspended, "spec.suspend ended it; it does not count as an attempt that failed")
+	}
+	if over {
 		return s
 	}
 	if s, over := unreachable(w); over {
@@ -242,6 +268,9 @@ func round(b *v1alpha1.LatencyBenchmark) string {
 // startServer is the first act of an attempt. Before it, the claim is compared with all others once more:
 // both of two managers that claimed one node at the same moment see the other's claim here.
 func startServer(w *world) step {
+	if w.benchmark.Spec.Suspend {
+		return step{kind: stepWithdraw, reason: v1alpha1.ReasonBenchmarkSuspended, message: "spec.suspend was set before the first pod of the run was made"}
+	}
 	if ok, blocker := queue.Admit(entry(w.benchmark), w.others); !ok {
 		return step{kind: stepWithdraw, reason: v1alpha1.ReasonQueued, message: "gave way: " + blocker}
 	}

@@ -161,9 +161,92 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolMissing, time.Hour)),
 			kind:    stepFail, reason: v1alpha1.ReasonFailed, message: []string{"ToolMissing", "attempt 1"},
 		},
+		"a suspended one is not even accepted": {
+			changes: on(notAccepted, suspended),
+			kind:    stepHold, reason: v1alpha1.ReasonBenchmarkSuspended, message: []string{"0 of 2 runs", "spec.suspend"}, none: true,
+		},
+		"a suspended one keeps what it has, and takes up no more": {
+			changes: on(withStored("x-r1"), suspended),
+			kind:    stepHold, reason: v1alpha1.ReasonBenchmarkSuspended, message: []string{"1 of 2 runs"}, none: true,
+		},
+		"a suspended one asks for no nodes": {
+			changes: on(suspended, withNodes()),
+			kind:    stepHold, reason: v1alpha1.ReasonBenchmarkSuspended,
+		},
+		"a suspended one does not rest between attempts": {
+			changes: on(suspended, withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, time.Second)),
+			kind:    stepHold, reason: v1alpha1.ReasonBenchmarkSuspended,
+		},
+		"suspending what has failed for good changes nothing": {
+			changes: on(suspended, withAttempt("x-r1", 1, v1alpha1.OutcomeToolMissing, time.Hour)),
+			kind:    stepFail, reason: v1alpha1.ReasonFailed,
+		},
+		"nor of what is complete": {
+			changes: on(suspended, withStored("x-r1"), withStored("x-r2")),
+			kind:    stepComplete, reason: v1alpha1.ReasonComplete,
+		},
+		"an attempt that was suspended does not count, but its number is used": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeSuspended, time.Second), withAttempt("x-r1", 2, v1alpha1.OutcomeSuspended, time.Second), withAttempt("x-r1", 3, v1alpha1.OutcomeSuspended, time.Second)),
+			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 4,
+		},
+		"those that failed before it was suspended do": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, 3*time.Minute), withAttempt("x-r1", 2, v1alpha1.OutcomeSuspended, 2*time.Minute), withAttempt("x-r1", 3, v1alpha1.OutcomeToolFailed, time.Minute), withAttempt("x-r1", 4, v1alpha1.OutcomeToolFailed, time.Minute)),
+			kind:    stepFail, reason: v1alpha1.ReasonFailed, message: []string{"attempt 4"},
+		},
+		"what failed before it was suspended still rests": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, 2*time.Second), withAttempt("x-r1", 2, v1alpha1.OutcomeSuspended, time.Second)),
+			kind:    stepWait, reason: v1alpha1.ReasonRetrying, message: []string{"attempt 1 of 3"}, again: 3 * time.Second,
+		},
 		"a run whose stored result was deleted is measured again, under the next number": {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeMeasured, time.Hour)),
 			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 2,
+		},
+	})
+}
+
+func TestDecideToSuspend(t *testing.T) {
+	checkDecisions(t, map[string]decision{
+		"a claim without a pod is given back": {
+			changes: on(active(0), suspended),
+			kind:    stepWithdraw, reason: v1alpha1.ReasonBenchmarkSuspended,
+		},
+		"a server that starts ends": {
+			changes: on(active(0), suspended, withServer()),
+			kind:    stepConclude, reason: v1alpha1.OutcomeSuspended, message: []string{"spec.suspend", "does not count"},
+		},
+		"so does a server that nobody noted": {
+			changes: on(active(0), suspended, withServer(), func(w *world) { w.benchmark.Status.Active.ServerPodUID = "" }),
+			kind:    stepConclude, reason: v1alpha1.OutcomeSuspended,
+		},
+		"so does a run that measures": {
+			changes: on(active(time.Minute), suspended, withServer(listening), withClient(running)),
+			kind:    stepConclude, reason: v1alpha1.OutcomeSuspended,
+		},
+		"so does one of which only one end is over": {
+			changes: on(active(time.Minute), suspended, withServer(succeeded(time.Second)), withClient(listening)),
+			kind:    stepConclude, reason: v1alpha1.OutcomeSuspended,
+		},
+		"what is measured is taken": {
+			changes: on(active(time.Minute), suspended, withServer(succeeded(time.Second)), withClient(succeeded(time.Second))),
+			kind:    stepCollect, reason: v1alpha1.ReasonRunning,
+		},
+		"what is stored is taken": {
+			changes: on(active(time.Minute), suspended, withServer(listening), withClient(listening), func(w *world) {
+				w.stored = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{pods.Owner(w.benchmark)}}}
+			}),
+			kind: stepCollect, reason: v1alpha1.ReasonRunning,
+		},
+		"what has failed has failed": {
+			changes: on(active(time.Minute), suspended, withServer(listening), withClient(refused("Evicted", "the node was low on memory"))),
+			kind:    stepConclude, reason: v1alpha1.OutcomeEvicted,
+		},
+		"a lost pod is a lost pod": {
+			changes: on(active(time.Minute), suspended, withServer(listening), withClient(), func(w *world) { w.client = nil }),
+			kind:    stepConclude, reason: v1alpha1.OutcomePodLost,
+		},
+		"its pods are removed": {
+			changes: on(active(time.Minute), suspended, withServer(listening), withClient(listening), withOutcome(v1alpha1.OutcomeSuspended)),
+			kind:    stepRemove, reason: v1alpha1.ReasonEnding,
 		},
 	})
 }

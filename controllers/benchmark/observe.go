@@ -132,10 +132,10 @@ func (r *Reconciler) Preflight(ctx context.Context, b *v1alpha1.LatencyBenchmark
 	return w.accepted, nil
 }
 
-// competes says whether a benchmark holds its nodes or waits for them. One that was accepted once and is
-// rejected now waits for something else, maybe for ever, and holds up nobody.
+// competes says whether a benchmark holds its nodes or waits for them. One that is suspended, or was accepted once and is
+// rejected now, waits for something else, maybe for ever, and holds up nobody.
 func competes(b *v1alpha1.LatencyBenchmark) bool {
-	if !b.DeletionTimestamp.IsZero() || b.Finished() || b.Status.Pair == nil {
+	if !b.DeletionTimestamp.IsZero() || b.Finished() || b.Status.Pair == nil || b.Suspended() {
 		return false
 	}
 	return b.Status.Active != nil || !meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionAccepted)
@@ -161,7 +161,7 @@ func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.N
 		Benchmark: b, Driver: w.driver, Tools: r.Tools, Nodes: nodes,
 		AllowHostNetwork: r.Settings.AllowHostNetwork, AllowPacketCapture: r.Settings.AllowPacketCapture,
 	}
-	if run, _, _ := nextRun(w); run == nil {
+	if nextRun(w).run == nil {
 		var err error
 		w.undecided, err = r.undecided(ctx, b)
 		return err

@@ -104,9 +104,12 @@ type Notice struct {
 func noticesOf(old, b *v1alpha1.LatencyBenchmark) []Notice {
 	var out []Notice
 	for _, a := range b.Status.Attempts[min(len(old.Status.Attempts), len(b.Status.Attempts)):] {
-		if a.Outcome.Reason == v1alpha1.OutcomeMeasured {
+		switch a.Outcome.Reason {
+		case v1alpha1.OutcomeMeasured:
 			out = append(out, Notice{corev1.EventTypeNormal, a.Outcome.Reason, "Measure", fmt.Sprintf("measured %s at attempt %d", a.Run, a.Attempt)})
-		} else {
+		case v1alpha1.OutcomeSuspended:
+			out = append(out, Notice{corev1.EventTypeNormal, a.Outcome.Reason, "Suspend", fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)})
+		default:
 			out = append(out, Notice{corev1.EventTypeWarning, a.Outcome.Reason, "Measure", fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)})
 		}
 	}

@@ -72,6 +72,8 @@ func readyNode(name string) corev1.Node {
 
 func notAccepted(w *world) { w.benchmark.Status.Pair = nil }
 
+func suspended(w *world) { w.benchmark.Spec.Suspend = true }
+
 func withNodes(nodes ...corev1.Node) func(*world) {
 	return func(w *world) { w.accepted.Nodes = nodes }
 }

@@ -108,8 +108,9 @@ func compareWith(gate *v1alpha1.Gate, accepted v1alpha1.AcceptedResult, peer str
 	}
 }
 
-// specDigest tells whether a benchmark still is what it was made as. Its priority may be edited: it changes no result.
+// specDigest tells whether a benchmark still is what it was made as. Its priority may be edited, and it may be suspended for
+// a while: that changes no result.
 func specDigest(spec v1alpha1.LatencyBenchmarkSpec) (string, error) {
-	spec.Priority = 0
+	spec.Priority, spec.Suspend = 0, false
 	return digestOf(spec)
 }

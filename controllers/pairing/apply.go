@@ -39,6 +39,9 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duratio
 		w.children = make([]*v1alpha1.LatencyBenchmark, len(w.pairs))
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, w.acceptance(s.nodes.LeftOut)))
 		return s.again, nil
+	case b.Status.Pairs == nil:
+		// It was suspended before it was accepted.
+		return 0, nil
 	}
 	for _, number := range s.release {
 		w.release(number)
@@ -54,8 +57,8 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duratio
 			if err := r.create(ctx, w, running); err != nil {
 				return 0, err
 			}
-		} else {
-			running.UID = string(w.child(running.Number).UID)
+		} else if child := w.child(running.Number); child != nil {
+			running.UID = string(child.UID)
 		}
 	}
 	for _, number := range s.claim {
@@ -186,7 +189,8 @@ func (r *Reconciler) claim(ctx context.Context, w *world, number int32) error {
 	return nil
 }
 
-// update gives the benchmark of a pair the gate and the priority that it should have; nothing else of it may change.
+// update gives the benchmark of a pair the gate and the priority that it should have, and suspends it or not; nothing else
+// of it may change.
 func (r *Reconciler) update(ctx context.Context, w *world, number int32) error {
 	child, err := r.live(ctx, w, number)
 	if apierrors.IsNotFound(err) {
@@ -202,9 +206,9 @@ func (r *Reconciler) update(ctx context.Context, w *world, number int32) error {
 	if w.upToDate(number) {
 		return nil
 	}
-	child.Spec.Gate, child.Spec.Priority = w.gate(number).DeepCopy(), w.benchmark.Spec.Priority
+	child.Spec.Gate, child.Spec.Priority, child.Spec.Suspend = w.gate(number).DeepCopy(), w.benchmark.Spec.Priority, w.benchmark.Spec.Suspend
 	if err := r.Client.Update(ctx, child); err != nil {
-		return fmt.Errorf("passing gate and priority on to %s: %w", child.Name, err)
+		return fmt.Errorf("passing gate, priority and suspend on to %s: %w", child.Name, err)
 	}
 	return nil
 }
@@ -228,6 +232,8 @@ func (w *world) makeChild(number int32) *v1alpha1.LatencyBenchmark {
 		Spec: *b.Spec.DeepCopy(),
 	}
 	child.Spec.Gate = w.gate(number).DeepCopy()
+	// It goes with this one.
+	child.Spec.TTLSecondsAfterFinished, child.Spec.HistoryLimit = nil, 0
 	placement := &child.Spec.Placement
 	placement.Pairing, placement.Nodes, placement.MaxParallelPairs = v1alpha1.PairingPair, nil, 0
 	placement.Client = &v1alpha1.NodeSelection{NodeName: p.ClientNode}

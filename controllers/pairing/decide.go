@@ -27,7 +27,7 @@ type steps struct {
 	create []int32
 	// claim are the pairs that run next.
 	claim []int32
-	// update are pairs whose benchmark has not the gate or the priority that it should have.
+	// update are pairs whose benchmark has not the gate or the priority that it should have, or is wrongly suspended or not.
 	update []int32
 	// again is when to look again if nothing happens; zero: only when something does.
 	again time.Duration
@@ -44,6 +44,9 @@ const (
 // decide chooses the next steps. It is pure.
 func decide(w *world) steps {
 	status := w.benchmark.Status.Pairs
+	if status == nil && w.benchmark.Spec.Suspend {
+		return steps{}
+	}
 	if status == nil {
 		nodes, rejection := preflight.AcceptPairs(w.accepted)
 		if rejection != nil {
@@ -66,6 +69,12 @@ func decide(w *world) steps {
 			stays = append(stays, running.Number)
 		}
 	}
+	s.update = w.outdated
+	if w.benchmark.Spec.Suspend {
+		// What has a place keeps it.
+		s.create = nil
+		return s
+	}
 	waiting := w.waiting()
 	for _, number := range stays {
 		since, unusable := w.unusableSince(number)
@@ -80,7 +89,6 @@ func decide(w *world) steps {
 	}
 	stays = slices.DeleteFunc(stays, func(number int32) bool { return slices.Contains(s.postpone, number) })
 	s.claim = w.next(waiting, stays)
-	s.update = w.outdated
 	return s
 }
 
@@ -152,12 +160,14 @@ func (w *world) unusableSince(number int32) (time.Time, bool) {
 	return c.LastTransitionTime.Time, true
 }
 
-// upToDate says whether the benchmark of a pair has the gate and the priority that it should have.
+// upToDate says whether the benchmark of a pair has the gate and the priority that it should have and, while something is
+// left to be measured, is suspended if it should be.
 func (w *world) upToDate(number int32) bool {
-	have, want := &w.child(number).Spec, w.gate(number)
+	child := w.child(number)
+	have, want := &child.Spec, w.gate(number)
 	// Of thousands nearly all are simply equal.
 	same := reflect.DeepEqual(have.Gate, want) || equality.Semantic.DeepEqual(have.Gate, want)
-	return same && have.Priority == w.benchmark.Spec.Priority
+	return same && have.Priority == w.benchmark.Spec.Priority && (have.Suspend == w.benchmark.Spec.Suspend || child.Finished())
 }
 
 // gate is that of a pair: the benchmark's, and where that names a baseline, the benchmark there of the same nodes in the

@@ -49,13 +49,23 @@ func TestDecide(t *testing.T) {
 		"a node that has long been unusable": {
 			world: makeWorld(running(1, rejected(time.Hour)), finishedPairs(2, 3), unusable("d")), want: []string{"postpone [1]", "claim [4]"},
 		},
-		"nothing else could be measured":          {world: makeWorld(running(1, rejected(time.Hour)), finishedPairs(2, 4, 6), unusable("d")), want: nil},
-		"it holds its nodes all the same":         {world: makeWorld(running(1, rejected(time.Hour), holdsNodes), running(2), unusable("d")), want: nil},
-		"what is wrong is not the node":           {world: makeWorld(running(1, rejected(time.Hour)), running(2)), want: nil},
-		"a pair that waits for a usable node":     {world: makeWorld(running(1), running(2), unusable("d")), want: nil},
-		"the gate changed":                        {world: makeWorld(finishedPairs(1, 2), running(3), running(4), withGate("2us"), observed), want: []string{"update [1 2 3 4]"}},
-		"the priority changed":                    {world: makeWorld(running(1), running(2), priority(7), observed), want: []string{"update [1 2]"}},
-		"somebody changed the gate of one":        {world: makeWorld(withGate("2us"), running(1), running(2, ownGate), observed), want: []string{"update [2]"}},
+		"nothing else could be measured":      {world: makeWorld(running(1, rejected(time.Hour)), finishedPairs(2, 4, 6), unusable("d")), want: nil},
+		"it holds its nodes all the same":     {world: makeWorld(running(1, rejected(time.Hour), holdsNodes), running(2), unusable("d")), want: nil},
+		"what is wrong is not the node":       {world: makeWorld(running(1, rejected(time.Hour)), running(2)), want: nil},
+		"a pair that waits for a usable node": {world: makeWorld(running(1), running(2), unusable("d")), want: nil},
+		"the gate changed":                    {world: makeWorld(finishedPairs(1, 2), running(3), running(4), withGate("2us"), observed), want: []string{"update [1 2 3 4]"}},
+		"the priority changed":                {world: makeWorld(running(1), running(2), priority(7), observed), want: []string{"update [1 2]"}},
+		"somebody changed the gate of one":    {world: makeWorld(withGate("2us"), running(1), running(2, ownGate), observed), want: []string{"update [2]"}},
+		"it is suspended: what runs is to be suspended, what is finished released, and nothing begun": {
+			world: makeWorld(running(1), running(2, complete), finishedPairs(3), suspended, observed), want: []string{"release [2]", "update [1]"},
+		},
+		"it is suspended before the benchmark of a claimed pair was made": {world: makeWorld(claimed(1), suspended, observed)},
+		"it is suspended while a node is long unusable": {
+			world: makeWorld(running(1, rejected(time.Hour)), finishedPairs(2, 3), unusable("d"), suspended), want: nil,
+		},
+		"it goes on": {
+			world: makeWorld(running(1, held), running(2), finishedPairs(3), observed), want: []string{"update [1]"},
+		},
 		"one that is being deleted is not edited": {world: makeWorld(running(1, deleting), running(2), priority(7), observed), want: []string{"update [2]"}},
 	}
 	for name, c := range cases {

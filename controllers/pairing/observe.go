@@ -47,7 +47,7 @@ type world struct {
 	// names of its pairs' benchmarks.
 	baseline  string
 	baselines map[v1alpha1.Pair]string
-	// outdated are the pairs whose benchmark has another gate or priority than it should have.
+	// outdated are the pairs whose benchmark has another gate or priority than it should have, or is wrongly suspended or not.
 	outdated []int32
 
 	// blocked says of pairs that have a place why their benchmark cannot be made; it and what follows is filled by apply.
@@ -152,7 +152,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 	w.busy = map[string]bool{}
 	for i := range others.Items {
 		o := &others.Items[i]
-		if o.Status.Pair != nil && !o.Finished() && !metav1.IsControlledBy(o, b) {
+		if o.Status.Pair != nil && !o.Finished() && !o.Suspended() && !metav1.IsControlledBy(o, b) {
 			w.busy[o.Status.Pair.ClientNode], w.busy[o.Status.Pair.ServerNode] = true, true
 		}
 	}
@@ -200,7 +200,7 @@ func (r *Reconciler) observeBaseline(ctx context.Context, w *world) error {
 	return nil
 }
 
-// observeOutdated compares gates and priorities of the pairs' benchmarks with what they should be.
+// observeOutdated compares what the pairs' benchmarks have from this one, and may change, with what they should have.
 func (w *world) observeOutdated() {
 	for i, child := range w.children {
 		if number := int32(i + 1); child != nil && child.DeletionTimestamp.IsZero() && !w.upToDate(number) {

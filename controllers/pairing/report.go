@@ -21,7 +21,9 @@ import (
 func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyBenchmark, w *world) error {
 	b := w.benchmark
 	b.Status.ObservedGeneration = b.Generation
-	if b.Status.Pairs == nil {
+	if b.Status.Pairs == nil && b.Spec.Suspend {
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonBenchmarkSuspended, "spec.suspend holds it; set it to false to go on"))
+	} else if b.Status.Pairs == nil {
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonNotAccepted, messageOf(b, v1alpha1.ConditionAccepted)))
 	} else {
 		w.count(old.Status.Pairs)
@@ -134,6 +136,9 @@ func (w *world) succeeds() metav1.Condition {
 	status := w.benchmark.Status.Pairs
 	state, reason, message := metav1.ConditionUnknown, "", ""
 	switch {
+	case status.Done < status.Total && w.benchmark.Spec.Suspend:
+		reason = v1alpha1.ReasonBenchmarkSuspended
+		message = fmt.Sprintf("spec.suspend holds it with %d of %d pairs done; set it to false to go on", status.Done, status.Total)
 	case status.Done < status.Total:
 		reason, message = w.running()
 	case status.Failed > 0:

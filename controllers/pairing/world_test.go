@@ -130,6 +130,11 @@ func withGate(limit string) func(*world) {
 
 // The states of a pair's benchmark.
 
+// suspended suspends the benchmark of many pairs, held that of a pair.
+func suspended(w *world) { w.benchmark.Spec.Suspend = true }
+
+func held(b *v1alpha1.LatencyBenchmark) { b.Spec.Suspend = true }
+
 func complete(b *v1alpha1.LatencyBenchmark) {
 	measuring(b)
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, "2 of 2"))

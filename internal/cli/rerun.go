@@ -88,14 +88,17 @@ func newUnstructured() *unstructured.Unstructured {
 }
 
 // copied is a benchmark to be made like another, of which it has all that a user gave it: fields, too, that this command
-// does not know. The labels and annotations of Tailgate say whose the other is, those of kubectl what it was applied
-// from.
+// does not know. The labels and annotations of Tailgate, but for that of its series, say whose the other is, those of
+// kubectl what it was applied from.
 func copied(old *unstructured.Unstructured, name string) *unstructured.Unstructured {
 	u := newUnstructured()
 	u.SetNamespace(old.GetNamespace())
 	u.SetName(name)
 	u.Object["spec"] = old.DeepCopy().Object["spec"]
 	foreign := func(key, _ string) bool {
+		if key == v1alpha1.LabelSeries {
+			return false
+		}
 		return strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/") || key == v1alpha1.LabelManagedBy || strings.HasPrefix(key, "kubectl.kubernetes.io/")
 	}
 	for _, part := range []struct {

@@ -62,6 +62,9 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 	switch {
 	case b.Spec.Gate == nil:
 		return Standing{Outcome: v1alpha1.GateInconclusive, Reason: ReasonNoGate, Message: "it has no gate, so nothing is judged; give it rules in spec.gate"}
+	case b.Spec.Suspend && !b.Finished():
+		// Nothing becomes of it without somebody's doing.
+		return Standing{Reason: v1alpha1.ReasonNotJudged, Message: report.Standing(b)}
 	case passed == nil && b.Finished():
 		return Standing{Open: true, Reason: v1alpha1.ReasonNotJudged, Message: "everything is measured, and its gate is yet to be judged"}
 	case passed == nil || passed.Reason == v1alpha1.ReasonNotJudged:

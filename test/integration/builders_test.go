@@ -124,6 +124,25 @@ func (b *BenchmarkBuilder) Free() *BenchmarkBuilder {
 	return b
 }
 
+// Suspended suspends it from the beginning.
+func (b *BenchmarkBuilder) Suspended() *BenchmarkBuilder {
+	b.Spec.Suspend = true
+	return b
+}
+
+// TTL sets after how many seconds it is deleted.
+func (b *BenchmarkBuilder) TTL(seconds int32) *BenchmarkBuilder {
+	b.Spec.TTLSecondsAfterFinished = &seconds
+	return b
+}
+
+// Series sets the label of a series, and how many of it are kept.
+func (b *BenchmarkBuilder) Series(name string, limit int32) *BenchmarkBuilder {
+	b.Labels = map[string]string{v1alpha1.LabelSeries: name}
+	b.Spec.HistoryLimit = limit
+	return b
+}
+
 // ExtendRounds sets how many rounds are measured once more.
 func (b *BenchmarkBuilder) ExtendRounds(n int32) *BenchmarkBuilder {
 	b.Spec.Gate.ExtendRounds = n

@@ -22,6 +22,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
 	"github.com/tailgate-dev/tailgate/controllers/gate"
 	"github.com/tailgate-dev/tailgate/controllers/pairing"
+	"github.com/tailgate-dev/tailgate/controllers/retention"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
@@ -181,6 +182,9 @@ func (w *World) Start(dies ...death) *Manager {
 	Expect((&pairing.Reconciler{
 		Client: m.client, Live: mgr.GetAPIReader(), Preflight: reconciler.Preflight, Recorder: mgr.GetEventRecorder("tailgate"),
 		Clock: w.Clock,
+	}).SetupWithManager(mgr)).To(Succeed())
+	Expect((&retention.Reconciler{
+		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock,
 	}).SetupWithManager(mgr)).To(Succeed())
 	Expect((&gate.Gates{
 		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock,

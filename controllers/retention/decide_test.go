@@ -1,0 +1,221 @@
+package retention
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// makeBenchmark is one that was made as long before noon as is said, and is complete since a minute later.
+func makeBenchmark(name string, age time.Duration, changes ...func(*v1alpha1.LatencyBenchmark)) v1alpha1.LatencyBenchmark {
+	b := v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "perf", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(noon.Add(-age)),
+	}}
+	b.Status.CompletionTime = &metav1.Time{Time: noon.Add(-age + time.Minute)}
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, ""))
+	for _, change := range changes {
+		change(&b)
+	}
+	return b
+}
+
+func ttl(seconds int32) func(*v1alpha1.LatencyBenchmark) {
+	return func(b *v1alpha1.LatencyBenchmark) { b.Spec.TTLSecondsAfterFinished = &seconds }
+}
+
+func series(name string, limit int32) func(*v1alpha1.LatencyBenchmark) {
+	return func(b *v1alpha1.LatencyBenchmark) {
+		b.Labels, b.Spec.HistoryLimit = map[string]string{v1alpha1.LabelSeries: name}, limit
+	}
+}
+
+func failed(b *v1alpha1.LatencyBenchmark) {
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed, ""))
+}
+
+func running(b *v1alpha1.LatencyBenchmark) {
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonRunning, ""))
+	b.Status.CompletionTime = nil
+}
+
+func going(b *v1alpha1.LatencyBenchmark) { b.DeletionTimestamp = &metav1.Time{Time: noon} }
+
+func against(name string) func(*v1alpha1.LatencyBenchmark) {
+	return func(b *v1alpha1.LatencyBenchmark) {
+		b.Spec.Gate = &v1alpha1.Gate{Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: name}}}
+	}
+}
+
+func ownedBy(apiVersion, kind, uid string) func(*v1alpha1.LatencyBenchmark) {
+	return func(b *v1alpha1.LatencyBenchmark) {
+		b.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, UID: types.UID(uid), Controller: new(true)}}
+	}
+}
+
+func ofPairs(b *v1alpha1.LatencyBenchmark) { b.Spec.Placement.Pairing = v1alpha1.PairingRing }
+
+func TestLimited(t *testing.T) {
+	cases := map[string]struct {
+		b    v1alpha1.LatencyBenchmark
+		want bool
+	}{
+		"without a limit it stays":           {b: makeBenchmark("x", time.Hour)},
+		"with a time it may have to go":      {b: makeBenchmark("x", time.Hour, ttl(0)), want: true},
+		"with a number, too":                 {b: makeBenchmark("x", time.Hour, series("s", 1)), want: true},
+		"one that failed, too":               {b: makeBenchmark("x", time.Hour, ttl(0), failed), want: true},
+		"one that is not finished stays":     {b: makeBenchmark("x", time.Hour, ttl(0), running)},
+		"one that goes anyway is left alone": {b: makeBenchmark("x", time.Hour, ttl(0), going)},
+		"that of a pair goes with its owner": {b: makeBenchmark("x-p1", time.Hour, ttl(0), ownedBy("tailgate.dev/v1alpha1", "LatencyBenchmark", "uid-x"))},
+		"that of a gate, too":                {b: makeBenchmark("g-n-1", time.Hour, ttl(0), ownedBy("tailgate.dev/v1alpha1", "LatencyVerification", "uid-v"))},
+		"that of somebody's workflow does not have to wait for it": {
+			b: makeBenchmark("x", time.Hour, ttl(0), ownedBy("argoproj.io/v1alpha1", "Workflow", "uid-w")), want: true,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := limited(&c.b); got != c.want {
+				t.Errorf("got %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+func TestDecide(t *testing.T) {
+	cases := map[string]struct {
+		b      v1alpha1.LatencyBenchmark
+		others []v1alpha1.LatencyBenchmark
+		kind   string
+		// message has parts of the step's message.
+		message []string
+		again   time.Duration
+	}{
+		"before its time is over it stays, and is looked at then": {
+			b: makeBenchmark("x", time.Hour, ttl(3600)), kind: stepKeep, again: time.Minute,
+		},
+		"at its time it goes": {
+			b: makeBenchmark("x", time.Hour+time.Minute, ttl(3600)), kind: stepDelete,
+			message: []string{"ttlSecondsAfterFinished is 3600", "2026-05-04T11:00:00Z"},
+		},
+		"with no time at all it goes at once": {
+			b: makeBenchmark("x", time.Minute, ttl(0)), kind: stepDelete, message: []string{"is 0"},
+		},
+		"a time is counted from the end, not from the beginning": {
+			b:    makeBenchmark("x", time.Hour, ttl(3600), func(b *v1alpha1.LatencyBenchmark) { b.Status.CompletionTime = &metav1.Time{Time: noon} }),
+			kind: stepKeep, again: time.Hour,
+		},
+		"without a completion time nothing is counted": {
+			b: makeBenchmark("x", time.Hour, ttl(0), func(b *v1alpha1.LatencyBenchmark) { b.Status.CompletionTime = nil }), kind: stepKeep,
+		},
+		"with fewer newer ones than are kept it stays": {
+			b: makeBenchmark("x", time.Hour, series("s", 2)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Minute, series("s", 2))},
+			kind: stepKeep,
+		},
+		"with as many it goes": {
+			b:      makeBenchmark("x", time.Hour, series("s", 2)),
+			others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Minute, series("s", 9)), makeBenchmark("z", time.Minute, series("s", 0))},
+			kind:   stepDelete, message: []string{"historyLimit is 2", "2 newer", "series s"},
+		},
+		"it does not count itself, older ones, failed ones, running ones, those that go, those of pairs, and other series": {
+			b: makeBenchmark("x", time.Hour, series("s", 1)),
+			others: []v1alpha1.LatencyBenchmark{
+				makeBenchmark("older", 2*time.Hour, series("s", 1)), makeBenchmark("failed", time.Minute, series("s", 1), failed),
+				makeBenchmark("running", time.Minute, series("s", 1), running), makeBenchmark("going", time.Minute, series("s", 1), going),
+				makeBenchmark("pair-p1", time.Minute, series("s", 1), ownedBy("tailgate.dev/v1alpha1", "LatencyBenchmark", "uid-pair")),
+				makeBenchmark("other", time.Minute, series("t", 1)), makeBenchmark("none", time.Minute),
+			},
+			kind: stepKeep,
+		},
+		"of one second, the name decides": {
+			b: makeBenchmark("x", time.Hour, series("s", 1)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("w", time.Hour, series("s", 1))},
+			kind: stepKeep,
+		},
+		"of one second, the name decides against it": {
+			b: makeBenchmark("x", time.Hour, series("s", 1)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Hour, series("s", 1))},
+			kind: stepDelete,
+		},
+		"without the label there is no series": {
+			b:      makeBenchmark("x", time.Hour, func(b *v1alpha1.LatencyBenchmark) { b.Spec.HistoryLimit = 1 }),
+			others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Minute)}, kind: stepKeep,
+		},
+		"a failed one goes as others do": {
+			b: makeBenchmark("x", time.Hour, series("s", 1), failed), others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Minute, series("s", 1))},
+			kind: stepDelete,
+		},
+		"a number is enough where the time is not over": {
+			b: makeBenchmark("x", time.Hour, series("s", 1), ttl(1e6)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Minute, series("s", 1))},
+			kind: stepDelete,
+		},
+		"a baseline stays, and it is told whose": {
+			b: makeBenchmark("x", time.Hour, ttl(0)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("after", time.Minute, running, against("x"))},
+			kind: stepKeep, message: []string{"ttlSecondsAfterFinished is 0", "baseline of LatencyBenchmark after", "delete that one"}, again: keptAgain,
+		},
+		"so does one in a series": {
+			b: makeBenchmark("x", time.Hour, series("s", 1)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Minute, series("s", 1), against("x"))},
+			kind: stepKeep, message: []string{"historyLimit is 1", "LatencyBenchmark y"}, again: keptAgain,
+		},
+		"the baseline of one that goes may go": {
+			b: makeBenchmark("x", time.Hour, ttl(0)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("after", time.Minute, going, against("x"))},
+			kind: stepDelete,
+		},
+		"one of many pairs stays for that of a pair": {
+			b: makeBenchmark("x", time.Hour, ttl(0), ofPairs), others: []v1alpha1.LatencyBenchmark{makeBenchmark("after", time.Minute, against("x-p12"))},
+			kind: stepKeep, message: []string{"LatencyBenchmark after"}, again: keptAgain,
+		},
+		"its own pairs do not keep it": {
+			b:      makeBenchmark("x", time.Hour, ttl(0), ofPairs),
+			others: []v1alpha1.LatencyBenchmark{makeBenchmark("x-p2", time.Minute, against("x-p1"), ownedBy("tailgate.dev/v1alpha1", "LatencyBenchmark", "uid-x"))},
+			kind:   stepDelete,
+		},
+		"a name that only looks like that of a pair keeps nothing else": {
+			b: makeBenchmark("x", time.Hour, ttl(0)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("after", time.Minute, against("x-p12"))},
+			kind: stepDelete,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := decide(&c.b, append(c.others, c.b), noon)
+			if got.kind != c.kind || got.again != c.again {
+				t.Fatalf("got %q (%s), again after %s; want %q, %s", got.kind, got.message, got.again, c.kind, c.again)
+			}
+			for _, part := range c.message {
+				if !strings.Contains(got.message, part) {
+					t.Errorf("message %q does not say %q", got.message, part)
+				}
+			}
+			if got.kind == stepKeep && len(c.message) == 0 && got.message != "" {
+				t.Errorf("message %q of nothing", got.message)
+			}
+		})
+	}
+}
+
+func TestCompletions(t *testing.T) {
+	cases := map[string]struct {
+		before, after v1alpha1.LatencyBenchmark
+		want          bool
+	}{
+		"completed":             {makeBenchmark("x", 0, running), makeBenchmark("x", 0), true},
+		"failed":                {makeBenchmark("x", 0, running), makeBenchmark("x", 0, failed), false},
+		"as before":             {makeBenchmark("x", 0), makeBenchmark("x", 0), false},
+		"came to a series late": {makeBenchmark("x", 0), makeBenchmark("x", 0, series("s", 1)), true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := completions.Update(updated(&c.before, &c.after)); got != c.want {
+				t.Errorf("got %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+func updated(before, after *v1alpha1.LatencyBenchmark) event.UpdateEvent {
+	return event.UpdateEvent{ObjectOld: before, ObjectNew: after}
+}

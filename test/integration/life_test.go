@@ -1,0 +1,277 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// suspend sets spec.suspend.
+func suspend(ctx context.Context, b *v1alpha1.LatencyBenchmark, value bool) {
+	GinkgoHelper()
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, value))
+	Expect(k8s.Patch(ctx, b.DeepCopy(), patch)).To(Succeed())
+}
+
+// isGone says whether a benchmark does not exist.
+func isGone(ctx context.Context, b *v1alpha1.LatencyBenchmark) func() bool {
+	return func() bool {
+		return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(b), &v1alpha1.LatencyBenchmark{}))
+	}
+}
+
+var _ = Describe("A benchmark that is suspended", func() {
+	var w *World
+	BeforeEach(func(ctx SpecContext) { w = NewWorld(ctx) })
+
+	It("ends its attempt, keeps what it has, makes room for others, and goes on with what lacks", func(ctx SpecContext) {
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B))
+		other := w.Create(ctx, MakeBenchmark(w.Namespace, "y").On(w.B, w.A))
+		w.Kubelet.Measure(ctx, "x-r1", 1)
+		server := w.Kubelet.Pod(ctx, "x-r2", 1, v1alpha1.RoleServer)
+		w.Kubelet.Run(ctx, server)
+		peer := w.Kubelet.Pod(ctx, "x-r2", 1, v1alpha1.RoleClient)
+		w.Kubelet.Run(ctx, peer)
+		ExpectSucceeded(ctx, b, "^Unknown Running")
+
+		suspend(ctx, b, true)
+		w.Kubelet.Gone(ctx, server, peer)
+		ExpectSucceeded(ctx, b, "^Unknown Suspended: spec.suspend holds it with 1 of 2 runs measured and stored")
+		current := Get(ctx, b)
+		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Suspended"}))
+		Expect(current.Status.Stored).To(HaveLen(1))
+		Expect(current.Status.Results).To(HaveLen(1))
+		Expect(current.Status.StartTime).To(BeNil())
+		Expect(current.Status.ObservedGeneration).To(Equal(current.Generation))
+
+		By("the next in the queue")
+		w.Kubelet.Measure(ctx, "y-r1", 1)
+		ExpectSucceeded(ctx, other, "^True Complete")
+		w.Kubelet.NoPod(ctx, "x-r2", 2, v1alpha1.RoleServer)
+
+		suspend(ctx, b, false)
+		w.Kubelet.Measure(ctx, "x-r2", 2)
+		ExpectSucceeded(ctx, b, "^True Complete: 2 of 2")
+		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Suspended", "x-r2 a2 Measured"}))
+		Expect(Get(ctx, b).Status.StartTime).NotTo(BeNil())
+		Eventually(toldOf).WithArguments(ctx, b).Should(ContainElement(HavePrefix("Normal Suspended: attempt 1 of x-r2")))
+	})
+
+	It("from the beginning asks for nothing, and may be edited until it goes on", func(ctx SpecContext) {
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, "nowhere").Suspended())
+		ExpectSucceeded(ctx, b, "^Unknown Suspended: .* 0 of 1 runs")
+		Expect(condition(ctx, b, v1alpha1.ConditionAccepted)).To(BeEmpty())
+		current := Get(ctx, b)
+		current.Spec = MakeBenchmark(w.Namespace, "x").On(w.A, w.B).Spec
+		Expect(k8s.Update(ctx, current)).To(Succeed())
+		w.Kubelet.Measure(ctx, "x-r1", 1)
+		ExpectSucceeded(ctx, b, "^True Complete")
+	})
+
+	It("as often as one likes has all its attempts left", func(ctx SpecContext) {
+		w.Settings.MaxAttempts = 1
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
+		for attempt := int32(1); attempt <= 3; attempt++ {
+			server := w.Kubelet.Pod(ctx, "x-r1", attempt, v1alpha1.RoleServer)
+			suspend(ctx, b, true)
+			w.Kubelet.Gone(ctx, server)
+			ExpectSucceeded(ctx, b, "^Unknown Suspended")
+			suspend(ctx, b, false)
+		}
+		w.Kubelet.Measure(ctx, "x-r1", 4)
+		ExpectSucceeded(ctx, b, "^True Complete")
+	})
+
+	DescribeTable("by a manager that dies is suspended by the next one",
+		func(ctx SpecContext, podsGone bool, dies death) {
+			first := w.Start(dies)
+			b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
+			server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
+			w.Kubelet.Run(ctx, server)
+			peer := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)
+			suspend(ctx, b, true)
+			if podsGone {
+				w.Kubelet.Gone(ctx, server, peer)
+			}
+			Eventually(first.client.dead.Load).Should(BeTrue())
+			first.Stop()
+
+			w.Kubelet.Auto(ctx)
+			w.Start()
+			ExpectSucceeded(ctx, b, "^Unknown Suspended")
+			Expect(podsLeft(ctx, b)).To(BeEmpty())
+			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Suspended"}))
+			suspend(ctx, b, false)
+			ExpectSucceeded(ctx, b, "^True Complete")
+			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Suspended", "x-r1 a2 Measured"}))
+		},
+		Entry("knowing the outcome, before the pods are removed", false, death(removes)),
+		Entry("having removed the pods, before it gives the nodes back", true, notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return len(s.Attempts) == 1 })),
+		Entry("before it says that it is suspended", true, notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return len(s.Attempts) == 1 && s.StartTime == nil })),
+	)
+
+	It("with many pairs holds those of its pairs, and goes on with the others", func(ctx SpecContext) {
+		w.Group(ctx, "1", "2", "3")
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(1))
+		w.Kubelet.Measure(ctx, "x-p1-r1", 1)
+		server := w.Kubelet.Pod(ctx, "x-p2-r1", 1, v1alpha1.RoleServer)
+		suspend(ctx, b, true)
+		w.Kubelet.Gone(ctx, server)
+		ExpectSucceeded(ctx, b, "^Unknown Suspended: spec.suspend holds it with 1 of 3 pairs done")
+		ExpectSucceeded(ctx, child(ctx, b, 2), "^Unknown Suspended")
+		Expect(child(ctx, b, 1).Spec.Suspend).To(BeFalse(), "it is finished")
+		Consistently(func() int { return len(children(ctx, b)) }).Should(Equal(2))
+		suspend(ctx, b, false)
+		w.Kubelet.Measure(ctx, "x-p2-r1", 2)
+		w.Kubelet.Measure(ctx, "x-p3-r1", 1)
+		ExpectSucceeded(ctx, b, "^True Complete: 3 of 3")
+	})
+
+	It("with many pairs before it is accepted chooses no nodes", func(ctx SpecContext) {
+		w.Group(ctx, "1", "2")
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(1).Suspended())
+		ExpectSucceeded(ctx, b, "^Unknown Suspended")
+		Expect(Get(ctx, b).Status.Pairs).To(BeNil())
+		suspend(ctx, b, false)
+		w.Kubelet.Measure(ctx, "x-p1-r1", 1)
+		ExpectSucceeded(ctx, b, "^True Complete")
+	})
+})
+
+var _ = Describe("A finished benchmark", func() {
+	var w *World
+	BeforeEach(func(ctx SpecContext) {
+		w = NewWorld(ctx)
+		w.Kubelet.Auto(ctx)
+	})
+
+	It("goes when its time is over, unless it is a baseline", func(ctx SpecContext) {
+		w.Start()
+		before := w.Create(ctx, MakeBenchmark(w.Namespace, "before").On(w.A, w.B).TTL(3600))
+		free := w.Create(ctx, MakeBenchmark(w.Namespace, "free").On(w.A, w.B).TTL(3600))
+		after := w.Create(ctx, MakeBenchmark(w.Namespace, "after").On(w.A, w.B).Rule(v1alpha1.GateRule{Metric: "p50", MaxIncrease: "5%"}).Against("before"))
+		for _, b := range []*v1alpha1.LatencyBenchmark{before, free, after} {
+			ExpectSucceeded(ctx, b, "^True Complete")
+		}
+		w.Advance(ctx, 59*time.Minute, free)
+		Consistently(isGone(ctx, free)).Should(BeFalse())
+
+		w.Advance(ctx, 2*time.Minute, free)
+		Wake(ctx, before)
+		Eventually(isGone(ctx, free)).Should(BeTrue())
+		Eventually(toldOf).WithArguments(ctx, free).Should(ContainElement(HavePrefix("Normal Expired")))
+		Eventually(toldOf).WithArguments(ctx, before).Should(ContainElement(MatchRegexp("^Normal Kept: .*baseline of LatencyBenchmark after")))
+		Consistently(isGone(ctx, before)).Should(BeFalse())
+
+		By("the deletion of what compares with it")
+		Expect(k8s.Delete(ctx, after)).To(Succeed())
+		Eventually(isGone(ctx, before)).Should(BeTrue())
+	})
+
+	It("stays when its time is taken back", func(ctx SpecContext) {
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B).TTL(3600))
+		ExpectSucceeded(ctx, b, "^True Complete")
+		Expect(k8s.Patch(ctx, b.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"ttlSecondsAfterFinished":null}}`)))).To(Succeed())
+		w.Advance(ctx, 2*time.Hour, b)
+		Consistently(isGone(ctx, b)).Should(BeFalse())
+	})
+
+	It("goes by the next manager when the first dies before it can delete it", func(ctx SpecContext) {
+		first := w.Start(func(verb string, object client.Object) bool {
+			_, ok := object.(*v1alpha1.LatencyBenchmark)
+			return ok && verb == "delete"
+		})
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B).TTL(0))
+		Eventually(first.client.dead.Load).Should(BeTrue())
+		first.Stop()
+		w.Start()
+		Eventually(isGone(ctx, b)).Should(BeTrue())
+	})
+
+	It("of a series goes when enough newer ones are complete", func(ctx SpecContext) {
+		w.Start()
+		var all []*v1alpha1.LatencyBenchmark
+		for _, name := range []string{"n1", "n2", "n3"} {
+			b := w.Create(ctx, MakeBenchmark(w.Namespace, name).On(w.A, w.B).Series("nightly", 2))
+			ExpectSucceeded(ctx, b, "^True Complete")
+			all = append(all, b)
+		}
+		Eventually(isGone(ctx, all[0])).Should(BeTrue())
+		Consistently(isGone(ctx, all[1])).Should(BeFalse())
+		list := &v1alpha1.LatencyBenchmarkList{}
+		Expect(k8s.List(ctx, list, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelSeries: "nightly"})).To(Succeed())
+		Expect(list.Items).To(HaveLen(2))
+	})
+
+	It("of many pairs goes with those of its pairs, which do not go before it", func(ctx SpecContext) {
+		w.Group(ctx, "1", "2")
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(1).TTL(3600))
+		ExpectSucceeded(ctx, b, "^True Complete")
+		Expect(child(ctx, b, 1).Spec.TTLSecondsAfterFinished).To(BeNil())
+		w.Advance(ctx, 2*time.Hour, b)
+		Eventually(isGone(ctx, b)).Should(BeTrue())
+	})
+})
+
+var _ = Describe("What limits a benchmark's life", func() {
+	It("has bounds", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		for field, value := range map[string]string{"ttlSecondsAfterFinished": "-1", "historyLimit": "-1"} {
+			b := MakeBenchmark(namespace, "x").On("a", "b").Obj()
+			Expect(k8s.Create(ctx, b)).To(Succeed())
+			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{%q:%s}}`, field, value))
+			Expect(k8s.Patch(ctx, b.DeepCopy(), patch)).To(MatchError(ContainSubstring("spec." + field)))
+			Expect(k8s.Delete(ctx, b)).To(Succeed())
+		}
+		Expect(k8s.Create(ctx, MakeBenchmark(namespace, "x").On("a", "b").TTL(315360001).Obj())).To(MatchError(ContainSubstring("less than or equal to 315360000")))
+		Expect(k8s.Create(ctx, MakeBenchmark(namespace, "x").On("a", "b").Series("s", 1001).Obj())).To(MatchError(ContainSubstring("less than or equal to 1000")))
+	})
+
+	It("does not belong to the template of a gate", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		for field, change := range map[string]func(*v1alpha1.LatencyGateSpec){
+			"template.suspend":                 func(s *v1alpha1.LatencyGateSpec) { s.Template.Suspend = true },
+			"template.ttlSecondsAfterFinished": func(s *v1alpha1.LatencyGateSpec) { s.Template.TTLSecondsAfterFinished = new(int32(0)) },
+			"template.historyLimit":            func(s *v1alpha1.LatencyGateSpec) { s.Template.HistoryLimit = 3 },
+		} {
+			Expect(k8s.Create(ctx, MakeGate(namespace).With(change).Obj())).To(MatchError(ContainSubstring(field)), field)
+		}
+	})
+})
+
+var _ = Describe("A namespace that is being deleted", func() {
+	It("keeps no benchmark, and a benchmark nothing in it", func(ctx SpecContext) {
+		w := NewWorld(ctx)
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
+		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
+		w.Kubelet.Run(ctx, server)
+		peer := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)
+		Expect(k8s.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}})).To(Succeed())
+		// There is no namespace controller; it deletes in an order of its own.
+		for _, pod := range []*corev1.Pod{server, peer} {
+			Expect(k8s.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
+		}
+		Eventually(attempts).WithArguments(ctx, b).Should(ContainElement("x-r1 a1 PodLost"))
+		Expect(k8s.Delete(ctx, b)).To(Succeed())
+		Eventually(isGone(ctx, b)).Should(BeTrue(), "no finalizer holds it")
+		Consistently(func() int { return len(podsLeft(ctx, b)) }).Should(BeZero())
+	})
+})
