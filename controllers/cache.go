@@ -29,7 +29,7 @@ func CacheOptions() cache.Options {
 					b.Status.Warnings, b.Status.Endpoints, b.Status.Attempts, b.Status.Stored = nil, nil, nil, nil
 				}
 				if ofGate {
-					b.Status.Results = nil
+					b.Status.Results = headline(b.Status.Results)
 					if b.Status.Verdict != nil {
 						b.Status.Verdict.Rules = nil
 					}
@@ -48,4 +48,16 @@ func slim[T client.Object](leaveOut func(T)) toolscache.TransformFunc {
 		}
 		return object, nil
 	}
+}
+
+// headline is what metrics tell of the results of a gate's benchmark: percentiles of the first cell.
+func headline(results []v1alpha1.CellResult) []v1alpha1.CellResult {
+	if len(results) == 0 {
+		return nil
+	}
+	first := &results[0]
+	return []v1alpha1.CellResult{{
+		Variant: first.Variant, Name: first.Name, LatencyType: first.LatencyType,
+		P50Nanoseconds: first.P50Nanoseconds, P99Nanoseconds: first.P99Nanoseconds, P999Nanoseconds: first.P999Nanoseconds,
+	}}
 }

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -31,6 +32,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers/gate"
 	"github.com/tailgate-dev/tailgate/controllers/pairing"
 	"github.com/tailgate-dev/tailgate/controllers/retention"
+	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 	"github.com/tailgate-dev/tailgate/internal/verdicthttp"
@@ -144,7 +146,9 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		Clock:    clock.RealClock{},
 		Tools:    all.Registry(),
 		Settings: o.settings,
+		Activity: metrics.NewActivity(ctrlmetrics.Registry),
 	}
+	ctrlmetrics.Registry.MustRegister(metrics.NewCollector(mgr.GetCache(), mgr.Elected()))
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the benchmark controller: %w", err)
 	}

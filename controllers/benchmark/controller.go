@@ -40,6 +40,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -78,6 +79,8 @@ type Reconciler struct {
 	Tools tool.Registry
 	// Settings of the operator.
 	Settings Settings
+	// Activity counts attempts and waiting times; nil counts nothing.
+	Activity *metrics.Activity
 	// absent are the optional kinds that the cluster does not have; ready to use when zero.
 	absent absentKinds
 }

@@ -49,7 +49,7 @@ func (r *Reconciler) rejudge(ctx context.Context, old, b *v1alpha1.LatencyBenchm
 	return r.write(ctx, old, b)
 }
 
-// write writes the status if it changed, and sends the events of what did.
+// write writes the status if it changed, counts what happened, and sends the events of it.
 func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	if equality.Semantic.DeepEqual(old.Status, b.Status) {
 		return nil
@@ -57,6 +57,7 @@ func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmar
 	if err := r.Client.Status().Update(ctx, b); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
+	r.Activity.Observe(old, b)
 	for _, n := range noticesOf(old, b) {
 		r.Recorder.Eventf(b, nil, n.Type, n.Reason, n.Action, "%s", n.Message)
 	}

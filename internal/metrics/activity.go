@@ -1,0 +1,65 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// Activity counts what happens to benchmarks of all kinds while this manager leads. Like every counter of Prometheus, these
+// begin at zero when the manager starts. A nil Activity counts nothing.
+type Activity struct {
+	attempts  *prometheus.CounterVec
+	measuring prometheus.Counter
+	wait      prometheus.Histogram
+}
+
+// NewActivity makes the counters and registers them.
+func NewActivity(registry prometheus.Registerer) *Activity {
+	a := &Activity{
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tailgate_attempts_total",
+			Help: "Attempts that ended, by outcome: Measured, or why they failed. The measured ones are the runs.",
+		}, []string{"reason"}),
+		measuring: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tailgate_measuring_seconds_total",
+			Help: "Time for which tools ran, their own start and warm-ups included.",
+		}),
+		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "tailgate_queue_wait_seconds",
+			Help:    "From when a benchmark was created until it first had its nodes.",
+			Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 48 * 3600},
+		}),
+	}
+	// There from the start, so that the first run is seen as an increase.
+	a.attempts.WithLabelValues(v1alpha1.OutcomeMeasured)
+	registry.MustRegister(a.attempts, a.measuring, a.wait)
+	return a
+}
+
+// Observe counts what is new in a benchmark whose status was just written.
+func (a *Activity) Observe(old, b *v1alpha1.LatencyBenchmark) {
+	if a == nil {
+		return
+	}
+	if old.Status.StartTime == nil && b.Status.StartTime != nil {
+		a.wait.Observe(max(0, b.Status.StartTime.Sub(b.CreationTimestamp.Time).Seconds()))
+	}
+	for _, attempt := range newAttempts(old, b) {
+		a.attempts.WithLabelValues(attempt.Outcome.Reason).Inc()
+		a.measuring.Add((time.Duration(attempt.MeasuredMilliseconds) * time.Millisecond).Seconds())
+	}
+}
+
+// newAttempts are those that the old status does not have. The list is bounded: the oldest may be gone.
+func newAttempts(old, b *v1alpha1.LatencyBenchmark) []v1alpha1.Attempt {
+	all := b.Status.Attempts
+	for i := len(all) - 1; i >= 0; i-- {
+		if n := len(old.Status.Attempts); n > 0 && all[i].Run == old.Status.Attempts[n-1].Run && all[i].Attempt == old.Status.Attempts[n-1].Attempt {
+			return all[i+1:]
+		}
+	}
+	return all
+}

@@ -1,0 +1,218 @@
+package metrics
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+var (
+	latency = newGauge("tailgate_latency_seconds",
+		"A percentile of a cell over all finished rounds; absent where too few samples stand behind it, or lost messages reach it.",
+		append(cellLabels(), "type", "percentile")...)
+	samples = newGauge("tailgate_latency_samples",
+		"Samples behind the percentiles of a cell.", cellLabels()...)
+	lost = newGauge("tailgate_lost_messages",
+		"Messages of a cell that were sent and not answered, or not received; they are not among the samples.", cellLabels()...)
+	bandwidth = newGauge("tailgate_stream_bytes_per_second",
+		"Payload that arrived at the receiver of a stream, the median of the rounds.", cellLabels()...)
+	pairsLatency = newGauge("tailgate_pairs_latency_seconds",
+		"Of a benchmark of many pairs, the lowest, middle and highest of its pairs' percentiles of a cell.",
+		"namespace", "benchmark", "variant", "cell", "type", "percentile", "aggregate")
+	pairs = newGauge("tailgate_pairs",
+		"Pairs of a benchmark of many pairs: of the plan, finished, and failed.", "namespace", "benchmark", "count")
+
+	benchmarkState = newGauge("tailgate_benchmark_state",
+		"1 for where the benchmark stands, the reason of its condition Succeeded; others have no series.",
+		"namespace", "benchmark", "state")
+	benchmarkPassed = newGauge("tailgate_benchmark_passed",
+		"Of a benchmark with a gate, 1 while condition Passed is True for its spec as it is now; otherwise 0.",
+		"namespace", "benchmark")
+	benchmarkVerdict = newGauge("tailgate_benchmark_verdict",
+		"Of a benchmark with a gate, 1 for its verdict: Pass, Fail, Inconclusive or NotJudged; others have no series.",
+		"namespace", "benchmark", "verdict")
+	benchmarkRuns = newGauge("tailgate_benchmark_runs",
+		"Runs that the plan of the benchmark has.", "namespace", "benchmark")
+	benchmarkRunsDone = newGauge("tailgate_benchmark_runs_done",
+		"Runs of the benchmark whose results are stored.", "namespace", "benchmark")
+	benchmarkCompletion = newGauge("tailgate_benchmark_completion_timestamp_seconds",
+		"When the last run of the benchmark finished, or the benchmark failed.", "namespace", "benchmark")
+
+	queueLength = newGauge("tailgate_queue_length",
+		"Benchmarks, of users, gates and pairs, that wait because others have their nodes or go first.")
+	queueOldest = newGauge("tailgate_queue_oldest_timestamp_seconds",
+		"Since when the one of them waits that has waited longest; absent while none does.")
+	active = newGauge("tailgate_active_runs",
+		"Runs that hold their nodes now.")
+	benchmarks = newGauge("tailgate_benchmarks",
+		"Benchmarks by whom they are made for: User, Gate or Pairs.", "origin")
+	droppedBenchmarks = newGauge("tailgate_dropped_benchmarks",
+		"Benchmarks of users that have no series of their own because there are too many.")
+	droppedCells = newGauge("tailgate_dropped_cells",
+		"Cells that have no series because their benchmark has too many.", "namespace", "benchmark")
+)
+
+// cellLabels tell a cell from others. Rate is empty where each message follows the answer to the last.
+func cellLabels() []string {
+	return []string{"namespace", "benchmark", "variant", "cell", "protocol", "size", "rate"}
+}
+
+func collectBenchmarks(ch chan<- prometheus.Metric, all objects) {
+	var own []*v1alpha1.LatencyBenchmark // of users
+	ofGates, ofPairs, waiting, running := 0, 0, 0, 0
+	var oldest time.Time
+	for i := range all.benchmarks {
+		b := &all.benchmarks[i]
+		switch {
+		case b.Labels[v1alpha1.LabelGate] != "":
+			ofGates++
+		case b.Labels[v1alpha1.LabelParent] != "":
+			ofPairs++
+		default:
+			own = append(own, b)
+		}
+		if b.Status.Active != nil {
+			running++
+		}
+		if since, ok := queuedSince(b); ok {
+			waiting++
+			if oldest.IsZero() || since.Before(oldest) {
+				oldest = since
+			}
+		}
+	}
+	benchmarks.send(ch, float64(len(own)), "User")
+	benchmarks.send(ch, float64(ofGates), "Gate")
+	benchmarks.send(ch, float64(ofPairs), "Pairs")
+	queueLength.send(ch, float64(waiting))
+	queueOldest.sendTime(ch, oldest)
+	active.send(ch, float64(running))
+
+	slices.SortFunc(own, newestFirst)
+	kept := own[:min(len(own), MaxBenchmarks)]
+	droppedBenchmarks.send(ch, float64(len(own)-len(kept)))
+	for _, b := range kept {
+		collectBenchmark(ch, b)
+	}
+}
+
+// newestFirst puts those that are not finished before the others, and the newest first.
+func newestFirst(a, b *v1alpha1.LatencyBenchmark) int {
+	rank := func(b *v1alpha1.LatencyBenchmark) int {
+		if b.Finished() {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(rank(a)-rank(b), b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// queuedSince says whether a benchmark waits for its nodes, and since when: since it was accepted, or since its last run.
+func queuedSince(b *v1alpha1.LatencyBenchmark) (time.Time, bool) {
+	succeeded := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded)
+	if succeeded == nil || succeeded.Status != metav1.ConditionUnknown || succeeded.Reason != v1alpha1.ReasonQueued {
+		return time.Time{}, false
+	}
+	since := b.CreationTimestamp.Time
+	if accepted := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted); accepted != nil {
+		since = accepted.LastTransitionTime.Time
+	}
+	if n := len(b.Status.Attempts); n > 0 {
+		since = b.Status.Attempts[n-1].Outcome.FinishedAt.Time
+	}
+	return since, true
+}
+
+func collectBenchmark(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchmark) {
+	namespace, name, status := b.Namespace, b.Name, &b.Status
+	state := v1alpha1.ReasonNotAccepted
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
+		state = c.Reason
+	}
+	benchmarkState.send(ch, 1, namespace, name, state)
+	if b.Spec.Gate != nil {
+		passed := isTrue(status.Conditions, v1alpha1.ConditionPassed, b.Generation)
+		benchmarkPassed.sendBool(ch, passed, namespace, name)
+		benchmarkVerdict.send(ch, 1, namespace, name, verdictOf(b))
+	}
+	if p := status.Progress; p != nil {
+		benchmarkRuns.send(ch, float64(p.Total), namespace, name)
+		benchmarkRunsDone.send(ch, float64(p.Done), namespace, name)
+	}
+	if status.CompletionTime != nil {
+		benchmarkCompletion.sendTime(ch, status.CompletionTime.Time, namespace, name)
+	}
+	cells := status.Results[:min(len(status.Results), MaxCells)]
+	for i := range cells {
+		collectCell(ch, b, &cells[i])
+	}
+	dropped := len(status.Results) - len(cells)
+	if p := status.Pairs; p != nil {
+		pairs.send(ch, float64(p.Total), namespace, name, "Planned")
+		pairs.send(ch, float64(p.Done), namespace, name, "Done")
+		pairs.send(ch, float64(p.Failed), namespace, name, "Failed")
+		summary := p.Summary[:min(len(p.Summary), MaxCells)]
+		for i := range summary {
+			collectPairsCell(ch, b, &summary[i])
+		}
+		dropped += len(p.Summary) - len(summary)
+	}
+	droppedCells.send(ch, float64(dropped), namespace, name)
+}
+
+// verdictOf is the benchmark's verdict in one word.
+func verdictOf(b *v1alpha1.LatencyBenchmark) string {
+	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed)
+	switch {
+	case c == nil || c.Reason == v1alpha1.ReasonNotJudged || c.ObservedGeneration != b.Generation:
+		return v1alpha1.ReasonNotJudged
+	case c.Status == metav1.ConditionTrue:
+		return string(v1alpha1.GatePass)
+	case c.Status == metav1.ConditionFalse:
+		return string(v1alpha1.GateFail)
+	}
+	return string(v1alpha1.GateInconclusive)
+}
+
+func collectCell(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchmark, c *v1alpha1.CellResult) {
+	rate := ""
+	if c.RatePerSecond > 0 {
+		rate = strconv.Itoa(int(c.RatePerSecond))
+	}
+	// Room for two more, so that none is copied.
+	labels := append(make([]string, 0, 9), b.Namespace, b.Name, c.Variant, c.Name, string(c.Protocol), strconv.Itoa(int(c.MessageSizeBytes)), rate)
+	lost.send(ch, float64(c.Lost), labels...)
+	if c.Bandwidth != nil {
+		bandwidth.send(ch, float64(c.Bandwidth.BitsPerSecond)/8, labels...)
+		return
+	}
+	samples.send(ch, float64(c.Samples), labels...)
+	for _, p := range percentiles(c) {
+		latency.sendSeconds(ch, p.nanoseconds, append(labels, string(c.LatencyType), string(p.name))...)
+	}
+}
+
+func collectPairsCell(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchmark, c *v1alpha1.PairsCell) {
+	for _, p := range []struct {
+		name v1alpha1.Percentile
+		*v1alpha1.PairsLatency
+	}{{v1alpha1.P50, c.P50}, {v1alpha1.P99, c.P99}} {
+		if p.PairsLatency == nil {
+			continue
+		}
+		labels := func(aggregate string) []string {
+			return []string{b.Namespace, b.Name, c.Variant, c.Cell, string(c.LatencyType), string(p.name), aggregate}
+		}
+		pairsLatency.sendSeconds(ch, p.MinNanoseconds, labels("Min")...)
+		pairsLatency.sendSeconds(ch, p.MedianNanoseconds, labels("Median")...)
+		pairsLatency.sendSeconds(ch, p.MaxNanoseconds, labels("Max")...)
+	}
+}

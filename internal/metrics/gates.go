@@ -1,0 +1,160 @@
+package metrics
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+var (
+	gatePassed = newGauge("tailgate_gate_passed",
+		"1 while condition Passed of the gate is True for its spec as it is now; otherwise 0.", "gate")
+	gateReady = newGauge("tailgate_gate_ready",
+		"1 while condition Ready of the gate is True for its spec as it is now; otherwise 0.", "gate")
+	gateNodes = newGauge("tailgate_gate_nodes",
+		"Nodes of the gate by state, as its status counts them.", "gate", "state")
+
+	nodeVerified = newGauge("tailgate_node_verified",
+		"1 while the node is in state Verified; otherwise 0.", "gate", "node")
+	nodeState = newGauge("tailgate_node_state",
+		"1 for the state that the node is in; other states have no series.", "gate", "node", "state")
+	nodeStateTime = newGauge("tailgate_node_state_timestamp_seconds",
+		"When the node came into its state.", "gate", "node")
+	nodeMeasuredTime = newGauge("tailgate_node_measured_timestamp_seconds",
+		"When the outcome of the node's last benchmark was noted.", "gate", "node")
+	nodeAcceptedTime = newGauge("tailgate_node_accepted_timestamp_seconds",
+		"When the node's last accepted result, the baseline of the next, was accepted.", "gate", "node")
+	nodeLatency = newGauge("tailgate_node_latency_seconds",
+		"A percentile of the first cell of the node's last finished benchmark, whatever its outcome.",
+		"gate", "node", "type", "percentile")
+	nodeIdentity = newGauge("tailgate_node_identity_info",
+		"What the node is, as far as its gate asks; identity is a digest of all of it: it changes with an upgrade.",
+		"gate", "node", "identity", "kernel", "kubelet", "os_image", "container_runtime", "driver", "firmware")
+)
+
+// states of a node, in the order of NodeCounts.
+var states = []v1alpha1.VerificationState{
+	v1alpha1.VerificationVerified, v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring,
+	v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive,
+}
+
+func collectGates(ch chan<- prometheus.Metric, all objects) {
+	namespaces := map[string]string{} // of gates' benchmarks
+	for i := range all.gates {
+		g := &all.gates[i]
+		namespaces[g.Name] = g.Spec.Namespace
+		gatePassed.sendBool(ch, isTrue(g.Status.Conditions, v1alpha1.ConditionPassed, g.Generation), g.Name)
+		gateReady.sendBool(ch, isTrue(g.Status.Conditions, v1alpha1.ConditionReady, g.Generation), g.Name)
+		n := g.Status.Nodes
+		for k, count := range []int32{n.Verified, n.Unverified, n.Measuring, n.Failed, n.Inconclusive} {
+			gateNodes.send(ch, float64(count), g.Name, string(states[k]))
+		}
+	}
+	measured := map[string]*v1alpha1.LatencyBenchmark{} // by namespace/name
+	for i := range all.benchmarks {
+		if b := &all.benchmarks[i]; b.Labels[v1alpha1.LabelGate] != "" {
+			measured[b.Namespace+"/"+b.Name] = b
+		}
+	}
+	for i := range all.verifications {
+		v := &all.verifications[i]
+		if v.Name != v1alpha1.VerificationName(v.Spec.GateName, v.Spec.NodeName) {
+			continue // somebody else's; two of one node would be the same series twice
+		}
+		var last *v1alpha1.LatencyBenchmark
+		if len(v.Status.History) > 0 {
+			last = measured[namespaces[v.Spec.GateName]+"/"+v.Status.History[0].Benchmark]
+		}
+		collectNode(ch, v, last)
+	}
+}
+
+// collectNode sends the series of a node; last is its last finished benchmark, if that is still there.
+func collectNode(ch chan<- prometheus.Metric, v *v1alpha1.LatencyVerification, last *v1alpha1.LatencyBenchmark) {
+	gate, node, status := v.Spec.GateName, v.Spec.NodeName, &v.Status
+	// One that was just made has no state yet, and whatever is not known holds the node back.
+	state := cmp.Or(status.State, v1alpha1.VerificationUnverified)
+	nodeVerified.sendBool(ch, state == v1alpha1.VerificationVerified, gate, node)
+	nodeState.send(ch, 1, gate, node, string(state))
+	if status.Since != nil {
+		nodeStateTime.sendTime(ch, status.Since.Time, gate, node)
+	}
+	if status.MeasuredAt != nil {
+		nodeMeasuredTime.sendTime(ch, status.MeasuredAt.Time, gate, node)
+	}
+	if status.Accepted != nil {
+		nodeAcceptedTime.sendTime(ch, status.Accepted.At.Time, gate, node)
+	}
+	if last != nil && len(last.Status.Results) > 0 {
+		first := &last.Status.Results[0]
+		for _, p := range headlinePercentiles(first) {
+			nodeLatency.sendSeconds(ch, p.nanoseconds, gate, node, string(first.LatencyType), string(p.name))
+		}
+	}
+	if len(status.Identity) > 0 {
+		told := map[string]string{}
+		for _, line := range status.Evidence {
+			told[line.Check] = line.Found
+		}
+		is := func(key v1alpha1.IdentityKey) string { return bounded(status.Identity[string(key)]) }
+		nodeIdentity.send(ch, 1, gate, node, digest(status.Identity),
+			is(v1alpha1.IdentityKernel), is(v1alpha1.IdentityKubelet), is(v1alpha1.IdentityOSImage), is(v1alpha1.IdentityContainerRuntime),
+			bounded(told[v1alpha1.ProofDriver]), bounded(told[v1alpha1.ProofFirmware]))
+	}
+}
+
+// isTrue says whether a condition is True for the generation of the spec. What nobody has looked at yet is not.
+func isTrue(conditions []metav1.Condition, conditionType string, generation int64) bool {
+	c := meta.FindStatusCondition(conditions, conditionType)
+	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == generation
+}
+
+// digest is the begin of the SHA-256 of an identity, in hex. JSON sorts the keys of maps.
+func digest(identity map[string]string) string {
+	data, err := json.Marshal(identity)
+	if err != nil { // strings always can be encoded
+		return ""
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:4])
+}
+
+// bounded cuts a label's value that is longer than anybody reads in a table, and replaces what Prometheus refuses.
+func bounded(text string) string {
+	const limit = 64
+	if utf8.ValidString(text) && len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
+}
+
+// percentile of a cell; nanoseconds is nil where it cannot be told.
+type percentile struct {
+	name        v1alpha1.Percentile
+	nanoseconds *int64
+}
+
+// percentiles are those that a benchmark's cells are exported with.
+func percentiles(c *v1alpha1.CellResult) []percentile {
+	return []percentile{
+		{v1alpha1.P50, c.P50Nanoseconds}, {v1alpha1.P90, c.P90Nanoseconds}, {v1alpha1.P99, c.P99Nanoseconds},
+		{v1alpha1.P999, c.P999Nanoseconds}, {v1alpha1.P9999, c.P9999Nanoseconds},
+	}
+}
+
+// headlinePercentiles are those that kubectl get shows.
+func headlinePercentiles(c *v1alpha1.CellResult) []percentile {
+	return slices.DeleteFunc(percentiles(c), func(p percentile) bool {
+		return p.name == v1alpha1.P90 || p.name == v1alpha1.P9999
+	})
+}

@@ -1,0 +1,137 @@
+// Package metrics tells Prometheus what the API's objects say, and counts what happens to them.
+//
+//	Collector  reads benchmarks, gates and verifications from the manager's cache at each scrape. Nothing is lost when the
+//	           manager restarts, and what is deleted is gone at the next scrape.
+//	Activity   counts attempts and waiting times as they end, which nobody could tell from the objects that are left.
+//
+// Only the manager that leads exports what the Collector knows, so that nothing is there twice.
+//
+// Every label is bounded. Per node there are at most PerNode series. Of benchmarks that users make, the newest
+// MaxBenchmarks are exported, and of each the first MaxCells cells; how many more there are is exported too. A gate's
+// benchmarks are told by node, and those of many pairs by the benchmark that they belong to: neither has series of its own.
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+const (
+	// PerNode is how many series a gate has of each of its nodes, at most.
+	PerNode = 9
+	// MaxBenchmarks is how many benchmarks are exported: those that are not finished first, then the newest.
+	MaxBenchmarks = 200
+	// MaxCells is how many cells of each benchmark are exported, the first ones in the order of status.results.
+	MaxCells = 16
+	// patience is how long a scrape waits for caches that are not filled yet.
+	patience = 5 * time.Second
+)
+
+// gauge is a metric whose value is told at each scrape.
+type gauge struct{ *prometheus.Desc }
+
+// described are all of them, for Describe.
+var described []*prometheus.Desc
+
+func newGauge(name, help string, labels ...string) gauge {
+	desc := prometheus.NewDesc(name, help, labels, nil)
+	described = append(described, desc)
+	return gauge{desc}
+}
+
+// send sends one series, with the labels' values in the order in which they were declared.
+func (g gauge) send(ch chan<- prometheus.Metric, value float64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(g.Desc, prometheus.GaugeValue, value, labels...)
+}
+
+// sendBool sends 1 for true and 0 for false.
+func (g gauge) sendBool(ch chan<- prometheus.Metric, value bool, labels ...string) {
+	number := 0.0
+	if value {
+		number = 1
+	}
+	g.send(ch, number, labels...)
+}
+
+// sendTime sends a time in seconds since 1970, if there is one.
+func (g gauge) sendTime(ch chan<- prometheus.Metric, t time.Time, labels ...string) {
+	if !t.IsZero() {
+		g.send(ch, float64(t.UnixMilli())/1000, labels...)
+	}
+}
+
+// sendSeconds sends nanoseconds as seconds, if there are any.
+func (g gauge) sendSeconds(ch chan<- prometheus.Metric, nanoseconds *int64, labels ...string) {
+	if nanoseconds != nil {
+		g.send(ch, float64(*nanoseconds)/1e9, labels...)
+	}
+}
+
+var exporting = newGauge("tailgate_exporting",
+	"1 from the manager that leads and could read all objects for this scrape; 0 from others, which tell nothing of objects.")
+
+// Collector reads the objects at each scrape. The zero value does not work; see NewCollector.
+type Collector struct {
+	reader  client.Reader
+	elected <-chan struct{}
+}
+
+// NewCollector reads from a cache. Until elected is closed it only tells that it exports nothing.
+func NewCollector(cache client.Reader, elected <-chan struct{}) *Collector {
+	return &Collector{reader: cache, elected: elected}
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range described {
+		ch <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	select {
+	case <-c.elected:
+	default:
+		exporting.sendBool(ch, false)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	world, err := c.read(ctx)
+	if err != nil {
+		log.Log.WithName("metrics").Error(err, "nothing is exported")
+		exporting.sendBool(ch, false)
+		return
+	}
+	exporting.sendBool(ch, true)
+	collectGates(ch, world)
+	collectBenchmarks(ch, world)
+}
+
+// objects are all that is exported, as the cache has them: they are only read.
+type objects struct {
+	benchmarks    []v1alpha1.LatencyBenchmark
+	gates         []v1alpha1.LatencyGate
+	verifications []v1alpha1.LatencyVerification
+}
+
+func (c *Collector) read(ctx context.Context) (objects, error) {
+	var benchmarks v1alpha1.LatencyBenchmarkList
+	var gates v1alpha1.LatencyGateList
+	var verifications v1alpha1.LatencyVerificationList
+	for _, list := range []client.ObjectList{&benchmarks, &gates, &verifications} {
+		// Thousands of objects are not copied for what is only looked at.
+		if err := c.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return objects{}, fmt.Errorf("listing %T: %w", list, err)
+		}
+	}
+	return objects{benchmarks.Items, gates.Items, verifications.Items}, nil
+}

@@ -1,0 +1,507 @@
+package metrics
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "write the golden file instead of comparing with it")
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) *metav1.Time { return &metav1.Time{Time: noon.Add(-d)} }
+
+// cache is what a Collector reads.
+type cache struct {
+	client.Reader
+	objects
+	err error
+}
+
+func (c *cache) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	switch l := list.(type) {
+	case *v1alpha1.LatencyBenchmarkList:
+		l.Items = c.benchmarks
+	case *v1alpha1.LatencyGateList:
+		l.Items = c.gates
+	case *v1alpha1.LatencyVerificationList:
+		l.Items = c.verifications
+	}
+	return c.err
+}
+
+// registryOf is a registry with the collector of a manager that leads.
+func registryOf(c *cache) *prometheus.Registry {
+	elected := make(chan struct{})
+	close(elected)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(NewCollector(c, elected))
+	return registry
+}
+
+// scrape is what Prometheus reads.
+func scrape(t testing.TB, registry prometheus.Gatherer) string {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	for _, family := range families {
+		if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return text.String()
+}
+
+// series are the lines of a scrape that begin so.
+func series(text, prefix string) []string {
+	var all []string
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, prefix) {
+			all = append(all, strings.TrimSpace(line))
+		}
+	}
+	return all
+}
+
+func condition(conditionType string, status metav1.ConditionStatus, reason string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, LastTransitionTime: *ago(time.Hour)}
+}
+
+func makeBenchmark(name string, changes ...func(*v1alpha1.LatencyBenchmark)) v1alpha1.LatencyBenchmark {
+	b := v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: name, CreationTimestamp: *ago(2 * time.Hour)}}
+	b.Status.Conditions = []metav1.Condition{condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted)}
+	for _, change := range changes {
+		change(&b)
+	}
+	return b
+}
+
+// stands sets condition Succeeded.
+func stands(status metav1.ConditionStatus, reason string) func(*v1alpha1.LatencyBenchmark) {
+	return func(b *v1alpha1.LatencyBenchmark) {
+		b.Status.Conditions = append(b.Status.Conditions, condition(v1alpha1.ConditionSucceeded, status, reason))
+	}
+}
+
+// judged gives the benchmark a gate, and sets condition Passed.
+func judged(status metav1.ConditionStatus, reason string) func(*v1alpha1.LatencyBenchmark) {
+	return func(b *v1alpha1.LatencyBenchmark) {
+		b.Spec.Gate = &v1alpha1.Gate{}
+		b.Status.Conditions = append(b.Status.Conditions, condition(v1alpha1.ConditionPassed, status, reason))
+	}
+}
+
+func labelled(key, value string) func(*v1alpha1.LatencyBenchmark) {
+	return func(b *v1alpha1.LatencyBenchmark) { b.Labels = map[string]string{key: value} }
+}
+
+// cells gives the benchmark results of so many cells.
+func cells(n int) func(*v1alpha1.LatencyBenchmark) {
+	return func(b *v1alpha1.LatencyBenchmark) {
+		for i := range n {
+			size := int32(64 * (i + 1))
+			b.Status.Results = append(b.Status.Results, v1alpha1.CellResult{
+				Variant: "default", Name: fmt.Sprintf("tcp-%d", size), Protocol: v1alpha1.ProtocolTCP, MessageSizeBytes: size,
+				LatencyType: "HalfRTT", Samples: 100000, P50Nanoseconds: new(int64(1500)), P90Nanoseconds: new(int64(1600)),
+				P99Nanoseconds: new(int64(1720)), P999Nanoseconds: new(int64(2050)), P9999Nanoseconds: new(int64(9000)),
+			})
+		}
+	}
+}
+
+func makeVerification(node string, changes ...func(*v1alpha1.LatencyVerification)) v1alpha1.LatencyVerification {
+	v := v1alpha1.LatencyVerification{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VerificationName("up", node)},
+		Spec:       v1alpha1.LatencyVerificationSpec{GateName: "up", NodeName: node},
+		Status: v1alpha1.LatencyVerificationStatus{
+			State: v1alpha1.VerificationVerified, Since: ago(time.Hour), MeasuredAt: ago(time.Hour),
+			Identity: map[string]string{"BootID": "boot-1", "Kernel": "6.1.0-1", "Kubelet": "v1.36.3", "OSImage": "Debian 12", "ContainerRuntime": "containerd://2.2.9", "Devices/amd.com/sf_vf": "8"},
+			Evidence: []v1alpha1.ProofLine{{Check: v1alpha1.ProofDriver, Found: "sfc 6.3"}, {Check: v1alpha1.ProofFirmware, Found: "1.3.2 rx0 tx0"}},
+			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-1", At: *ago(time.Hour)},
+			History:  []v1alpha1.VerificationResult{{Benchmark: "up-" + node + "-1", Outcome: v1alpha1.GatePass}},
+		},
+	}
+	for _, change := range changes {
+		change(&v)
+	}
+	return v
+}
+
+// makeWorld has everything that is exported, once.
+func makeWorld() *cache {
+	gate := v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: "up"}, Spec: v1alpha1.LatencyGateSpec{Namespace: "gates"}}
+	gate.Status.Nodes = v1alpha1.NodeCounts{Total: 3, Verified: 1, Failed: 1, Unverified: 1}
+	gate.Status.Conditions = []metav1.Condition{
+		condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady),
+		condition(v1alpha1.ConditionPassed, metav1.ConditionFalse, v1alpha1.ReasonNodesFailed),
+	}
+	inGates := func(b *v1alpha1.LatencyBenchmark) { b.Namespace = "gates" }
+	return &cache{objects: objects{
+		gates: []v1alpha1.LatencyGate{gate},
+		verifications: []v1alpha1.LatencyVerification{
+			makeVerification("a"),
+			makeVerification("b", func(v *v1alpha1.LatencyVerification) {
+				v.Status.State, v.Status.Accepted, v.Status.History[0].Outcome = v1alpha1.VerificationFailed, nil, v1alpha1.GateFail
+			}),
+			makeVerification("c", func(v *v1alpha1.LatencyVerification) { v.Status = v1alpha1.LatencyVerificationStatus{} }),
+		},
+		benchmarks: []v1alpha1.LatencyBenchmark{
+			makeBenchmark("up-a-1", inGates, labelled(v1alpha1.LabelGate, "up"), stands("True", v1alpha1.ReasonComplete), cells(1)),
+			makeBenchmark("up-b-1", inGates, labelled(v1alpha1.LabelGate, "up"), stands("True", v1alpha1.ReasonComplete), cells(1), func(b *v1alpha1.LatencyBenchmark) {
+				b.Status.Results[0].P999Nanoseconds = nil // too few samples
+			}),
+			makeBenchmark("up-c-1", inGates, labelled(v1alpha1.LabelGate, "up"), stands("Unknown", v1alpha1.ReasonQueued)),
+			makeBenchmark("x2", stands("True", v1alpha1.ReasonComplete), judged("True", v1alpha1.ReasonPass), cells(2), func(b *v1alpha1.LatencyBenchmark) {
+				b.Status.CompletionTime = ago(30 * time.Minute)
+				b.Status.Progress = &v1alpha1.Progress{Done: 5, Total: 5}
+				open := &b.Status.Results[1]
+				open.Name, open.Protocol, open.RatePerSecond, open.Lost = "udp-128-at-23000", v1alpha1.ProtocolUDP, 23000, 20
+				open.P999Nanoseconds, open.P9999Nanoseconds = nil, nil
+				b.Status.Results = append(b.Status.Results, v1alpha1.CellResult{
+					Variant: "default", Name: "tcp-stream-65536", Protocol: v1alpha1.ProtocolTCP, MessageSizeBytes: 65536,
+					Bandwidth: &v1alpha1.BandwidthResult{BitsPerSecond: 9_600_000_000},
+				})
+			}),
+			makeBenchmark("running", stands("Unknown", v1alpha1.ReasonRunning), judged("Unknown", v1alpha1.ReasonNotJudged), func(b *v1alpha1.LatencyBenchmark) {
+				b.Status.Active = &v1alpha1.ActiveAttempt{Run: "running-r2"}
+				b.Status.Progress = &v1alpha1.Progress{Done: 1, Total: 5}
+			}),
+			makeBenchmark("mesh", stands("True", v1alpha1.ReasonComplete), func(b *v1alpha1.LatencyBenchmark) {
+				b.Status.Pairs = &v1alpha1.PairsStatus{Total: 6, Done: 6, Failed: 1, Summary: []v1alpha1.PairsCell{{
+					Variant: "default", Cell: "tcp-64", LatencyType: "HalfRTT", Pairs: 5,
+					P50: &v1alpha1.PairsLatency{MinNanoseconds: new(int64(1000)), MedianNanoseconds: new(int64(1100)), MaxNanoseconds: new(int64(1200))},
+					// Messages of a pair were lost: its p99 is above any number.
+					P99: &v1alpha1.PairsLatency{MinNanoseconds: new(int64(1300)), MedianNanoseconds: new(int64(1400))},
+				}}}
+			}),
+			makeBenchmark("mesh-p1", labelled(v1alpha1.LabelParent, "mesh"), stands("True", v1alpha1.ReasonComplete), cells(1)),
+		},
+	}}
+}
+
+func TestCollector(t *testing.T) {
+	registry := registryOf(makeWorld())
+	NewActivity(registry)
+	text := scrape(t, registry)
+	golden := filepath.Join("testdata", "metrics.txt")
+	if *update {
+		if err := os.WriteFile(golden, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), text); diff != "" {
+		t.Errorf("the scrape differs from %s (-want +got); -update writes it anew:\n%s", golden, diff)
+	}
+}
+
+// Every metric is in the world of the tests: with that, whoever uses a name can be held against the golden file.
+func TestWorldHasEveryMetric(t *testing.T) {
+	text := scrape(t, registryOf(makeWorld()))
+	for _, desc := range described {
+		name := strings.SplitN(desc.String(), `"`, 3)[1]
+		if len(series(text, name+" ")) == 0 && len(series(text, name+"{")) == 0 {
+			t.Errorf("no series of %s", name)
+		}
+	}
+}
+
+func TestLint(t *testing.T) {
+	registry := registryOf(makeWorld())
+	NewActivity(registry)
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestDeletedObjectsHaveNoSeries(t *testing.T) {
+	world := makeWorld()
+	registry := registryOf(world)
+	for _, name := range []string{`"a"`, `"x2"`, `"up"`} {
+		if !strings.Contains(scrape(t, registry), name) {
+			t.Fatalf("nothing of %s", name)
+		}
+	}
+	world.verifications = world.verifications[1:]
+	world.benchmarks = world.benchmarks[4:]
+	world.gates = nil
+	text := scrape(t, registry)
+	for _, gone := range []string{`node="a"`, `"x2"`, "tailgate_gate_"} {
+		if strings.Contains(text, gone) {
+			t.Errorf("there still is %s:\n%s", gone, text)
+		}
+	}
+	if !strings.Contains(text, `tailgate_node_verified{gate="up",node="b"} 0`) {
+		t.Error("node b went, too")
+	}
+}
+
+func TestNothingButTrueIsPassed(t *testing.T) {
+	for name, change := range map[string]func(*[]metav1.Condition, *metav1.ObjectMeta){
+		"no condition": func(c *[]metav1.Condition, _ *metav1.ObjectMeta) {
+			meta.RemoveStatusCondition(c, v1alpha1.ConditionPassed)
+		},
+		"False":   func(c *[]metav1.Condition, _ *metav1.ObjectMeta) { set(c, metav1.ConditionFalse) },
+		"Unknown": func(c *[]metav1.Condition, _ *metav1.ObjectMeta) { set(c, metav1.ConditionUnknown) },
+		// The spec was edited, and nobody has looked at it yet.
+		"True of an older spec": func(c *[]metav1.Condition, o *metav1.ObjectMeta) {
+			set(c, metav1.ConditionTrue)
+			o.Generation++
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world := makeWorld()
+			g, b := &world.gates[0], &world.benchmarks[3]
+			set(&g.Status.Conditions, metav1.ConditionTrue)
+			set(&b.Status.Conditions, metav1.ConditionTrue)
+			const gate, benchmark = `tailgate_gate_passed{gate="up"} `, `tailgate_benchmark_passed{benchmark="x2",namespace="perf"} `
+			text := scrape(t, registryOf(world))
+			if !strings.Contains(text, gate+"1") || !strings.Contains(text, benchmark+"1") {
+				t.Fatalf("not passed although both are:\n%s", text)
+			}
+			change(&g.Status.Conditions, &g.ObjectMeta)
+			change(&b.Status.Conditions, &b.ObjectMeta)
+			text = scrape(t, registryOf(world))
+			if !strings.Contains(text, gate+"0") || !strings.Contains(text, benchmark+"0") {
+				t.Errorf("passed:\n%s", text)
+			}
+		})
+	}
+}
+
+func set(conditions *[]metav1.Condition, status metav1.ConditionStatus) {
+	meta.SetStatusCondition(conditions, metav1.Condition{Type: v1alpha1.ConditionPassed, Status: status, Reason: "Because"})
+}
+
+func TestVerdictOf(t *testing.T) {
+	for _, c := range []struct {
+		status metav1.ConditionStatus
+		reason string
+		want   string
+	}{
+		{metav1.ConditionTrue, v1alpha1.ReasonPass, "Pass"},
+		{metav1.ConditionFalse, v1alpha1.ReasonFail, "Fail"},
+		{metav1.ConditionUnknown, v1alpha1.ReasonInconclusive, "Inconclusive"},
+		{metav1.ConditionUnknown, v1alpha1.ReasonResultsMissing, "Inconclusive"},
+		{metav1.ConditionUnknown, v1alpha1.ReasonNotJudged, "NotJudged"},
+	} {
+		b := makeBenchmark("x", judged(c.status, c.reason))
+		if got := verdictOf(&b); got != c.want {
+			t.Errorf("%s %s: %s, want %s", c.status, c.reason, got, c.want)
+		}
+		b.Generation++
+		if got := verdictOf(&b); got != "NotJudged" {
+			t.Errorf("%s %s of an older spec: %s", c.status, c.reason, got)
+		}
+	}
+}
+
+func TestOnlyTheLeaderExports(t *testing.T) {
+	elected := make(chan struct{})
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(NewCollector(makeWorld(), elected))
+	if text := scrape(t, registry); !strings.Contains(text, "\ntailgate_exporting 0\n") || strings.Contains(text, "tailgate_gate_passed") {
+		t.Errorf("before the election:\n%s", text)
+	}
+	close(elected)
+	if text := scrape(t, registry); !strings.Contains(text, "\ntailgate_exporting 1\n") || !strings.Contains(text, "tailgate_gate_passed") {
+		t.Errorf("after the election:\n%s", text)
+	}
+}
+
+func TestUnreadableCacheExportsNothing(t *testing.T) {
+	world := makeWorld()
+	world.err = errors.New("not filled yet")
+	text := scrape(t, registryOf(world))
+	if !strings.Contains(text, "\ntailgate_exporting 0\n") || strings.Contains(text, "tailgate_gate_passed") {
+		t.Errorf("%s", text)
+	}
+}
+
+// Two verifications of one node would be the same series twice, and with that the end of the whole scrape.
+func TestForgedVerificationIsLeftOut(t *testing.T) {
+	world := makeWorld()
+	world.verifications = append(world.verifications, makeVerification("a", func(v *v1alpha1.LatencyVerification) { v.Name = "mine" }))
+	if got := series(scrape(t, registryOf(world)), `tailgate_node_verified{gate="up",node="a"}`); len(got) != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestUpgradeChangesTheIdentity(t *testing.T) {
+	world := makeWorld()
+	before := series(scrape(t, registryOf(world)), `tailgate_node_identity_info{`)
+	world.verifications[0].Status.Identity["Devices/amd.com/sf_vf"] = "16"
+	after := series(scrape(t, registryOf(world)), `tailgate_node_identity_info{`)
+	if len(before) != 2 || len(after) != 2 || before[0] == after[0] || before[1] != after[1] {
+		t.Errorf("before %v\nafter %v", before, after)
+	}
+}
+
+func TestBounded(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "", "6.1.0": "6.1.0",
+		strings.Repeat("x", 64): strings.Repeat("x", 64), strings.Repeat("x", 65): strings.Repeat("x", 64),
+		strings.Repeat("x", 63) + "é": strings.Repeat("x", 63), "a\xffb": "ab",
+	} {
+		if got := bounded(in); got != want {
+			t.Errorf("bounded(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestBenchmarksAreBounded(t *testing.T) {
+	world := &cache{}
+	for i := range MaxBenchmarks {
+		world.benchmarks = append(world.benchmarks, makeBenchmark(fmt.Sprintf("b%03d", i), stands("True", v1alpha1.ReasonComplete), cells(MaxCells)))
+	}
+	later := func(b *v1alpha1.LatencyBenchmark) { b.CreationTimestamp = *ago(time.Minute) }
+	sooner := func(b *v1alpha1.LatencyBenchmark) { b.CreationTimestamp = *ago(24 * time.Hour) }
+	world.benchmarks = append(world.benchmarks,
+		makeBenchmark("old-running", sooner, stands("Unknown", v1alpha1.ReasonRunning)),
+		makeBenchmark("old-complete", sooner, stands("True", v1alpha1.ReasonComplete)),
+		makeBenchmark("large", later, stands("True", v1alpha1.ReasonComplete), cells(MaxCells+24)),
+	)
+	text := scrape(t, registryOf(world))
+	// Two of those that are equal give way to the two that go before them.
+	for _, c := range []struct {
+		prefix string
+		want   int
+	}{
+		{`tailgate_benchmark_state{`, MaxBenchmarks},
+		{`tailgate_benchmark_state{benchmark="old-running"`, 1},
+		{`tailgate_benchmark_state{benchmark="old-complete"`, 0},
+		{`tailgate_benchmark_state{benchmark="b197"`, 1},
+		{`tailgate_benchmark_state{benchmark="b198"`, 0},
+		{`tailgate_latency_seconds{benchmark="large"`, MaxCells * 5},
+		{`tailgate_dropped_benchmarks 3`, 1},
+		{`tailgate_dropped_cells{benchmark="large",namespace="perf"} 24`, 1},
+		{`tailgate_dropped_cells{benchmark="b000",namespace="perf"} 0`, 1},
+		{`tailgate_benchmarks{origin="User"} 203`, 1},
+	} {
+		if got := len(series(text, c.prefix)); got != c.want {
+			t.Errorf("%d series of %s, want %d", got, c.prefix, c.want)
+		}
+	}
+}
+
+func TestQueue(t *testing.T) {
+	queued := stands("Unknown", v1alpha1.ReasonQueued)
+	accepted := func(d time.Duration) func(*v1alpha1.LatencyBenchmark) {
+		return func(b *v1alpha1.LatencyBenchmark) { b.Status.Conditions[0].LastTransitionTime = *ago(d) }
+	}
+	world := &cache{objects: objects{benchmarks: []v1alpha1.LatencyBenchmark{
+		makeBenchmark("a", queued, accepted(10*time.Minute)),
+		makeBenchmark("b", queued, accepted(20*time.Minute), labelled(v1alpha1.LabelGate, "up")),
+		// It has waited since its last run only.
+		makeBenchmark("c", queued, accepted(time.Hour), func(b *v1alpha1.LatencyBenchmark) {
+			b.Status.Attempts = []v1alpha1.Attempt{{Outcome: v1alpha1.Outcome{FinishedAt: metav1.NewMicroTime(noon.Add(-time.Minute))}}}
+		}),
+		makeBenchmark("d", stands("Unknown", v1alpha1.ReasonRunning), accepted(time.Hour)),
+		makeBenchmark("e", accepted(time.Hour)),
+	}}}
+	text := scrape(t, registryOf(world))
+	want := fmt.Sprintf("tailgate_queue_oldest_timestamp_seconds %v", float64(noon.Add(-20*time.Minute).Unix()))
+	if got := series(text, "tailgate_queue_"); len(got) != 2 || got[0] != "tailgate_queue_length 3" || got[1] != want {
+		t.Errorf("%v, want 3 and %s", got, want)
+	}
+	world.benchmarks = nil
+	if got := series(scrape(t, registryOf(world)), "tailgate_queue_"); len(got) != 1 || got[0] != "tailgate_queue_length 0" {
+		t.Errorf("of nobody: %v", got)
+	}
+}
+
+func TestActivity(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	a := NewActivity(registry)
+	attempt := func(run string, number int32, reason string) v1alpha1.Attempt {
+		return v1alpha1.Attempt{Run: run, Attempt: number, MeasuredMilliseconds: 1500, Outcome: v1alpha1.Outcome{Reason: reason}}
+	}
+	old, b := makeBenchmark("x"), makeBenchmark("x")
+	b.Status.StartTime = &metav1.Time{Time: b.CreationTimestamp.Add(90 * time.Second)}
+	a.Observe(&old, &b)
+	next := b.DeepCopy()
+	next.Status.Attempts = []v1alpha1.Attempt{attempt("x-r1", 1, v1alpha1.OutcomeEvicted), attempt("x-r1", 2, v1alpha1.OutcomeMeasured)}
+	a.Observe(&b, next)
+	a.Observe(next, next)
+	// The API bounds the list: the oldest went when one was added.
+	last := next.DeepCopy()
+	last.Status.Attempts = []v1alpha1.Attempt{attempt("x-r1", 2, v1alpha1.OutcomeMeasured), attempt("x-r2", 1, v1alpha1.OutcomeMeasured)}
+	a.Observe(next, last)
+	text := scrape(t, registry)
+	for _, want := range []string{
+		`tailgate_attempts_total{reason="Evicted"} 1`, `tailgate_attempts_total{reason="Measured"} 2`,
+		"tailgate_measuring_seconds_total 4.5", `tailgate_queue_wait_seconds_bucket{le="60"} 0`,
+		`tailgate_queue_wait_seconds_bucket{le="300"} 1`, "tailgate_queue_wait_seconds_count 1",
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	(*Activity)(nil).Observe(next, last) // whoever does not count needs none
+}
+
+// largeWorld is a gate of so many nodes, all verified three times, and as many benchmarks of users as are exported.
+func largeWorld(nodes int) *cache {
+	world := makeWorld()
+	world.verifications, world.benchmarks = nil, nil
+	for i := range nodes {
+		node := fmt.Sprintf("node-%04d.rack-%02d.example.com", i, i/100)
+		world.verifications = append(world.verifications, makeVerification(node))
+		for n := range 3 {
+			world.benchmarks = append(world.benchmarks, makeBenchmark(fmt.Sprintf("up-%s-%d", node, n+1),
+				labelled(v1alpha1.LabelGate, "up"), stands("True", v1alpha1.ReasonComplete), cells(1),
+				func(b *v1alpha1.LatencyBenchmark) { b.Namespace = "gates" }))
+		}
+	}
+	for i := range MaxBenchmarks {
+		world.benchmarks = append(world.benchmarks, makeBenchmark(fmt.Sprintf("b%03d", i), stands("True", v1alpha1.ReasonComplete), cells(MaxCells)))
+	}
+	return world
+}
+
+func TestNodesAreBounded(t *testing.T) {
+	const nodes = 300
+	text := scrape(t, registryOf(largeWorld(nodes)))
+	if got := len(series(text, "tailgate_node_")); got != nodes*PerNode {
+		t.Errorf("%d series of %d nodes, want %d of each", got, nodes, PerNode)
+	}
+}
+
+// BenchmarkScrape tells what one scrape of 5,000 nodes and 200 benchmarks of 16 cells takes, and how large it is.
+func BenchmarkScrape(b *testing.B) {
+	registry := registryOf(largeWorld(5000))
+	size := 0
+	for b.Loop() {
+		size = len(scrape(b, registry))
+	}
+	b.ReportMetric(float64(size)/(1<<20), "MiB/scrape")
+	b.ReportMetric(float64(strings.Count(scrape(b, registry), "\ntailgate_")), "series")
+}
