@@ -48,6 +48,7 @@ var _ = Describe("The manager", Label("placement"), func() {
 		// The manager remembers a refusal for half a minute.
 		Eventually(func() int { status, body = metrics(ctx, token.String()); return status }).WithTimeout(2 * time.Minute).Should(Equal(http.StatusOK))
 		Expect(body).To(ContainSubstring(`controller_runtime_reconcile_total{controller="latencybenchmark"`))
+		Expect(body).To(ContainSubstring("\ntailgate_exporting 1\n"))
 	})
 })
 

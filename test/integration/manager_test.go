@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -23,6 +24,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers/gate"
 	"github.com/tailgate-dev/tailgate/controllers/pairing"
 	"github.com/tailgate-dev/tailgate/controllers/retention"
+	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
@@ -150,9 +152,11 @@ func (w *World) AddNode(ctx SpecContext, n *NodeBuilder) *corev1.Node {
 
 // Manager is a running manager.
 type Manager struct {
-	stop   context.CancelFunc
-	done   chan struct{}
-	client *mortal
+	// Metrics are its own; those that all managers of the process share are in controller-runtime's registry.
+	Metrics *prometheus.Registry
+	stop    context.CancelFunc
+	done    chan struct{}
+	client  *mortal
 }
 
 // Start starts a manager, as cmd/manager does. It stops at the end of the spec, if not before.
@@ -170,14 +174,15 @@ func (w *World) Start(dies ...death) *Manager {
 		Cache:      controllers.CacheOptions(),
 	})
 	Expect(err).NotTo(HaveOccurred())
-	m := &Manager{done: make(chan struct{}), client: &mortal{Client: mgr.GetClient()}}
+	m := &Manager{Metrics: prometheus.NewRegistry(), done: make(chan struct{}), client: &mortal{Client: mgr.GetClient()}}
 	if len(dies) > 0 {
 		m.client.dies = dies[0]
 	}
 	reconciler := &benchmark.Reconciler{
 		Client: m.client, Live: mgr.GetAPIReader(), Logs: w.Kubelet.Logs, Recorder: mgr.GetEventRecorder("tailgate"),
-		Clock: w.Clock, Tools: all.Registry(), Settings: w.Settings,
+		Clock: w.Clock, Tools: all.Registry(), Settings: w.Settings, Activity: metrics.NewActivity(m.Metrics),
 	}
+	m.Metrics.MustRegister(metrics.NewCollector(mgr.GetCache(), mgr.Elected()))
 	Expect(reconciler.SetupWithManager(mgr)).To(Succeed())
 	Expect((&pairing.Reconciler{
 		Client: m.client, Live: mgr.GetAPIReader(), Preflight: reconciler.Preflight, Recorder: mgr.GetEventRecorder("tailgate"),
