@@ -1,6 +1,6 @@
 // Command agent is the program in the pods of a benchmark: "agent client" and "agent server" carry out the task
 // in the environment, and "agent ready" is the server's startup probe. "agent hold" sleeps in the hold pods of gates until
-// it is told to stop.
+// it is told to stop. "agent inspect" looks at the node for kubectl tailgate doctor.
 package main
 
 import (
@@ -23,6 +23,9 @@ import (
 // terminationLog is where the kubelet reads a container's termination message.
 const terminationLog = "/dev/termination-log"
 
+// verbs are all that there are.
+const verbs = "client|server|ready|hold|inspect"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -34,7 +37,7 @@ func main() {
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer) error {
 	if len(args) != 1 {
-		return fmt.Errorf("usage: agent client|server|ready|hold")
+		return fmt.Errorf("usage: agent %s", verbs)
 	}
 	switch args[0] {
 	case "ready":
@@ -42,9 +45,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	case "hold":
 		<-ctx.Done()
 		return nil
+	case "inspect":
+		return inspect(getenv, stdout)
 	case v1alpha1.RoleClient, v1alpha1.RoleServer:
 	default:
-		return fmt.Errorf("unknown verb %q: usage: agent client|server|ready|hold", args[0])
+		return fmt.Errorf("unknown verb %q: usage: agent %s", args[0], verbs)
 	}
 	task, err := plan.DecodeTask(getenv(pods.EnvTask))
 	if err != nil {
@@ -58,6 +63,18 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 		Tools: all.Registry(), Scratch: pods.Scratch, Log: stdout, TerminationLog: terminationLog, Root: "/",
 	}
 	return a.Run(ctx)
+}
+
+// inspect writes what it sees of the node.
+func inspect(getenv func(string) string, stdout io.Writer) error {
+	inspector := agent.Inspector{
+		Node: getenv(pods.EnvNode), PodIP: getenv(pods.EnvPodIP), Interface: getenv(pods.EnvInterface), Environ: os.Environ(), Root: "/",
+	}
+	inspection, err := inspector.Inspect()
+	if err != nil {
+		return err
+	}
+	return inspection.Write(stdout)
 }
 
 // ready waits a moment for the server to listen, so that the first probe, which comes at once, need not fail

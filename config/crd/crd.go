@@ -1,4 +1,4 @@
-// Package crd has the definition of LatencyBenchmark, for programs that look at one without an API server.
+// Package crd has the definitions of Tailgate's kinds, for programs that look at them without an API server.
 package crd
 
 import _ "embed"
@@ -7,3 +7,13 @@ import _ "embed"
 //
 //go:embed tailgate.dev_latencybenchmarks.yaml
 var LatencyBenchmarks []byte
+
+// LatencyGates is the CustomResourceDefinition of LatencyGate, in YAML.
+//
+//go:embed tailgate.dev_latencygates.yaml
+var LatencyGates []byte
+
+// LatencyVerifications is the CustomResourceDefinition of LatencyVerification, in YAML.
+//
+//go:embed tailgate.dev_latencyverifications.yaml
+var LatencyVerifications []byte

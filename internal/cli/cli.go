@@ -12,9 +12,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -90,7 +92,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
 	}
 	cluster.flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(newAttempts(cluster), newCompare(cluster), newGate(cluster), newGet(cluster), newPlan(cluster), newRerun(cluster), newRun(cluster))
+	root.AddCommand(newAttempts(cluster), newCompare(cluster), newDoctor(cluster), newGate(cluster), newGet(cluster), newPlan(cluster), newRerun(cluster), newRun(cluster))
 	return root
 }
 
@@ -137,7 +139,9 @@ func (c *cluster) client() (api client.WithWatch, namespace string, err error) {
 // newScheme knows the types of what is read.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, nodev1.AddToScheme, schedulingv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		v1alpha1.AddToScheme, corev1.AddToScheme, nodev1.AddToScheme, schedulingv1.AddToScheme, appsv1.AddToScheme, apiextensionsv1.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -151,10 +155,14 @@ func newMapper() meta.RESTMapper {
 	for _, k := range kinds() {
 		mapper.Add(v1alpha1.GroupVersion.WithKind(k.name), k.scope)
 	}
-	for _, k := range []string{"ConfigMap", "Pod"} {
+	for _, k := range []string{"ConfigMap", "Event", "Pod"} {
 		mapper.Add(corev1.SchemeGroupVersion.WithKind(k), meta.RESTScopeNamespace)
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	for _, k := range []string{"DaemonSet", "Deployment"} {
+		mapper.Add(appsv1.SchemeGroupVersion.WithKind(k), meta.RESTScopeNamespace)
+	}
+	mapper.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
 	mapper.Add(nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), meta.RESTScopeRoot)
 	mapper.Add(schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), meta.RESTScopeRoot)
 	network := foreign.Object().GroupVersionKind()

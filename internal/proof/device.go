@@ -155,14 +155,14 @@ func function(e endpoint) finding {
 		return failed(expected, told, advice)
 	case found == "VF" && pf != "" && port != "" && !strings.EqualFold(pf, port):
 		return failed(expected, fmt.Sprintf("%s, and by network-status of %s", told, pf), advice)
-	case found == "VF" && e.own.Facts["nic.firmware-variant"] == noVFs:
-		return unknown(expected, told+", though firmware variant "+noVFs+" has none", "look at the NIC with ethtool -i and sfboot")
+	case found == "VF" && e.own.Facts["nic.firmware-variant"] == VariantWithoutVFs:
+		return unknown(expected, told+", though firmware variant "+VariantWithoutVFs+" has none", "look at the NIC with ethtool -i and sfboot")
 	}
 	return proved(expected, told)
 }
 
-// noVFs is the firmware variant of Solarflare's NICs that has no SR-IOV.
-const noVFs = "ultra-low-latency"
+// VariantWithoutVFs is the firmware variant of Solarflare's NICs that has no SR-IOV.
+const VariantWithoutVFs = "ultra-low-latency"
 
 // mtu holds the interface's against that of the spec, or else of the other end.
 func mtu(e endpoint) finding {

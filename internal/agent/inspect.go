@@ -1,0 +1,127 @@
+package agent
+
+import (
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tailgate-dev/tailgate/internal/doctor"
+	"github.com/tailgate-dev/tailgate/internal/onload"
+)
+
+// Inspector looks at a node from a pod, for kubectl tailgate doctor.
+type Inspector struct {
+	// Node and PodIP are what the pod knows of itself.
+	Node, PodIP string
+	// Interface is the one to look at; empty: that of PodIP.
+	Interface string
+	// Environ is the container's environment.
+	Environ []string
+	// Root is "/"; tests give another one to read the machine's facts from.
+	Root string
+}
+
+// maxNICs bounds how many network cards are told.
+const maxNICs = 64
+
+// Inspect looks. It needs no privilege, and changes nothing.
+func (i Inspector) Inspect() (doctor.Inspection, error) {
+	h := host{i.Root}
+	cpus, allowed, err := h.cpusAllowed()
+	if err != nil {
+		return doctor.Inspection{}, err
+	}
+	evidence := h.gather(cpus[0], cpus, i.iface(), i.Environ)
+	evidence.Node, evidence.Address, evidence.CPUsAllowed, evidence.AgentCPU = i.Node, i.PodIP, allowed, int32(cpus[0])
+	f := facts(evidence.Facts)
+	if evidence.Interface == "" {
+		for key := range f {
+			if strings.HasPrefix(key, "nic.") {
+				delete(f, key)
+			}
+		}
+	}
+	evidence.Facts = f.bounded(maxFacts)
+	return doctor.Inspection{
+		Version: doctor.InspectionVersion, Evidence: evidence, NUMA: h.numaCPUs(), NICs: h.nics(), Onload: h.onload(i.Environ),
+	}, nil
+}
+
+// iface is the interface to look at, and the zero one if the pod does not have it.
+func (i Inspector) iface() net.Interface {
+	if i.Interface == "" {
+		iface, err := interfaceOf(net.ParseIP(i.PodIP))
+		if err != nil {
+			return net.Interface{}
+		}
+		return iface
+	}
+	iface, err := net.InterfaceByName(i.Interface)
+	if err != nil {
+		return net.Interface{}
+	}
+	return *iface
+}
+
+// numaCPUs are the CPUs of the machine's NUMA nodes, by the number of the node; of those that have any.
+func (h host) numaCPUs() map[string]string {
+	nodes := map[int32][]int{}
+	for cpu, node := range h.cpuNUMANodes() {
+		nodes[node] = append(nodes[node], cpu)
+	}
+	lists := map[string]string{}
+	for node, cpus := range nodes {
+		slices.Sort(cpus)
+		lists[strconv.Itoa(int(node))] = cpuRanges(cpus)
+	}
+	return lists
+}
+
+// nics are the network cards on the PCI bus, which is the machine's in every pod, without VFs.
+func (h host) nics() []doctor.NIC {
+	var nics []doctor.NIC
+	for _, dir := range h.glob("sys/bus/pci/devices/*") {
+		network := strings.HasPrefix(h.read(filepath.Join(dir, "class")), "0x02")
+		if !network && !h.exists(filepath.Join(dir, "sriov_totalvfs")) || h.exists(filepath.Join(dir, "physfn")) {
+			continue
+		}
+		id := strings.TrimPrefix(h.read(filepath.Join(dir, "vendor")), "0x") + ":" + strings.TrimPrefix(h.read(filepath.Join(dir, "device")), "0x")
+		nic := doctor.NIC{
+			PCIAddress: filepath.Base(dir), ID: id, NUMANode: h.number(filepath.Join(dir, "numa_node")),
+			VFs: max(h.number(filepath.Join(dir, "sriov_numvfs")), 0), TotalVFs: max(h.number(filepath.Join(dir, "sriov_totalvfs")), 0),
+		}
+		if driver := h.resolve(filepath.Join(dir, "driver")); driver != "" {
+			nic.Driver = filepath.Base(driver)
+		}
+		if nics = append(nics, nic); len(nics) == maxNICs {
+			break
+		}
+	}
+	return nics
+}
+
+// onload looks for what the device plugin of Onload puts into a container.
+func (h host) onload(environ []string) doctor.Onload {
+	var o doctor.Onload
+	libraries := []string{onload.DevicePluginLibrary}
+	for _, entry := range environ {
+		if value, ok := strings.CutPrefix(entry, preloadVariable+"="); ok {
+			o.Preload = line(value, maxValue)
+			libraries = append(strings.FieldsFunc(value, func(r rune) bool { return r == ':' || r == ' ' }), libraries...)
+		}
+	}
+	for _, path := range libraries {
+		if filepath.IsAbs(path) && isOnload(path) && h.exists(path) {
+			o.Library = path
+			break
+		}
+	}
+	for _, device := range []string{"/dev/onload", "/dev/onload_epoll", "/dev/sfc_char"} {
+		if h.exists(device) {
+			o.Devices = append(o.Devices, device)
+		}
+	}
+	return o
+}

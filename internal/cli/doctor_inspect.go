@@ -1,0 +1,296 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/internal/doctor"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+)
+
+const (
+	// inspectPoll is how often a pod is looked at, eventPoll how often its events are.
+	inspectPoll = 250 * time.Millisecond
+	eventPoll   = 2 * time.Second
+	// passingGrace is how long trouble that often mends itself may last: a device that is still being reset, a CPU that is
+	// given back in a moment.
+	passingGrace = 12 * time.Second
+	// removalLimit is how long the removal of pods is waited for.
+	removalLimit = 15 * time.Second
+)
+
+// inspectors send the inspect pods of one call.
+type inspectors struct {
+	*doctorCall
+	api       client.Client
+	namespace string
+	image     benchImage
+	// call is the value of the pods' label.
+	call string
+	// made counts the pods, for their names.
+	made atomic.Int32
+}
+
+func (d *doctorCall) inspectors(api client.Client, namespace string, image benchImage) (*inspectors, error) {
+	if image.policy != "" && !slices.Contains([]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, image.policy) {
+		return nil, fmt.Errorf("the manager has --bench-image-pull-policy=%s, which is none; correct it", image.policy)
+	}
+	return &inspectors{doctorCall: d, api: api, namespace: namespace, image: image, call: rand.String(8)}, nil
+}
+
+// inspect sends pods to all nodes, so many at a time, and notes what they came to. No pod outlives it.
+func (i *inspectors) inspect(ctx context.Context, o *doctor.Observed, progress *screen) error {
+	i.sweep(ctx)
+	defer i.remove(context.WithoutCancel(ctx))
+	var done atomic.Int32
+	tell := func() {
+		if progress.live() {
+			progress.show("looking", yellow, fmt.Sprintf(" at %d nodes, %d seen", len(o.Nodes), done.Load()))
+		}
+	}
+	tell()
+	defer progress.clear()
+	var group errgroup.Group
+	group.SetLimit(i.parallel)
+	for n := range o.Nodes {
+		group.Go(func() error {
+			i.node(ctx, o, &o.Nodes[n])
+			done.Add(1)
+			tell()
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	return nil
+}
+
+// node looks at one: from the shared CPUs and from a whole one at the same time, then with each network and with Onload, one
+// after the other, as there may be a single CPU. Who gets no CPU gets nothing that needs one.
+func (i *inspectors) node(ctx context.Context, o *doctor.Observed, n *doctor.Node) {
+	if n.NotLooked != "" {
+		return
+	}
+	shared := make(chan doctor.Look)
+	go func() { shared <- i.look(ctx, n, doctor.Look{Kind: doctor.KindShared}, "") }()
+	whole := i.look(ctx, n, doctor.Look{Kind: doctor.KindCPU}, "")
+	n.Looks = []doctor.Look{<-shared, whole}
+	if whole.Trouble != nil {
+		return
+	}
+	for _, network := range o.Networks {
+		if network.Attachable() && i.has(n, network.Resource) {
+			n.Looks = append(n.Looks, i.look(ctx, n, doctor.Look{Kind: doctor.KindNetwork, Network: network.Name}, network.Resource))
+		}
+	}
+	if o.Onload != "" && i.has(n, o.Onload) {
+		n.Looks = append(n.Looks, i.look(ctx, n, doctor.Look{Kind: doctor.KindOnload}, o.Onload))
+	}
+}
+
+// has says whether a node may have a free device of a resource; of none it has.
+func (i *inspectors) has(n *doctor.Node, resource string) bool {
+	if resource == "" {
+		return true
+	}
+	free := n.Node.Status.Allocatable[corev1.ResourceName(resource)]
+	for _, p := range n.Pods {
+		for _, c := range p.Spec.Containers {
+			free.Sub(c.Resources.Requests[corev1.ResourceName(resource)])
+		}
+	}
+	return free.Sign() > 0
+}
+
+// look sends one pod, waits for its end, and removes it.
+func (i *inspectors) look(ctx context.Context, n *doctor.Node, l doctor.Look, resource string) doctor.Look {
+	spec := pods.Inspection{
+		Namespace: i.namespace, Name: fmt.Sprintf("tailgate-doctor-%s-%d", i.call, i.made.Add(1)), Call: i.call,
+		Node: n.Node.Name, Named: n.Named, Image: i.image.name, PullPolicy: i.image.policy,
+		CPU: l.Kind != doctor.KindShared, Deadline: i.timeout + time.Minute,
+	}
+	if resource != "" {
+		spec.Devices = []string{resource}
+	}
+	if namespace, name, attached := strings.Cut(l.Network, "/"); attached {
+		spec.Network = &foreign.Selection{Namespace: namespace, Name: name, Interface: pods.Interface}
+	}
+	pod, err := pods.Inspect(spec)
+	if err == nil {
+		err = i.api.Create(ctx, pod)
+	}
+	if err != nil {
+		l.Trouble = &doctor.Trouble{Kind: doctor.TroubleRefused, Said: oneLine(err)}
+		return l
+	}
+	ctx, cancel := context.WithTimeout(ctx, i.timeout)
+	defer cancel()
+	l.Trouble = i.await(ctx, pod)
+	l.NetworkStatus = pod.Annotations[foreign.AnnotationNetworkStatus]
+	for _, c := range pod.Status.ContainerStatuses {
+		l.ImageID = c.ImageID
+	}
+	if l.Trouble == nil {
+		inspection, err := i.read(ctx, client.ObjectKeyFromObject(pod))
+		if err != nil {
+			l.Trouble = &doctor.Trouble{Kind: doctor.TroubleAgent, Said: oneLine(err)}
+		} else {
+			l.Inspection = &inspection
+		}
+	}
+	i.end(ctx, pod)
+	return l
+}
+
+// await waits for the end of a pod, and returns what keeps it from that.
+func (i *inspectors) await(ctx context.Context, pod *corev1.Pod) *doctor.Trouble {
+	var since, looked time.Time
+	var warnings []corev1.Event
+	last := "nothing was heard of it"
+	for {
+		select {
+		case <-ctx.Done():
+			return &doctor.Trouble{Kind: doctor.TroubleTimeout, Said: last}
+		case <-time.After(inspectPoll):
+		}
+		switch err := i.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); {
+		case apierrors.IsNotFound(err):
+			return &doctor.Trouble{Kind: doctor.TroubleAgent, Said: "somebody deleted the pod"}
+		case err != nil:
+			last = oneLine(err)
+			continue
+		}
+		if pod.Status.Phase == corev1.PodSucceeded {
+			return nil
+		}
+		if now := time.Now(); pod.Status.Phase == corev1.PodPending && now.Sub(looked) > eventPoll {
+			looked, warnings = now, i.warnings(ctx, pod)
+		}
+		last = standingOf(pod)
+		t := doctor.TroubleOf(pod, warnings)
+		switch {
+		case t == nil:
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		}
+		if t != nil && (!t.Passing || time.Since(since) > passingGrace) {
+			return t
+		}
+	}
+}
+
+// warnings are the warning events of a pod, the oldest first; none where the user may not list them.
+func (i *inspectors) warnings(ctx context.Context, pod *corev1.Pod) []corev1.Event {
+	list := &corev1.EventList{}
+	selector := fields.Set{"involvedObject.uid": string(pod.UID), "type": corev1.EventTypeWarning}.AsSelector()
+	if err := i.api.List(ctx, list, client.InNamespace(pod.Namespace), client.MatchingFieldsSelector{Selector: selector}); err != nil {
+		return nil
+	}
+	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int {
+		return a.LastTimestamp.Compare(b.LastTimestamp.Time)
+	})
+	return list.Items
+}
+
+// read gets the inspection from the log of a pod. The kubelet may need a moment to have it.
+func (i *inspectors) read(ctx context.Context, pod types.NamespacedName) (doctor.Inspection, error) {
+	var err error
+	for range 4 {
+		var inspection doctor.Inspection
+		if inspection, err = i.readOnce(ctx, pod); err == nil || apierrors.IsForbidden(err) {
+			return inspection, err
+		}
+		select {
+		case <-ctx.Done():
+			return doctor.Inspection{}, err
+		case <-time.After(inspectPoll):
+		}
+	}
+	return doctor.Inspection{}, err
+}
+
+func (i *inspectors) readOnce(ctx context.Context, pod types.NamespacedName) (doctor.Inspection, error) {
+	log, err := i.log(ctx, pod, pods.Container)
+	if err != nil {
+		return doctor.Inspection{}, fmt.Errorf("reading the log of pod %s: %w", pod, err)
+	}
+	defer log.Close()
+	return doctor.ReadInspection(log)
+}
+
+// end removes a pod. One that was not over is waited for, as the next one may need what it has.
+func (i *inspectors) end(ctx context.Context, pod *corev1.Pod) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalLimit)
+	defer cancel()
+	if err := i.api.Delete(ctx, pod); err != nil {
+		// It is tried again at the end.
+		return
+	}
+	for pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		if err := i.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(inspectPoll):
+		}
+	}
+}
+
+// remove removes what is left of this call's pods.
+func (i *inspectors) remove(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, removalLimit)
+	defer cancel()
+	list := &corev1.PodList{}
+	for {
+		if err := i.api.List(ctx, list, client.InNamespace(i.namespace), client.MatchingLabels{pods.LabelDoctor: i.call}); err != nil || len(list.Items) == 0 {
+			return
+		}
+		for n := range list.Items {
+			if list.Items[n].DeletionTimestamp == nil {
+				_ = i.api.Delete(ctx, &list.Items[n])
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(inspectPoll):
+		}
+	}
+}
+
+// sweep removes pods of earlier calls that could not: those that are older than any call lets them become.
+func (i *inspectors) sweep(ctx context.Context) {
+	list := &corev1.PodList{}
+	if err := i.api.List(ctx, list, client.InNamespace(i.namespace), client.HasLabels{pods.LabelDoctor}); err != nil {
+		return
+	}
+	for n := range list.Items {
+		p := &list.Items[n]
+		if p.Spec.ActiveDeadlineSeconds == nil {
+			continue
+		}
+		if life := time.Duration(*p.Spec.ActiveDeadlineSeconds) * time.Second; time.Since(p.CreationTimestamp.Time) > life {
+			_ = i.api.Delete(ctx, p)
+		}
+	}
+}

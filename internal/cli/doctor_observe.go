@@ -1,0 +1,371 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/config/crd"
+	"github.com/tailgate-dev/tailgate/internal/doctor"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+)
+
+// benchImage is the image of benchmarks, with when it is pulled.
+type benchImage struct {
+	name   string
+	policy corev1.PullPolicy
+}
+
+// mostNetworks is how many networks of a namespace are tried, unless they are named: each takes a pod on each node.
+const mostNetworks = 8
+
+// errNoNode is returned when all nodes are tainted.
+var errNoNode = errors.New("all nodes have taints that keep pods away; name those to look at, such as `" + name + " doctor NODE`")
+
+// observe reads what the API server tells. What the user may not read is noted; without nodes there is nothing to say.
+func (d *doctorCall) observe(ctx context.Context, api client.Client, namespace string) (doctor.Observed, benchImage, error) {
+	o := doctor.Observed{Namespace: namespace, Unseen: map[string]string{}, Asked: len(d.networks) > 0, OnloadAsked: d.onload != ""}
+	nodes := &corev1.NodeList{}
+	if err := api.List(ctx, nodes); err != nil {
+		return o, benchImage{}, fmt.Errorf("listing the nodes: %w", err)
+	}
+	if err := d.choose(&o, nodes.Items); err != nil {
+		return o, benchImage{}, err
+	}
+	o.Capacity = map[corev1.ResourceName]int64{}
+	for _, n := range nodes.Items {
+		for name, q := range n.Status.Capacity {
+			o.Capacity[name] += q.Value()
+		}
+	}
+	if o.Onload = d.onload; o.Onload == "" && o.Capacity[plan.DefaultOnloadResource] > 0 {
+		o.Onload = plan.DefaultOnloadResource
+	}
+
+	// note keeps why something was not seen. Other errors than refusals end the command.
+	note := func(what string, err error) error {
+		switch {
+		case err == nil:
+			return nil
+		case apierrors.IsForbidden(err):
+			o.Unseen[what] = "you may not list " + what
+			return nil
+		}
+		return fmt.Errorf("listing %s: %w", what, err)
+	}
+	image, err := d.manager(ctx, api, &o)
+	if err := note("deployments", err); err != nil {
+		return o, image, err
+	}
+	o.Definitions, err = definitions(ctx, api)
+	if err := note("customresourcedefinitions", err); err != nil {
+		return o, image, err
+	}
+	if err := note("daemonsets", multusWorkloads(ctx, api, &o)); err != nil {
+		return o, image, err
+	}
+	if err := note("network-attachment-definitions", d.definitionsOfNetworks(ctx, api, namespace, &o)); err != nil {
+		return o, image, err
+	}
+	if err := note("pods", podsOf(ctx, api, o.Nodes)); err != nil {
+		return o, image, err
+	}
+	topologies(ctx, api, o.Nodes)
+	for i := range o.Nodes {
+		o.Nodes[i].NotLooked = notLooked(&o.Nodes[i], image)
+	}
+	return o, image, nil
+}
+
+// choose takes the nodes that are to be looked at.
+func (d *doctorCall) choose(o *doctor.Observed, nodes []corev1.Node) error {
+	slices.SortFunc(nodes, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	for _, name := range d.nodes {
+		if !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Name == name }) {
+			return fmt.Errorf("there is no node %s; see `kubectl get nodes`", name)
+		}
+	}
+	o.LeftOut = map[string]string{}
+	for _, n := range nodes {
+		named := slices.Contains(d.nodes, n.Name)
+		if !named && len(d.nodes) > 0 {
+			continue
+		}
+		if taint := keepsAway(n); taint != "" && !named {
+			o.LeftOut[n.Name] = taint
+			continue
+		}
+		o.Nodes = append(o.Nodes, doctor.Node{Node: n, Named: named})
+	}
+	if len(o.Nodes) == 0 {
+		return errNoNode
+	}
+	return nil
+}
+
+// keepsAway is a taint that keeps pods from a node for good; empty when there is none. Those of Kubernetes itself tell of a
+// state that may pass, and pods of Tailgate tolerate its own.
+func keepsAway(n corev1.Node) string {
+	for _, t := range n.Spec.Taints {
+		passing := strings.HasPrefix(t.Key, "node.kubernetes.io/") || t.Key == v1alpha1.NodeTaintUnverified
+		if t.Effect != corev1.TaintEffectPreferNoSchedule && !passing {
+			return t.ToString()
+		}
+	}
+	return ""
+}
+
+// managed select Tailgate's manager.
+var managerLabels = client.MatchingLabels{"app.kubernetes.io/name": "tailgate", "app.kubernetes.io/component": "manager"}
+
+// manager looks for Tailgate's Deployment, and for the bench image in its arguments.
+func (d *doctorCall) manager(ctx context.Context, api client.Client, o *doctor.Observed) (benchImage, error) {
+	image := benchImage{name: d.image, policy: corev1.PullIfNotPresent}
+	list := &appsv1.DeploymentList{}
+	if err := api.List(ctx, list, managerLabels); err != nil || len(list.Items) == 0 {
+		return image, err
+	}
+	m := list.Items[0]
+	o.Manager = &doctor.Manager{Name: m.Namespace + "/" + m.Name, Ready: m.Status.ReadyReplicas, Wanted: 1}
+	if m.Spec.Replicas != nil {
+		o.Manager.Wanted = *m.Spec.Replicas
+	}
+	for _, c := range m.Spec.Template.Spec.Containers {
+		args := slices.Concat(c.Command, c.Args)
+		name := flagValue(args, "bench-image")
+		if name == "" {
+			continue
+		}
+		o.Manager.Image = c.Image
+		if policy := flagValue(args, "bench-image-pull-policy"); policy != "" {
+			image.policy = corev1.PullPolicy(policy)
+		}
+		if image.name == "" {
+			image.name = name
+		}
+	}
+	return image, nil
+}
+
+// flagValue is the value of a flag among arguments; empty when it is not there.
+func flagValue(args []string, flag string) string {
+	for i, arg := range args {
+		name, value, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		switch {
+		case !strings.HasPrefix(arg, "-") || name != flag:
+		case joined:
+			return value
+		case i+1 < len(args):
+			return args[i+1]
+		}
+	}
+	return ""
+}
+
+// definitions holds those of Tailgate's kinds against this command's.
+func definitions(ctx context.Context, api client.Client) ([]doctor.Definition, error) {
+	var all []doctor.Definition
+	for _, text := range [][]byte{crd.LatencyBenchmarks, crd.LatencyGates, crd.LatencyVerifications} {
+		own, there := &apiextensionsv1.CustomResourceDefinition{}, &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(text, own); err != nil {
+			return nil, fmt.Errorf("reading this command's CustomResourceDefinitions: %w", err)
+		}
+		found := doctor.Definition{Name: own.Name}
+		switch err := api.Get(ctx, types.NamespacedName{Name: own.Name}, there); {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, err
+		default:
+			found.Found, found.Same = true, sameSchema(own, there)
+			found.Established = slices.ContainsFunc(there.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+				return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+			})
+		}
+		all = append(all, found)
+	}
+	return all, nil
+}
+
+// sameSchema says whether two definitions have the same schema of the version that this command speaks.
+func sameSchema(a, b *apiextensionsv1.CustomResourceDefinition) bool {
+	schema := func(d *apiextensionsv1.CustomResourceDefinition) []byte {
+		for _, v := range d.Spec.Versions {
+			if v.Name == v1alpha1.GroupVersion.Version {
+				// What was decoded from JSON can be encoded.
+				data, _ := json.Marshal(v.Schema)
+				return data
+			}
+		}
+		return nil
+	}
+	return bytes.Equal(schema(a), schema(b))
+}
+
+// multusWorkloads looks for DaemonSets with its name.
+func multusWorkloads(ctx context.Context, api client.Client, o *doctor.Observed) error {
+	list := &appsv1.DaemonSetList{}
+	if err := api.List(ctx, list); err != nil {
+		return err
+	}
+	for _, s := range list.Items {
+		if strings.Contains(s.Name, "multus") {
+			o.Multus = append(o.Multus, doctor.Workload{Name: s.Namespace + "/" + s.Name, Ready: s.Status.NumberReady, Wanted: s.Status.DesiredNumberScheduled})
+		}
+	}
+	return nil
+}
+
+// definitionsOfNetworks reads those that are named, or else those of the namespace.
+func (d *doctorCall) definitionsOfNetworks(ctx context.Context, api client.Client, namespace string, o *doctor.Observed) error {
+	o.MultusKind = true
+	read := func(u *unstructured.Unstructured) doctor.Network {
+		config, _, _ := unstructured.NestedString(u.Object, "spec", "config")
+		return doctor.Network{Name: u.GetNamespace() + "/" + u.GetName(), Found: true, Resource: u.GetAnnotations()[foreign.AnnotationResourceName], Config: config}
+	}
+	for _, network := range d.networks {
+		key := types.NamespacedName{Namespace: namespace, Name: network}
+		if in, name, qualified := strings.Cut(network, "/"); qualified {
+			key = types.NamespacedName{Namespace: in, Name: name}
+		}
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(foreign.GroupVersionKind)
+		switch err := api.Get(ctx, key, u); {
+		case isAbsent(err):
+			o.Networks = append(o.Networks, doctor.Network{Name: key.String()})
+		case apierrors.IsNotFound(err):
+			o.MultusKind = false
+			return nil
+		case err != nil:
+			return err
+		default:
+			o.Networks = append(o.Networks, read(u))
+		}
+	}
+	if len(d.networks) > 0 {
+		return nil
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(foreign.GroupVersionKind.GroupVersion().WithKind(foreign.GroupVersionKind.Kind + "List"))
+	switch err := api.List(ctx, list, client.InNamespace(namespace)); {
+	case apierrors.IsNotFound(err):
+		o.MultusKind = false
+		return nil
+	case err != nil:
+		return err
+	}
+	for i := range list.Items {
+		if n := read(&list.Items[i]); len(o.Networks) < mostNetworks {
+			o.Networks = append(o.Networks, n)
+		} else {
+			o.NetworksLeft = append(o.NetworksLeft, n.Name)
+		}
+	}
+	return nil
+}
+
+// podsOf reads which pods the nodes have, but for inspect pods and those that are over.
+func podsOf(ctx context.Context, api client.Client, nodes []doctor.Node) error {
+	selector := fields.AndSelectors(
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)))
+	if len(nodes) == 1 {
+		selector = fields.AndSelectors(selector, fields.OneTermEqualSelector("spec.nodeName", nodes[0].Node.Name))
+	}
+	byNode := map[string][]corev1.Pod{}
+	list := &corev1.PodList{}
+	for {
+		if err := api.List(ctx, list, client.MatchingFieldsSelector{Selector: selector}, client.Limit(500), client.Continue(list.Continue)); err != nil {
+			return err
+		}
+		for _, p := range list.Items {
+			if _, ours := p.Labels[pods.LabelDoctor]; !ours {
+				byNode[p.Spec.NodeName] = append(byNode[p.Spec.NodeName], p)
+			}
+		}
+		if list.Continue == "" {
+			break
+		}
+	}
+	for i := range nodes {
+		nodes[i].Pods = byNode[nodes[i].Node.Name]
+	}
+	return nil
+}
+
+// topologies reads what agents of topology-aware scheduling write, where there are some and the user may read it: it only
+// makes a line more exact.
+func topologies(ctx context.Context, api client.Client, nodes []doctor.Node) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(foreign.NodeResourceTopologyKind.GroupVersion().WithKind(foreign.NodeResourceTopologyKind.Kind + "List"))
+	if err := api.List(ctx, list); err != nil {
+		return
+	}
+	for _, item := range list.Items {
+		topology, err := foreign.DecodeNodeResourceTopology(item.Object)
+		for i := range nodes {
+			if err == nil && nodes[i].Node.Name == topology.Name {
+				nodes[i].Topology = &topology
+			}
+		}
+	}
+}
+
+// notLooked is why no pod is sent to a node; empty when some are.
+func notLooked(n *doctor.Node, image benchImage) string {
+	for _, p := range n.Pods {
+		// Looking takes a CPU and a device, and would be seen in the results.
+		if p.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByTailgate && p.Labels[v1alpha1.LabelRole] != "" {
+			return fmt.Sprintf("benchmark %s/%s measures there", p.Namespace, p.Labels[v1alpha1.LabelBenchmark])
+		}
+	}
+	switch {
+	case !preflight.NodeReady(n.Node):
+		return "it is not ready"
+	case n.Node.Spec.Unschedulable && !n.Named:
+		return "it is cordoned"
+	case image.name == "":
+		return "no bench image is known; give one with --image"
+	}
+	return ""
+}
+
+// completeNodes completes names of nodes.
+func (d *doctorCall) completeNodes(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	api, _, err := d.client()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := timeLimit(cmd.Context(), completionLimit)
+	defer cancel()
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+	if err := api.List(ctx, list); err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names := map[string]bool{}
+	for _, item := range list.Items {
+		names[item.Name] = !slices.Contains(args, item.Name)
+	}
+	maps.DeleteFunc(names, func(_ string, open bool) bool { return !open })
+	return slices.Sorted(maps.Keys(names)), cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,308 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+)
+
+// manager asks whether Tailgate itself runs.
+func manager(o Observed) []Line {
+	const check = "manager"
+	bad := advice{"benchmarks and gates stand still", "see `kubectl get pods -A -l app.kubernetes.io/name=tailgate` and the manager's log"}
+	m := o.Manager
+	switch why := o.Unseen["deployments"]; {
+	case why != "":
+		return unknown(check, "", why, "have the ClusterRole tailgate-doctor bound to you")
+	case m == nil:
+		bad.mend = "install Tailgate"
+		return bad.wrong(check, "", "there is no Deployment of Tailgate's manager")
+	case m.Ready == 0:
+		return bad.wrong(check, "", "%s: none of %d is ready", m.Name, m.Wanted)
+	}
+	return good(check, "", "%s: %d of %d ready, image %s", m.Name, m.Ready, m.Wanted, m.Image)
+}
+
+// definitions asks whether the API server knows Tailgate's kinds as this command does.
+func definitions(o Observed) []Line {
+	const check = "definitions"
+	if why := o.Unseen["customresourcedefinitions"]; why != "" {
+		return unknown(check, "", why, "have the ClusterRole tailgate-doctor bound to you")
+	}
+	var names, missing, other []string
+	for _, d := range o.Definitions {
+		names = append(names, d.Name)
+		switch {
+		case !d.Found || !d.Established:
+			missing = append(missing, d.Name)
+		case !d.Same:
+			other = append(other, d.Name)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return advice{"benchmarks cannot be made", "install Tailgate, with its CustomResourceDefinitions"}.
+			wrong(check, "", "not served: %s", strings.Join(missing, ", "))
+	case len(other) > 0:
+		return advice{"none by itself; fields that one version has and the other has not are refused or left out",
+			"use the command and the CustomResourceDefinitions of the manager's version"}.
+			doubtful(check, "", "of another version than this command: %s", strings.Join(other, ", "))
+	}
+	return good(check, "", "%d, as this command has them", len(names))
+}
+
+// multus asks whether there is something that attaches networks to pods.
+func multus(o Observed) []Line {
+	const check = "multus"
+	none := advice{"only the pods' own network and the host's can be measured, and neither has a device of its own",
+		"install Multus, and an SR-IOV device plugin"}
+	if why := o.Unseen["network-attachment-definitions"]; why != "" {
+		return unknown(check, "", why, "have the ClusterRole tailgate-doctor bound to you")
+	}
+	if !o.MultusKind {
+		const found = "the cluster does not know NetworkAttachmentDefinitions"
+		if o.Asked {
+			return none.wrong(check, "", found)
+		}
+		return none.doubtful(check, "", found)
+	}
+	var names, lacking []string
+	for _, w := range o.Multus {
+		names = append(names, w.Name)
+		if w.Ready < w.Wanted {
+			lacking = append(lacking, fmt.Sprintf("%s: %d of %d ready", w.Name, w.Ready, w.Wanted))
+		}
+	}
+	tried, told := 0, 0
+	for _, n := range o.Nodes {
+		for _, l := range n.Looks {
+			if l.Kind != KindNetwork || l.Inspection == nil {
+				continue
+			}
+			tried++
+			if l.NetworkStatus != "" {
+				told++
+			}
+		}
+	}
+	switch {
+	case len(lacking) > 0:
+		return advice{"pods with networks do not start on some nodes", "see the events and logs of the DaemonSet's pods"}.
+			doubtful(check, "", "%s", strings.Join(lacking, ", "))
+	case tried > 0 && told == 0:
+		return advice{"benchmarks over a network fail: their pods have none",
+			"install Multus, or see whether its CNI configuration is the first in /etc/cni/net.d on the nodes"}.
+			wrong(check, "", "%d pods asked for a network, and none has the annotation %s", tried, foreign.AnnotationNetworkStatus)
+	case len(names) > 0:
+		return good(check, "", "%s ready; %d of %d pods with a network tell what was attached", strings.Join(names, ", "), told, tried)
+	case tried > 0:
+		return good(check, "", "no DaemonSet has its name, but %d of %d pods with a network tell what was attached", told, tried)
+	case o.Unseen["daemonsets"] != "":
+		return unknown(check, "", o.Unseen["daemonsets"], "have the ClusterRole tailgate-doctor bound to you")
+	}
+	return good(check, "", "networks can be defined; no pod asked for one, in namespace %s", o.Namespace)
+}
+
+// networks looks at the definitions.
+func networks(o Observed) []Line {
+	var lines []Line
+	for _, n := range o.Networks {
+		lines = append(lines, definition(o, n)...)
+	}
+	if n := len(o.NetworksLeft); n > 0 {
+		lines = append(lines, unknown("network", "", fmt.Sprintf("%d more were not looked at: %s", n, strings.Join(o.NetworksLeft, ", ")),
+			"name them with --network")...)
+	}
+	return lines
+}
+
+// definition is the line of one.
+func definition(o Observed, n Network) []Line {
+	const check = "network"
+	cannot := advice{effect: "pods that ask for it do not start"}
+	if !n.Found {
+		cannot.mend = "create the NetworkAttachmentDefinition, or name another one"
+		return cannot.wrong(check, n.Name, "there is no such NetworkAttachmentDefinition")
+	}
+	if p := n.problem(); p != nil {
+		cannot.mend = p.mend
+		return cannot.wrong(check, n.Name, "%s", p.found)
+	}
+	if n.Resource != "" && o.Capacity[corev1.ResourceName(n.Resource)] == 0 {
+		cannot.mend = "correct the annotation " + foreign.AnnotationResourceName + " (with the prefix of the resource), or see whether the device plugin runs"
+		return cannot.wrong(check, n.Name, "its resource %s is advertised by no node", n.Resource)
+	}
+	plugins, keys := n.plugins()
+	if refused := refusedBySFC(keys); len(refused) > 0 && slices.Contains(plugins, "sriov") && hasDriver(o, "sfc") {
+		return advice{"pods do not start where the PF's driver is sfc: it can set none of these, and the plugin takes that for an error",
+			"take " + strings.Join(refused, ", ") + " out of its configuration (SriovNetwork: trust, minTxRate, maxTxRate, vlanQoS)"}.
+			doubtful(check, n.Name, "plugins %s; it sets %s of VFs", strings.Join(plugins, ", "), strings.Join(refused, ", "))
+	}
+	found := "its configuration is in a file on the nodes"
+	if len(plugins) > 0 {
+		found = "plugins " + strings.Join(plugins, ", ")
+	}
+	if n.Resource != "" {
+		found += fmt.Sprintf("; resource %s: %d in the cluster", n.Resource, o.Capacity[corev1.ResourceName(n.Resource)])
+	}
+	return good(check, n.Name, "%s", found)
+}
+
+// hasDriver says whether a network card of a node has a driver.
+func hasDriver(o Observed, driver string) bool {
+	return slices.ContainsFunc(o.Nodes, func(n Node) bool {
+		i := n.seen()
+		return i != nil && slices.ContainsFunc(i.NICs, func(c NIC) bool { return c.Driver == driver })
+	})
+}
+
+// onloadAnywhere says that there is no Onload, so that nobody looks for its lines.
+func onloadAnywhere(o Observed) []Line {
+	const check = "onload"
+	switch {
+	case o.Onload == "":
+		return good(check, "", "no node advertises Onload: sockets are the kernel's")
+	case o.OnloadAsked && o.Capacity[corev1.ResourceName(o.Onload)] == 0:
+		return advice{"nothing is accelerated", "see whether the device plugin of Onload runs, or name another resource"}.
+			wrong(check, o.Onload, "no node advertises it")
+	}
+	return nil
+}
+
+// podNetwork is the subject of lines about the network that all pods have.
+const podNetwork = "pod network"
+
+// mtus compares those of both ends of each network.
+func mtus(o Observed) []Line {
+	const check = "mtu"
+	subjects := []string{podNetwork}
+	for _, n := range o.Networks {
+		subjects = append(subjects, n.Name)
+	}
+	var lines []Line
+	for _, subject := range subjects {
+		byMTU := map[string][]string{}
+		ends := 0
+		for _, n := range o.Nodes {
+			l := n.look(KindNetwork, subject)
+			if subject == podNetwork {
+				l = n.look(KindCPU, "")
+			}
+			if l == nil || l.Inspection == nil || l.Inspection.Evidence.MTU <= 0 {
+				continue
+			}
+			mtu := fmt.Sprint(l.Inspection.Evidence.MTU)
+			byMTU[mtu] = append(byMTU[mtu], n.Node.Name)
+			ends++
+		}
+		switch {
+		case ends < 2:
+			// One end has nothing to differ from.
+		case len(byMTU) > 1:
+			lines = append(lines, advice{"messages larger than the smaller MTU are lost or cut in pieces on the way, so that their latencies are another's; results do not verify",
+				"set one MTU on the PFs and VFs of all nodes, and on the switch between them"}.wrong(check, subject, "%s", byValue(byMTU))...)
+		default:
+			lines = append(lines, good(check, subject, "%s", byValue(byMTU))...)
+		}
+	}
+	return lines
+}
+
+// mostNames is how many names a line has room for.
+const mostNames = 6
+
+// list has names, the first ones if there are many.
+func list(names []string) string {
+	slices.Sort(names)
+	if more := len(names) - mostNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// byValue says which names have which value.
+func byValue(names map[string][]string) string {
+	var parts []string
+	for _, value := range slices.Sorted(maps.Keys(names)) {
+		parts = append(parts, fmt.Sprintf("%s on %s", value, list(names[value])))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// grouped are the nodes by what an inspection tells of them.
+func grouped(o Observed, value func(*Inspection) string) map[string][]string {
+	groups := map[string][]string{}
+	for _, n := range o.Nodes {
+		if i := n.seen(); i != nil && value(i) != "" {
+			groups[value(i)] = append(groups[value(i)], n.Node.Name)
+		}
+	}
+	return groups
+}
+
+// oneMachine asks whether several nodes are one machine.
+func oneMachine(o Observed) []Line {
+	var same []string
+	for _, names := range grouped(o, func(i *Inspection) string { return i.Evidence.BootID }) {
+		if len(names) > 1 {
+			same = append(same, list(names))
+		}
+	}
+	if len(same) == 0 {
+		return nil
+	}
+	slices.Sort(same)
+	return advice{"what is measured between them is one kernel's virtual Ethernet, not a NIC and a wire; results say so",
+		"measure between machines; this is good for trying things out"}.
+		doubtful("machines", "", "one machine (the same boot): %s", strings.Join(same, "; "))
+}
+
+// alike asks whether the nodes are of one kind.
+func alike(o Observed) []Line {
+	const check = "alike"
+	var differ []string
+	nodes := 0
+	for _, v := range []struct {
+		what string
+		of   func(*Inspection) string
+	}{
+		{"kernel", func(i *Inspection) string { return i.Evidence.Kernel }},
+		{"CPU", func(i *Inspection) string { return i.Evidence.CPUModel }},
+		{"mitigations", func(i *Inspection) string { return i.fact("kernel.arg.mitigations") }},
+	} {
+		groups := grouped(o, v.of)
+		n := 0
+		for _, names := range groups {
+			n += len(names)
+		}
+		nodes = max(nodes, n)
+		if len(groups) > 1 {
+			differ = append(differ, v.what+": "+byValue(groups))
+		}
+	}
+	switch {
+	case nodes < 2:
+		return nil
+	case len(differ) > 0:
+		return advice{"results of different nodes cannot be compared without ignoring these differences",
+			"bring the nodes to one state, or compare each with itself"}.doubtful(check, "", "%s", strings.Join(differ, "; "))
+	}
+	return good(check, "", "%d nodes with one kernel and one model of CPU", nodes)
+}
+
+// leftOut names the nodes that nobody asked for and not everybody may run on.
+func leftOut(o Observed) []Line {
+	if len(o.LeftOut) == 0 {
+		return nil
+	}
+	groups := map[string][]string{}
+	for node, taint := range o.LeftOut {
+		groups[taint] = append(groups[taint], node)
+	}
+	return good("left-out", "", "nodes with taints are looked at when they are named: %s", byValue(groups))
+}

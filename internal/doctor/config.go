@@ -1,0 +1,99 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+)
+
+// problem is what is wrong with a configuration, and how to mend it.
+type problem struct{ found, mend string }
+
+// cniPlugin has the keys of a plugin that are looked at.
+type cniPlugin map[string]any
+
+func (p cniPlugin) text(key string) string {
+	text, _ := p[key].(string)
+	return text
+}
+
+// parse reads a CNI configuration: a plugin or a list of them.
+func parse(config string) ([]cniPlugin, error) {
+	var one cniPlugin
+	if err := json.Unmarshal([]byte(config), &one); err != nil {
+		return nil, fmt.Errorf("its configuration is no JSON object: %w", err)
+	}
+	if _, several := one["plugins"]; !several {
+		return []cniPlugin{one}, nil
+	}
+	var all struct {
+		Plugins []cniPlugin `json:"plugins"`
+	}
+	if err := json.Unmarshal([]byte(config), &all); err != nil {
+		return nil, fmt.Errorf("its list of plugins cannot be read: %w", err)
+	}
+	return all.Plugins, nil
+}
+
+// problem is what keeps pods from getting the network, as far as its definition shows; nil when nothing does.
+func (n Network) problem() *problem {
+	if n.Config == "" {
+		return nil
+	}
+	plugins, err := parse(n.Config)
+	if err != nil {
+		return &problem{err.Error(), "correct spec.config of the NetworkAttachmentDefinition"}
+	}
+	if len(plugins) == 0 {
+		return &problem{"its list of plugins is empty", "give spec.config a plugin, such as sriov"}
+	}
+	for _, p := range plugins {
+		kind := p.text("type")
+		named := slices.ContainsFunc([]string{"device", "hwaddr", "kernelpath", "pciBusID", "deviceID"}, func(key string) bool { return p.text(key) != "" })
+		switch {
+		case kind == "":
+			return &problem{"a plugin of its configuration has no type", "give it the type, which is the name of the plugin's binary"}
+		case (kind == "sriov" || kind == "host-device") && n.Resource == "" && !named:
+			return &problem{fmt.Sprintf("plugin %s needs a device, and no annotation names a resource", kind),
+				"give it the annotation " + foreign.AnnotationResourceName + ", with the resource of the device plugin"}
+		}
+	}
+	return nil
+}
+
+// plugins are the types of the plugins, and the keys of the one of type sriov that are set.
+func (n Network) plugins() (types, keys []string) {
+	all, err := parse(n.Config)
+	if err != nil {
+		return nil, nil
+	}
+	for _, p := range all {
+		types = append(types, p.text("type"))
+		if p.text("type") != "sriov" {
+			continue
+		}
+		for key, value := range p {
+			if value != nil && value != "" && value != float64(0) && value != "off" {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return types, keys
+}
+
+// refusedBySFC are those of the keys of sriov-cni that the driver of Solarflare's NICs cannot set of a VF.
+func refusedBySFC(keys []string) []string {
+	var refused []string
+	for _, key := range []string{"max_tx_rate", "min_tx_rate", "trust", "vlanQoS"} {
+		if slices.Contains(keys, key) {
+			refused = append(refused, key)
+		}
+	}
+	return refused
+}
+
+// Attachable says whether it is worth sending pods that ask for the network.
+func (n Network) Attachable() bool { return n.Found && n.problem() == nil }

@@ -1,0 +1,268 @@
+// Package doctor says of a cluster whether it is fit for latency work: what was observed goes in, a line for each thing that
+// was looked at comes out, good, doubtful or wrong, with its effect on latency and how to mend it. It is pure; what looks is
+// kubectl tailgate doctor, and in its inspect pods the agent.
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+)
+
+// Level is how good something is.
+type Level string
+
+// The levels.
+const (
+	// Good is what does not stand in the way of latency work.
+	Good Level = "good"
+	// Doubtful is what makes latencies worse, or less certain, than they could be. Benchmarks run all the same.
+	Doubtful Level = "doubtful"
+	// Wrong is what keeps benchmarks from running, or their results from being of any use.
+	Wrong Level = "wrong"
+	// Unknown is what could not be looked at.
+	Unknown Level = "unknown"
+)
+
+// Levels are all of them, from the worst to the best: nobody knows whether the unknown is wrong.
+var Levels = []Level{Wrong, Unknown, Doubtful, Good}
+
+// Line is one thing that was looked at.
+type Line struct {
+	// Node is empty for what concerns the cluster.
+	Node string `json:"node,omitempty"`
+	// Check is what was looked at, in a word that stays the same from version to version. See docs/doctor.md.
+	Check string `json:"check"`
+	// Subject is the network or the resource, of checks that are made of several.
+	Subject string `json:"subject,omitempty"`
+	Level   Level  `json:"level"`
+	// Found is what was found.
+	Found string `json:"found"`
+	// Effect says what that does to latencies, and Mend what to do; both are empty where it is good.
+	Effect string `json:"effect,omitempty"`
+	Mend   string `json:"mend,omitempty"`
+}
+
+// Report is what there is to say of a cluster.
+type Report struct {
+	// Result is the worst level of all lines.
+	Result Level `json:"result"`
+	// Nodes are those that were to be looked at.
+	Nodes []string `json:"nodes"`
+	// Lines of the cluster first, then of each node, always in the same order of checks.
+	Lines []Line `json:"lines"`
+}
+
+// Count is how many lines of a level there are.
+func (r Report) Count(level Level) int {
+	n := 0
+	for _, l := range r.Lines {
+		if l.Level == level {
+			n++
+		}
+	}
+	return n
+}
+
+// Observed is what is known of a cluster.
+type Observed struct {
+	// Namespace is where the inspect pods ran, and the networks are.
+	Namespace string
+	// Unseen are kinds that could not be read, by their plural, with the reason.
+	Unseen map[string]string
+	// Manager is Tailgate's; nil if there is none.
+	Manager *Manager
+	// Definitions are those of Tailgate's kinds.
+	Definitions []Definition
+	// Multus are the workloads that look like Multus'. MultusKind says whether there is a kind for its networks.
+	Multus     []Workload
+	MultusKind bool
+	// Networks are those that were looked at, and NetworksLeft those that were not, because there are so many. Asked says
+	// that the user named them.
+	Networks     []Network
+	NetworksLeft []string
+	Asked        bool
+	// Onload is the resource of Onload's devices, and OnloadAsked whether the user named it.
+	Onload      string
+	OnloadAsked bool
+	// Capacity has all devices of the cluster: how many each extended resource has on all nodes together.
+	Capacity map[corev1.ResourceName]int64
+	// LeftOut are the taints of nodes that were not looked at, by node, because only who tolerates them may run there and
+	// the user did not name these.
+	LeftOut map[string]string
+	// Nodes that were to be looked at, by name.
+	Nodes []Node
+}
+
+// Manager is the Deployment of Tailgate's manager.
+type Manager struct {
+	// Name is namespace/name.
+	Name string
+	// Ready of Wanted replicas are ready.
+	Ready, Wanted int32
+	Image         string
+}
+
+// Definition is what there is of the definition of one of Tailgate's kinds.
+type Definition struct {
+	// Name is PLURAL.tailgate.dev.
+	Name string
+	// Found says whether it is there, Established whether the API server serves it, and Same whether it is that of this
+	// command's version.
+	Found, Established, Same bool
+}
+
+// Workload is a DaemonSet.
+type Workload struct {
+	// Name is namespace/name.
+	Name string
+	// Ready of Wanted pods are ready.
+	Ready, Wanted int32
+}
+
+// Network is a NetworkAttachmentDefinition.
+type Network struct {
+	// Name is namespace/name.
+	Name string
+	// Found is false for one that the user named and there is not.
+	Found bool
+	// Resource is that of its annotation, Config its CNI configuration.
+	Resource, Config string
+}
+
+// Node is what is known of one.
+type Node struct {
+	Node corev1.Node
+	// Named says that the user named it.
+	Named bool
+	// Pods are those that it has, but for the inspect pods; unfinished ones only.
+	Pods []corev1.Pod
+	// Topology is nil where no agent writes it.
+	Topology *foreign.NodeResourceTopology
+	// NotLooked is why no pod was sent there; empty when some were.
+	NotLooked string
+	// Looks are what the inspect pods came to.
+	Looks []Look
+}
+
+// Kind is what an inspect pod was to see.
+type Kind string
+
+// The kinds.
+const (
+	// KindShared is on the CPUs that no pod has to itself.
+	KindShared Kind = "shared"
+	// KindCPU has a whole CPU.
+	KindCPU Kind = "cpu"
+	// KindNetwork has a whole CPU, and a network with its device.
+	KindNetwork Kind = "network"
+	// KindOnload has a whole CPU, and Onload's devices.
+	KindOnload Kind = "onload"
+)
+
+// Look is what an inspect pod came to.
+type Look struct {
+	Kind Kind
+	// Network is that of kind network.
+	Network string
+	// Inspection is nil when there is a Trouble, and the other way round.
+	Inspection *Inspection
+	Trouble    *Trouble
+	// ImageID is what the node's runtime made of the image.
+	ImageID string
+	// NetworkStatus is the pod's annotation of that name; empty when it has none.
+	NetworkStatus string
+}
+
+// Diagnose looks at everything.
+func Diagnose(o Observed) Report {
+	r := Report{Nodes: []string{}, Lines: []Line{}}
+	for _, check := range clusterChecks {
+		r.Lines = append(r.Lines, check(o)...)
+	}
+	for _, n := range o.Nodes {
+		r.Nodes = append(r.Nodes, n.Node.Name)
+		for _, check := range nodeChecks {
+			for _, l := range check(o, n) {
+				l.Node = n.Node.Name
+				r.Lines = append(r.Lines, l)
+			}
+		}
+	}
+	r.Result = Good
+	for _, l := range r.Lines {
+		if slices.Index(Levels, l.Level) < slices.Index(Levels, r.Result) {
+			r.Result = l.Level
+		}
+	}
+	return r
+}
+
+// clusterChecks and nodeChecks are all checks, in the order of the lines. A check without a line has nothing to say: the
+// machine does not tell, or another line says why nobody could look.
+var (
+	clusterChecks = []func(Observed) []Line{
+		manager, definitions, multus, networks, onloadAnywhere, mtus, oneMachine, alike, leftOut,
+	}
+	nodeChecks = []func(Observed, Node) []Line{
+		nodeState, inspect, cpuManager, freeCPUs, neighbours, topology, smt, isolation, governor, idleStates, clock, mitigations,
+		kernel, hypervisor, hugepages, nics, devices, attached, interfaces, onload,
+	}
+)
+
+// The constructors of lines.
+
+func good(check, subject, format string, args ...any) []Line {
+	return []Line{{Check: check, Subject: subject, Level: Good, Found: fmt.Sprintf(format, args...)}}
+}
+
+func unknown(check, subject, found, mend string) []Line {
+	return []Line{{Check: check, Subject: subject, Level: Unknown, Found: found, Mend: mend}}
+}
+
+// advice is what a line that is not good says beyond what was found.
+type advice struct{ effect, mend string }
+
+func (a advice) doubtful(check, subject, format string, args ...any) []Line {
+	return []Line{{Check: check, Subject: subject, Level: Doubtful, Found: fmt.Sprintf(format, args...), Effect: a.effect, Mend: a.mend}}
+}
+
+func (a advice) wrong(check, subject, format string, args ...any) []Line {
+	return []Line{{Check: check, Subject: subject, Level: Wrong, Found: fmt.Sprintf(format, args...), Effect: a.effect, Mend: a.mend}}
+}
+
+// look finds what the pod of a kind came to, of a network if the kind is that; nil when there was none.
+func (n Node) look(kind Kind, network string) *Look {
+	i := slices.IndexFunc(n.Looks, func(l Look) bool { return l.Kind == kind && l.Network == network })
+	if i < 0 {
+		return nil
+	}
+	return &n.Looks[i]
+}
+
+// seen is the inspection from a pod with a whole CPU, or else from any; nil without one.
+func (n Node) seen() *Inspection {
+	var any *Inspection
+	for _, l := range n.Looks {
+		if l.Inspection != nil && l.Kind != KindShared {
+			return l.Inspection
+		}
+		any = cmp.Or(any, l.Inspection)
+	}
+	return any
+}
+
+// fact is a condition as the agent told it; empty when it did not.
+func (i *Inspection) fact(key string) string {
+	if i == nil {
+		return ""
+	}
+	return i.Evidence.Facts[key]
+}
+
+// virtual says whether the machine is known to be a virtual one.
+func (i *Inspection) virtual() bool { return i.fact("cpu.hypervisor") == "yes" }

@@ -1,0 +1,243 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// sortedNumbers are the keys of a map, by the numbers that they are.
+func sortedNumbers[V any](m map[string]V) []string {
+	return slices.SortedFunc(maps.Keys(m), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+	})
+}
+
+// smt asks who may run on the other half of the core.
+func smt(_ Observed, n Node) []Line {
+	const check = "smt"
+	i := n.seen()
+	told := i.fact("cpu.smt.sibling")
+	if told == "" && i.fact("cpu.smt.active") == "0" {
+		told = "none"
+	}
+	switch told {
+	case "others":
+		return advice{"who runs on the CPU's sibling shares its core: some tens of percent of its speed come and go",
+			"give the kubelet cpuManagerPolicyOptions full-pcpus-only and ask for whole cores, or switch SMT off (nosmt)"}.
+			doubtful(check, "", "CPUs %s are one core, of which the pod had CPU %d", i.Evidence.ThreadSiblings, i.Evidence.MeasuringCPU)
+	case "own":
+		return good(check, "", "the whole core was the pod's: CPUs %s", i.Evidence.ThreadSiblings)
+	case "none":
+		return good(check, "", "CPU %d has its core to itself", i.Evidence.MeasuringCPU)
+	}
+	return nil
+}
+
+// isolation asks what the kernel keeps off the CPU.
+func isolation(_ Observed, n Node) []Line {
+	const check = "isolation"
+	i := n.seen()
+	isolated, quiet := i.fact("cpu.isolated"), i.fact("cpu.nohz-full")
+	found := fmt.Sprintf("CPU %d: isolcpus %s, nohz_full %s", orZero(i).Evidence.MeasuringCPU, cmp.Or(isolated, "not told"), cmp.Or(quiet, "not told"))
+	switch {
+	case isolated == "" && quiet == "":
+		return nil
+	case isolated == "yes" && quiet == "yes":
+		return good(check, "", "%s", found)
+	}
+	return advice{"the kernel's own threads and timer ticks interrupt the tool: some µs each, 100 to 1000 times a second; p99.9 and beyond",
+		"boot with isolcpus=managed_irq,domain,LIST nohz_full=LIST rcu_nocbs=LIST for the CPUs that the kubelet does not reserve"}.
+		doubtful(check, "", "%s", found)
+}
+
+// orZero is an inspection of nothing where there is none.
+func orZero(i *Inspection) Inspection {
+	if i == nil {
+		return Inspection{}
+	}
+	return *i
+}
+
+// governor asks who chooses the CPU's frequency.
+func governor(_ Observed, n Node) []Line {
+	const check = "governor"
+	i := n.seen()
+	switch g := i.fact("cpu.governor"); {
+	case i == nil:
+		return nil
+	case g == "performance":
+		return good(check, "", "performance (%s)", cmp.Or(i.fact("cpu.freq-driver"), "driver not told"))
+	case g != "":
+		return advice{"the frequency follows the load: what comes after a pause begins slowly, by tens of percent, and rounds differ",
+			"`cpupower frequency-set -g performance`, or a tuned profile such as network-latency"}.
+			doubtful(check, "", "%s (%s)", g, cmp.Or(i.fact("cpu.freq-driver"), "driver not told"))
+	case i.virtual():
+		return good(check, "", "none here: frequencies are the hypervisor's business")
+	}
+	return good(check, "", "none here: frequencies are the firmware's business")
+}
+
+// longestWake is the exit latency in µs from which an idle state is too deep.
+const longestWake = 10
+
+// idleStates asks how deep the CPU sleeps.
+func idleStates(_ Observed, n Node) []Line {
+	const check = "c-states"
+	i := n.seen()
+	states := i.fact("cpu.cstates")
+	deepest, wake := "", 0
+	for state := range strings.SplitSeq(states, ", ") {
+		// Those in brackets are disabled.
+		fields := strings.Fields(state)
+		if len(fields) < 2 || strings.HasPrefix(state, "[") {
+			continue
+		}
+		if us, err := strconv.Atoi(strings.TrimSuffix(fields[len(fields)-1], "us")); err == nil && us >= wake {
+			deepest, wake = strings.Join(fields[:len(fields)-1], " "), us
+		}
+	}
+	switch {
+	case i == nil:
+		return nil
+	case states == "" && i.fact("kernel.arg.idle") != "":
+		return good(check, "", "none: the kernel was booted with idle=%s", i.fact("kernel.arg.idle"))
+	case states == "" && i.virtual():
+		return good(check, "", "none here: how deep CPUs sleep is the hypervisor's business")
+	case states == "":
+		return good(check, "", "none told")
+	case i.fact("cpu.pm-qos-us") == "n/a":
+		return good(check, "", "%s; none that takes time to leave is allowed (pm_qos)", states)
+	case wake > longestWake:
+		return advice{fmt.Sprintf("a CPU that sleeps while it waits for a message needs up to %d µs to wake: whatever does not spin, and all low rates", wake),
+			"boot with intel_idle.max_cstate=1 processor.max_cstate=1, or a tuned profile such as network-latency"}.
+			doubtful(check, "", "down to %s, %d µs to wake (%s)", deepest, wake, states)
+	}
+	return good(check, "", "%s", states)
+}
+
+// clock asks what a look at the clock costs.
+func clock(_ Observed, n Node) []Line {
+	const check = "clock"
+	source := orZero(n.seen()).Evidence.Clocksource
+	const mend = "see in the kernel's log why the TSC was not taken (unstable, or not invariant); on machines of which you know better: tsc=reliable"
+	switch source {
+	case "":
+		return nil
+	case "tsc", "arch_sys_counter", "timebase", "tod":
+		return good(check, "", "%s", source)
+	case "hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit":
+		return advice{"each look at the clock is a system call to a slow device, 1 µs and more, twice in every sample", mend}.wrong(check, "", "%s", source)
+	}
+	return advice{"each look at the clock costs more than with the TSC, and how much is up to the hypervisor", mend}.doubtful(check, "", "%s", source)
+}
+
+// costly are the mitigations that do work at each entry to the kernel or each return, by what the kernel says of them.
+var costly = []string{"PTI", "Clear CPU buffers", "untrained return thunk", "Safe RET", "IBPB", "Mitigation: IBRS", "Clear branch history"}
+
+// mitigations asks what each entry to the kernel costs beyond the call.
+func mitigations(_ Observed, n Node) []Line {
+	const check = "mitigations"
+	i := n.seen()
+	if i == nil {
+		return nil
+	}
+	var active, slow []string
+	for key, state := range i.Evidence.Facts {
+		name, found := strings.CutPrefix(key, "cpu.vulnerability.")
+		if !found || !strings.HasPrefix(state, "Mitigation") {
+			continue
+		}
+		active = append(active, name)
+		if slices.ContainsFunc(costly, func(c string) bool { return strings.Contains(state, c) }) && !strings.Contains(state, "IBPB: conditional") {
+			slow = append(slow, name)
+		}
+	}
+	slices.Sort(active)
+	slices.Sort(slow)
+	if len(slow) == 0 {
+		return good(check, "", "%d in use, none that works at each entry to the kernel", len(active))
+	}
+	return advice{"each system call and each interrupt takes some 100 ns to 1 µs longer; Onload, which makes few, hardly feels it",
+		"where only your own programs run: boot with mitigations=off; else leave it, and alike on all nodes that you compare"}.
+		doubtful(check, "", "%d in use, of which %s work at each entry to the kernel", len(active), strings.Join(slow, ", "))
+}
+
+// tuning are the kernel's arguments that are shown.
+var tuning = []string{
+	"isolcpus", "nohz_full", "rcu_nocbs", "irqaffinity", "idle", "intel_idle.max_cstate", "processor.max_cstate", "intel_pstate", "amd_pstate",
+	"mitigations", "nosmt", "tsc", "skew_tick", "nosoftlockup", "iommu", "intel_iommu", "amd_iommu", "pci", "hugepages", "default_hugepagesz", "preempt",
+}
+
+// kernel notes which one it is.
+func kernel(_ Observed, n Node) []Line {
+	i := n.seen()
+	if i == nil {
+		return nil
+	}
+	version, preemption := i.fact("kernel.version"), "preemption not told"
+	for _, word := range []string{"PREEMPT_RT", "PREEMPT_DYNAMIC", "PREEMPT"} {
+		if slices.Contains(strings.Fields(version), word) {
+			preemption = word
+			break
+		}
+	}
+	var args []string
+	for _, name := range tuning {
+		if value := i.fact("kernel.arg." + name); value != "" {
+			args = append(args, name+"="+value)
+		}
+	}
+	arguments := "no arguments for latency"
+	if len(args) > 0 {
+		arguments = strings.Join(args, " ")
+	}
+	return good("kernel", "", "%s, %s, %s", cmp.Or(i.Evidence.Kernel, "release not told"), preemption, arguments)
+}
+
+// hypervisor asks whether there is one.
+func hypervisor(_ Observed, n Node) []Line {
+	const check = "hypervisor"
+	i := n.seen()
+	machine := strings.Join(strings.Fields(i.fact("dmi.sys_vendor")+" "+i.fact("dmi.product_name")), " ")
+	switch i.fact("cpu.hypervisor") {
+	case "yes":
+		return advice{"the hypervisor takes the CPU away when it likes, and interrupts and timers go through it: a tail of tens of µs to ms that is not the NIC's",
+			"measure on bare metal; or pin the machine's CPUs, with huge pages and the VF passed through"}.
+			doubtful(check, "", "a virtual machine (%s)", cmp.Or(machine, "model not told"))
+	case "no":
+		return good(check, "", "none (%s)", cmp.Or(machine, "model not told"))
+	}
+	return nil
+}
+
+// hugepages matter to Onload.
+func hugepages(o Observed, n Node) []Line {
+	const check = "hugepages"
+	var sizes []string
+	for name, q := range n.Node.Status.Allocatable {
+		if size, found := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix); found && q.Sign() > 0 {
+			sizes = append(sizes, fmt.Sprintf("%s in pages of %s", q.String(), size))
+		}
+	}
+	slices.Sort(sizes)
+	if len(sizes) > 0 {
+		return good(check, "", "%s", strings.Join(sizes, ", "))
+	}
+	onload := resource.Quantity{}
+	if o.Onload != "" {
+		onload = n.Node.Status.Allocatable[corev1.ResourceName(o.Onload)]
+	}
+	if onload.Sign() > 0 {
+		return advice{"Onload's packet buffers are in small pages: more misses of the IOMMU's and the CPU's translation caches",
+			"reserve huge pages of 2Mi (vm.nr_hugepages), restart the kubelet, and ask for them in spec.template.hugepages"}.
+			doubtful(check, "", "none")
+	}
+	return good(check, "", "none; of what Tailgate runs only Onload has use of them")
+}

@@ -1,0 +1,269 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/proof"
+)
+
+// nics notes the network cards of the machine.
+func nics(_ Observed, n Node) []Line {
+	const check = "nics"
+	i := n.seen()
+	if i == nil {
+		return nil
+	}
+	if len(i.NICs) == 0 {
+		return good(check, "", "none on the PCI bus")
+	}
+	var all, nowhere []string
+	for _, c := range i.NICs {
+		text := fmt.Sprintf("%s %s %s", c.PCIAddress, c.ID, cmp.Or(c.Driver, "without driver"))
+		if c.NUMANode >= 0 {
+			text += fmt.Sprintf(", NUMA node %d", c.NUMANode)
+		} else if len(i.NUMA) > 1 {
+			nowhere = append(nowhere, c.PCIAddress)
+		}
+		if c.TotalVFs > 0 {
+			text += fmt.Sprintf(", %d of %d VFs", c.VFs, c.TotalVFs)
+		}
+		all = append(all, text)
+	}
+	found := strings.Join(all, "; ")
+	if len(nowhere) > 0 {
+		return advice{"neither kubelet nor Tailgate knows which CPUs are near it: results do not verify with placement.numa: Required",
+			"update the machine's firmware, or look for its setting of NUMA nodes per socket"}.
+			doubtful(check, "", "the firmware does not tell the NUMA node of %s (%s)", strings.Join(nowhere, ", "), found)
+	}
+	return good(check, "", "%s", found)
+}
+
+// devices asks whether the node has those that the networks need.
+func devices(o Observed, n Node) []Line {
+	const check = "devices"
+	var lines []Line
+	var seen []string
+	for _, network := range o.Networks {
+		name := network.Resource
+		if name == "" || slices.Contains(seen, name) || o.Capacity[corev1.ResourceName(name)] == 0 {
+			// That nobody advertises it, the network's line says.
+			continue
+		}
+		seen = append(seen, name)
+		lines = append(lines, device(o, n, check, name)...)
+	}
+	return lines
+}
+
+// device is the line of one resource.
+func device(o Observed, n Node, check, name string) []Line {
+	capacity, allocatable := n.Node.Status.Capacity[corev1.ResourceName(name)], n.Node.Status.Allocatable[corev1.ResourceName(name)]
+	used := requested(n)[corev1.ResourceName(name)]
+	bad := advice{effect: "benchmarks over it cannot run there"}
+	switch {
+	case capacity.Sign() == 0:
+		bad.mend = "let the device plugin (or a SriovNetworkNodePolicy) select the node's NIC, if it has one"
+		return bad.doubtful(check, name, "the node advertises none")
+	case allocatable.Sign() == 0:
+		bad.mend = "see whether the device plugin's pod runs there, and the links of its devices are up"
+		return bad.wrong(check, name, "0 of %s are healthy: its device plugin is gone, or says that they are not", capacity.String())
+	case o.Unseen["pods"] == "" && used >= allocatable.Value():
+		bad.effect = "benchmarks wait until one is free"
+		bad.mend = "end the pods that have them, or make more VFs"
+		return bad.doubtful(check, name, "all %s are in use", allocatable.String())
+	}
+	return good(check, name, "%s of %s healthy, %d in use", allocatable.String(), capacity.String(), used)
+}
+
+// topology asks whether CPU and device came from one NUMA node.
+func topology(_ Observed, n Node) []Line {
+	const check = "topology"
+	remote := advice{"every message crosses the link between the sockets: some 100 ns each way, more under load; with placement.numa: Required results do not verify",
+		"give the kubelet topologyManagerPolicy: single-numa-node, and the device plugin NUMA hints (not excludeTopology); or measure from CPUs of the NIC's node"}
+	var lines []Line
+	for _, l := range n.Looks {
+		if l.Trouble != nil && l.Trouble.Kind == TroubleTopology {
+			lines = append(lines, advice{"benchmarks over it do not start there",
+				"free CPUs on the device's NUMA node, let the kubelet reserve others (reservedSystemCPUs), or use a NIC of the other NUMA node"}.
+				wrong(check, l.Network, "the kubelet finds no CPU and device of one NUMA node: %s", l.Trouble.Said)...)
+			continue
+		}
+		if l.Inspection == nil || l.Kind != KindNetwork || l.Inspection.Evidence.PCIAddress == "" {
+			continue
+		}
+		e := l.Inspection.Evidence
+		found := fmt.Sprintf("CPU %d on NUMA node %s, device %s on %s", e.MeasuringCPU, number(e.CPUNUMANode), e.PCIAddress, number(e.DeviceNUMANode))
+		switch {
+		case e.CPUNUMANode >= 0 && e.DeviceNUMANode >= 0 && e.CPUNUMANode != e.DeviceNUMANode:
+			lines = append(lines, remote.wrong(check, l.Network, "%s: far from each other", found)...)
+		case e.CPUNUMANode >= 0 && e.DeviceNUMANode >= 0:
+			lines = append(lines, good(check, l.Network, "%s", found)...)
+		case len(l.Inspection.NUMA) > 1:
+			remote.effect = "whether messages cross the link between the sockets, nobody knows; with placement.numa: Required results do not verify"
+			lines = append(lines, remote.doubtful(check, l.Network, "%s", found)...)
+		}
+	}
+	if i := n.seen(); len(lines) == 0 && i != nil && len(i.NUMA) == 1 {
+		return good(check, "", "the machine has one NUMA node")
+	}
+	return lines
+}
+
+// number is that of a NUMA node.
+func number(n int32) string {
+	if n < 0 {
+		return "not known"
+	}
+	return strconv.Itoa(int(n))
+}
+
+// remedies are for what CNI plugins say, by a part of it.
+var remedies = []struct{ said, mend string }{
+	{"pci addr is required", "give the NetworkAttachmentDefinition the annotation " + foreign.AnnotationResourceName + ", and Multus access to the kubelet's podresources"},
+	{"pciBusID", "give the NetworkAttachmentDefinition the annotation " + foreign.AnnotationResourceName + ", and Multus access to the kubelet's podresources"},
+	{"failed to find plugin", "put the plugin's binary into the nodes' /opt/cni/bin, or correct the type in spec.config"},
+	{"no such file", "put the plugin's binary into the nodes' /opt/cni/bin, or correct the type in spec.config"},
+	{"already allocated", "wait until the pod that had the device is gone; if none has, restart the node's container runtime"},
+	{"cannot find a network-attachment-definition", "create the NetworkAttachmentDefinition, and let Multus read its namespace"},
+}
+
+// attached asks what became of the networks that pods asked for.
+func attached(_ Observed, n Node) []Line {
+	const check = "attachment"
+	var lines []Line
+	for _, l := range n.Looks {
+		if l.Kind != KindNetwork {
+			continue
+		}
+		bad := advice{"benchmarks over it fail there", "see the events of a pod with this network"}
+		if t := l.Trouble; t != nil {
+			switch t.Kind {
+			case TroubleTopology:
+				// That is a line of its own.
+			case TroubleNetwork:
+				for _, r := range remedies {
+					if strings.Contains(t.Said, r.said) {
+						bad.mend = r.mend
+						break
+					}
+				}
+				lines = append(lines, bad.wrong(check, l.Network, "%s", t.Said)...)
+			case TroubleUnschedulable, TroubleAdmission:
+				bad.mend = "free what it lacks; see whether the device plugin runs"
+				lines = append(lines, bad.wrong(check, l.Network, "%s: %s", t.Kind, t.Said)...)
+			default:
+				lines = append(lines, unknown(check, l.Network, fmt.Sprintf("%s: %s", t.Kind, t.Said), "run doctor again, with more --timeout")...)
+			}
+			continue
+		}
+		status, err := foreign.FindStatus(l.NetworkStatus, l.Network, pods.Interface)
+		e := l.Inspection.Evidence
+		switch {
+		case l.NetworkStatus == "":
+			bad.mend = "let Multus be the node's first CNI plugin: its configuration the first in /etc/cni/net.d, its pod there ready"
+			lines = append(lines, bad.wrong(check, l.Network, "the pod ran without it: no annotation %s", foreign.AnnotationNetworkStatus)...)
+		case err != nil:
+			lines = append(lines, bad.wrong(check, l.Network, "%s", err)...)
+		case e.Interface == "":
+			lines = append(lines, bad.wrong(check, l.Network, "network-status tells of %s, which the pod did not have", pods.Interface)...)
+		case len(status.IPs) == 0:
+			bad.mend = "give the NetworkAttachmentDefinition an ipam section"
+			lines = append(lines, bad.wrong(check, l.Network, "the interface got no address")...)
+		default:
+			lines = append(lines, good(check, l.Network, "%s with %s, MTU %d", status.Interface, strings.Join(status.IPs, ", "), e.MTU)...)
+		}
+	}
+	return lines
+}
+
+// paravirtual are the drivers of cards that a hypervisor makes up.
+var paravirtual = []string{"virtio_net", "vmxnet3", "hv_netvsc", "xen-netfront", "vif", "ena", "gve", "e1000", "e1000e"}
+
+// longCoalescing is the delay of interrupts in µs from which it is too long.
+const longCoalescing = 10
+
+// interfaces looks at what the networks attached: driver, firmware, function, link and interrupts.
+func interfaces(_ Observed, n Node) []Line {
+	const check = "interface"
+	var lines []Line
+	for _, l := range n.Looks {
+		if l.Kind != KindNetwork || l.Inspection == nil || l.Inspection.Evidence.Interface == "" {
+			continue
+		}
+		i := l.Inspection
+		e := i.Evidence
+		parts := []string{"driver " + cmp.Or(e.Driver, "not told")}
+		for _, part := range []struct{ name, value string }{
+			{"", i.fact("nic.function")}, {"", e.PCIAddress}, {"firmware ", e.Firmware}, {"variant ", i.fact("nic.firmware-variant")},
+		} {
+			if part.value != "" {
+				parts = append(parts, part.name+part.value)
+			}
+		}
+		found := strings.Join(parts, ", ")
+		usecs, _ := strconv.Atoi(i.fact("nic.coalesce.rx-usecs"))
+		switch {
+		case i.fact("nic.carrier") == "0":
+			lines = append(lines, advice{"nothing can be measured over it", "look at the cable, the switch and the PF's link"}.
+				wrong(check, l.Network, "its link is down: %s", found)...)
+		case e.Driver == "veth" && e.PCIAddress != "":
+			lines = append(lines, advice{"it is virtual Ethernet that stands for a NIC: the numbers are the kernel's, not a NIC's",
+				"measure on machines that have the NIC; this is good for trying things out"}.doubtful(check, l.Network, "simulated: %s", found)...)
+		case slices.Contains(paravirtual, e.Driver):
+			lines = append(lines, advice{"the hypervisor copies every message: some 10 µs, and a tail of its own", "pass a VF of the NIC through to the machine"}.
+				doubtful(check, l.Network, "paravirtual: %s", found)...)
+		case i.fact("nic.firmware-variant") == proof.VariantWithoutVFs && i.fact("nic.function") == "VF":
+			lines = append(lines, advice{"this variant has no VFs: one of the two is told wrongly, and results do not verify", "look at the NIC with ethtool -i and sfboot"}.
+				doubtful(check, l.Network, "%s", found)...)
+		case i.fact("nic.coalesce.adaptive-rx") == "1" || usecs >= longCoalescing:
+			lines = append(lines, advice{"the NIC holds back interrupts to gather more messages: sockets of the kernel that sleep are late by as much; who spins, or uses Onload, hardly feels it",
+				"`ethtool -C PF adaptive-rx off rx-usecs 0` on the node, where latency matters more than load"}.
+				doubtful(check, l.Network, "%s; interrupts wait up to %d µs%s", found, usecs, map[bool]string{true: ", adaptively"}[i.fact("nic.coalesce.adaptive-rx") == "1"])...)
+		default:
+			lines = append(lines, good(check, l.Network, "%s", found)...)
+		}
+	}
+	return lines
+}
+
+// onload asks whether a pod that asks for Onload has it.
+func onload(o Observed, n Node) []Line {
+	const check = "onload"
+	if o.Onload == "" || o.Capacity[corev1.ResourceName(o.Onload)] == 0 {
+		return nil
+	}
+	l := n.look(KindOnload, "")
+	if l == nil {
+		return device(o, n, check, o.Onload)
+	}
+	bad := advice{"nothing is accelerated: sockets are the kernel's, or benchmarks fail", "see whether the pods of Onload's device plugin run there, and its version is that of the module"}
+	if t := l.Trouble; t != nil {
+		switch t.Kind {
+		case TroubleUnschedulable, TroubleAdmission, TroubleTopology, TroubleContainer:
+			return bad.wrong(check, o.Onload, "%s: %s", t.Kind, t.Said)
+		}
+		return unknown(check, o.Onload, fmt.Sprintf("%s: %s", t.Kind, t.Said), "run doctor again, with more --timeout")
+	}
+	has := l.Inspection.Onload
+	module := "module version not told"
+	if v := l.Inspection.fact("module.onload.version"); v != "" {
+		module = "module " + v
+	}
+	switch {
+	case has.Library == "":
+		bad.mend = "let the device plugin mount it (Onload resource: devicePlugin.setPreload or mountOnload), or use acceleration.source: Image with an image that has it"
+		return bad.wrong(check, o.Onload, "the pod had the device, but no library of Onload (LD_PRELOAD %q)", has.Preload)
+	case len(has.Devices) == 0:
+		bad.mend = "load the module (see the pods of KMM or onload-module), then restart the device plugin there"
+		return bad.wrong(check, o.Onload, "%s is there, but no /dev/onload", has.Library)
+	}
+	return good(check, o.Onload, "%s, %s, %s", has.Library, strings.Join(has.Devices, " "), module)
+}

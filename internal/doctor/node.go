@@ -1,0 +1,253 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/proof"
+)
+
+// nodeState asks whether pods may run on the node at all.
+func nodeState(_ Observed, n Node) []Line {
+	const check = "node"
+	node := n.Node
+	bad := advice{effect: "benchmarks wait for it"}
+	if !preflight.NodeReady(node) {
+		bad.mend = fmt.Sprintf("see `kubectl describe node %s`, and the kubelet there", node.Name)
+		return bad.wrong(check, "", "not ready")
+	}
+	var pressures, taints []string
+	for _, c := range node.Status.Conditions {
+		if strings.HasSuffix(string(c.Type), "Pressure") && c.Status == corev1.ConditionTrue {
+			pressures = append(pressures, string(c.Type))
+		}
+	}
+	for _, t := range node.Spec.Taints {
+		if t.Effect != corev1.TaintEffectPreferNoSchedule && t.Key != corev1.TaintNodeUnschedulable && t.Key != v1alpha1.NodeTaintUnverified {
+			taints = append(taints, t.ToString())
+		}
+	}
+	switch {
+	case node.Spec.Unschedulable:
+		bad.effect = "no benchmark starts there, unless its template tolerates it"
+		bad.mend = fmt.Sprintf("`kubectl uncordon %s`", node.Name)
+		if n.Named {
+			return bad.doubtful(check, "", "cordoned")
+		}
+		return bad.wrong(check, "", "cordoned, and so not looked at; name it to look all the same")
+	case len(pressures) > 0:
+		bad.effect = "pods are evicted, and what reclaims memory or writes to disks runs beside the measurement"
+		bad.mend = "free what it lacks"
+		return bad.doubtful(check, "", "%s", strings.Join(pressures, ", "))
+	case len(taints) > 0:
+		bad.effect = "only benchmarks whose spec.template.tolerations tolerate it start there"
+		bad.mend = "take the taint away, or tolerate it"
+		return bad.doubtful(check, "", "tainted %s", strings.Join(taints, ", "))
+	}
+	return good(check, "", "ready; kubelet %s", node.Status.NodeInfo.KubeletVersion)
+}
+
+// inspect asks whether pods could look at the node, and which image they had.
+func inspect(_ Observed, n Node) []Line {
+	const check = "inspect"
+	if n.NotLooked != "" {
+		if preflight.NodeReady(n.Node) && !n.Node.Spec.Unschedulable {
+			return unknown(check, "", "not looked at: "+n.NotLooked, "run doctor again later")
+		}
+		// The line above has told.
+		return nil
+	}
+	var image string
+	for _, l := range n.Looks {
+		image = cmp.Or(image, l.ImageID)
+		if l.Trouble == nil || l.Kind != KindCPU && l.Kind != KindShared {
+			continue
+		}
+		bad := advice{effect: "benchmarks fail there in the same way"}
+		switch t := l.Trouble; t.Kind {
+		case TroubleImage:
+			bad.mend = "correct the manager's --bench-image, and see whether the node reaches the registry and may pull from it"
+			return bad.wrong(check, "", "the bench image cannot be pulled: %s", t.Said)
+		case TroubleContainer, TroubleAgent:
+			bad.mend = "use a bench image of this command's version (--bench-image of the manager, or --image)"
+			return bad.wrong(check, "", "the inspect pod fails: %s", t.Said)
+		case TroubleNetwork:
+			bad.mend = "see what the node's CNI plugins lack"
+			return bad.wrong(check, "", "a pod without any network but the pods' own does not start: %s", t.Said)
+		case TroubleAdmission:
+			bad.mend = "see the kubelet's log"
+			return bad.wrong(check, "", "the kubelet refuses the inspect pod: %s", t.Said)
+		case TroubleRefused:
+			return unknown(check, "", "the API server does not take the inspect pod: "+t.Said, "choose another namespace with -n, or get the right to make pods there")
+		case TroubleTimeout:
+			return unknown(check, "", "the inspect pod did not come to its end: "+t.Said, "give it more --timeout, or see `kubectl describe node "+n.Node.Name+"`")
+		case TroubleUnschedulable:
+			// Without a CPU it is the line of free CPUs that tells.
+			if !lacksCPU(t) {
+				bad.mend = "free what it lacks"
+				return bad.wrong(check, "", "the scheduler does not place the inspect pod: %s", t.Said)
+			}
+		case TroubleTopology:
+			// That is a line of its own.
+		}
+	}
+	if n.seen() == nil {
+		return nil
+	}
+	if image == "" {
+		return good(check, "", "an unprivileged pod looked")
+	}
+	return good(check, "", "an unprivileged pod looked, image %s", image)
+}
+
+// lacksCPU says whether the scheduler misses a CPU.
+func lacksCPU(t *Trouble) bool { return strings.Contains(t.Said, "Insufficient cpu") }
+
+// cpuManager asks whether the whole CPU that a guaranteed pod asked for became its own.
+func cpuManager(_ Observed, n Node) []Line {
+	const check = "cpu-manager"
+	bad := advice{"whatever else runs on the node takes turns with the tool: stalls of milliseconds in the tail; results do not verify",
+		"give the kubelet cpuManagerPolicy: static with reservedSystemCPUs, remove its cpu_manager_state, restart it"}
+	for _, l := range n.Looks {
+		if l.Inspection == nil || l.Kind == KindShared {
+			continue
+		}
+		e := l.Inspection.Evidence
+		own, err := proof.ParseCPUs(e.CPUsAllowed)
+		if err != nil {
+			continue
+		}
+		online, err := proof.ParseCPUs(e.OnlineCPUs)
+		switch {
+		case len(own) != 1:
+			return bad.wrong(check, "", "a guaranteed pod that asked for 1 CPU may use CPUs %s", e.CPUsAllowed)
+		case err == nil && len(online) == 1:
+			return bad.wrong(check, "", "the node has one CPU, and everything runs there")
+		}
+		return good(check, "", "a guaranteed pod that asked for 1 CPU got CPU %s of %s to itself", e.CPUsAllowed, cmp.Or(e.OnlineCPUs, "an unknown number"))
+	}
+	return nil
+}
+
+// freeCPUs counts what benchmarks could get.
+func freeCPUs(o Observed, n Node) []Line {
+	const check = "free-cpus"
+	if why := o.Unseen["pods"]; why != "" {
+		return unknown(check, "", why, "have the ClusterRole tailgate-doctor bound to you")
+	}
+	allocatable := n.Node.Status.Allocatable.Cpu().MilliValue()
+	free := max(allocatable-requested(n)[corev1.ResourceCPU], 0) / 1000
+	found := fmt.Sprintf("%d of %d whole CPUs%s", free, allocatable/1000, perNUMANode(n))
+	l := n.look(KindCPU, "")
+	switch {
+	case free == 0 || l != nil && l.Trouble != nil && l.Trouble.Kind == TroubleUnschedulable && lacksCPU(l.Trouble):
+		return advice{"benchmarks wait until there is one", "move pods with CPU requests to other nodes, or let the kubelet reserve fewer CPUs"}.
+			wrong(check, "", "%s", found)
+	case free == 1:
+		return advice{"agent and tool take turns on it between the cells, and tools that need two (sfnt-stream) cannot run",
+			"free a second one, and set spec.placement.cpus: 2"}.doubtful(check, "", "%s", found)
+	}
+	return good(check, "", "%s", found)
+}
+
+// perNUMANode says of which NUMA nodes the free CPUs are: by the agents of topology-aware scheduling, or else by what a
+// pod without CPUs of its own may use, which are all that nobody has to himself, those that the kubelet reserves among
+// them. Empty when neither is known.
+func perNUMANode(n Node) string {
+	var parts []string
+	if n.Topology != nil {
+		for _, z := range n.Topology.Zones {
+			for _, r := range z.Resources {
+				if z.Type == "Node" && r.Name == string(corev1.ResourceCPU) {
+					parts = append(parts, fmt.Sprintf("%s: %s", strings.Replace(z.Name, "node-", "NUMA node ", 1), r.Available.String()))
+				}
+			}
+		}
+		if len(parts) > 0 {
+			return "; " + strings.Join(parts, ", ")
+		}
+	}
+	l := n.look(KindShared, "")
+	if l == nil || l.Inspection == nil {
+		return ""
+	}
+	shared, err := proof.ParseCPUs(l.Inspection.Evidence.CPUsAllowed)
+	if err != nil || len(l.Inspection.NUMA) == 0 {
+		return ""
+	}
+	for _, node := range sortedNumbers(l.Inspection.NUMA) {
+		cpus, err := proof.ParseCPUs(l.Inspection.NUMA[node])
+		if err != nil {
+			return ""
+		}
+		count := 0
+		for _, cpu := range cpus {
+			if slices.Contains(shared, cpu) {
+				count++
+			}
+		}
+		parts = append(parts, fmt.Sprintf("%d of %d on NUMA node %s", count, len(cpus), node))
+	}
+	reserved := n.Node.Status.Capacity.Cpu().MilliValue() - n.Node.Status.Allocatable.Cpu().MilliValue()
+	return fmt.Sprintf("; while a pod had one, nobody had to himself %s, of which the kubelet reserves %s",
+		strings.Join(parts, ", "), millis(reserved))
+}
+
+// millis is a number of CPUs.
+func millis(n int64) string {
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%03d", n/1000, n%1000), "0"), ".")
+}
+
+// requested is what the node's pods take of it.
+func requested(n Node) map[corev1.ResourceName]int64 {
+	sum := map[corev1.ResourceName]int64{}
+	for i := range n.Pods {
+		if p, occupies := preflight.Occupying(&n.Pods[i]); occupies {
+			for name, amount := range p.Requests {
+				sum[name] += amount
+			}
+		}
+	}
+	return sum
+}
+
+// neighbours looks at who else runs there.
+func neighbours(o Observed, n Node) []Line {
+	const check = "neighbours"
+	if o.Unseen["pods"] != "" {
+		return nil
+	}
+	allocatable := n.Node.Status.Allocatable.Cpu().MilliValue()
+	asked := requested(n)[corev1.ResourceCPU]
+	var limits int64
+	unlimited := 0
+	for i := range n.Pods {
+		all := true
+		for _, c := range n.Pods[i].Spec.Containers {
+			limit := c.Resources.Limits.Cpu().MilliValue()
+			limits += limit
+			all = all && limit > 0
+		}
+		if !all {
+			unlimited++
+		}
+	}
+	found := fmt.Sprintf("%d pods; they request %s of %s CPUs, their limits are %s, and %d are without limit",
+		len(n.Pods), millis(asked), millis(allocatable), millis(limits), unlimited)
+	const mend = "keep a pool of nodes for latency work, by taints that only it tolerates"
+	switch {
+	case limits > allocatable:
+		return advice{"CPUs are overcommitted: what the pods share beside the measurement (caches, memory, the NIC) may be loaded at any time", mend}.
+			doubtful(check, "", "%s", found)
+	case asked*2 > allocatable:
+		return advice{"they share caches, memory bandwidth and the power of the socket with the measurement: its tail is theirs, too", mend}.
+			doubtful(check, "", "%s", found)
+	}
+	return good(check, "", "%s", found)
+}

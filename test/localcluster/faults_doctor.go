@@ -1,0 +1,53 @@
+package localcluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+)
+
+// cniFile is the node's one CNI configuration, below the node's folder.
+const cniFile = "cni/10-pod.conf"
+
+// RemoveMultinet leaves a node without the meta-plugin that stands for Multus: pods that start from then on get the network
+// that all have, and no other, and nothing tells of it.
+func RemoveMultinet(ctx context.Context, o Options, node string) error {
+	return setCNI(ctx, o, node, func(config []byte) ([]byte, error) {
+		var meta struct {
+			Delegate json.RawMessage `json:"delegate"`
+		}
+		if err := json.Unmarshal(config, &meta); err != nil {
+			return nil, fmt.Errorf("reading the CNI configuration of %s: %w", node, err)
+		}
+		return meta.Delegate, nil
+	})
+}
+
+// RestoreMultinet undoes RemoveMultinet.
+func RestoreMultinet(ctx context.Context, o Options, node string) error {
+	return setCNI(ctx, o, node, func(config []byte) ([]byte, error) { return config, nil })
+}
+
+// setCNI gives a node what becomes of the CNI configuration that it begins with. Its containerd watches the folder.
+func setCNI(ctx context.Context, o Options, name string, change func([]byte) ([]byte, error)) error {
+	c, err := existing(ctx, o)
+	if err != nil {
+		return err
+	}
+	n, err := findNode(c.nodes, name)
+	if err != nil {
+		return err
+	}
+	config, err := cniConfig(c.paths, n)
+	if err != nil {
+		return err
+	}
+	if config, err = change(config); err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.node(n, cniFile), config, 0o600); err != nil {
+		return fmt.Errorf("writing the CNI configuration of %s: %w", name, err)
+	}
+	return nil
+}
