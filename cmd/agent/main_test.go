@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tailgate-dev/tailgate/internal/doctor"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
@@ -70,5 +72,20 @@ func TestHold(t *testing.T) {
 	cancel()
 	if err := <-held; err != nil {
 		t.Error(err)
+	}
+}
+
+func TestInspect(t *testing.T) {
+	var log bytes.Buffer
+	getenv := func(name string) string { return map[string]string{pods.EnvNode: "a", pods.EnvInterface: "lo"}[name] }
+	if err := run(context.Background(), []string{"inspect"}, getenv, &log); err != nil {
+		t.Fatal(err)
+	}
+	i, err := doctor.ReadInspection(&log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i.Evidence.Node != "a" || i.Evidence.Interface != "lo" || i.Evidence.CPUsAllowed == "" {
+		t.Errorf("%+v", i)
 	}
 }

@@ -140,11 +140,11 @@ func doctorCode(result doctor.Level) int {
 func (d *doctorCall) text(r doctor.Report, out *screen) (string, error) {
 	if d.form == "table" {
 		if !out.colored {
-			return r.Table(nil)
+			return r.Table(nil), nil
 		}
 		return r.Table(func(l doctor.Level, word string) string {
 			return string(map[doctor.Level]color{doctor.Wrong: red, doctor.Unknown: yellow, doctor.Doubtful: yellow, doctor.Good: green}[l]) + word + colorOff
-		})
+		}), nil
 	}
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err == nil && d.form == "yaml" {

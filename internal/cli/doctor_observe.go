@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
@@ -183,14 +184,28 @@ func flagValue(args []string, flag string) string {
 	return ""
 }
 
-// definitions holds those of Tailgate's kinds against this command's.
-func definitions(ctx context.Context, api client.Client) ([]doctor.Definition, error) {
-	var all []doctor.Definition
+// ownDefinitions are those of Tailgate's kinds that this command has.
+var ownDefinitions = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	var all []*apiextensionsv1.CustomResourceDefinition
 	for _, text := range [][]byte{crd.LatencyBenchmarks, crd.LatencyGates, crd.LatencyVerifications} {
-		own, there := &apiextensionsv1.CustomResourceDefinition{}, &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.Unmarshal(text, own); err != nil {
+		d := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(text, d); err != nil {
 			return nil, fmt.Errorf("reading this command's CustomResourceDefinitions: %w", err)
 		}
+		all = append(all, d)
+	}
+	return all, nil
+})
+
+// definitions holds those of the cluster against this command's.
+func definitions(ctx context.Context, api client.Client) ([]doctor.Definition, error) {
+	known, err := ownDefinitions()
+	if err != nil {
+		return nil, err
+	}
+	var all []doctor.Definition
+	for _, own := range known {
+		there := &apiextensionsv1.CustomResourceDefinition{}
 		found := doctor.Definition{Name: own.Name}
 		switch err := api.Get(ctx, types.NamespacedName{Name: own.Name}, there); {
 		case apierrors.IsNotFound(err):

@@ -99,13 +99,21 @@ func multus(o Observed) []Line {
 			"install Multus, or see whether its CNI configuration is the first in /etc/cni/net.d on the nodes"}.
 			wrong(check, "", "%d pods asked for a network, and none has the annotation %s", tried, foreign.AnnotationNetworkStatus)
 	case len(names) > 0:
-		return good(check, "", "%s ready; %d of %d pods with a network tell what was attached", strings.Join(names, ", "), told, tried)
+		return good(check, "", "%s ready%s", strings.Join(names, ", "), attachments(told, tried))
 	case tried > 0:
-		return good(check, "", "no DaemonSet has its name, but %d of %d pods with a network tell what was attached", told, tried)
+		return good(check, "", "no DaemonSet has its name%s", attachments(told, tried))
 	case o.Unseen["daemonsets"] != "":
 		return unknown(check, "", o.Unseen["daemonsets"], "have the ClusterRole tailgate-doctor bound to you")
 	}
 	return good(check, "", "networks can be defined; no pod asked for one, in namespace %s", o.Namespace)
+}
+
+// attachments says how many pods with a network were told what it became.
+func attachments(told, tried int) string {
+	if tried == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d of %d pods with a network tell what was attached", told, tried)
 }
 
 // networks looks at the definitions.

@@ -1,0 +1,411 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/doctor"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+const testVF = "amd.com/sf_vf"
+
+// ward is a cluster whose nodes run inspect pods at once. Its fields may be changed before it serves.
+type ward struct {
+	nodes    []corev1.Node
+	manager  []appsv1.Deployment
+	networks []map[string]any
+	// others are the pods of others.
+	others []corev1.Pod
+	// become is what becomes of an inspect pod; nil: it succeeds.
+	become func(*corev1.Pod)
+	// inspect changes what a pod saw; nil: nothing.
+	inspect func(*corev1.Pod, *doctor.Inspection)
+	// forbidden are parts of METHOD PATH that are refused.
+	forbidden []string
+
+	sync.Mutex
+	pods map[string]*corev1.Pod
+	// made are all pods that were ever made, deleted the names of those that were deleted, and most how many there were at
+	// the same time.
+	made    []corev1.Pod
+	deleted []string
+	most    int
+}
+
+// newWard has two fit nodes, Tailgate and a network of VFs.
+func newWard() *ward {
+	w := &ward{pods: map[string]*corev1.Pod{}, manager: []appsv1.Deployment{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tailgate-system", Name: "manager"},
+		Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{
+			{Name: "proxy", Image: "proxy:v1"},
+			{Name: "manager", Image: "tailgate:v1", Args: []string{"--bench-image=bench:v1", "--bench-image-pull-policy", "Never"}},
+		}}}},
+		Status: appsv1.DeploymentStatus{ReadyReplicas: 1},
+	}}}
+	for _, name := range []string{"node-b", "node-a"} {
+		amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), testVF: resource.MustParse("4")}
+		w.nodes = append(w.nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
+			Capacity: amounts, Allocatable: amounts, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		}})
+	}
+	w.networks = []map[string]any{{
+		"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+		"metadata": map[string]any{"namespace": "perf", "name": "sf-vf", "annotations": map[string]any{foreign.AnnotationResourceName: testVF}},
+		"spec":     map[string]any{"config": `{"type": "sriov", "ipam": {"type": "whereabouts"}}`},
+	}}
+	return w
+}
+
+func (w *ward) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	w.Lock()
+	defer w.Unlock()
+	answer := func(code int, object any) {
+		out.Header().Set("Content-Type", "application/json")
+		out.WriteHeader(code)
+		_ = json.NewEncoder(out).Encode(object)
+	}
+	refuse := func(err *apierrors.StatusError) {
+		status := err.Status()
+		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		answer(int(status.Code), status)
+	}
+	if slices.ContainsFunc(w.forbidden, func(part string) bool { return strings.Contains(r.Method+" "+r.URL.Path, part) }) {
+		refuse(apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "", nil))
+		return
+	}
+	list := func(apiVersion, kind string, items any) {
+		answer(http.StatusOK, map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{}, "items": items})
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/nodes", func(http.ResponseWriter, *http.Request) { list("v1", "NodeList", w.nodes) })
+	mux.HandleFunc("GET /api/v1/pods", func(http.ResponseWriter, *http.Request) { list("v1", "PodList", w.others) })
+	mux.HandleFunc("GET /apis/apps/v1/deployments", func(http.ResponseWriter, *http.Request) { list("apps/v1", "DeploymentList", w.manager) })
+	mux.HandleFunc("GET /apis/apps/v1/daemonsets", func(http.ResponseWriter, *http.Request) {
+		list("apps/v1", "DaemonSetList", []appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-multus-ds"}}})
+	})
+	mux.HandleFunc("GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", func(http.ResponseWriter, *http.Request) {
+		known, _ := ownDefinitions()
+		for _, d := range known {
+			if d = d.DeepCopy(); strings.HasSuffix(r.URL.Path, "/"+d.Name) {
+				d.APIVersion, d.Kind = apiextensionsv1.SchemeGroupVersion.String(), "CustomResourceDefinition"
+				d.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}
+				answer(http.StatusOK, d)
+			}
+		}
+	})
+	const networks = "/apis/k8s.cni.cncf.io/v1/namespaces/perf/network-attachment-definitions"
+	if w.networks != nil {
+		mux.HandleFunc("GET "+networks, func(http.ResponseWriter, *http.Request) {
+			list("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinitionList", w.networks)
+		})
+		mux.HandleFunc("GET "+networks+"/{name}", func(_ http.ResponseWriter, r *http.Request) {
+			for _, n := range w.networks {
+				if n["metadata"].(map[string]any)["name"] == r.PathValue("name") {
+					answer(http.StatusOK, n)
+					return
+				}
+			}
+			refuse(apierrors.NewNotFound(schema.GroupResource{Resource: "network-attachment-definitions"}, r.PathValue("name")))
+		})
+	}
+	const inspectPods = "/api/v1/namespaces/perf/pods"
+	mux.HandleFunc("GET "+inspectPods, func(http.ResponseWriter, *http.Request) {
+		selector, _ := labels.Parse(r.URL.Query().Get("labelSelector"))
+		found := []corev1.Pod{}
+		for _, p := range w.pods {
+			if selector.Matches(labels.Set(p.Labels)) {
+				found = append(found, *p)
+			}
+		}
+		list("v1", "PodList", found)
+	})
+	mux.HandleFunc("POST "+inspectPods, func(http.ResponseWriter, *http.Request) {
+		// Clients write kinds of Kubernetes' own in protobuf.
+		p := &corev1.Pod{}
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			_, _, err = scheme.Codecs.UniversalDeserializer().Decode(body, nil, p)
+		}
+		if err != nil {
+			refuse(apierrors.NewBadRequest(err.Error()))
+			return
+		}
+		p.Status.Phase = corev1.PodPending
+		w.pods[p.Name], w.made = p, append(w.made, *p.DeepCopy())
+		w.most = max(w.most, len(w.pods))
+		answer(http.StatusCreated, p)
+	})
+	mux.HandleFunc(inspectPods+"/{name}", func(_ http.ResponseWriter, r *http.Request) {
+		p, found := w.pods[r.PathValue("name")]
+		switch {
+		case !found:
+			refuse(apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, r.PathValue("name")))
+			return
+		case r.Method == http.MethodDelete:
+			delete(w.pods, p.Name)
+			w.deleted = append(w.deleted, p.Name)
+		case w.become != nil:
+			w.become(p)
+		default:
+			p.Status.Phase = corev1.PodSucceeded
+			if p.Annotations[foreign.AnnotationNetworks] != "" {
+				p.Annotations[foreign.AnnotationNetworkStatus] = `[{"name":"perf/sf-vf","interface":"net1","ips":["192.168.40.7"]}]`
+			}
+		}
+		answer(http.StatusOK, p)
+	})
+	mux.HandleFunc("GET "+inspectPods+"/{name}/log", func(_ http.ResponseWriter, r *http.Request) {
+		p := w.pods[r.PathValue("name")]
+		i := doctor.Inspection{Version: doctor.InspectionVersion, NUMA: map[string]string{"0": "0-7"}, Evidence: result.Evidence{
+			Node: pods.Node(p), BootID: pods.Node(p), CPUsAllowed: "3", OnlineCPUs: "0-7", MeasuringCPU: 3, DeviceNUMANode: -1, Clocksource: "tsc", Interface: "net1", MTU: 1500, Driver: "sfc",
+			Facts: map[string]string{"cpu.hypervisor": "no"},
+		}}
+		if w.inspect != nil {
+			w.inspect(p, &i)
+		}
+		_ = i.Write(out)
+	})
+	mux.HandleFunc("GET /api/v1/namespaces/perf/events", func(http.ResponseWriter, *http.Request) { list("v1", "EventList", []corev1.Event{}) })
+	mux.ServeHTTP(out, r)
+}
+
+// serve starts it, and returns the arguments of a call.
+func (w *ward) serve(t *testing.T, args ...string) []string {
+	t.Helper()
+	server := httptest.NewServer(w)
+	t.Cleanup(server.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "config")
+	content := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, namespace: perf}}], clusters: [{name: k, cluster: {server: %q}}]}", server.URL)
+	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return append([]string{"doctor", "--kubeconfig", kubeconfig, "-o", "json"}, args...)
+}
+
+// diagnosed is a report that was printed.
+func diagnosed(t *testing.T, stdout string) doctor.Report {
+	t.Helper()
+	var r doctor.Report
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatalf("%v: %q", err, stdout)
+	}
+	return r
+}
+
+// levelOf is that of a line; empty without one.
+func levelOf(r doctor.Report, node, check string) doctor.Level {
+	for _, l := range r.Lines {
+		if l.Node == node && l.Check == check {
+			return l.Level
+		}
+	}
+	return ""
+}
+
+func TestDoctorLooksAndCleansUp(t *testing.T) {
+	w := newWard()
+	code, stdout, stderr := run(w.serve(t)...)
+	r := diagnosed(t, stdout)
+	if code != 0 || stderr != "" || r.Result != doctor.Good {
+		t.Errorf("exit code %d, result %s, it said %q: %+v", code, r.Result, stderr, r.Lines)
+	}
+	for _, check := range []string{"cpu-manager", "attachment"} {
+		if levelOf(r, "node-a", check) != doctor.Good || levelOf(r, "node-b", check) != doctor.Good {
+			t.Errorf("%s: %+v", check, r.Lines)
+		}
+	}
+	if len(w.pods) != 0 || len(w.made) != 6 || len(w.deleted) != 6 {
+		t.Errorf("%d pods are left of %d; %d were deleted", len(w.pods), len(w.made), len(w.deleted))
+	}
+	for _, p := range w.made {
+		if c := p.Spec.Containers[0]; c.Image != "bench:v1" || c.ImagePullPolicy != corev1.PullNever || p.Labels[pods.LabelDoctor] == "" {
+			t.Errorf("pod %+v", p)
+		}
+	}
+}
+
+func TestDoctorExitCodes(t *testing.T) {
+	cases := map[string]struct {
+		change func(*ward)
+		args   []string
+		want   int
+		// node, check and level are of a line that is there; an empty check: nothing is printed.
+		node, check string
+		level       doctor.Level
+		// stderr is part of the one line there; empty: there is none.
+		stderr string
+	}{
+		"something is wrong": {
+			change: func(w *ward) {
+				w.inspect = func(_ *corev1.Pod, i *doctor.Inspection) { i.Evidence.CPUsAllowed = "0-7" }
+			},
+			want: 1, node: "node-a", check: "cpu-manager", level: doctor.Wrong,
+		},
+		"something is doubtful": {
+			change: func(w *ward) {
+				w.inspect = func(_ *corev1.Pod, i *doctor.Inspection) { i.Evidence.Facts["cpu.hypervisor"] = "yes" }
+			},
+			want: 2, node: "node-a", check: "hypervisor", level: doctor.Doubtful,
+		},
+		"something cannot be seen": {change: func(w *ward) { w.forbidden = []string{"/deployments"} }, args: []string{"--image", "bench:v1"}, want: 3, check: "manager", level: doctor.Unknown},
+		"the image cannot be pulled": {
+			change: func(w *ward) {
+				w.become = func(p *corev1.Pod) {
+					p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull"}}}}
+				}
+			},
+			want: 1, node: "node-b", check: "inspect", level: doctor.Wrong,
+		},
+		"pods may not be made":            {change: func(w *ward) { w.forbidden = []string{"POST"} }, want: 3, node: "node-a", check: "inspect", level: doctor.Unknown},
+		"no Tailgate":                     {change: func(w *ward) { w.manager = nil }, want: 1, node: "node-a", check: "inspect", level: doctor.Unknown},
+		"no Multus":                       {change: func(w *ward) { w.networks = nil }, want: 2, check: "multus", level: doctor.Doubtful},
+		"no Multus, though asked for":     {change: func(w *ward) { w.networks = nil }, args: []string{"--network", "sf-vf"}, want: 1, check: "multus", level: doctor.Wrong},
+		"a network that there is not":     {args: []string{"--network", "other"}, want: 1, check: "network", level: doctor.Wrong},
+		"a cordoned node":                 {change: func(w *ward) { w.nodes[0].Spec.Unschedulable = true }, want: 1, node: "node-b", check: "node", level: doctor.Wrong},
+		"a cordoned node that is named":   {change: func(w *ward) { w.nodes[0].Spec.Unschedulable = true }, args: []string{"node-b"}, want: 2, node: "node-b", check: "cpu-manager", level: doctor.Good},
+		"a node that others run on alone": {change: tainted(0), want: 0, check: "left-out", level: doctor.Good},
+		"a node where a benchmark measures": {
+			change: func(w *ward) {
+				w.others = []corev1.Pod{{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "x", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate, v1alpha1.LabelRole: v1alpha1.RoleClient}},
+					Spec:       corev1.PodSpec{NodeName: "node-a"},
+				}}
+			},
+			want: 3, node: "node-a", check: "inspect", level: doctor.Unknown,
+		},
+		"all nodes are others'":  {change: func(w *ward) { tainted(0)(w); tainted(1)(w) }, want: 3, stderr: "name those to look at"},
+		"a node that is not":     {args: []string{"node-a", "node-z"}, want: 3, stderr: "no node node-z"},
+		"no rights at all":       {change: func(w *ward) { w.forbidden = []string{""} }, want: 3, stderr: "listing the nodes"},
+		"an unknown format":      {args: []string{"-o", "xml"}, want: 3, stderr: "table, json, yaml"},
+		"nothing at a time":      {args: []string{"--parallel", "0"}, want: 3, stderr: "--parallel"},
+		"no time":                {args: []string{"--timeout", "1s"}, want: 3, stderr: "--timeout"},
+		"Onload of no resource":  {args: []string{"--onload", "onload"}, want: 3, stderr: "--onload"},
+		"a network that is none": {args: []string{"--network", "a/b/c"}, want: 3, stderr: "--network"},
+		"an unknown flag":        {args: []string{"--fast"}, want: 3, stderr: "--fast"},
+		"a strange pull policy": {
+			change: func(w *ward) { w.manager[0].Spec.Template.Spec.Containers[1].Args[2] = "Sometimes" }, want: 3, stderr: "Sometimes",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWard()
+			if c.change != nil {
+				c.change(w)
+			}
+			code, stdout, stderr := run(w.serve(t, c.args...)...)
+			if code != c.want {
+				t.Errorf("exit code %d, want %d: %s%s", code, c.want, stdout, stderr)
+			}
+			if c.check == "" {
+				if stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, c.stderr) || len(w.made) != 0 {
+					t.Errorf("it printed %q and said %q, and made %d pods", stdout, stderr, len(w.made))
+				}
+				return
+			}
+			if r := diagnosed(t, stdout); levelOf(r, c.node, c.check) != c.level || stderr != "" {
+				t.Errorf("it said %q: %+v", stderr, r.Lines)
+			}
+			if len(w.pods) != 0 {
+				t.Errorf("%d pods are left", len(w.pods))
+			}
+		})
+	}
+}
+
+// tainted is a ward with one more node that only some may run on.
+func tainted(i int) func(*ward) {
+	return func(w *ward) {
+		w.nodes[i].Spec.Taints = []corev1.Taint{{Key: "latency", Value: "only", Effect: corev1.TaintEffectNoSchedule}}
+	}
+}
+
+func TestDoctorBoundsNodes(t *testing.T) {
+	w := newWard()
+	w.networks = nil
+	for i := range 6 {
+		n := w.nodes[0].DeepCopy()
+		n.Name = fmt.Sprintf("more-%d", i)
+		w.nodes = append(w.nodes, *n)
+	}
+	if code, _, stderr := run(w.serve(t, "--parallel", "2")...); code != 2 || stderr != "" {
+		t.Errorf("exit code %d, it said %q", code, stderr)
+	}
+	// Two on each node, on two nodes at a time.
+	if len(w.made) != 16 || w.most > 4 {
+		t.Errorf("%d pods, %d at the same time", len(w.made), w.most)
+	}
+}
+
+// A pod that never starts, and one of an earlier call that was killed: neither is left when the user has had enough.
+func TestDoctorInterrupted(t *testing.T) {
+	w := newWard()
+	ctx, cancel := context.WithCancel(t.Context())
+	w.become = func(*corev1.Pod) {
+		if len(w.made) == 4 {
+			cancel()
+		}
+	}
+	for name, age := range map[string]time.Duration{"lost": time.Hour, "of-another-call": time.Second} {
+		w.pods[name] = &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: name, Labels: map[string]string{pods.LabelDoctor: name}, CreationTimestamp: metav1.NewTime(time.Now().Add(-age))},
+			Spec:       corev1.PodSpec{ActiveDeadlineSeconds: new(int64(180))},
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	code := Run(ctx, w.serve(t), &stdout, &stderr)
+	if code != 3 || stdout.Len() > 0 || stderr.String() != "kubectl tailgate: "+errInterrupted.Error()+"\n" {
+		t.Errorf("exit code %d, it printed %q and said %q", code, &stdout, &stderr)
+	}
+	if len(w.made) != 4 || len(w.pods) != 1 || w.pods["of-another-call"] == nil {
+		t.Errorf("of %d pods and two of before, %d are left", len(w.made), len(w.pods))
+	}
+}
+
+func TestDoctorForms(t *testing.T) {
+	for form, want := range map[string]string{"table": "\nnode node-a\n  good      node ", "yaml": "\nresult: good\n", "json": `"result": "good"`} {
+		code, stdout, stderr := run(newWard().serve(t, "-o", form)...)
+		if code != 0 || stderr != "" || !strings.Contains(stdout, want) || !strings.HasSuffix(stdout, "\n") || strings.Contains(stdout, "\x1b") {
+			t.Errorf("%s: exit code %d, it said %q and printed:\n%s", form, code, stderr, stdout)
+		}
+	}
+}
+
+func TestFlagValue(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--image=a"}, "a"}, {[]string{"-image", "a"}, "a"}, {[]string{"--other", "image", "--image", "b"}, "b"}, {[]string{"--image"}, ""},
+		{[]string{"image=a"}, ""}, {[]string{"--images=a"}, ""}, {nil, ""},
+	} {
+		if got := flagValue(c.args, "image"); got != c.want {
+			t.Errorf("%v: got %q, want %q", c.args, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,533 @@
+package doctor
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+const (
+	vfs     = "amd.com/sf_vf"
+	onloads = "amd.com/onload"
+)
+
+// sfVF is the network of the tests.
+var sfVF = Network{Name: "perf/sf-vf", Found: true, Resource: vfs, Config: `{"cniVersion":"1.0.0","name":"sf-vf","type":"sriov","ipam":{"type":"whereabouts"}}`}
+
+// statusOf is what Multus writes of a network at net1.
+func statusOf(network string) string {
+	return fmt.Sprintf(`[{"name":"podnet","interface":"eth0","ips":["10.0.0.7"],"default":true},{"name":%q,"interface":"net1","ips":["192.168.40.7"]}]`, network)
+}
+
+// inspection is of a pod with CPU 3 of a machine that is as it should.
+func inspection(node string) *Inspection {
+	return &Inspection{
+		Version: InspectionVersion,
+		Evidence: result.Evidence{
+			Node: node, Kernel: "6.1.0-37-amd64", BootID: "boot-" + node, CPUModel: "AMD EPYC 9374F", CPUsAllowed: "3", OnlineCPUs: "0-7", MeasuringCPU: 3,
+			CPUNUMANode: 0, DeviceNUMANode: -1, ThreadSiblings: "3", Clocksource: "tsc", Interface: "eth0", MTU: 1500, Driver: "veth",
+			Facts: map[string]string{
+				"kernel.version": "#1 SMP PREEMPT_DYNAMIC Debian 6.1.140-1", "kernel.arg.isolcpus": "2-7", "kernel.arg.mitigations": "auto",
+				"cpu.hypervisor": "no", "cpu.governor": "performance", "cpu.freq-driver": "acpi-cpufreq", "cpu.cstates": "POLL 0us, C1 1us, [C6 133us]",
+				"cpu.smt.sibling": "none", "cpu.isolated": "yes", "cpu.nohz-full": "yes", "cpu.vulnerability.spectre_v1": "Mitigation: usercopy/swapgs barriers",
+				"dmi.sys_vendor": "Supermicro", "dmi.product_name": "AS -1015CS-TNR",
+			},
+		},
+		NUMA: map[string]string{"0": "0-3", "1": "4-7"},
+		NICs: []NIC{{PCIAddress: "0000:65:00.0", ID: "1924:0b03", Driver: "sfc", NUMANode: 0, VFs: 4, TotalVFs: 16}},
+	}
+}
+
+// onNetwork is an inspection of a pod with a VF at net1.
+func onNetwork(node string) *Inspection {
+	i := inspection(node)
+	i.Evidence.Interface, i.Evidence.Driver, i.Evidence.Firmware, i.Evidence.PCIAddress, i.Evidence.DeviceNUMANode = "net1", "sfc", "8.3.3.1000 rx0 tx0", "0000:65:02.1", 0
+	maps.Copy(i.Evidence.Facts, map[string]string{"nic.function": "VF", "nic.firmware-variant": "full-feature", "nic.carrier": "1", "nic.coalesce.rx-usecs": "0"})
+	return i
+}
+
+// fitNode has free CPUs and VFs, and everything was looked at.
+func fitNode(name string) Node {
+	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), vfs: resource.MustParse("4"), onloads: resource.MustParse("100")}
+	allocatable := amounts.DeepCopy()
+	allocatable[corev1.ResourceCPU] = resource.MustParse("6")
+	allocatable["hugepages-2Mi"] = resource.MustParse("2Gi")
+	shared := inspection(name)
+	shared.Evidence.CPUsAllowed = "0-2,4-7"
+	accelerated := inspection(name)
+	accelerated.Onload = Onload{Preload: "/opt/onload/usr/lib64/libonload.so", Library: "/opt/onload/usr/lib64/libonload.so", Devices: []string{"/dev/onload"}}
+	return Node{
+		Node: corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status: corev1.NodeStatus{
+				Capacity: amounts, Allocatable: allocatable, NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.36.3"},
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			},
+		},
+		Looks: []Look{
+			{Kind: KindShared, Inspection: shared, ImageID: "sha256:1234"},
+			{Kind: KindCPU, Inspection: inspection(name), ImageID: "sha256:1234"},
+			{Kind: KindNetwork, Network: sfVF.Name, Inspection: onNetwork(name), NetworkStatus: statusOf(sfVF.Name)},
+			{Kind: KindOnload, Inspection: accelerated},
+		},
+	}
+}
+
+// fit is a cluster of which nothing but good is to be said.
+func fit() Observed {
+	return Observed{
+		Namespace: "perf", Unseen: map[string]string{}, MultusKind: true,
+		Manager:     &Manager{Name: "tailgate-system/manager", Ready: 1, Wanted: 1, Image: "tailgate:v1"},
+		Definitions: []Definition{{"latencybenchmarks.tailgate.dev", true, true, true}, {"latencygates.tailgate.dev", true, true, true}},
+		Multus:      []Workload{{"kube-system/kube-multus-ds", 2, 2}},
+		Networks:    []Network{sfVF}, Onload: onloads,
+		Capacity: map[corev1.ResourceName]int64{corev1.ResourceCPU: 16, vfs: 8, onloads: 200},
+		LeftOut:  map[string]string{},
+		Nodes:    []Node{fitNode("a"), fitNode("b")},
+	}
+}
+
+func TestGoodClusterIsGood(t *testing.T) {
+	o := fit()
+	o.LeftOut["cp-1"] = "node-role.kubernetes.io/control-plane:NoSchedule"
+	r := Diagnose(o)
+	for _, l := range r.Lines {
+		if l.Level != Good || l.Effect != "" || l.Mend != "" || l.Found == "" {
+			t.Errorf("%+v", l)
+		}
+	}
+	if r.Result != Good || r.Count(Good) != len(r.Lines) || !cmp.Equal(r.Nodes, []string{"a", "b"}) {
+		t.Errorf("got %s, nodes %v", r.Result, r.Nodes)
+	}
+	var checks []string
+	for _, l := range r.Lines {
+		if l.Node != "b" {
+			checks = append(checks, l.Check)
+		}
+	}
+	want := []string{
+		"manager", "definitions", "multus", "network", "mtu", "mtu", "alike", "left-out",
+		"node", "inspect", "cpu-manager", "free-cpus", "neighbours", "topology", "smt", "isolation", "governor", "c-states", "clock", "mitigations",
+		"kernel", "hypervisor", "hugepages", "nics", "devices", "attachment", "interface", "onload",
+	}
+	if diff := cmp.Diff(want, checks); diff != "" {
+		t.Errorf("checks (-want +got):\n%s", diff)
+	}
+}
+
+// The changes of the cases.
+
+func onA(change func(*Node)) func(*Observed) { return func(o *Observed) { change(&o.Nodes[0]) } }
+
+// seenOnA changes what all pods saw on node a.
+func seenOnA(change func(*Inspection)) func(*Observed) {
+	return onA(func(n *Node) {
+		for _, l := range n.Looks {
+			change(l.Inspection)
+		}
+	})
+}
+
+func factOnA(key, value string) func(*Observed) {
+	return seenOnA(func(i *Inspection) {
+		if i.Evidence.Facts[key] = value; value == "" {
+			delete(i.Evidence.Facts, key)
+		}
+	})
+}
+
+// lookOnA changes the look of a kind on node a.
+func lookOnA(kind Kind, change func(*Look)) func(*Observed) {
+	return onA(func(n *Node) {
+		change(&n.Looks[slices.IndexFunc(n.Looks, func(l Look) bool { return l.Kind == kind })])
+	})
+}
+
+// troubleOnA is a look of a kind on node a that came to nothing.
+func troubleOnA(kind Kind, trouble TroubleKind, said string) func(*Observed) {
+	return lookOnA(kind, func(l *Look) { l.Inspection, l.Trouble = nil, &Trouble{Kind: trouble, Said: said} })
+}
+
+func unseen(what string) func(*Observed) {
+	return func(o *Observed) { o.Unseen[what] = "you may not list " + what }
+}
+
+func allocatableOnA(name corev1.ResourceName, amount string) func(*Observed) {
+	return onA(func(n *Node) { n.Node.Status.Allocatable[name] = resource.MustParse(amount) })
+}
+
+// podOnA is one more pod on node a, with requests and limits of a resource; empty: none.
+func podOnA(name corev1.ResourceName, requests, limits string) func(*Observed) {
+	return onA(func(n *Node) {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: corev1.PodSpec{NodeName: "a", Containers: make([]corev1.Container, 1)}}
+		r := &p.Spec.Containers[0].Resources
+		if r.Requests, r.Limits = (corev1.ResourceList{}), (corev1.ResourceList{}); requests != "" {
+			r.Requests[name] = resource.MustParse(requests)
+		}
+		if limits != "" {
+			r.Limits[name] = resource.MustParse(limits)
+		}
+		n.Pods = append(n.Pods, p)
+	})
+}
+
+func network(change func(*Network)) func(*Observed) {
+	return func(o *Observed) { change(&o.Networks[0]) }
+}
+
+func config(text string) func(*Observed) { return network(func(n *Network) { n.Config = text }) }
+
+// wordless is what a kubelet without CPU manager gives.
+func shared(i *Inspection) { i.Evidence.CPUsAllowed = "0-7" }
+
+func TestChecks(t *testing.T) {
+	type changes []func(*Observed)
+	cases := []struct {
+		name    string
+		changes changes
+		// The line that is looked for; of node a or, where cluster is true, of the cluster.
+		cluster        bool
+		check, subject string
+		// want is the line's level; empty: there is none.
+		want  Level
+		found string
+	}{
+		{"no manager", changes{func(o *Observed) { o.Manager = nil }}, true, "manager", "", Wrong, "no Deployment"},
+		{"a manager that is not ready", changes{func(o *Observed) { o.Manager.Ready = 0 }}, true, "manager", "", Wrong, "none of 1"},
+		{"Deployments that nobody may see", changes{unseen("deployments")}, true, "manager", "", Unknown, "deployments"},
+		{"a kind that is missing", changes{func(o *Observed) { o.Definitions[1].Found = false }}, true, "definitions", "", Wrong, "latencygates"},
+		{"a kind that is not served", changes{func(o *Observed) { o.Definitions[1].Established = false }}, true, "definitions", "", Wrong, "latencygates"},
+		{"a kind of another version", changes{func(o *Observed) { o.Definitions[0].Same = false }}, true, "definitions", "", Doubtful, "latencybenchmarks"},
+		{"kinds that nobody may see", changes{unseen("customresourcedefinitions")}, true, "definitions", "", Unknown, "customresourcedefinitions"},
+
+		{"no kind of networks", changes{func(o *Observed) { o.MultusKind, o.Networks = false, nil }}, true, "multus", "", Doubtful, "does not know"},
+		{"no kind of the network that was asked for", changes{func(o *Observed) { o.MultusKind, o.Networks, o.Asked = false, nil, true }}, true, "multus", "", Wrong, "does not know"},
+		{"Multus that is not everywhere", changes{func(o *Observed) { o.Multus[0].Ready = 1 }}, true, "multus", "", Doubtful, "1 of 2"},
+		{"networks that nobody may see", changes{unseen("network-attachment-definitions")}, true, "multus", "", Unknown, "network-attachment"},
+		{"pods without network-status", changes{func(o *Observed) { o.Nodes[0].Looks[2].NetworkStatus, o.Nodes[1].Looks[2].NetworkStatus = "", "" }}, true, "multus", "", Wrong, "none has"},
+		{"network-status without Multus", changes{func(o *Observed) { o.Multus = nil }}, true, "multus", "", Good, "no DaemonSet"},
+		{"no network was tried", changes{func(o *Observed) {
+			o.Multus = nil
+			o.Nodes = nil
+		}}, true, "multus", "", Good, "namespace perf"},
+		{"DaemonSets that nobody may see", changes{unseen("daemonsets"), func(o *Observed) { o.Multus, o.Nodes = nil, nil }}, true, "multus", "", Unknown, "daemonsets"},
+
+		{"a network that there is not", changes{network(func(n *Network) { *n = Network{Name: n.Name} })}, true, "network", sfVF.Name, Wrong, "no such"},
+		{"a network that is no JSON", changes{config("{")}, true, "network", sfVF.Name, Wrong, "no JSON"},
+		{"a network without plugins", changes{config(`{"plugins": []}`)}, true, "network", sfVF.Name, Wrong, "empty"},
+		{"a network whose plugins are no list", changes{config(`{"plugins": 1}`)}, true, "network", sfVF.Name, Wrong, "cannot be read"},
+		{"a plugin without a type", changes{config(`{"plugins": [{"type": "macvlan"}, {}]}`)}, true, "network", sfVF.Name, Wrong, "no type"},
+		{"a VF without a resource", changes{network(func(n *Network) { n.Resource = "" })}, true, "network", sfVF.Name, Wrong, "no annotation"},
+		{"a PF without a resource", changes{config(`{"type": "host-device"}`), network(func(n *Network) { n.Resource = "" })}, true, "network", sfVF.Name, Wrong, "host-device"},
+		{"a named device", changes{config(`{"type": "host-device", "device": "ens1f0"}`), network(func(n *Network) { n.Resource = "" })}, true, "network", sfVF.Name, Good, "host-device"},
+		{"a resource that nobody advertises", changes{network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Wrong, "sf_vf is advertised by no node"},
+		{"what sfc cannot set", changes{config(`{"type": "sriov", "trust": "on", "vlanQoS": 0, "max_tx_rate": 100}`)}, true, "network", sfVF.Name, Doubtful, "max_tx_rate, trust"},
+		{"what others can set", changes{config(`{"type": "sriov", "trust": "on"}`), func(o *Observed) {
+			for _, n := range o.Nodes {
+				for _, l := range n.Looks {
+					l.Inspection.NICs[0].Driver = "ice"
+				}
+			}
+		}}, true, "network", sfVF.Name, Good, "sriov"},
+		{"a configuration on the nodes", changes{config("")}, true, "network", sfVF.Name, Good, "file on the nodes"},
+		{"more networks", changes{func(o *Observed) { o.NetworksLeft = []string{"perf/z"} }}, true, "network", "", Unknown, "perf/z"},
+
+		{"MTUs that differ", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.MTU = 9000 })}, true, "mtu", sfVF.Name, Wrong, "1500 on b; 9000 on a"},
+		{"MTUs of the pods' network that differ", changes{lookOnA(KindCPU, func(l *Look) { l.Inspection.Evidence.MTU = 1450 })}, true, "mtu", podNetwork, Wrong, "1450 on a"},
+		{"an MTU of one end", changes{troubleOnA(KindNetwork, TroubleNetwork, "no")}, true, "mtu", sfVF.Name, "", ""},
+		{"one machine", changes{seenOnA(func(i *Inspection) { i.Evidence.BootID = "boot-b" })}, true, "machines", "", Doubtful, "a, b"},
+		{"kernels that differ", changes{seenOnA(func(i *Inspection) { i.Evidence.Kernel = "6.8.0" })}, true, "alike", "", Doubtful, "6.1.0-37-amd64 on b; 6.8.0 on a"},
+		{"one node", changes{func(o *Observed) { o.Nodes = o.Nodes[:1] }}, true, "alike", "", "", ""},
+		{"no Onload", changes{func(o *Observed) { o.Onload = "" }}, true, "onload", "", Good, "kernel's"},
+		{"no Onload though asked for", changes{func(o *Observed) { o.Onload, o.OnloadAsked = "x.org/onload", true }}, true, "onload", "x.org/onload", Wrong, "no node"},
+
+		{"a node that is not ready", changes{onA(func(n *Node) { n.Node.Status.Conditions = nil })}, false, "node", "", Wrong, "not ready"},
+		{"a cordoned node", changes{onA(func(n *Node) { n.Node.Spec.Unschedulable = true })}, false, "node", "", Wrong, "cordoned"},
+		{"a cordoned node that was named", changes{onA(func(n *Node) { n.Node.Spec.Unschedulable, n.Named = true, true })}, false, "node", "", Doubtful, "cordoned"},
+		{"a node under pressure", changes{onA(func(n *Node) {
+			n.Node.Status.Conditions = append(n.Node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue})
+		})}, false, "node", "", Doubtful, "MemoryPressure"},
+		{"a tainted node", changes{onA(func(n *Node) {
+			n.Node.Spec.Taints = []corev1.Taint{{Key: "latency", Value: "only", Effect: corev1.TaintEffectNoSchedule}}
+		})}, false, "node", "", Doubtful, "latency=only:NoSchedule"},
+		{"a node that a gate holds back", changes{onA(func(n *Node) {
+			n.Node.Spec.Taints = []corev1.Taint{{Key: "tailgate.dev/latency-unverified", Effect: corev1.TaintEffectNoSchedule}}
+		})}, false, "node", "", Good, "ready"},
+
+		{"a node that is measured", changes{onA(func(n *Node) { n.Looks, n.NotLooked = nil, "benchmark perf/x measures there" })}, false, "inspect", "", Unknown, "perf/x"},
+		{"a cordoned node's pods", changes{onA(func(n *Node) { n.Looks, n.NotLooked, n.Node.Spec.Unschedulable = nil, "it is cordoned", true })}, false, "inspect", "", "", ""},
+		{"an image that cannot be pulled", changes{troubleOnA(KindCPU, TroubleImage, "ErrImagePull: not found")}, false, "inspect", "", Wrong, "ErrImagePull"},
+		{"another image", changes{troubleOnA(KindShared, TroubleContainer, "StartError: no such file")}, false, "inspect", "", Wrong, "StartError"},
+		{"an older agent", changes{troubleOnA(KindCPU, TroubleAgent, `unknown verb "inspect"`)}, false, "inspect", "", Wrong, "unknown verb"},
+		{"a refused pod", changes{troubleOnA(KindCPU, TroubleRefused, "pods is forbidden: exceeded quota")}, false, "inspect", "", Unknown, "exceeded quota"},
+		{"a slow pod", changes{troubleOnA(KindCPU, TroubleTimeout, "Pending")}, false, "inspect", "", Unknown, "Pending"},
+		{"a pod that finds no memory", changes{troubleOnA(KindCPU, TroubleUnschedulable, "1 Insufficient memory")}, false, "inspect", "", Wrong, "Insufficient memory"},
+		{"a pod that finds no CPU is another's line", changes{troubleOnA(KindCPU, TroubleUnschedulable, "1 Insufficient cpu")}, false, "inspect", "", Good, "sha256:1234"},
+		{"a kubelet that refuses", changes{troubleOnA(KindCPU, TroubleAdmission, "UnexpectedAdmissionError")}, false, "inspect", "", Wrong, "UnexpectedAdmissionError"},
+		{"a broken CNI plugin", changes{troubleOnA(KindShared, TroubleNetwork, "no IP addresses left")}, false, "inspect", "", Wrong, "no IP"},
+
+		{"no static policy", changes{seenOnA(shared)}, false, "cpu-manager", "", Wrong, "CPUs 0-7"},
+		{"one CPU for all", changes{seenOnA(func(i *Inspection) { i.Evidence.CPUsAllowed, i.Evidence.OnlineCPUs = "0", "0" })}, false, "cpu-manager", "", Wrong, "one CPU"},
+		{"no pod with a CPU", changes{onA(func(n *Node) { n.Looks = n.Looks[:1] })}, false, "cpu-manager", "", "", ""},
+		{"CPUs that cannot be read", changes{seenOnA(func(i *Inspection) { i.Evidence.CPUsAllowed = "?" })}, false, "cpu-manager", "", "", ""},
+
+		{"all CPUs taken", changes{podOnA(corev1.ResourceCPU, "5500m", "")}, false, "free-cpus", "", Wrong, "0 of 6"},
+		{"one CPU left", changes{podOnA(corev1.ResourceCPU, "4500m", "")}, false, "free-cpus", "", Doubtful, "1 of 6"},
+		{"a scheduler that finds none", changes{troubleOnA(KindCPU, TroubleUnschedulable, "1 Insufficient cpu")}, false, "free-cpus", "", Wrong, "6 of 6"},
+		{"CPUs by NUMA node", nil, false, "free-cpus", "", Good, "3 of 4 on NUMA node 0, 4 of 4 on NUMA node 1, of which the kubelet reserves 2"},
+		{"CPUs by NUMA node, told", changes{onA(func(n *Node) {
+			n.Topology = &foreign.NodeResourceTopology{Zones: []foreign.Zone{{Name: "node-1", Type: foreign.ZoneTypeNode, Resources: []foreign.ZoneResource{{Name: "cpu", Available: resource.MustParse("5")}}}}}
+		})}, false, "free-cpus", "", Good, "NUMA node 1: 5"},
+		{"pods that nobody may see", changes{unseen("pods")}, false, "free-cpus", "", Unknown, "pods"},
+
+		{"neighbours that take much", changes{podOnA(corev1.ResourceCPU, "3500m", "")}, false, "neighbours", "", Doubtful, "request 3.5 of 6"},
+		{"overcommitted CPUs", changes{podOnA(corev1.ResourceCPU, "", "7")}, false, "neighbours", "", Doubtful, "limits are 7"},
+		{"neighbours that nobody may see", changes{unseen("pods")}, false, "neighbours", "", "", ""},
+
+		{"a far VF", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = 1 })}, false, "topology", sfVF.Name, Wrong, "far from each other"},
+		{"a VF that is nowhere", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = -1 })}, false, "topology", sfVF.Name, Doubtful, "not known"},
+		{"a kubelet that finds no pair", changes{troubleOnA(KindNetwork, TroubleTopology, "TopologyAffinityError")}, false, "topology", sfVF.Name, Wrong, "TopologyAffinityError"},
+		{"one NUMA node", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = -1 }), seenOnA(func(i *Inspection) { i.NUMA = map[string]string{"0": "0-7"} })}, false, "topology", "", Good, "one NUMA node"},
+		{"no device", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.PCIAddress = "" })}, false, "topology", sfVF.Name, "", ""},
+
+		{"a sibling of others", changes{factOnA("cpu.smt.sibling", "others"), seenOnA(func(i *Inspection) { i.Evidence.ThreadSiblings = "3,7" })}, false, "smt", "", Doubtful, "CPUs 3,7 are one core"},
+		{"a sibling of its own", changes{factOnA("cpu.smt.sibling", "own")}, false, "smt", "", Good, "whole core"},
+		{"SMT is off", changes{factOnA("cpu.smt.sibling", ""), factOnA("cpu.smt.active", "0")}, false, "smt", "", Good, "to itself"},
+		{"siblings that nobody tells", changes{factOnA("cpu.smt.sibling", "")}, false, "smt", "", "", ""},
+		{"a CPU that is not isolated", changes{factOnA("cpu.isolated", "no")}, false, "isolation", "", Doubtful, "isolcpus no, nohz_full yes"},
+		{"a CPU with ticks", changes{factOnA("cpu.nohz-full", "no")}, false, "isolation", "", Doubtful, "nohz_full no"},
+		{"isolation that nobody tells", changes{factOnA("cpu.nohz-full", ""), factOnA("cpu.isolated", "")}, false, "isolation", "", "", ""},
+		{"a governor that saves power", changes{factOnA("cpu.governor", "schedutil")}, false, "governor", "", Doubtful, "schedutil (acpi-cpufreq)"},
+		{"a hypervisor's frequencies", changes{factOnA("cpu.governor", ""), factOnA("cpu.hypervisor", "yes")}, false, "governor", "", Good, "hypervisor"},
+		{"a firmware's frequencies", changes{factOnA("cpu.governor", "")}, false, "governor", "", Good, "firmware"},
+		{"deep sleep", changes{factOnA("cpu.cstates", "POLL 0us, C1 1us, C1E 10us, C6 133us")}, false, "c-states", "", Doubtful, "C6, 133 µs"},
+		{"deep sleep that pm_qos forbids", changes{factOnA("cpu.cstates", "POLL 0us, C6 133us"), factOnA("cpu.pm-qos-us", "n/a")}, false, "c-states", "", Good, "pm_qos"},
+		{"no sleep", changes{factOnA("cpu.cstates", ""), factOnA("kernel.arg.idle", "poll")}, false, "c-states", "", Good, "idle=poll"},
+		{"a hypervisor's sleep", changes{factOnA("cpu.cstates", ""), factOnA("cpu.hypervisor", "yes")}, false, "c-states", "", Good, "hypervisor"},
+		{"sleep that nobody tells", changes{factOnA("cpu.cstates", "")}, false, "c-states", "", Good, "none told"},
+		{"a slow clock", changes{seenOnA(func(i *Inspection) { i.Evidence.Clocksource = "hpet" })}, false, "clock", "", Wrong, "hpet"},
+		{"a hypervisor's clock", changes{seenOnA(func(i *Inspection) { i.Evidence.Clocksource = "kvm-clock" })}, false, "clock", "", Doubtful, "kvm-clock"},
+		{"a clock that nobody tells", changes{seenOnA(func(i *Inspection) { i.Evidence.Clocksource = "" })}, false, "clock", "", "", ""},
+		{"costly mitigations", changes{factOnA("cpu.vulnerability.meltdown", "Mitigation: PTI")}, false, "mitigations", "", Doubtful, "meltdown"},
+		{"cheap mitigations", changes{factOnA("cpu.vulnerability.spectre_v2", "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; RSB filling")}, false, "mitigations", "", Good, "2 in use"},
+		{"no mitigations", changes{factOnA("cpu.vulnerability.mds", "Vulnerable")}, false, "mitigations", "", Good, "1 in use"},
+		{"a real-time kernel", changes{factOnA("kernel.version", "#1 SMP PREEMPT_RT Debian 6.1.140-1")}, false, "kernel", "", Good, "PREEMPT_RT, isolcpus=2-7"},
+		{"a kernel without arguments", changes{factOnA("kernel.arg.isolcpus", ""), factOnA("kernel.arg.mitigations", "")}, false, "kernel", "", Good, "no arguments for latency"},
+		{"a virtual machine", changes{factOnA("cpu.hypervisor", "yes")}, false, "hypervisor", "", Doubtful, "virtual machine (Supermicro"},
+		{"a machine that does not tell", changes{factOnA("cpu.hypervisor", "")}, false, "hypervisor", "", "", ""},
+		{"Onload without huge pages", changes{allocatableOnA("hugepages-2Mi", "0")}, false, "hugepages", "", Doubtful, "none"},
+		{"no huge pages and no Onload", changes{allocatableOnA("hugepages-2Mi", "0"), func(o *Observed) { o.Onload = "" }}, false, "hugepages", "", Good, "none"},
+
+		{"NICs", nil, false, "nics", "", Good, "0000:65:00.0 1924:0b03 sfc, NUMA node 0, 4 of 16 VFs"},
+		{"no NIC", changes{seenOnA(func(i *Inspection) { i.NICs = nil })}, false, "nics", "", Good, "none"},
+		{"a NIC that is nowhere", changes{seenOnA(func(i *Inspection) { i.NICs[0].NUMANode = -1 })}, false, "nics", "", Doubtful, "0000:65:00.0"},
+		{"NICs that nobody saw", changes{onA(func(n *Node) { n.Looks = nil })}, false, "nics", "", "", ""},
+		{"a dead device plugin", changes{allocatableOnA(vfs, "0")}, false, "devices", vfs, Wrong, "0 of 4"},
+		{"a node without devices", changes{onA(func(n *Node) { delete(n.Node.Status.Capacity, vfs) })}, false, "devices", vfs, Doubtful, "none"},
+		{"devices in use", changes{podOnA(vfs, "4", "4")}, false, "devices", vfs, Doubtful, "all 4"},
+		{"devices of nobody", changes{func(o *Observed) { o.Capacity[vfs] = 0 }}, false, "devices", vfs, "", ""},
+
+		{"a plugin that is missing", changes{troubleOnA(KindNetwork, TroubleNetwork, `failed to find plugin "sriov" in path [/opt/cni/bin]`)}, false, "attachment", sfVF.Name, Wrong, "failed to find plugin"},
+		{"a pod that does not fit", changes{troubleOnA(KindNetwork, TroubleUnschedulable, "1 Insufficient amd.com/sf_vf")}, false, "attachment", sfVF.Name, Wrong, "Insufficient"},
+		{"a pod that takes too long", changes{troubleOnA(KindNetwork, TroubleTimeout, "Pending")}, false, "attachment", sfVF.Name, Unknown, "Pending"},
+		{"a far VF that was refused is another's line", changes{troubleOnA(KindNetwork, TroubleTopology, "TopologyAffinityError")}, false, "attachment", sfVF.Name, "", ""},
+		{"no network-status", changes{lookOnA(KindNetwork, func(l *Look) { l.NetworkStatus = "" })}, false, "attachment", sfVF.Name, Wrong, "no annotation"},
+		{"a network-status of another network", changes{lookOnA(KindNetwork, func(l *Look) { l.NetworkStatus = statusOf("perf/other") })}, false, "attachment", sfVF.Name, Wrong, "no network perf/sf-vf"},
+		{"a network-status that lies", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.Interface = "" })}, false, "attachment", sfVF.Name, Wrong, "did not have"},
+		{"no address", changes{lookOnA(KindNetwork, func(l *Look) { l.NetworkStatus = `[{"name":"perf/sf-vf","interface":"net1"}]` })}, false, "attachment", sfVF.Name, Wrong, "no address"},
+
+		{"a good VF", nil, false, "interface", sfVF.Name, Good, "driver sfc, VF, 0000:65:02.1, firmware 8.3.3.1000 rx0 tx0, variant full-feature"},
+		{"a link that is down", changes{factOnA("nic.carrier", "0")}, false, "interface", sfVF.Name, Wrong, "down"},
+		{"a simulated NIC", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.Driver = "veth" })}, false, "interface", sfVF.Name, Doubtful, "simulated"},
+		{"a paravirtual NIC", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.Driver = "virtio_net" })}, false, "interface", sfVF.Name, Doubtful, "paravirtual"},
+		{"a VF of firmware that has none", changes{factOnA("nic.firmware-variant", "ultra-low-latency")}, false, "interface", sfVF.Name, Doubtful, "ultra-low-latency"},
+		{"slow interrupts", changes{factOnA("nic.coalesce.rx-usecs", "60"), factOnA("nic.coalesce.adaptive-rx", "1")}, false, "interface", sfVF.Name, Doubtful, "60 µs, adaptively"},
+
+		{"no library", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.Library = "" })}, false, "onload", onloads, Wrong, "no library"},
+		{"no module", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.Devices = nil })}, false, "onload", onloads, Wrong, "no /dev/onload"},
+		{"Onload that cannot be mounted", changes{troubleOnA(KindOnload, TroubleContainer, "CreateContainerError")}, false, "onload", onloads, Wrong, "CreateContainerError"},
+		{"Onload that takes too long", changes{troubleOnA(KindOnload, TroubleTimeout, "Pending")}, false, "onload", onloads, Unknown, "Pending"},
+		{"Onload whose plugin is gone", changes{allocatableOnA(onloads, "0"), onA(func(n *Node) { n.Looks = n.Looks[:3] })}, false, "onload", onloads, Wrong, "0 of 100"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			o := fit()
+			for _, change := range c.changes {
+				change(&o)
+			}
+			node := "a"
+			if c.cluster {
+				node = ""
+			}
+			r := Diagnose(o)
+			i := slices.IndexFunc(r.Lines, func(l Line) bool { return l.Node == node && l.Check == c.check && l.Subject == c.subject })
+			if i < 0 {
+				if c.want != "" {
+					t.Fatalf("no line; want %s", c.want)
+				}
+				return
+			}
+			l := r.Lines[i]
+			if l.Level != c.want || !strings.Contains(l.Found, c.found) {
+				t.Errorf("got %+v, want %s with %q", l, c.want, c.found)
+			}
+			if advised := l.Mend != ""; advised != (l.Level != Good) {
+				t.Errorf("a %s line with the advice %q", l.Level, l.Mend)
+			}
+			if told := l.Effect != ""; told != (l.Level == Wrong || l.Level == Doubtful) {
+				t.Errorf("a %s line with the effect %q", l.Level, l.Effect)
+			}
+			if slices.Index(Levels, r.Result) > slices.Index(Levels, l.Level) {
+				t.Errorf("the result is %s, better than its line", r.Result)
+			}
+		})
+	}
+}
+
+// The pages of the documentation have each check that there can be.
+func TestEveryCheckIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/doctor.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := fit()
+	o.LeftOut["cp-1"] = "x:NoSchedule"
+	o.Nodes[0].Looks[0].Inspection.Evidence.BootID = "boot-b"
+	o.Nodes[0].Looks[1].Inspection.Evidence.BootID = "boot-b"
+	for _, l := range Diagnose(o).Lines {
+		if !bytes.Contains(page, []byte("`"+l.Check+"`")) {
+			t.Errorf("docs/doctor.md has no `%s`", l.Check)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	o := fit()
+	for _, change := range []func(*Observed){
+		seenOnA(shared), factOnA("cpu.governor", "powersave"), unseen("deployments"),
+		troubleOnA(KindNetwork, TroubleNetwork, "plugin said\n\x1b[2Jno"),
+	} {
+		change(&o)
+	}
+	o.Nodes = o.Nodes[:1]
+	r := Diagnose(o)
+	plain := r.Table(nil)
+	golden := filepath.Join("testdata", "table.txt")
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(golden, []byte(plain), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), plain); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+	painted := r.Table(func(l Level, word string) string { return "<" + string(l) + word + ">" })
+	for _, level := range Levels {
+		painted = strings.ReplaceAll(painted, fmt.Sprintf("<%s%s>", level, level), string(level))
+	}
+	if diff := cmp.Diff(plain, painted); diff != "" {
+		t.Errorf("what is painted, without the paint (-want +got):\n%s", diff)
+	}
+}
+
+func TestTroubleOf(t *testing.T) {
+	waiting := func(reason string) corev1.PodStatus {
+		return corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}}}}
+	}
+	ended := func(reason string) corev1.PodStatus {
+		return corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, Message: "why"}}}}}
+	}
+	sandbox := []corev1.Event{{Reason: "FailedCreatePodSandBox", Message: "the old one"}, {Reason: "FailedCreatePodSandBox", Message: "the new\n one"}, {Reason: "Unhealthy", Message: "else"}}
+	cases := map[string]struct {
+		status corev1.PodStatus
+		events []corev1.Event
+		want   *Trouble
+	}{
+		"a pod that begins":        {status: corev1.PodStatus{Phase: corev1.PodPending}},
+		"a container that is made": {status: waiting("ContainerCreating")},
+		"a pod that runs":          {status: corev1.PodStatus{Phase: corev1.PodRunning}, events: []corev1.Event{{Reason: "Unhealthy"}}},
+		"no image":                 {status: waiting("ErrImagePull"), want: &Trouble{Kind: TroubleImage, Said: "ErrImagePull: why"}},
+		"no image, ever":           {status: waiting("ErrImageNeverPull"), events: sandbox, want: &Trouble{Kind: TroubleImage, Said: "ErrImageNeverPull: why"}},
+		"no container":             {status: waiting("CreateContainerConfigError"), want: &Trouble{Kind: TroubleContainer, Said: "CreateContainerConfigError: why"}},
+		"no room": {
+			status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "Insufficient cpu"}}},
+			want:   &Trouble{Kind: TroubleUnschedulable, Said: "Insufficient cpu", Passing: true},
+		},
+		"no network":            {status: waiting("ContainerCreating"), events: sandbox, want: &Trouble{Kind: TroubleNetwork, Said: "the new one", Passing: true}},
+		"a topology":            {status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "TopologyAffinityError", Message: "why"}, want: &Trouble{Kind: TroubleTopology, Said: "TopologyAffinityError: why"}},
+		"a deadline":            {status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "DeadlineExceeded"}, want: &Trouble{Kind: TroubleTimeout, Said: "DeadlineExceeded"}},
+		"another refusal":       {status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "SMTAlignmentError", Message: "whole cores"}, want: &Trouble{Kind: TroubleAdmission, Said: "SMTAlignmentError: whole cores"}},
+		"no such program":       {status: ended("StartError"), want: &Trouble{Kind: TroubleContainer, Said: "StartError: why"}},
+		"an agent that failed":  {status: ended("Error"), want: &Trouble{Kind: TroubleAgent, Said: "Error: why"}},
+		"nobody knows":          {status: corev1.PodStatus{Phase: corev1.PodFailed}, want: &Trouble{Kind: TroubleAgent, Said: "the pod failed, and nothing tells why"}},
+		"words without any end": {status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "X", Message: strings.Repeat("a", 2000)}, want: &Trouble{Kind: TroubleAdmission, Said: "X: " + strings.Repeat("a", maxSaid-3) + "…"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, TroubleOf(&corev1.Pod{Status: c.status}, c.events)); diff != "" {
+				t.Errorf("trouble (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestInspectionTravels(t *testing.T) {
+	want := *onNetwork("a")
+	var log bytes.Buffer
+	log.WriteString("something before\n")
+	if err := want.Write(&log); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadInspection(&log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("inspection (-want +got):\n%s", diff)
+	}
+	for name, c := range map[string]struct{ log, want string }{
+		"an empty log":    {"", "the log has none"},
+		"other words":     {"agent: unknown verb\n", "the log has none"},
+		"no JSON":         {inspectionPrefix + "{\n", "reading the inspection"},
+		"another version": {inspectionPrefix + `{"version": 99}`, "version 99"},
+		"an endless line": {inspectionPrefix + strings.Repeat("x", maxInspection), "too long"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := ReadInspection(strings.NewReader(c.log)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// Whatever a NetworkAttachmentDefinition holds, looking at it does not panic.
+func FuzzNetwork(f *testing.F) {
+	for _, text := range []string{sfVF.Config, `{"plugins": [{"type": "sriov", "trust": "on"}, {}]}`, `[]`, `{"plugins": [null]}`, "null"} {
+		f.Add(text, vfs)
+		f.Add(text, "")
+	}
+	f.Fuzz(func(t *testing.T, config, resource string) {
+		o := fit()
+		o.Networks[0].Config, o.Networks[0].Resource = config, resource
+		if lines := networks(o); len(lines) != 1 {
+			t.Errorf("%d lines", len(lines))
+		}
+	})
+}

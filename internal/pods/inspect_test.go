@@ -1,0 +1,47 @@
+package pods
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+)
+
+// After a wanted change: go test ./internal/pods -update, and read the difference.
+func TestInspectGolden(t *testing.T) {
+	base := Inspection{
+		Namespace: "perf", Name: "tailgate-doctor-x-1", Call: "x", Node: "a", Image: "bench:v1", PullPolicy: corev1.PullIfNotPresent, Deadline: 3 * time.Minute,
+	}
+	whole := base
+	whole.CPU, whole.Named, whole.Devices = true, true, []string{"amd.com/sf_vf"}
+	whole.Network = &foreign.Selection{Namespace: "perf", Name: "sf-vf", Interface: Interface}
+	for name, i := range map[string]Inspection{"inspect-shared": base, "inspect-network": whole} {
+		pod, err := Inspect(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := yaml.Marshal(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join("testdata", name+".yaml")
+		if *update {
+			if err := os.WriteFile(path, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+	}
+}
