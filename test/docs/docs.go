@@ -1,11 +1,11 @@
 // Package docs reads the pages of the documentation, README.md and docs/*.md, as tests need them: the commands that run
 // on the local cluster, the files that they use, and where links lead.
 //
-// Every fenced block has one of four languages, so that none is left out by mistake:
+// Every fenced block has one of these languages, so that none is left out by mistake:
 //
 //   - sh is run, in the page's order, on the local cluster;
 //   - yaml becomes a file if its first line is a comment with a name, such as `# vf.yaml`;
-//   - console and text are only read: what needs another cluster, and what a command prints.
+//   - console, text and json are only read: what needs another cluster, and what a command prints.
 package docs
 
 import (
@@ -104,9 +104,9 @@ func Parse(path string, source []byte) (Page, error) {
 					page.Steps = append(page.Steps, block)
 				}
 				page.YAML = append(page.YAML, block)
-			case "console", "text":
+			case "console", "text", "json":
 			default:
-				return ast.WalkStop, fmt.Errorf("%s:%d: a fenced block of language %q: use sh for what a test runs on the local cluster, or console, yaml or text", path, line(n), language)
+				return ast.WalkStop, fmt.Errorf("%s:%d: a fenced block of language %q: use sh for what a test runs on the local cluster, or console, yaml, text or json", path, line(n), language)
 			}
 		case *ast.Heading:
 			if id, ok := n.AttributeString("id"); ok {
