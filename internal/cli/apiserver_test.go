@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/admit"
 )
 
 // apiServer answers for the objects it is given, as far as the command asks: GET and watch of one object, GET of the
@@ -169,7 +170,7 @@ func (s *apiServer) apply(w http.ResponseWriter, r *http.Request, name types.Nam
 	}
 	given := &v1alpha1.LatencyBenchmark{}
 	if err == nil {
-		err = admit(r.Context(), objects[0])
+		err = admit.Benchmark(r.Context(), objects[0])
 	}
 	if err == nil {
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(objects[0].Object, given)

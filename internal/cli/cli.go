@@ -92,7 +92,17 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
 	}
 	cluster.flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(newAttempts(cluster), newCompare(cluster), newDoctor(cluster), newGate(cluster), newGet(cluster), newPlan(cluster), newRerun(cluster), newRun(cluster))
+	root.AddCommand(
+		newAttempts(cluster),
+		newCompare(cluster),
+		newDoctor(cluster),
+		newExport(cluster),
+		newGate(cluster),
+		newGet(cluster),
+		newPlan(cluster),
+		newRerun(cluster),
+		newRun(cluster),
+	)
 	return root
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -80,8 +81,9 @@ func newCluster(t *testing.T) *apiServer {
 			Tool: v1alpha1.ToolPinger, Rounds: 1, LatencyType: v1alpha1.LatencyHalfRTT, Network: v1alpha1.Network{Type: v1alpha1.NetworkPod},
 			Workload: v1alpha1.Workload{
 				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{1, 64}, Duration: metav1.Duration{Duration: time.Second},
+				Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone,
 			},
-			Placement: v1alpha1.Placement{CPUs: 1},
+			Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi"), Client: &v1alpha1.NodeSelection{}, Server: &v1alpha1.NodeSelection{}},
 		},
 	}
 	cm, stored := storedRun(t, "sweep-r1", nil)
@@ -149,7 +151,11 @@ func (s *apiServer) addMesh() {
 		change(b)
 		s.benchmarks[types.NamespacedName{Namespace: "perf", Name: name}] = b
 	}
-	add("mesh", func(b *v1alpha1.LatencyBenchmark) { b.Spec.Placement.Pairing = v1alpha1.PairingAllPairs })
+	add("mesh", func(b *v1alpha1.LatencyBenchmark) {
+		b.Spec.Placement = v1alpha1.Placement{
+			CPUs: 1, Memory: b.Spec.Placement.Memory, Pairing: v1alpha1.PairingAllPairs, Nodes: &v1alpha1.NodeSelection{NodeSelector: map[string]string{"rack": "1"}},
+		}
+	})
 	for _, name := range []string{"mesh-a-b", "mesh-a-c", "mesh-b-c", "mesh-of-another"} {
 		add(name, func(b *v1alpha1.LatencyBenchmark) {
 			b.Labels = map[string]string{v1alpha1.LabelParent: "mesh"}
@@ -159,7 +165,7 @@ func (s *apiServer) addMesh() {
 			b.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyBenchmark", Name: "mesh", UID: "of-mesh"}}
 			b.Status.Pair = &v1alpha1.Pair{ClientNode: "node-" + name[5:6], ServerNode: "node-" + name[7:8]}
 			if name == "mesh-a-b" {
-				b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", LatencyType: "HalfRTT", Samples: 1_000, P50Nanoseconds: new(int64(4_250))}}
+				b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, LatencyType: "HalfRTT", Rounds: 1, Samples: 1_000, P50Nanoseconds: new(int64(4_250))}}
 			}
 		})
 	}

@@ -28,14 +28,16 @@ func newCompare(c *cluster) *cobra.Command {
 		Use:   "compare BASELINE CANDIDATE",
 		Short: "Compare the results of two LatencyBenchmarks, or of two variants",
 		Long: "Compare the results of two LatencyBenchmarks, or of two variants, each NAME or NAME/VARIANT, from their stored\n" +
-			"histograms, after verifying their digests.\n\n" +
+			"histograms, after verifying their digests. Instead of NAME give the PATH of an export, which begins with ./ or /, to\n" +
+			"compare what another cluster measured, or this one at another time.\n\n" +
 			"First come the conditions that differ and that must be equal for results to be comparable, with --all the others,\n" +
 			"too: they explain. Then of each cell that both have the median rounds, and the median of the ratios of all rounds of\n" +
 			"the candidate to all of the baseline, with its 95 % interval (exact Mann-Whitney). A ~ is in the place of the ratio\n" +
 			"where no difference was shown; of twenty comparisons of what does not differ, one may show a difference.",
-		Example:           "  " + name + " compare before after -n perf\n  " + name + " compare x2522/vf-kernel x2522/vf-onload -o markdown",
+		Example: "  " + name + " compare before after -n perf\n  " + name + " compare x2522/vf-kernel x2522/vf-onload -o markdown\n" +
+			"  " + name + " compare ./results/before after",
 		Args:              takes("the names of two LatencyBenchmarks", 2, 2),
-		ValidArgsFunction: c.completeNames(benchmarks, 2),
+		ValidArgsFunction: c.completeResults(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := comparison(cmd.Context(), c, args[0], args[1], form, all)
 			if err != nil {
@@ -99,9 +101,9 @@ func compareForm(name string) (compare.Form, error) {
 
 // sideOf reads what NAME or NAME/VARIANT has to show, and says so if that is not all that was planned.
 func (c *cluster) sideOf(ctx context.Context, arg string) (compare.Side, string, error) {
-	benchmark, variant, hasVariant := strings.Cut(arg, "/")
-	if benchmark == "" || hasVariant && (variant == "" || strings.Contains(variant, "/")) {
-		return compare.Side{}, "", fmt.Errorf("%q is neither NAME of a LatencyBenchmark nor NAME/VARIANT", arg)
+	benchmark, variant, err := cutVariant(arg)
+	if err != nil {
+		return compare.Side{}, "", err
 	}
 	m, err := c.load(ctx, benchmark)
 	if err != nil {
@@ -109,8 +111,10 @@ func (c *cluster) sideOf(ctx context.Context, arg string) (compare.Side, string,
 	}
 	b := m.Object
 	if b.ManyPairs() {
-		return compare.Side{}, "", fmt.Errorf("LatencyBenchmark %s/%s measures many pairs of nodes: compare those of one pair; `kubectl get lb -n %s -l %s=%s` lists them",
-			b.Namespace, b.Name, b.Namespace, v1alpha1.LabelParent, b.Name)
+		return compare.Side{}, "", fmt.Errorf("LatencyBenchmark %s/%s measures many pairs of nodes: compare those of one pair; %s", b.Namespace, b.Name, itsPairs(m))
+	}
+	if len(m.Runs) == 0 {
+		return compare.Side{}, "", noResults(b)
 	}
 	note := ""
 	if !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionSucceeded) {

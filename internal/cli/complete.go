@@ -29,6 +29,16 @@ func (c *cluster) names(cmd *cobra.Command, k *kind, prefix string) []cobra.Comp
 	return names
 }
 
+// completeResults completes the first arguments, so many benchmarks or paths of exports.
+func (c *cluster) completeResults(n int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if isPath(begun) && len(args) < n {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		}
+		return c.completeNames(benchmarks, n)(cmd, args, begun)
+	}
+}
+
 // completeNames completes the first arguments, so many objects of a kind.
 func (c *cluster) completeNames(k *kind, n int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -22,7 +22,7 @@ import (
 func newGate(c *cluster) *cobra.Command {
 	g := &gate{cluster: c}
 	cmd := &cobra.Command{
-		Use:   "gate NAME...",
+		Use:   "gate NAME|PATH...",
 		Short: "Exit by verdict: 0 Pass, 1 Fail, 2 Inconclusive",
 		Long: "Exit by the verdicts on LatencyBenchmarks (NAME or lb/NAME) and on the nodes of LatencyGates (lgate/NAME), for\n" +
 			"scripts, jobs and upgrade tools:\n\n" +
@@ -33,6 +33,7 @@ func newGate(c *cluster) *cobra.Command {
 			"Each has a line with its verdict, and one for each rule that did not pass, or node that is not verified. With --wait\n" +
 			"the command ends when every verdict is Pass or Fail, or can become neither any more without anybody's doing; it\n" +
 			"outlives restarts of the API server.\n\n" +
+			"The verdict of an export, by its PATH, which begins with ./ or /, is that when it was exported.\n\n" +
 			"It needs the rights to get the objects, with --wait also to watch them, and runs in a pod with the rights of its\n" +
 			"service account.",
 		Example:           "  " + name + " gate before after -n perf --wait --timeout 2h\n  " + name + " gate lgate/upgrade",
@@ -57,6 +58,8 @@ type gate struct {
 
 // answer is what came of one subject.
 type answer struct {
+	// of names the subject.
+	of       string
 	standing standing.Standing
 	err      error
 }
@@ -98,35 +101,53 @@ func (g *gate) run(ctx context.Context, args []string, stdout, stderr io.Writer)
 		return errors.New("--timeout belongs to --wait; add that")
 	}
 	subjects := make([]subject, len(args))
+	inCluster := false
 	for i, arg := range args {
 		var err error
-		if subjects[i], err = parseSubject(arg); err != nil {
+		if isPath(arg) {
+			_, err = exportDir(arg)
+		} else {
+			inCluster = true
+			subjects[i], err = parseSubject(arg)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	api, namespace, err := g.client()
-	if err != nil {
-		return err
+	var api client.WithWatch
+	var namespace string
+	if inCluster {
+		var err error
+		if api, namespace, err = g.client(); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := timeLimit(ctx, g.timeout)
 	defer cancel()
 	tell := troubleTeller(stderr)
-	answers := make([]chan answer, len(subjects))
-	for i, s := range subjects {
-		s.key = s.kind.key(namespace, s.key.Name)
-		subjects[i], answers[i] = s, make(chan answer, 1)
-		go func() { answers[i] <- g.answer(ctx, api, s, tell) }()
+	answers := make([]chan answer, len(args))
+	for i, arg := range args {
+		answers[i] = make(chan answer, 1)
+		go func() {
+			if isPath(arg) {
+				answers[i] <- g.exported(ctx, arg)
+				return
+			}
+			s := subjects[i]
+			s.key = s.kind.key(namespace, s.key.Name)
+			answers[i] <- g.answer(ctx, api, s, tell)
+		}()
 	}
 	code := exitPass
 	var failures []string
-	for i, s := range subjects {
+	for i := range args {
 		a := <-answers[i]
 		code = worse(code, a.exitCode())
 		if a.err != nil {
 			failures = append(failures, a.err.Error())
 			continue
 		}
-		if _, err := fmt.Fprintf(stdout, "%s: %s\n", s, a.standing); err != nil {
+		if _, err := fmt.Fprintf(stdout, "%s: %s\n", a.of, a.standing); err != nil {
 			return fmt.Errorf("writing the verdict: %w", err)
 		}
 	}
@@ -139,6 +160,16 @@ func (g *gate) run(ctx context.Context, args []string, stdout, stderr io.Writer)
 	return nil
 }
 
+// exported is the standing of a benchmark when it was exported. It does not change any more.
+func (g *gate) exported(ctx context.Context, path string) answer {
+	m, err := g.load(ctx, path)
+	if err != nil {
+		return answer{err: err}
+	}
+	of := subject{benchmarks, client.ObjectKeyFromObject(m.Object)}
+	return answer{of: fmt.Sprintf("%s of %s", of, m.Dir), standing: benchmarks.standing(m.Object)}
+}
+
 // answer gets the standing of a subject, or waits for the last one.
 func (g *gate) answer(ctx context.Context, api client.WithWatch, s subject, tell func(error)) answer {
 	if !g.wait {
@@ -146,7 +177,7 @@ func (g *gate) answer(ctx context.Context, api client.WithWatch, s subject, tell
 		if err := read(ctx, api, s, o); err != nil {
 			return answer{err: err}
 		}
-		return answer{standing: s.kind.standing(o)}
+		return answer{of: s.String(), standing: s.kind.standing(o)}
 	}
 	var last standing.Standing
 	f := follower{api: api, subject: s, trouble: tell, look: func(ctx context.Context, o client.Object) (bool, error) {
@@ -154,7 +185,7 @@ func (g *gate) answer(ctx context.Context, api client.WithWatch, s subject, tell
 		open, err := stillOpen(ctx, api, s.key.Namespace, last)
 		return !open, err
 	}}
-	return answer{last, late(ctx, f.follow(ctx), s, last.Message)}
+	return answer{s.String(), last, late(ctx, f.follow(ctx), s, last.Message)}
 }
 
 // stillOpen says whether a standing may change without anybody's doing, and looks at the baseline if it is what it waits

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
@@ -24,13 +23,14 @@ func newGet(c *cluster) *cobra.Command {
 	}
 	var form string
 	get := &cobra.Command{
-		Use:   "get NAME",
+		Use:   "get NAME|PATH",
 		Short: "Print the results of a LatencyBenchmark",
 		Long: "Print the results of a LatencyBenchmark from its stored histograms, after verifying their digests; of one that\n" +
 			"measures many pairs of nodes, those in the status of each pair's own.\n\n" +
+			"NAME is in the cluster, PATH that of an export: it begins with ./ or /.\n\n" +
 			"Formats:\n" + strings.Join(explained, "\n"),
-		Example:           "  " + name + " get sweep -n perf -o sfnt",
-		ValidArgsFunction: c.completeNames(benchmarks, 1),
+		Example:           "  " + name + " get sweep -n perf -o sfnt\n  " + name + " get ./results/sweep -o csv",
+		ValidArgsFunction: c.completeResults(1),
 		Args:              takes("the name of one LatencyBenchmark", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := get(cmd.Context(), c, args[0], form)
@@ -50,12 +50,12 @@ func newGet(c *cluster) *cobra.Command {
 }
 
 // get prints a benchmark's stored results, or those of its pairs, in a form; by default in the one that suits it.
-func get(ctx context.Context, c *cluster, name, form string) ([]byte, error) {
+func get(ctx context.Context, c *cluster, arg, form string) ([]byte, error) {
 	// A mistyped form costs no wait for a cluster that does not answer.
 	if _, err := formNamed(form); err != nil {
 		return nil, err
 	}
-	m, err := c.load(ctx, name)
+	m, err := c.load(ctx, arg)
 	if err != nil {
 		return nil, err
 	}
@@ -87,16 +87,15 @@ func printed(m export.Benchmark, form string) ([]byte, error) {
 		}
 		if !f.ShowsPairs() {
 			return nil, fmt.Errorf("--output=%s: LatencyBenchmark %s/%s measures many pairs of nodes; use --output=%s, or get one of its pairs: "+
-				"`kubectl get lb -n %s -l %s=%s` lists them", form, b.Namespace, b.Name, report.FormPairs, b.Namespace, v1alpha1.LabelParent, b.Name)
+				"%s", form, b.Namespace, b.Name, report.FormPairs, itsPairs(m))
 		}
-		var pairs []v1alpha1.LatencyBenchmark
-		for _, p := range m.Pairs {
-			pairs = append(pairs, *p.Object)
-		}
-		if err := f.WritePairs(&out, b, pairs); err != nil {
+		if err := f.WritePairs(&out, b, export.Objects(m.Pairs)); err != nil {
 			return nil, fmt.Errorf("LatencyBenchmark %s/%s: %w", b.Namespace, b.Name, err)
 		}
 		return out.Bytes(), nil
+	}
+	if len(m.Runs) == 0 {
+		return nil, noResults(b)
 	}
 	if err := f.Write(&out, b, m.Runs); err != nil {
 		if errors.Is(err, report.ErrNothingToShow) {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/admit"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/report"
@@ -175,7 +176,7 @@ func (p *planner) look(ctx context.Context, manifest *unstructured.Unstructured,
 		if err != nil {
 			return nil, nil, err
 		}
-		if err := admit(ctx, manifest); err != nil {
+		if err := admit.Benchmark(ctx, manifest); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", p.file, err)
 		}
 		return &glimpse{scheme: scheme, nodes: nodes}, nil, nil
@@ -187,7 +188,7 @@ func (p *planner) look(ctx context.Context, manifest *unstructured.Unstructured,
 	g := &glimpse{Client: api, scheme: scheme}
 	switch err := apply(ctx, api, manifest, client.DryRunAll); {
 	case apierrors.IsForbidden(err):
-		if err := admit(ctx, manifest); err != nil {
+		if err := admit.Benchmark(ctx, manifest); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", p.file, err)
 		}
 		return g, []string{fmt.Sprintf("the API server would not take it from you, and so did not check it: %s", oneLine(err))}, nil

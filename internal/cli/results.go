@@ -3,7 +3,10 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,8 +29,19 @@ func benchmarkNamed(ctx context.Context, api client.Client, namespace, name stri
 	return b, nil
 }
 
-// load reads what was measured of a benchmark. It is an error when that is nothing.
+// load reads what was measured of a benchmark: of NAME in the cluster, or in the export that a path names (see isPath). It is
+// an error when that is nothing.
 func (c *cluster) load(ctx context.Context, arg string) (export.Benchmark, error) {
+	switch {
+	case isPath(arg):
+		dir, err := exportDir(arg)
+		if err != nil {
+			return export.Benchmark{}, err
+		}
+		return export.ReadDir(ctx, dir)
+	case strings.Contains(arg, "/"):
+		return export.Benchmark{}, fmt.Errorf("%q is no NAME of a LatencyBenchmark; the path of an export begins with ./ or /", arg)
+	}
 	api, namespace, err := c.client()
 	if err != nil {
 		return export.Benchmark{}, err
@@ -37,6 +51,88 @@ func (c *cluster) load(ctx context.Context, arg string) (export.Benchmark, error
 		return export.Benchmark{}, err
 	}
 	return measured(ctx, api, b)
+}
+
+// loadWhole is load, with the stored results of pairs, too.
+func (c *cluster) loadWhole(ctx context.Context, arg string) (export.Benchmark, error) {
+	m, err := c.load(ctx, arg)
+	if err != nil || m.Dir != "" || len(m.Pairs) == 0 {
+		return m, err
+	}
+	api, _, err := c.client()
+	if err != nil {
+		return export.Benchmark{}, err
+	}
+	for i := range m.Pairs {
+		p := &m.Pairs[i]
+		if len(p.Object.Status.Stored) == 0 {
+			continue
+		}
+		if p.Runs, err = storedResults(ctx, api, p.Object); err != nil {
+			return export.Benchmark{}, fmt.Errorf("pair %s: %w", p.Object.Name, err)
+		}
+	}
+	return m, nil
+}
+
+// isPath says whether an argument is the path of an export and not the name of an object, which begins with a letter or a
+// digit.
+func isPath(arg string) bool { return strings.HasPrefix(arg, ".") || filepath.IsAbs(arg) }
+
+// exportDir is the directory of the export that a path names: the path itself, or the only export in it.
+func exportDir(path string) (string, error) {
+	if export.IsExport(path) {
+		return path, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return "", fmt.Errorf("reading an export: %w", err)
+	}
+	var within []string
+	for _, e := range entries {
+		// One that begins with a dot is not finished.
+		if dir := filepath.Join(path, e.Name()); !strings.HasPrefix(e.Name(), ".") && export.IsExport(dir) {
+			within = append(within, dir)
+		}
+	}
+	switch len(within) {
+	case 0:
+		return "", fmt.Errorf("%s is no export: it has no manifest.json, and no export in it", path)
+	case 1:
+		return within[0], nil
+	}
+	return "", fmt.Errorf("%s has %d exports: name one of them, such as %s", path, len(within), asPath(within[0]))
+}
+
+// asPath is a path that isPath knows as one.
+func asPath(path string) string {
+	if isPath(path) {
+		return path
+	}
+	return "." + string(filepath.Separator) + path
+}
+
+// cutVariant splits NAME/VARIANT, and the path of an export with /VARIANT after it.
+func cutVariant(arg string) (name, variant string, err error) {
+	if isPath(arg) {
+		if parent := filepath.Dir(filepath.Clean(arg)); !export.IsExport(arg) && export.IsExport(parent) {
+			return asPath(parent), filepath.Base(arg), nil
+		}
+		return arg, "", nil
+	}
+	name, variant, hasVariant := strings.Cut(arg, "/")
+	if name == "" || hasVariant && (variant == "" || strings.Contains(variant, "/")) {
+		return "", "", fmt.Errorf("%q is neither NAME of a LatencyBenchmark nor NAME/VARIANT, nor the path of an export, which begins with ./ or /", arg)
+	}
+	return name, variant, nil
+}
+
+// itsPairs says how to find the benchmarks of the pairs of one of many.
+func itsPairs(m export.Benchmark) string {
+	if m.Dir != "" {
+		return fmt.Sprintf("`ls %s` lists them", filepath.Join(m.Dir, "pairs"))
+	}
+	return fmt.Sprintf("`kubectl get lb -n %s -l %s=%s` lists them", m.Object.Namespace, v1alpha1.LabelParent, m.Object.Name)
 }
 
 // measured reads what was measured of a benchmark of the cluster; of many pairs the benchmark of each, without its stored
@@ -62,7 +158,7 @@ func measured(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchma
 // agents sent, and that it is the one that the status means. It is an error when there is none.
 func storedResults(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchmark) ([]result.Stored, error) {
 	if len(b.Status.Stored) == 0 {
-		return nil, fmt.Errorf("LatencyBenchmark %s/%s has no results yet: %s", b.Namespace, b.Name, report.Standing(b))
+		return nil, noResults(b)
 	}
 	runs := make([]result.Stored, 0, len(b.Status.Stored))
 	for _, s := range b.Status.Stored {
@@ -79,6 +175,10 @@ func storedResults(ctx context.Context, api client.Client, b *v1alpha1.LatencyBe
 		runs = append(runs, stored)
 	}
 	return runs, nil
+}
+
+func noResults(b *v1alpha1.LatencyBenchmark) error {
+	return fmt.Errorf("LatencyBenchmark %s/%s has no results yet: %s", b.Namespace, b.Name, report.Standing(b))
 }
 
 // pageOfPairs is how many benchmarks of pairs are asked for at once: a hundred nodes with each other are 4,950.

@@ -24,6 +24,7 @@ func verbs(t *testing.T) map[string]struct {
 	}{
 		"attempts": {[]string{"sweep"}, 1},
 		"compare":  {[]string{"sweep", "sweep"}, 1},
+		"export":   {[]string{"sweep", "-o", t.TempDir()}, 1},
 		"gate":     {[]string{"sweep"}, 3},
 		"get":      {[]string{"sweep"}, 1},
 		"plan":     {[]string{"-f", file}, 1},

@@ -1,4 +1,5 @@
-package cli
+// Package admit checks a LatencyBenchmark as an API server would, without one.
+package admit
 
 import (
 	"context"
@@ -52,9 +53,9 @@ func newDefinition() (definition, error) {
 	return definition{structural, validator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// admit does with a manifest what an API server does that has this command's version of the kind: it refuses fields that
-// there are not, fills in the defaults, and checks the schema and its rules.
-func admit(ctx context.Context, u *unstructured.Unstructured) error {
+// Benchmark does with a manifest what an API server does that has this version of the kind: it refuses fields that there
+// are not, fills in the defaults, and checks the schema and its rules.
+func Benchmark(ctx context.Context, u *unstructured.Unstructured) error {
 	d, err := theDefinition()
 	if err != nil {
 		return fmt.Errorf("reading the definition of LatencyBenchmark: %w", err)

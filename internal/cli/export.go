@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tailgate-dev/tailgate/internal/export"
+)
+
+// newExport is the verb that keeps results outside the cluster.
+func newExport(c *cluster) *cobra.Command {
+	e := &exporter{cluster: c}
+	cmd := &cobra.Command{
+		Use:   "export NAME|PATH... -o DIR",
+		Short: "Keep the results of LatencyBenchmarks in a directory",
+		Long: "Keep the results of LatencyBenchmarks in a directory, each in one of its name: the LatencyBenchmark itself, its stored\n" +
+			"results after verifying their digests, histograms as .hgrm and .hlog for HdrHistogram's tools, evidence as JSON, and\n" +
+			"results as JSON and CSV. Of one that measures many pairs of nodes those of each pair's own are in it.\n\n" +
+			"get, compare, gate, report and export itself read an export by its path, which begins with ./ or /. They verify\n" +
+			"again that it is whole and as it was written.\n\n" +
+			"An export appears whole or not at all, and overwrites nothing; --overwrite replaces an export of the same name.",
+		Example: "  " + name + " export before after -n perf -o results\n" +
+			"  " + name + " compare ./results/before ./results/after",
+		Args:              takes("the names of LatencyBenchmarks", 1, 1000),
+		ValidArgsFunction: c.completeResults(1000),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return e.run(cmd.Context(), args, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVarP(&e.dir, "output", "o", "", "directory in which each export gets its own")
+	cmd.Flags().BoolVar(&e.overwrite, "overwrite", false, "replace exports of the same names")
+	if err := cmd.MarkFlagDirname("output"); err != nil {
+		panic(err) // There is no such flag.
+	}
+	return cmd
+}
+
+// exporter is a call of the verb.
+type exporter struct {
+	*cluster
+	dir       string
+	overwrite bool
+}
+
+func (e *exporter) run(ctx context.Context, args []string, stdout io.Writer) error {
+	if e.dir == "" {
+		return errors.New("--output: name the directory to write to")
+	}
+	// Everything is read before anything is written.
+	var all []export.Benchmark
+	var names []string
+	for _, arg := range args {
+		m, err := e.loadWhole(ctx, arg)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(names, m.Object.Name) {
+			return fmt.Errorf("two of them are named %s: export them into different directories", m.Object.Name)
+		}
+		names, all = append(names, m.Object.Name), append(all, m)
+		err = export.MayWrite(filepath.Join(e.dir, m.Object.Name), e.overwrite)
+		if errors.Is(err, export.ErrExists) && !e.overwrite {
+			return fmt.Errorf("--output: %w; remove it, or replace it with --overwrite", err)
+		}
+		if err != nil {
+			return fmt.Errorf("--output: %w", err)
+		}
+	}
+	for _, m := range all {
+		dir := filepath.Join(e.dir, m.Object.Name)
+		written, err := export.Write(dir, m, e.overwrite)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(stdout, "LatencyBenchmark %s/%s: %d files, %d bytes in %s, manifest.json has SHA-256 %s\n",
+			m.Object.Namespace, m.Object.Name, written.Files, written.Bytes, asPath(dir), written.ManifestSHA256); err != nil {
+			return fmt.Errorf("writing what was done: %w", err)
+		}
+	}
+	return nil
+}

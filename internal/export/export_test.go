@@ -1,0 +1,484 @@
+package export
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// measured is a benchmark of two rounds at a rate, that keeps both start times, as it is in a cluster.
+func measured(t testing.TB, name string) Benchmark {
+	t.Helper()
+	b := &v1alpha1.LatencyBenchmark{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: name, UID: types.UID("uid-of-" + name)},
+		Spec: v1alpha1.LatencyBenchmarkSpec{
+			Tool: v1alpha1.ToolPinger, Rounds: 2, LatencyType: v1alpha1.LatencyHalfRTT, Network: v1alpha1.Network{Type: v1alpha1.NetworkPod},
+			Workload: v1alpha1.Workload{
+				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, MessageSizes: []int32{64}, RatesPerSecond: []int32{1_000},
+				Duration: metav1.Duration{Duration: time.Second}, Warmup: metav1.Duration{Duration: time.Second},
+				Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone,
+			},
+			Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi"), NUMA: v1alpha1.NUMARequired, Pairing: v1alpha1.PairingPair, Client: &v1alpha1.NodeSelection{NodeName: "a"}, Server: &v1alpha1.NodeSelection{NodeName: "b"}},
+		},
+	}
+	all := Benchmark{Object: b}
+	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, run := range plan.Runs(b) {
+		client := result.Document{Version: result.Version, Run: run.Name, Variant: run.Variant.Name, Attempt: 1, Role: v1alpha1.RoleClient, Evidence: result.Evidence{Node: "a"}}
+		for _, cell := range run.Cells {
+			at := began.Add(time.Duration(run.Round) * time.Minute)
+			client.Cells = append(client.Cells, result.Cell{
+				Cell: cell, ToolVersion: "1", StartedAt: at, FinishedAt: at.Add(time.Second), Start: tool.StartIntended,
+				Histogram: histogram(t, 20_000*int64(run.Round)), ActualStart: new(histogram(t, 19_000*int64(run.Round))),
+			})
+		}
+		server := result.Document{Version: result.Version, Run: run.Name, Variant: run.Variant.Name, Attempt: 1, Role: v1alpha1.RoleServer, Evidence: result.Evidence{Node: "b"}}
+		stored, err := result.NewStored(framed(t, client), framed(t, server), result.Seen{PodUID: "c"}, result.Seen{PodUID: "s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Runs = append(all.Runs, stored)
+		b.Status.Stored = append(b.Status.Stored, v1alpha1.StoredResult{
+			ConfigMap: run.Name, Run: run.Name, SHA256: stored.ClientDigest, ServerSHA256: stored.ServerDigest, PodsSHA256: stored.PodsDigest,
+		})
+	}
+	return all
+}
+
+// mesh is a benchmark of two pairs, of which the first is measured.
+func mesh(t testing.TB) Benchmark {
+	t.Helper()
+	parent := measured(t, "mesh")
+	parent.Object.Spec.Placement = v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi"), NUMA: v1alpha1.NUMARequired, Pairing: v1alpha1.PairingRing, Nodes: &v1alpha1.NodeSelection{NodeSelector: map[string]string{"a": "b"}}}
+	parent.Object.Status, parent.Runs = v1alpha1.LatencyBenchmarkStatus{}, nil
+	for i := range int32(2) {
+		p := measured(t, parent.Object.PairName(i+1))
+		p.Object.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyBenchmark", Name: "mesh", UID: parent.Object.UID}}
+		if i > 0 {
+			p.Object.Status, p.Runs = v1alpha1.LatencyBenchmarkStatus{}, nil
+		}
+		parent.Pairs = append(parent.Pairs, p)
+	}
+	return parent
+}
+
+func framed(t testing.TB, d result.Document) result.Framed {
+	t.Helper()
+	var sent bytes.Buffer
+	digest, err := result.WriteFrame(&sent, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := result.ReadFrame(&sent, digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// histogram has 2,000 samples from a first one on, one a nanosecond.
+func histogram(t testing.TB, first int64) result.Histogram {
+	t.Helper()
+	r := result.NewRecorder()
+	for i := range int64(2_000) {
+		r.Record(first + i)
+	}
+	h, err := r.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// exported writes a benchmark into a new directory.
+func exported(t testing.TB, b Benchmark) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "results", b.Object.Name)
+	if _, err := Write(dir, b, false); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// printed is a benchmark as the JSON of get has it.
+func printed(t testing.TB, b Benchmark) string {
+	t.Helper()
+	d, err := report.NewDocument(b.Object, b.Runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// What was written is read: the same object, results and digests, also of pairs.
+func TestWriteRead(t *testing.T) {
+	for _, b := range []Benchmark{measured(t, "sweep"), mesh(t)} {
+		dir := exported(t, b)
+		got, err := ReadDir(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Dir != dir || len(got.Pairs) != len(b.Pairs) || len(got.Runs) != len(b.Runs) {
+			t.Fatalf("got %d runs and %d pairs of %s", len(got.Runs), len(got.Pairs), got.Dir)
+		}
+		for i, want := range append([]Benchmark{b}, b.Pairs...) {
+			got := append([]Benchmark{got}, got.Pairs...)[i]
+			if diff := cmp.Diff(want.Object.Spec, got.Object.Spec); diff != "" {
+				t.Errorf("spec of %s (-want +got):\n%s", want.Object.Name, diff)
+			}
+			if diff := cmp.Diff(want.Object.Status, got.Object.Status); diff != "" {
+				t.Errorf("status of %s (-want +got):\n%s", want.Object.Name, diff)
+			}
+			if diff := cmp.Diff(printed(t, want), printed(t, got)); diff != "" {
+				t.Errorf("results of %s (-want +got):\n%s", want.Object.Name, diff)
+			}
+		}
+	}
+}
+
+// The export of an export is the same, byte for byte, and that of a pair is one itself.
+func TestWriteIsDeterministic(t *testing.T) {
+	dir := exported(t, mesh(t))
+	first, err := ReadDir(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := exported(t, first)
+	if diff := cmp.Diff(files(t, dir), files(t, again)); diff != "" {
+		t.Error(diff)
+	}
+	pair, err := ReadDir(t.Context(), filepath.Join(again, "pairs", "mesh-p1"))
+	if err != nil || pair.Object.Name != "mesh-p1" || len(pair.Runs) != 2 {
+		t.Errorf("got %+v, %v", pair.Object, err)
+	}
+}
+
+// files are all of a directory.
+func files(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		all[name] = string(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// The percentiles are those of the results, in microseconds, in the lines that hdr-plot and HdrHistogram's plotter read:
+// four numbers each, the last without the fourth.
+func TestPercentiles(t *testing.T) {
+	all := files(t, exported(t, measured(t, "sweep")))
+	for name, want := range map[string]struct{ median, most float64 }{
+		"udp-64-at-1000.hgrm":                     {10.999, 21.007},
+		"udp-64-at-1000-round-1.hgrm":             {10.503, 10.999},
+		"udp-64-at-1000-from-actual-round-2.hgrm": {19.503, 19.999},
+	} {
+		text, ok := all["histograms/default/"+name]
+		if !ok {
+			t.Fatalf("there is no %s", name)
+		}
+		if !strings.HasPrefix(text, "       Value     Percentile TotalCount 1/(1-Percentile)\n\n") || strings.Count(text, "\n#[") != 3 {
+			t.Errorf("%s is\n%s", name, text)
+		}
+		line := regexp.MustCompile(`(?m)^\s+([0-9.]+)\s+([0-9.]+)\s+([0-9]+)(?:\s+([0-9.]+))?$`)
+		var median, last, count string
+		for _, m := range line.FindAllStringSubmatch(text, -1) {
+			if m[2] == "0.500000000000" {
+				median = m[1]
+			}
+			last, count = m[1], m[3]
+			p, _ := strconv.ParseFloat(m[2], 64)
+			if inverted, _ := strconv.ParseFloat(m[4], 64); m[4] != "" && fmt.Sprintf("%.2f", 1/(1-p)) != fmt.Sprintf("%.2f", inverted) {
+				t.Errorf("%s: %s does not belong to %s", name, m[4], m[2])
+			}
+		}
+		samples := "2000"
+		if !strings.Contains(name, "round") {
+			samples = "4000"
+		}
+		if median != fmt.Sprintf("%.3f", want.median) || last != fmt.Sprintf("%.3f", want.most) || count != samples {
+			t.Errorf("%s has median %s and ends with %s, %s samples\n%s", name, median, last, count, text)
+		}
+	}
+}
+
+// HdrHistogram's own reader finds every round in the log.
+func TestHistogramLog(t *testing.T) {
+	log := files(t, exported(t, measured(t, "sweep")))["histograms/default/udp-64-at-1000.hlog"]
+	r := hdr.NewHistogramLogReader(strings.NewReader(log))
+	for round := int64(1); round <= 2; round++ {
+		h, err := r.NextIntervalHistogram()
+		if err != nil || h == nil {
+			t.Fatalf("round %d: %v in\n%s", round, err, log)
+		}
+		if h.TotalCount() != 2_000 || h.Min() != 20_000*round || h.EndTimeMs()-h.StartTimeMs() != 1_000 {
+			t.Errorf("round %d has %d samples from %d, of %d ms", round, h.TotalCount(), h.Min(), h.EndTimeMs()-h.StartTimeMs())
+		}
+	}
+	if h, err := r.NextIntervalHistogram(); h != nil {
+		t.Errorf("there is more: %v", err)
+	}
+}
+
+// Nothing is overwritten, but an export by another if that is wanted; nothing else is left in the directory.
+func TestWriteOverwritesNothing(t *testing.T) {
+	b := measured(t, "sweep")
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "sweep")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, replace := range []bool{false, true} {
+		if _, err := Write(dir, b, replace); !errors.Is(err, ErrExists) {
+			t.Errorf("replace %t over what is no export: %v", replace, err)
+		}
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	first, err := Write(dir, b, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(dir, measured(t, "other"), false); !errors.Is(err, ErrExists) {
+		t.Errorf("over an export: %v", err)
+	}
+	second, err := Write(dir, measured(t, "other"), true)
+	if err != nil || first.ManifestSHA256 == second.ManifestSHA256 {
+		t.Errorf("got %v, %v", second, err)
+	}
+	if got, err := ReadDir(t.Context(), dir); err != nil || got.Object.Name != "other" {
+		t.Errorf("got %v", err)
+	}
+	if entries, _ := os.ReadDir(parent); len(entries) != 1 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+// One that cannot be written leaves nothing behind.
+func TestWriteIsWholeOrNotAtAll(t *testing.T) {
+	b := measured(t, "sweep")
+	b.Runs[1].Client.Cells[0].Histogram.Count++
+	parent := t.TempDir()
+	if _, err := Write(filepath.Join(parent, "sweep"), b, false); !errors.Is(err, result.ErrCorrupt) {
+		t.Errorf("got %v", err)
+	}
+	if entries, _ := os.ReadDir(parent); len(entries) > 0 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+// Every file that is missing, shorter, longer or changed makes an export one that is refused.
+func TestReadRefusesDamage(t *testing.T) {
+	for name, b := range map[string]Benchmark{"sweep": measured(t, "sweep"), "mesh": mesh(t)} {
+		dir := exported(t, b)
+		all := files(t, dir)
+		for file, content := range all {
+			for damage, change := range map[string]func(string) []byte{
+				"missing": func(string) []byte { return nil },
+				"empty":   func(string) []byte { return []byte{} },
+				"shorter": func(s string) []byte { return []byte(s[:len(s)/2]) },
+				"longer":  func(s string) []byte { return []byte(s + " x") },
+				"changed": func(s string) []byte { return []byte(s[:len(s)/2] + string(s[len(s)/2]^1) + s[len(s)/2+1:]) },
+			} {
+				fsys := fstest.MapFS{}
+				for other, content := range all {
+					fsys[other] = &fstest.MapFile{Data: []byte(content)}
+				}
+				if file == manifestFile && damage == "changed" {
+					continue // A byte of it may be of a name or a blank; see the next test.
+				}
+				if changed := change(content); changed == nil {
+					delete(fsys, file)
+				} else {
+					fsys[file].Data = changed
+				}
+				_, err := Read(t.Context(), fsys)
+				want := ErrDamaged
+				if file == manifestFile && damage == "missing" {
+					want = ErrNone
+				}
+				if !errors.Is(err, want) {
+					t.Errorf("%s, %s %s: %v", name, file, damage, err)
+				}
+			}
+		}
+	}
+}
+
+// Whoever writes a new manifest for what was changed does not get past the digests in the status, and what is no
+// LatencyBenchmark is none.
+func TestReadRefusesWhatDoesNotFit(t *testing.T) {
+	other := files(t, exported(t, measured(t, "other")))
+	cases := map[string]struct {
+		of     Benchmark
+		change func(files map[string]string)
+		want   string
+	}{
+		"a result of another benchmark": {change: func(all map[string]string) {
+			for _, key := range []string{result.KeyClient, result.KeyServer, result.KeyPods} {
+				all["runs/sweep-r1/"+key] = other["runs/other-r1/"+key]
+			}
+		}, want: "digest"},
+		"a changed result": {change: func(all map[string]string) { all["runs/sweep-r1/pods.json"] += " " }, want: "digest"},
+		"a run that is missing": {change: func(all map[string]string) {
+			delete(all, "runs/sweep-r1/server.json.gz")
+		}, want: "does not list runs/sweep-r1/server.json.gz"},
+		"a benchmark of another name": {change: func(all map[string]string) { all[benchmarkFile] = other[benchmarkFile] }, want: "holds perf/other"},
+		"no benchmark":                {change: func(all map[string]string) { delete(all, benchmarkFile) }, want: "does not list benchmark.json"},
+		"too many rounds": {change: func(all map[string]string) {
+			all[benchmarkFile] = strings.Replace(all[benchmarkFile], `"rounds": 2`, `"rounds": 2000000000`, 1)
+		}, want: "spec.rounds"},
+		"another kind": {change: func(all map[string]string) {
+			all[benchmarkFile] = strings.Replace(all[benchmarkFile], `"kind": "LatencyBenchmark"`, `"kind": "Secret"`, 1)
+		}, want: "Secret"},
+		"a run that leads elsewhere": {change: func(all map[string]string) {
+			all[benchmarkFile] = strings.Replace(all[benchmarkFile], `"run": "sweep-r1"`, `"run": "../../etc"`, 1)
+		}, want: "no name of a run"},
+		"a pair of another": {of: mesh(t), change: func(all map[string]string) {
+			all["pairs/mesh-p2/"+benchmarkFile] = strings.Replace(all["pairs/mesh-p2/"+benchmarkFile], `"uid": "uid-of-mesh"`, `"uid": "uid-of-meshes"`, 1)
+		}, want: "no pair of mesh"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if c.of.Object == nil {
+				c.of = measured(t, "sweep")
+			}
+			all := files(t, exported(t, c.of))
+			c.change(all)
+			_, err := Read(t.Context(), rewritten(all))
+			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q in it", err, c.want)
+			}
+		})
+	}
+}
+
+// rewritten are files with manifests that fit what they are now.
+func rewritten(all map[string]string) fstest.MapFS {
+	fsys := fstest.MapFS{}
+	for name, content := range all {
+		fsys[name] = &fstest.MapFile{Data: []byte(content)}
+	}
+	manifests := []string{manifestFile}
+	for name := range all {
+		if path.Base(name) == manifestFile && name != manifestFile {
+			manifests = append([]string{name}, manifests...)
+		}
+	}
+	for _, name := range manifests {
+		var m Manifest
+		if json.Unmarshal(fsys[name].Data, &m) != nil {
+			continue
+		}
+		m.Files = nil
+		for file, content := range fsys {
+			if rest, within := strings.CutPrefix(file, strings.TrimSuffix(path.Dir(name)+"/", "./")); within && rest != manifestFile {
+				m.Files = append(m.Files, File{Path: rest, Bytes: int64(len(content.Data)), SHA256: digest(content.Data)})
+			}
+		}
+		fsys[name].Data, _ = json.Marshal(m)
+	}
+	return fsys
+}
+
+// Links lead nowhere outside.
+func TestReadDirStaysInside(t *testing.T) {
+	dir := exported(t, measured(t, "sweep"))
+	csv := filepath.Join(dir, "results.csv")
+	outside := filepath.Join(t.TempDir(), "results.csv")
+	if err := os.Rename(csv, outside); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, csv); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadDir(t.Context(), dir); !errors.Is(err, ErrDamaged) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestReadRefusesOtherFormats(t *testing.T) {
+	for content, want := range map[string]string{
+		`{"format": "tailgate-export", "version": 2}`: "version 2",
+		`{"format": "tar"}`:                           `"tar"`,
+		`{}`:                                          `""`,
+	} {
+		_, err := Read(t.Context(), fstest.MapFS{manifestFile: {Data: []byte(content)}})
+		if !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", content, err)
+		}
+	}
+}
+
+// Whatever the manifest is, it is refused or read.
+func FuzzReadManifest(f *testing.F) {
+	all := files(f, exported(f, mesh(f)))
+	f.Add([]byte(all[manifestFile]))
+	f.Add([]byte(`{"format":"tailgate-export","version":1,"files":[{"path":"../x","bytes":-1}],"pairs":["..",""]}`))
+	f.Fuzz(func(t *testing.T, manifest []byte) {
+		fsys := fstest.MapFS{}
+		for name, content := range all {
+			fsys[name] = &fstest.MapFile{Data: []byte(content)}
+		}
+		fsys[manifestFile].Data = manifest
+		b, err := Read(t.Context(), fsys)
+		if err == nil && b.Object.Name != "mesh" {
+			t.Errorf("it read %s", b.Object.Name)
+		}
+	})
+}
+
+// Whatever the LatencyBenchmark and what was seen of pods are, with a manifest that fits: they are refused, or can be shown.
+func FuzzReadContent(f *testing.F) {
+	all := files(f, exported(f, measured(f, "sweep")))
+	f.Add([]byte(all[benchmarkFile]), []byte(all["runs/sweep-r1/pods.json"]))
+	f.Fuzz(func(t *testing.T, benchmark, pods []byte) {
+		changed := map[string]string{}
+		for name, content := range all {
+			changed[name] = content
+		}
+		changed[benchmarkFile], changed["runs/sweep-r1/pods.json"] = string(benchmark), string(pods)
+		b, err := Read(t.Context(), rewritten(changed))
+		if err != nil {
+			return
+		}
+		for _, form := range report.Forms() {
+			_ = form.Write(&bytes.Buffer{}, b.Object, b.Runs) // It may refuse; it must not panic.
+		}
+	})
+}

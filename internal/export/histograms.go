@@ -1,0 +1,109 @@
+package export
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"strings"
+
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/report"
+)
+
+// ticksPerHalfDistance is how many percentiles a .hgrm has between one and that of half the samples beyond: what
+// HistogramLogProcessor takes by default.
+const ticksPerHalfDistance = 5
+
+// histograms writes of every cell the distribution of all rounds and of each as percentiles, in microseconds of the
+// benchmark's latency type, and a histogram log with an interval for each round, as it is stored: whole round trips, or
+// what was captured, in nanoseconds.
+func (w *writer) histograms(under string, b Benchmark) error {
+	for _, s := range report.AllSeries(b.Object, b.Runs) {
+		name := path.Join(under, "histograms", s.Variant.Name, s.Name)
+		// Merged verifies the histograms against what stands beside them.
+		if _, err := s.Merged(); err != nil {
+			return err
+		}
+		all, log, err := w.rounds(name, s)
+		if err != nil {
+			return fmt.Errorf("histograms of %s: %w", s.Name, err)
+		}
+		if err := w.percentiles(name+".hgrm", all, s); err != nil {
+			return err
+		}
+		if err := w.file(name+".hlog", log); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rounds writes the percentiles of each round, and returns all rounds together and the log of them.
+func (w *writer) rounds(name string, s report.Series) (all *hdr.Histogram, log []byte, err error) {
+	var out bytes.Buffer
+	intervals := hdr.NewHistogramLogWriter(&out)
+	start := s.Rounds[0].StartedAt.UnixMilli()
+	for _, write := range []func() error{
+		intervals.OutputLogFormatVersion, func() error { return intervals.OutputStartTime(start) }, intervals.OutputLegend,
+	} {
+		if err := write(); err != nil {
+			return nil, nil, err
+		}
+	}
+	var decoded []*hdr.Histogram
+	for _, r := range s.Rounds {
+		h, err := hdr.Decode([]byte(r.Histogram.Encoded))
+		if err != nil {
+			return nil, nil, fmt.Errorf("round %d: %w", r.Number, err)
+		}
+		h.SetStartTimeMs(r.StartedAt.UnixMilli())
+		h.SetEndTimeMs(r.FinishedAt.UnixMilli())
+		if err := intervals.OutputIntervalHistogram(h); err != nil {
+			return nil, nil, fmt.Errorf("round %d: %w", r.Number, err)
+		}
+		if err := w.percentiles(fmt.Sprintf("%s-round-%d.hgrm", name, r.Number), h, s); err != nil {
+			return nil, nil, err
+		}
+		decoded = append(decoded, h)
+		if all == nil || h.SignificantFigures() < all.SignificantFigures() {
+			all = hdr.New(h.LowestTrackableValue(), h.HighestTrackableValue(), int(h.SignificantFigures()))
+		}
+	}
+	for _, h := range decoded {
+		if dropped := all.Merge(h); dropped > 0 {
+			return nil, nil, fmt.Errorf("%d samples are out of range", dropped)
+		}
+	}
+	return all, out.Bytes(), nil
+}
+
+// percentiles writes the percentile distribution of a histogram as HdrHistogram's outputPercentileDistribution does, which
+// its plotters read. Of the library's own text only the last lines are taken: its percentiles have six decimals.
+func (w *writer) percentiles(name string, h *hdr.Histogram, s report.Series) error {
+	scale := 1_000.0
+	if s.LatencyType == v1alpha1.ResultLatencyType(v1alpha1.LatencyHalfRTT) {
+		scale = 2_000
+	}
+	var out, own bytes.Buffer
+	fmt.Fprintf(&out, "%12s %14s %10s %14s\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)")
+	if h.TotalCount() > 0 {
+		for _, b := range h.CumulativeDistributionWithTicks(ticksPerHalfDistance) {
+			fmt.Fprintf(&out, "%12.3f %2.12f %10d", float64(s.Shown(b.ValueAt))/1_000, b.Quantile/100, b.Count)
+			if b.Quantile < 100 {
+				fmt.Fprintf(&out, " %14.2f", 1/(1-b.Quantile/100))
+			}
+			fmt.Fprintln(&out)
+		}
+	}
+	if _, err := h.PercentilesPrint(&own, ticksPerHalfDistance, scale); err != nil {
+		return fmt.Errorf("writing percentiles: %w", err)
+	}
+	for line := range strings.Lines(own.String()) {
+		if strings.HasPrefix(line, "#") {
+			out.WriteString(line)
+		}
+	}
+	return w.file(name, out.Bytes())
+}

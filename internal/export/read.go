@@ -1,0 +1,266 @@
+package export
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/admit"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// ReadDir reads the export in a directory: see Read. Nothing outside the directory is read, wherever its links lead.
+func ReadDir(ctx context.Context, dir string) (Benchmark, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return Benchmark{}, fmt.Errorf("%w: %w", ErrNone, err)
+	}
+	defer root.Close()
+	b, err := Read(ctx, root.FS())
+	if err != nil {
+		return Benchmark{}, fmt.Errorf("%s: %w", dir, err)
+	}
+	b.Dir = dir
+	return b, nil
+}
+
+// IsExport says whether a directory has a manifest.
+func IsExport(dir string) bool {
+	info, err := os.Stat(path.Join(dir, manifestFile))
+	return err == nil && info.Mode().IsRegular()
+}
+
+// Read reads an export and verifies it: every file against the manifest, the LatencyBenchmark against the definition of
+// its kind, and every stored result against the digests in the status. The error wraps ErrNone where there is no
+// manifest, and ErrDamaged where something is not as it was written.
+func Read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
+	m, err := readManifest(fsys)
+	if err != nil {
+		return Benchmark{}, err
+	}
+	for _, f := range m.Files {
+		if err := f.verify(fsys); err != nil {
+			return Benchmark{}, fmt.Errorf("%w: %s: %w", ErrDamaged, f.Path, err)
+		}
+	}
+	b, err := m.read(ctx, fsys)
+	if err != nil {
+		return Benchmark{}, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return b, nil
+}
+
+func readManifest(fsys fs.FS) (Manifest, error) {
+	content, err := readFile(fsys, manifestFile, maxFileBytes)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Manifest{}, fmt.Errorf("%w: there is no %s", ErrNone, manifestFile)
+	case err != nil:
+		return Manifest{}, fmt.Errorf("reading %s: %w", manifestFile, err)
+	}
+	var m Manifest
+	if err := json.Unmarshal(content, &m); err != nil {
+		return Manifest{}, fmt.Errorf("%w: %s: %w", ErrDamaged, manifestFile, err)
+	}
+	switch {
+	case m.Format != Format:
+		return Manifest{}, fmt.Errorf("%w: %s is of format %.40q, not %s", ErrNone, manifestFile, m.Format, Format)
+	case m.Version != Version:
+		return Manifest{}, fmt.Errorf("%w: its format has version %d, and this command reads version %d", ErrNone, m.Version, Version)
+	case len(m.Files) > maxFiles:
+		return Manifest{}, fmt.Errorf("%w: %s lists %d files", ErrDamaged, manifestFile, len(m.Files))
+	}
+	m.paths = make(map[string]bool, len(m.Files))
+	for _, f := range m.Files {
+		m.paths[f.Path] = true
+	}
+	return m, nil
+}
+
+// verify reads a file and holds it against its size and digest.
+func (f File) verify(fsys fs.FS) error {
+	if !fs.ValidPath(f.Path) {
+		return errors.New("this is no path in an export")
+	}
+	file, err := fsys.Open(f.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("the file is missing")
+	} else if err != nil {
+		return err
+	}
+	defer file.Close()
+	sum := sha256.New()
+	n, err := io.Copy(sum, file)
+	switch {
+	case err != nil:
+		return err
+	case n != f.Bytes:
+		return fmt.Errorf("it has %d bytes, and was written with %d", n, f.Bytes)
+	case hex.EncodeToString(sum.Sum(nil)) != f.SHA256:
+		return errors.New("it is not what was written: its digest differs")
+	}
+	return nil
+}
+
+// readFile reads a file of at most so many bytes.
+func readFile(fsys fs.FS, name string, most int64) ([]byte, error) {
+	file, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(content)) > most {
+		err = fmt.Errorf("it has more than %d bytes", most)
+	}
+	return content, err
+}
+
+// listed reads a file that the manifest lists.
+func (m Manifest) listed(fsys fs.FS, name string) ([]byte, error) {
+	if !m.paths[name] {
+		return nil, fmt.Errorf("%s does not list %s", manifestFile, name)
+	}
+	content, err := readFile(fsys, name, maxFileBytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	return content, nil
+}
+
+// read reads what the manifest lists, of which each file was verified.
+func (m Manifest) read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
+	content, err := m.listed(fsys, benchmarkFile)
+	if err != nil {
+		return Benchmark{}, err
+	}
+	object, err := parseBenchmark(ctx, content)
+	if err != nil {
+		return Benchmark{}, fmt.Errorf("%s: %w", benchmarkFile, err)
+	}
+	if object.Namespace != m.Namespace || object.Name != m.Name || string(object.UID) != m.UID {
+		return Benchmark{}, fmt.Errorf("%s holds %s/%s, and %s is of %.253s/%.253s", benchmarkFile, object.Namespace, object.Name, manifestFile, m.Namespace, m.Name)
+	}
+	b := Benchmark{Object: object}
+	for _, s := range object.Status.Stored {
+		run, err := m.run(fsys, s)
+		if err != nil {
+			return Benchmark{}, err
+		}
+		b.Runs = append(b.Runs, run)
+	}
+	for _, name := range m.Pairs {
+		p, err := m.pair(ctx, fsys, object, name)
+		if err != nil {
+			return Benchmark{}, fmt.Errorf("pair %.253s: %w", name, err)
+		}
+		b.Pairs = append(b.Pairs, p)
+	}
+	return b, nil
+}
+
+// parseBenchmark reads a LatencyBenchmark. Fields that this version does not know are left out; what it knows must be as
+// the definition of the kind has it, as a cluster would have made sure.
+func parseBenchmark(ctx context.Context, content []byte) (*v1alpha1.LatencyBenchmark, error) {
+	b := &v1alpha1.LatencyBenchmark{}
+	if err := json.Unmarshal(content, b); err != nil {
+		return nil, err
+	}
+	if want := v1alpha1.GroupVersion.WithKind("LatencyBenchmark"); b.GroupVersionKind() != want {
+		return nil, fmt.Errorf("it holds apiVersion %.80q, kind %.80q, not a LatencyBenchmark of %s", b.APIVersion, b.Kind, want.GroupVersion())
+	}
+	if b.Name == "" {
+		return nil, errors.New("the LatencyBenchmark has no name")
+	}
+	known, err := runtime.DefaultUnstructuredConverter.ToUnstructured(b)
+	if err != nil {
+		return nil, err
+	}
+	if err := admit.Benchmark(ctx, &unstructured.Unstructured{Object: known}); err != nil {
+		return nil, err
+	}
+	whole := &v1alpha1.LatencyBenchmark{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(known, whole); err != nil {
+		return nil, err
+	}
+	return whole, nil
+}
+
+// run reads a stored result.
+func (m Manifest) run(fsys fs.FS, s v1alpha1.StoredResult) (result.Stored, error) {
+	if strings.Contains(s.Run, "/") {
+		return result.Stored{}, fmt.Errorf("%.253q is no name of a run", s.Run)
+	}
+	kept := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Run, Annotations: map[string]string{
+			result.AnnotationClientDigest: s.SHA256, result.AnnotationServerDigest: s.ServerSHA256, result.AnnotationPodsDigest: s.PodsSHA256,
+		}},
+		Data: map[string]string{}, BinaryData: map[string][]byte{},
+	}
+	for _, key := range []string{result.KeyClient, result.KeyServer, result.KeyPods} {
+		content, err := m.listed(fsys, path.Join(runsDir, s.Run, key))
+		if err != nil {
+			return result.Stored{}, err
+		}
+		if key == result.KeyPods {
+			kept.Data[key] = string(content)
+		} else {
+			kept.BinaryData[key] = content
+		}
+	}
+	stored, err := result.FromStatus(kept, s)
+	if err != nil {
+		return result.Stored{}, fmt.Errorf("the result of run %s: %w", s.Run, err)
+	}
+	return stored, nil
+}
+
+// pair reads the benchmark of a pair.
+func (m Manifest) pair(ctx context.Context, fsys fs.FS, parent *v1alpha1.LatencyBenchmark, name string) (Benchmark, error) {
+	if !fs.ValidPath(name) || strings.Contains(name, "/") {
+		return Benchmark{}, errors.New("this is no name of a benchmark")
+	}
+	within, err := fs.Sub(fsys, path.Join(pairsDir, name))
+	if err != nil {
+		return Benchmark{}, err
+	}
+	own, err := readManifest(within)
+	if err != nil {
+		return Benchmark{}, err
+	}
+	if len(own.Pairs) > 0 {
+		return Benchmark{}, errors.New("it has pairs itself")
+	}
+	// The files are verified: the parent lists them, too, or they would not be what it has.
+	if _, err := m.listed(fsys, path.Join(pairsDir, name, manifestFile)); err != nil {
+		return Benchmark{}, err
+	}
+	for _, f := range own.Files {
+		if err := f.verify(within); err != nil {
+			return Benchmark{}, fmt.Errorf("%s: %w", f.Path, err)
+		}
+	}
+	b, err := own.read(ctx, within)
+	if err != nil {
+		return Benchmark{}, err
+	}
+	if !slices.ContainsFunc(b.Object.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == parent.UID }) {
+		return Benchmark{}, fmt.Errorf("%s is no pair of %s", b.Object.Name, parent.Name)
+	}
+	return b, nil
+}

@@ -1,0 +1,260 @@
+package export
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// Written is what an export has.
+type Written struct {
+	// Files is how many there are, Bytes how large they are together, the manifest included.
+	Files int
+	Bytes int64
+	// ManifestSHA256 is the digest of the manifest, in hex. It covers all files.
+	ManifestSHA256 string
+}
+
+// Write keeps a benchmark in a directory that it makes, whole or not at all. The same results make the same files, byte
+// for byte. The error wraps ErrExists where there is something already, unless that is an export and replace is true.
+func Write(dir string, b Benchmark, replace bool) (Written, error) {
+	if err := MayWrite(dir, replace); err != nil {
+		return Written{}, err
+	}
+	parent := filepath.Dir(dir)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return Written{}, fmt.Errorf("making the directory of the export: %w", err)
+	}
+	// Beside the place where it is to be, so that a rename, which is atomic, takes it there.
+	unfinished, err := os.MkdirTemp(parent, "."+filepath.Base(dir)+"-")
+	if err != nil {
+		return Written{}, fmt.Errorf("making a directory for the export: %w", err)
+	}
+	defer os.RemoveAll(unfinished)
+	if err := os.Chmod(unfinished, 0o755); err != nil {
+		return Written{}, fmt.Errorf("making a directory for the export: %w", err)
+	}
+	w := &writer{dir: unfinished}
+	if err := w.benchmark("", b); err != nil {
+		return Written{}, fmt.Errorf("writing the export of %s/%s: %w", b.Object.Namespace, b.Object.Name, err)
+	}
+	if err := putInPlace(unfinished, dir); err != nil {
+		return Written{}, err
+	}
+	return w.written(), nil
+}
+
+// MayWrite says why Write would not write to a directory: see there.
+func MayWrite(dir string, replace bool) error {
+	_, err := os.Lstat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("looking for %s: %w", dir, err)
+	case !replace:
+		return fmt.Errorf("%s: %w", dir, ErrExists)
+	}
+	if _, err := os.Stat(filepath.Join(dir, manifestFile)); err != nil {
+		return fmt.Errorf("%s: %w, and is no export that could be replaced", dir, ErrExists)
+	}
+	return nil
+}
+
+// putInPlace renames a finished export. One that it replaces goes aside first, and comes back if that fails.
+func putInPlace(finished, dir string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		if err := os.Rename(finished, dir); err != nil {
+			return fmt.Errorf("putting the export into its place: %w", err)
+		}
+		return nil
+	}
+	aside := finished + "-replaced"
+	if err := os.Rename(dir, aside); err != nil {
+		return fmt.Errorf("putting the old export aside: %w", err)
+	}
+	if err := os.Rename(finished, dir); err != nil {
+		return errors.Join(fmt.Errorf("putting the export into its place: %w", err), os.Rename(aside, dir))
+	}
+	if err := os.RemoveAll(aside); err != nil {
+		return fmt.Errorf("removing the old export: %w", err)
+	}
+	return nil
+}
+
+// writer writes files below a directory and notes them.
+type writer struct {
+	dir   string
+	files []File
+}
+
+// file writes a file; its path has slashes.
+func (w *writer) file(name string, content []byte) error {
+	full := filepath.Join(w.dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(full, content, 0o644); err != nil {
+		return err
+	}
+	w.files = append(w.files, File{Path: name, Bytes: int64(len(content)), SHA256: digest(content)})
+	return nil
+}
+
+func digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+func (w *writer) json(name string, v any) error {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("encoding %s: %w", name, err)
+	}
+	return w.file(name, out.Bytes())
+}
+
+// benchmark writes a benchmark into a directory below that of the writer, its manifest last.
+func (w *writer) benchmark(under string, b Benchmark) error {
+	first := len(w.files)
+	object := b.Object.DeepCopy()
+	object.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyBenchmark"}
+	object.ManagedFields = nil
+	if err := w.json(path.Join(under, benchmarkFile), object); err != nil {
+		return err
+	}
+	m := Manifest{Format: Format, Version: Version, Namespace: object.Namespace, Name: object.Name, UID: string(object.UID)}
+	if object.ManyPairs() {
+		for _, p := range b.Pairs {
+			m.Pairs = append(m.Pairs, p.Object.Name)
+			if err := w.benchmark(path.Join(under, pairsDir, p.Object.Name), p); err != nil {
+				return err
+			}
+		}
+	}
+	for _, write := range []func(string, Benchmark) error{w.runs, w.evidence, w.results, w.histograms} {
+		if err := write(under, b); err != nil {
+			return err
+		}
+	}
+	for _, f := range w.files[first:] {
+		f.Path = strings.TrimPrefix(f.Path, under+"/")
+		m.Files = append(m.Files, f)
+	}
+	slices.SortFunc(m.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return w.json(path.Join(under, manifestFile), m)
+}
+
+// runs writes the stored results.
+func (w *writer) runs(under string, b Benchmark) error {
+	for _, r := range b.Runs {
+		kept, err := r.ConfigMap(r.Client.Run, b.Object.Namespace, nil, metav1.OwnerReference{})
+		if err != nil {
+			return fmt.Errorf("run %s: %w", r.Client.Run, err)
+		}
+		for name, content := range map[string][]byte{
+			result.KeyClient: kept.BinaryData[result.KeyClient], result.KeyServer: kept.BinaryData[result.KeyServer], result.KeyPods: []byte(kept.Data[result.KeyPods]),
+		} {
+			if err := w.file(path.Join(under, runsDir, r.Client.Run, name), content); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// RunEvidence is what was observed of a run.
+type RunEvidence struct {
+	Run     string      `json:"run"`
+	Variant string      `json:"variant"`
+	Round   int32       `json:"round"`
+	Attempt int32       `json:"attempt"`
+	Client  EndEvidence `json:"client"`
+	Server  EndEvidence `json:"server"`
+}
+
+// EndEvidence is what an agent observed of its end, and the API server told of its pod.
+type EndEvidence struct {
+	Observed result.Evidence `json:"observed"`
+	Pod      result.Seen     `json:"pod"`
+}
+
+func (w *writer) evidence(under string, b Benchmark) error {
+	if len(b.Runs) == 0 {
+		return nil
+	}
+	rounds := map[string]int32{}
+	for _, r := range plan.Runs(b.Object) {
+		rounds[r.Name] = r.Round
+	}
+	var all []RunEvidence
+	for _, r := range b.Runs {
+		all = append(all, RunEvidence{
+			Run: r.Client.Run, Variant: r.Client.Variant, Round: rounds[r.Client.Run], Attempt: r.Client.Attempt,
+			Client: EndEvidence{r.Client.Evidence, r.ClientSeen}, Server: EndEvidence{r.Server.Evidence, r.ServerSeen},
+		})
+	}
+	return w.json(path.Join(under, "evidence.json"), all)
+}
+
+// results writes what get prints for programs.
+func (w *writer) results(under string, b Benchmark) error {
+	for _, form := range []string{"json", "csv"} {
+		f, err := report.FormNamed(form)
+		if err != nil {
+			return err
+		}
+		var out bytes.Buffer
+		if b.Object.ManyPairs() {
+			err = f.WritePairs(&out, b.Object, Objects(b.Pairs))
+		} else {
+			err = f.Write(&out, b.Object, b.Runs)
+		}
+		if err != nil {
+			return err
+		}
+		if err := w.file(path.Join(under, "results."+form), out.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Objects are the LatencyBenchmarks themselves.
+func Objects(all []Benchmark) []v1alpha1.LatencyBenchmark {
+	var objects []v1alpha1.LatencyBenchmark
+	for _, b := range all {
+		objects = append(objects, *b.Object)
+	}
+	return objects
+}
+
+func (w *writer) written() Written {
+	all := Written{Files: len(w.files)}
+	for _, f := range w.files {
+		all.Bytes += f.Bytes
+		if f.Path == manifestFile {
+			all.ManifestSHA256 = f.SHA256
+		}
+	}
+	return all
+}
