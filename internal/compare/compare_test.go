@@ -172,7 +172,7 @@ func TestFigures(t *testing.T) {
 			}
 			var rows []string
 			for _, f := range got.Figures {
-				rows = append(rows, strings.Join(f.row(), " "))
+				rows = append(rows, strings.Join(f.Row(), " "))
 			}
 			if diff := cmp.Diff(c.want, rows); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

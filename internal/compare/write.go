@@ -91,7 +91,7 @@ func (c Comparison) grids() []grid {
 			all = append(all, grid{c.headingOf(f), [][]string{{"METRIC", "BASELINE", "CANDIDATE", "RATIO", "95 % INTERVAL"}}})
 		}
 		g := &all[len(all)-1]
-		g.rows = append(g.rows, f.row())
+		g.rows = append(g.rows, f.Row())
 	}
 	return all
 }
@@ -112,8 +112,8 @@ func (c Comparison) headingOf(f Figure) string {
 	return fmt.Sprintf("%s of %s, %d rounds against %d", f.Cell, variant, f.CandidateRounds, f.BaselineRounds)
 }
 
-// row is a figure for people. Where nothing was shown the ratio is a ~.
-func (f Figure) row() []string {
+// Row is a figure for people: metric, baseline, candidate, ratio and interval. Where nothing was shown the ratio is a ~.
+func (f Figure) Row() []string {
 	row := []string{string(f.Metric), f.value(f.Baseline), f.value(f.Candidate), "-", "-"}
 	switch {
 	case f.Metric == v1alpha1.MetricLost:

@@ -38,8 +38,8 @@ func PercentileOf(c *v1alpha1.CellResult, p v1alpha1.Percentile) **int64 {
 	panic(fmt.Sprintf("no field for percentile %q", p))
 }
 
-// isLost says whether lost messages reach a percentile.
-func isLost(c v1alpha1.CellResult, p v1alpha1.Percentile) bool {
+// IsLost says whether lost messages reach a percentile.
+func IsLost(c v1alpha1.CellResult, p v1alpha1.Percentile) bool {
 	all := Percentiles()
 	return c.LostFrom != "" && slices.Index(all, p) >= slices.Index(all, c.LostFrom)
 }

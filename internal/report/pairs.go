@@ -135,7 +135,7 @@ func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1al
 		switch ns := *PercentileOf(&r.CellResult, p); {
 		case ns != nil:
 			values[r.pair] = micros(*ns)
-		case isLost(r.CellResult, p):
+		case IsLost(r.CellResult, p):
 			values[r.pair] = "lost"
 		}
 	}
@@ -165,7 +165,7 @@ func rank(c *v1alpha1.CellResult, p v1alpha1.Percentile) int64 {
 	switch ns := *PercentileOf(c, p); {
 	case ns != nil:
 		return *ns
-	case isLost(*c, p):
+	case IsLost(*c, p):
 		return stats.Infinite
 	}
 	return -1

@@ -97,7 +97,7 @@ func whole(ns *int64) string {
 }
 
 func wholePercentile(r v1alpha1.CellResult, p v1alpha1.Percentile) string {
-	if isLost(r, p) {
+	if IsLost(r, p) {
 		return "lost"
 	}
 	return whole(*PercentileOf(&r, p))

@@ -82,7 +82,7 @@ func headline(c v1alpha1.CellResult) *v1alpha1.Summary {
 		switch ns := *PercentileOf(&c, p.name); {
 		case ns != nil:
 			*p.field = stats.FormatLatency(*ns)
-		case isLost(c, p.name):
+		case IsLost(c, p.name):
 			*p.field = "lost"
 		}
 	}
@@ -142,7 +142,7 @@ func warnings(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored, results 
 		if r.Lost > 0 {
 			add(v1alpha1.Warning{Reason: v1alpha1.WarningMessagesLost, Message: label(r) + ": " + messagesLost(r)})
 		}
-		if p := spec.HighestPercentile; p != "" && r.Rounds >= spec.Rounds && r.LatencyType != "" && *PercentileOf(&r, p) == nil && !isLost(r, p) {
+		if p := spec.HighestPercentile; p != "" && r.Rounds >= spec.Rounds && r.LatencyType != "" && *PercentileOf(&r, p) == nil && !IsLost(r, p) {
 			add(v1alpha1.Warning{Reason: v1alpha1.WarningTooFewSamples, Message: fmt.Sprintf(
 				"%s: %d samples are too few for %s; the next percentile needs %d: measure longer, or more rounds", label(r), r.Samples, p, r.NeedsSamples)})
 		}

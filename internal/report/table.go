@@ -190,7 +190,7 @@ func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 			columns = append(columns, meanColumn)
 		}
 		for _, p := range Percentiles() {
-			if some(func(r v1alpha1.CellResult) bool { return *PercentileOf(&r, p) != nil || isLost(r, p) }) {
+			if some(func(r v1alpha1.CellResult) bool { return *PercentileOf(&r, p) != nil || IsLost(r, p) }) {
 				columns = append(columns, percentileColumn(p))
 			}
 		}
@@ -248,7 +248,7 @@ func percentile(r v1alpha1.CellResult, name v1alpha1.Percentile, format func(ns 
 	switch ns := *PercentileOf(&r, name); {
 	case ns != nil:
 		return format(*ns)
-	case isLost(r, name):
+	case IsLost(r, name):
 		return "lost"
 	case r.StepNanoseconds > 0:
 		return "-"

@@ -15,7 +15,7 @@ import (
 // Fingerprint is the part of an endpoint's conditions that must be equal for two results to be comparable: the Keys
 // with Fingerprint, and their values.
 func Fingerprint(d Document) map[string]string {
-	all := conditions(d)
+	all := Conditions(d)
 	maps.DeleteFunc(all, func(key, _ string) bool { return !inFingerprint(key) })
 	return all
 }
@@ -88,7 +88,7 @@ func shown(value string) string {
 // Differences are the conditions that differ between two results of one role, those of the fingerprint first, then by
 // key. It is empty for two pods on a machine that did not change, but for what they were dealt: see Keys.
 func Differences(a, b Document) []Difference {
-	ca, cb := conditions(a), conditions(b)
+	ca, cb := Conditions(a), Conditions(b)
 	var all []Difference
 	add := func(key string) {
 		if ca[key] != cb[key] && !ofOneOnly(key, a, b) {
@@ -115,10 +115,10 @@ func Differences(a, b Document) []Difference {
 	return all
 }
 
-// conditions are all that an agent told of the conditions of its measurement, under one set of keys. Unknown values
+// Conditions are all that an agent told of the conditions of its measurement, under one set of keys. Unknown values
 // have no key. Left out is what names one pod and never equals another's: addresses, the number of a VF, the devices
 // that were allocated; and what proves the placement and the acceleration that the spec asks for.
-func conditions(d Document) map[string]string {
+func Conditions(d Document) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, d.Evidence.Facts)
 	set := func(key, value string) {
