@@ -66,8 +66,8 @@ func Pairs(w io.Writer, b *v1alpha1.LatencyBenchmark, pairs []v1alpha1.LatencyBe
 	return nil
 }
 
-// pairOf are the nodes of a pair's benchmark: those that were chosen, or as long as none are those that it names.
-func pairOf(b v1alpha1.LatencyBenchmark) v1alpha1.Pair {
+// PairOf are the nodes of a pair's benchmark: those that were chosen, or as long as none are those that it names.
+func PairOf(b v1alpha1.LatencyBenchmark) v1alpha1.Pair {
 	if b.Status.Pair != nil {
 		return *b.Status.Pair
 	}
@@ -96,7 +96,7 @@ func pairCells(pairs []v1alpha1.LatencyBenchmark) [][]pairResult {
 				order = append(order, k)
 			}
 			ends := slices.DeleteFunc(slices.Clone(b.Status.Endpoints), func(e v1alpha1.Endpoint) bool { return e.Variant != r.Variant })
-			of[k] = append(of[k], pairResult{CellResult: r, pair: pairOf(b), benchmark: b.Name, placement: placement(ends)})
+			of[k] = append(of[k], pairResult{CellResult: r, pair: PairOf(b), benchmark: b.Name, placement: placement(ends)})
 		}
 	}
 	var cells []string
@@ -117,7 +117,7 @@ func pairCells(pairs []v1alpha1.LatencyBenchmark) [][]pairResult {
 func nodesOf(pairs []v1alpha1.LatencyBenchmark) []string {
 	nodes := map[string]bool{}
 	for _, b := range pairs {
-		p := pairOf(b)
+		p := PairOf(b)
 		nodes[p.ClientNode], nodes[p.ServerNode] = true, true
 	}
 	delete(nodes, "")
@@ -129,7 +129,7 @@ func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1al
 	values := map[v1alpha1.Pair]string{}
 	servers := map[string]bool{}
 	for _, b := range pairs {
-		values[pairOf(b)], servers[pairOf(b).ServerNode] = "?", true
+		values[PairOf(b)], servers[PairOf(b).ServerNode] = "?", true
 	}
 	for _, r := range results {
 		switch ns := *PercentileOf(&r.CellResult, p); {
@@ -236,7 +236,7 @@ func worstPairs(w io.Writer, results []pairResult) error {
 func withoutResults(pairs []v1alpha1.LatencyBenchmark) []string {
 	var lines []string
 	for _, b := range pairs[:min(mostPairs, len(pairs))] {
-		p := pairOf(b)
+		p := PairOf(b)
 		lines = append(lines, fmt.Sprintf("%s to %s has no results, LatencyBenchmark %s: %s",
 			orDash(p.ClientNode), orDash(p.ServerNode), b.Name, Standing(&b)))
 	}

@@ -60,7 +60,7 @@ func printedPairs(t *testing.T, b *v1alpha1.LatencyBenchmark, of []v1alpha1.Late
 
 func TestPairs(t *testing.T) {
 	b, of := manyPairs(v1alpha1.PairingAllPairs, 5, func(b *v1alpha1.LatencyBenchmark) {
-		p := pairOf(*b)
+		p := PairOf(*b)
 		distance := int64(len(b.Name)) + int64(p.ClientNode[6]-'0')*10 + int64(p.ServerNode[6]-'0')
 		switch b.Name {
 		case "mesh-01-02":

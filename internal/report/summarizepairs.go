@@ -87,7 +87,7 @@ type cellOfPair struct {
 
 func (c cellOfPair) line() v1alpha1.PairResult {
 	r := v1alpha1.PairResult{
-		Benchmark: c.benchmark.Name, Pair: pairOf(*c.benchmark), LatencyType: c.result.LatencyType, LostFrom: c.result.LostFrom,
+		Benchmark: c.benchmark.Name, Pair: PairOf(*c.benchmark), LatencyType: c.result.LatencyType, LostFrom: c.result.LostFrom,
 		P50Nanoseconds: clone(c.result.P50Nanoseconds), P99Nanoseconds: clone(c.result.P99Nanoseconds), P999Nanoseconds: clone(c.result.P999Nanoseconds),
 	}
 	if c.result.Bandwidth != nil {
