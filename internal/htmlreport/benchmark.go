@@ -1,0 +1,453 @@
+package htmlreport
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// benchmark is what is shown of one.
+type benchmark struct {
+	// ID begins the names of its parts in the page.
+	ID              string
+	Namespace, Name string
+	// Facts are what it consists of, in pairs of a name and a value.
+	Facts [][2]string
+	// Simulated says that both ends were on one kernel.
+	Simulated bool
+	// Standing says where a benchmark stands that is not complete; empty when it is.
+	Standing string
+	Verdict  *verdict
+	Warnings []v1alpha1.Warning
+	// Latencies and Bandwidths are the tables of results; nil without such cells.
+	Latencies, Bandwidths *table
+	// Causes say with what slow samples coincide.
+	Causes []cause
+	// Placements prove, of each variant, where it was measured.
+	Placements []placement
+	// Failures are the attempts that failed.
+	Failures []v1alpha1.Attempt
+	// Matrix is that of many pairs.
+	Matrices []matrix
+	// Manifest is the YAML that measures the same again.
+	Manifest string
+	Stored   []v1alpha1.StoredResult
+}
+
+// table is one of figures. The first columns of each row are texts.
+type table struct {
+	Caption string
+	Texts   []string
+	Columns []string
+	Rows    []tableRow
+}
+
+type tableRow struct {
+	Texts   []string
+	Figures []figure
+}
+
+func newBenchmark(b export.Benchmark, several bool, i int) (benchmark, error) {
+	summary, err := report.Summarize(b.Object.Spec, b.Runs)
+	if err != nil {
+		return benchmark{}, err
+	}
+	manifest, err := manifestOf(b.Object)
+	if err != nil {
+		return benchmark{}, err
+	}
+	one := benchmark{
+		ID: fmt.Sprintf("b%d", i), Namespace: b.Object.Namespace, Name: b.Object.Name, Facts: factsOf(b),
+		Verdict: verdictOf(b.Object), Warnings: summary.Warnings,
+		Latencies: latencies(b.Object, summary.Results), Bandwidths: bandwidths(summary.Results), Causes: causesOf(b),
+		Placements: placementsOf(b.Object.Spec, summary.Endpoints), Matrices: matricesOf(b),
+		Manifest: manifest, Stored: b.Object.Status.Stored,
+	}
+	if b.Object.ManyPairs() {
+		one.Warnings = b.Object.Status.Warnings
+	}
+	one.Simulated = slices.ContainsFunc(one.Warnings, func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningSimulatedNIC })
+	for _, p := range b.Pairs {
+		one.Simulated = one.Simulated || slices.ContainsFunc(p.Object.Status.Warnings, func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningSimulatedNIC })
+	}
+	if !meta.IsStatusConditionTrue(b.Object.Status.Conditions, v1alpha1.ConditionSucceeded) {
+		one.Standing = report.Standing(b.Object)
+	}
+	for _, a := range b.Object.Status.Attempts {
+		if a.Outcome.Reason != v1alpha1.OutcomeMeasured {
+			one.Failures = append(one.Failures, a)
+		}
+	}
+	return one, nil
+}
+
+// factsOf are what the benchmark consists of, in short.
+func factsOf(b export.Benchmark) [][2]string {
+	spec, status := b.Object.Spec, b.Object.Status
+	var facts [][2]string
+	add := func(name, value string) {
+		if value != "" {
+			facts = append(facts, [2]string{name, value})
+		}
+	}
+	toolText := string(spec.Tool)
+	if e := status.Endpoints; len(e) > 0 && e[0].ToolVersion != "" {
+		toolText += " " + e[0].ToolVersion
+	}
+	add("Tool", toolText)
+	if p := status.Pair; p != nil {
+		add("Nodes", p.ClientNode+" → "+p.ServerNode)
+	}
+	if b.Object.ManyPairs() {
+		add("Pairing", fmt.Sprintf("%s, %s", spec.Placement.Pairing, plural(len(b.Pairs), "pair")))
+	}
+	latencyType := "half round trip (HalfRTT)"
+	if spec.LatencyType == v1alpha1.LatencyRTT {
+		latencyType = "round trip (RTT)"
+	}
+	add("Latency", latencyType)
+	if len(b.Runs) > 0 {
+		add("Runs", fmt.Sprintf("%d of %d: %s", len(b.Runs), len(plan.Runs(b.Object)), plural(int(plan.Rounds(b.Object)), "round")))
+	} else {
+		add("Rounds", fmt.Sprint(spec.Rounds))
+	}
+	add("Each cell", fmt.Sprintf("%s after %s of warm-up", spec.Workload.Duration.Duration, spec.Workload.Warmup.Duration))
+	add("Measured", at(status.StartTime))
+	add("Took", duration(status.StartTime, status.CompletionTime))
+	return facts
+}
+
+// verdict is what a gate says.
+type verdict struct {
+	// Outcome is Pass, Fail, Inconclusive, or NotJudged.
+	Outcome string
+	// Message says why.
+	Message string
+	Rules   []v1alpha1.RuleVerdict
+	// Errors says how often it is wrong.
+	Errors string
+	// Baseline is what was compared with; empty where nothing was.
+	Baseline string
+}
+
+// notJudged is the outcome where there is none.
+const notJudged = "NotJudged"
+
+// verdictOf is nil for a benchmark without a gate. The condition Passed has the last word: a verdict that no longer stands
+// on what is stored is none.
+func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
+	if b.Spec.Gate == nil {
+		return nil
+	}
+	v := verdict{Outcome: notJudged, Message: "the benchmark has not been judged"}
+	if baseline := b.Spec.Gate.Baseline; baseline != nil {
+		switch {
+		case baseline.BenchmarkRef != nil:
+			v.Baseline = "LatencyBenchmark " + baseline.BenchmarkRef.Name
+		case baseline.Variant != "":
+			v.Baseline = "variant " + baseline.Variant
+		case baseline.GateRef != nil:
+			v.Baseline = "LatencyGate " + baseline.GateRef.Name
+		}
+	}
+	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed)
+	if c != nil {
+		v.Message = c.Message
+	}
+	given := b.Status.Verdict
+	if given == nil {
+		return &v
+	}
+	if g := given.Baseline; g != nil {
+		v.Baseline += fmt.Sprintf(", LatencyBenchmark %s/%s", g.Namespace, g.Benchmark)
+	}
+	v.Rules, v.Message = given.Rules, given.Message
+	v.Errors = fmt.Sprintf("A comparison that is just beyond its limit passes with a probability of at most 1 in %s; one just within it fails with at most 1 in %s.",
+		thousands(given.PassErrorOneIn), thousands(given.FailErrorOneIn))
+	stands := map[v1alpha1.GateOutcome]metav1.ConditionStatus{v1alpha1.GatePass: metav1.ConditionTrue, v1alpha1.GateFail: metav1.ConditionFalse}
+	switch want, decided := stands[given.Outcome]; {
+	case c != nil && decided && c.Status != want:
+		v.Outcome, v.Message = string(v1alpha1.GateInconclusive), fmt.Sprintf("%s: %s", c.Reason, c.Message)
+	default:
+		v.Outcome = string(given.Outcome)
+	}
+	return &v
+}
+
+// latencies is the table of all cells that were answered.
+func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) *table {
+	rows := slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.LatencyType == "" })
+	if len(rows) == 0 {
+		return nil
+	}
+	some := func(has func(v1alpha1.CellResult) bool) bool { return slices.ContainsFunc(rows, has) }
+	t := &table{Caption: "Latency in µs, of all rounds together", Texts: []string{"Cell"}, Columns: []string{"Rounds", "Samples", "Lost", "min", "mean"}}
+	variants := len(b.Spec.Variants) > 0
+	if variants {
+		t.Texts = append(t.Texts, "Variant")
+		// The variants of a cell stand below each other.
+		slices.SortStableFunc(rows, func(x, y v1alpha1.CellResult) int {
+			return cmp.Compare(indexOf(results, x.Name), indexOf(results, y.Name))
+		})
+	}
+	var percentiles []v1alpha1.Percentile
+	for _, p := range report.Percentiles() {
+		percentiles = append(percentiles, p)
+		// The first that no cell has is there to say what it needs.
+		if !some(func(r v1alpha1.CellResult) bool { return *report.PercentileOf(&r, p) != nil || report.IsLost(r, p) }) {
+			break
+		}
+	}
+	for _, p := range percentiles {
+		t.Columns = append(t.Columns, string(p))
+	}
+	t.Columns = append(t.Columns, "max", "std dev")
+	for i, r := range rows {
+		row := tableRow{Texts: []string{r.Name}}
+		if variants {
+			row.Texts = append(row.Texts, r.Variant)
+			if i > 0 && rows[i-1].Name == r.Name {
+				row.Texts[0] = ""
+			}
+		}
+		row.Figures = []figure{number(int64(r.Rounds)), number(r.Samples), number(r.Lost), latencyOf(r.MinNanoseconds), latencyOf(r.MeanNanoseconds)}
+		for _, p := range percentiles {
+			row.Figures = append(row.Figures, percentile(r, p))
+		}
+		row.Figures = append(row.Figures, latencyOf(r.MaxNanoseconds), latencyOf(r.StddevNanoseconds))
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func indexOf(results []v1alpha1.CellResult, cell string) int {
+	return slices.IndexFunc(results, func(r v1alpha1.CellResult) bool { return r.Name == cell })
+}
+
+// bandwidths is the table of all cells that streamed.
+func bandwidths(results []v1alpha1.CellResult) *table {
+	t := &table{Caption: "Payload that arrived, of the rounds the median, the lowest and the highest",
+		Texts: []string{"Cell", "Variant"}, Columns: []string{"Rounds", "median", "lowest", "highest", "sent", "Lost", "Retransmits"}}
+	for _, r := range results {
+		if r.Bandwidth == nil || r.LatencyType != "" {
+			continue
+		}
+		retransmits := absent
+		if n := r.Bandwidth.Retransmits; n != nil {
+			retransmits = number(*n)
+		}
+		t.Rows = append(t.Rows, tableRow{Texts: []string{r.Name, r.Variant}, Figures: []figure{
+			number(int64(r.Rounds)), bitRate(r.Bandwidth.BitsPerSecond), bitRate(r.Bandwidth.MinBitsPerSecond), bitRate(r.Bandwidth.MaxBitsPerSecond),
+			bitRate(r.Bandwidth.SentBitsPerSecond), number(r.Lost), retransmits,
+		}})
+	}
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(t.Rows, func(x, y tableRow) int {
+		return cmp.Compare(indexOf(results, x.Texts[0]), indexOf(results, y.Texts[0]))
+	})
+	for i := len(t.Rows) - 1; i > 0; i-- {
+		if t.Rows[i].Texts[0] == t.Rows[i-1].Texts[0] {
+			t.Rows[i].Texts[0] = ""
+		}
+	}
+	return t
+}
+
+// percentile is one of a result, or why there is none.
+func percentile(r v1alpha1.CellResult, p v1alpha1.Percentile) figure {
+	switch ns := *report.PercentileOf(&r, p); {
+	case ns != nil:
+		return latency(*ns)
+	case report.IsLost(r, p):
+		return lost
+	case r.StepNanoseconds > 0:
+		return absent
+	}
+	named, _ := stats.Named(string(p))
+	return needs(named.Needs())
+}
+
+// cause is the attribution of a cell's slowest samples.
+type cause struct {
+	Name string
+	// Beyond is how many samples are beyond p99.9, Examined of them were looked at.
+	Beyond, Examined string
+	Parts            []part
+	// Blind says that an end slept while it waited, so that of its interruptions only those in send are seen.
+	Blind bool
+}
+
+// part is one of the slowest samples, with the same cause.
+type part struct {
+	Name, Class string
+	Count       string
+	// From and Width are its place in a bar, in hundredths of percent; Percent is its share as text.
+	From, Width float64
+	Percent     string
+}
+
+// causesOf puts the attributions of all rounds together.
+func causesOf(b export.Benchmark) []cause {
+	var all []cause
+	for _, v := range plan.Variants(b.Object.Spec) {
+		for _, planned := range plan.Cells(b.Object.Spec, v) {
+			var sum tool.Attribution
+			blind := false
+			for _, run := range result.OfVariant(b.Runs, v.Name) {
+				for _, c := range run.Client.Cells {
+					if a := c.Attribution; c.Name == planned.Name && a != nil {
+						sum.Beyond += a.Beyond
+						sum.Examined += a.Examined
+						sum.Client += a.Client
+						sum.Server += a.Server
+						sum.Both += a.Both
+						sum.Neither += a.Neither
+						sum.Undetermined += a.Undetermined
+						blind = blind || !a.ClientSeesGaps || !a.ServerSeesGaps
+					}
+				}
+			}
+			if sum.Examined == 0 {
+				continue
+			}
+			c := cause{Name: planned.Name, Beyond: thousands(sum.Beyond), Examined: thousands(sum.Examined), Blind: blind}
+			if len(b.Object.Spec.Variants) > 0 {
+				c.Name = v.Name + " " + planned.Name
+			}
+			from := 0.0
+			for _, p := range []struct {
+				name, class string
+				n           int64
+			}{{"client", "client", sum.Client}, {"server", "server", sum.Server}, {"both ends", "both", sum.Both}, {"neither", "neither", sum.Neither}, {"cannot be told", "unknown", sum.Undetermined}} {
+				percent := 100 * float64(p.n) / float64(sum.Examined)
+				c.Parts = append(c.Parts, part{Name: p.name, Class: p.class, Count: thousands(p.n), From: from, Width: percent, Percent: fmt.Sprintf("%.0f %%", percent)})
+				from += percent
+			}
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// placement is where a variant was measured, and what proves it.
+type placement struct {
+	Variant, Ways string
+	Verified      bool
+	Rows          []placementRow
+}
+
+// placementRow is what both ends say of one thing.
+type placementRow struct {
+	Name string
+	// Checks is true for a check, which has states; the others are facts.
+	Check                          bool
+	ClientState, ServerState       v1alpha1.ProofState
+	Client, Server                 string
+	ClientExpected, ServerExpected string
+	Trouble                        bool
+}
+
+func placementsOf(spec v1alpha1.LatencyBenchmarkSpec, endpoints []v1alpha1.Endpoint) []placement {
+	var all []placement
+	for _, v := range plan.Variants(spec) {
+		ends := map[string]v1alpha1.Endpoint{}
+		for _, e := range endpoints {
+			if e.Variant == v.Name {
+				ends[e.Role] = e
+			}
+		}
+		if len(ends) == 0 {
+			continue
+		}
+		client, server := ends[v1alpha1.RoleClient], ends[v1alpha1.RoleServer]
+		p := placement{Variant: v.Name, Ways: report.Ways(v), Verified: client.Verified && server.Verified}
+		fact := func(name string, of func(v1alpha1.Endpoint) string) {
+			p.Rows = append(p.Rows, placementRow{Name: name, Client: of(client), Server: of(server)})
+		}
+		fact("node", func(e v1alpha1.Endpoint) string { return e.Node + ", kernel " + orDash(e.Kernel) })
+		fact("CPU", func(e v1alpha1.Endpoint) string {
+			return fmt.Sprintf("%d of %s, NUMA node %s", e.MeasuringCPU, orDash(e.CPUs), numa(e.CPUNUMANode))
+		})
+		fact("interface", func(e v1alpha1.Endpoint) string {
+			return fmt.Sprintf("%s %s, MTU %d, driver %s", orDash(e.Interface), orDash(e.Address), e.MTU, orDash(e.Driver))
+		})
+		fact("device", func(e v1alpha1.Endpoint) string {
+			if e.PCIAddress == "" {
+				return "–"
+			}
+			return fmt.Sprintf("%s, NUMA node %s", e.PCIAddress, numa(e.DeviceNUMANode))
+		})
+		p.Rows = append(p.Rows, checks(client.Proof, server.Proof)...)
+		all = append(all, p)
+	}
+	return all
+}
+
+func numa(n int32) string {
+	if n < 0 {
+		return "unknown"
+	}
+	return fmt.Sprint(n)
+}
+
+// checks are those of both ends side by side, first those that failed or could not be made.
+func checks(client, server []v1alpha1.ProofLine) []placementRow {
+	var rows []placementRow
+	at := func(check string) *placementRow {
+		i := slices.IndexFunc(rows, func(r placementRow) bool { return r.Name == check })
+		if i < 0 {
+			i = len(rows)
+			rows = append(rows, placementRow{Name: check, Check: true, Client: "–", Server: "–"})
+		}
+		return &rows[i]
+	}
+	trouble := func(s v1alpha1.ProofState) bool { return s == v1alpha1.ProofFailed || s == v1alpha1.ProofUnknown }
+	for _, l := range client {
+		r := at(l.Check)
+		r.ClientState, r.Client, r.ClientExpected, r.Trouble = l.State, orDash(l.Found), l.Expected, r.Trouble || trouble(l.State)
+	}
+	for _, l := range server {
+		r := at(l.Check)
+		r.ServerState, r.Server, r.ServerExpected, r.Trouble = l.State, orDash(l.Found), l.Expected, r.Trouble || trouble(l.State)
+	}
+	rank := func(r placementRow) int {
+		switch {
+		case r.Trouble:
+			return 0
+		case r.ClientState == v1alpha1.ProofNoted || r.ServerState == v1alpha1.ProofNoted:
+			return 2
+		}
+		return 1
+	}
+	slices.SortStableFunc(rows, func(a, b placementRow) int { return cmp.Compare(rank(a), rank(b)) })
+	return rows
+}
+
+// manifestOf is the YAML of what was asked: without what the API server added.
+func manifestOf(b *v1alpha1.LatencyBenchmark) (string, error) {
+	spec, err := yaml.Marshal(b.Spec)
+	if err != nil {
+		return "", fmt.Errorf("writing the manifest: %w", err)
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "apiVersion: %s\nkind: LatencyBenchmark\nmetadata:\n  name: %s\n  namespace: %s\nspec:\n", v1alpha1.GroupVersion, b.Name, b.Namespace)
+	for line := range strings.Lines(string(spec)) {
+		out.WriteString("  " + line)
+	}
+	return out.String(), nil
+}

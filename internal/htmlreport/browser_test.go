@@ -1,0 +1,352 @@
+package htmlreport
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/test/chromium"
+)
+
+// browserPatience is for all that is done with a page, on a machine that does other work.
+const browserPatience = 2 * time.Minute
+
+// browser starts one for all pages of a test.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	b, err := chromium.Install(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatalf("the report is tested in a browser, and there is none: %v", err)
+	}
+	options := []chromedp.ExecAllocatorOption{
+		chromedp.ExecPath(b.Path), chromedp.Env(b.Env...), chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Headless,
+		// Tests run as root, where there is no sandbox; what is opened was written by them.
+		chromedp.NoSandbox, chromedp.Flag("no-zygote", true), chromedp.DisableGPU, chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("font-render-hinting", "none"), chromedp.Flag("hide-scrollbars", true),
+		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(browserPatience),
+	}
+	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(stop)
+	ctx, stop = chromedp.NewContext(ctx)
+	t.Cleanup(stop)
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("starting %s: %v", b.Path, err)
+	}
+	return ctx
+}
+
+// tab is an open report.
+type tab struct {
+	context.Context
+	t *testing.T
+
+	mu sync.Mutex
+	// complaints are what the browser's console has, requests what the page asked for.
+	complaints, requests []string
+}
+
+// open opens a report from a file.
+func open(t *testing.T, browser context.Context, html string) *tab {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(file, []byte(html), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := chromedp.NewContext(browser)
+	t.Cleanup(stop)
+	ctx, stop = context.WithTimeout(ctx, browserPatience)
+	t.Cleanup(stop)
+	p := &tab{Context: ctx, t: t}
+	err := chromedp.Listen(ctx, func(event any) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			p.complaints = append(p.complaints, fmt.Sprintf("%s %+v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception))
+		case *runtime.EventConsoleAPICalled:
+			p.complaints = append(p.complaints, fmt.Sprintf("console.%s", e.Type))
+		case *log.EventEntryAdded:
+			p.complaints = append(p.complaints, e.Entry.Text)
+		case *network.EventRequestWillBeSent:
+			p.requests = append(p.requests, e.Request.URL)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.run(call(network.Enable, network.EnableParams{}), call(log.Enable, cdp.Empty{}), chromedp.EmulateViewport(1280, 900), chromedp.Navigate("file://"+file))
+	return p
+}
+
+// call is a command of the DevTools protocol.
+func call[P, R any](command cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, command, params)
+		return err
+	})
+}
+
+func (p *tab) run(actions ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	if err := chromedp.Do(p, actions...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// value is that of an expression.
+func value[T any](p *tab, expression string) T {
+	p.t.Helper()
+	v, err := chromedp.Run(p, chromedp.Evaluate[T](expression))
+	if err != nil {
+		p.t.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+// screenshot keeps the whole page beside the cache, for people to look at.
+func (p *tab) screenshot(name string) {
+	p.t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	dir := filepath.Join(cache, "tailgate", "report-screenshots")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	png, err := chromedp.Run(p, chromedp.FullScreenshot(100))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if len(png) < 10_000 {
+		p.t.Errorf("the picture of %s has %d bytes: is there anything on it?", name, len(png))
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// quiet says that nothing was complained of and nothing asked for but the file itself.
+func (p *tab) quiet() {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.complaints) > 0 {
+		p.t.Errorf("the console has %q", p.complaints)
+	}
+	if len(p.requests) != 1 || !strings.HasPrefix(p.requests[0], "file://") {
+		p.t.Errorf("the page asked for %q, and may for itself alone", p.requests)
+	}
+}
+
+// TestReportInABrowser opens a report of each kind, in light, in dark and as it is printed.
+func TestReportInABrowser(t *testing.T) {
+	b := browser(t)
+	all := samples()
+	for _, name := range names(all) {
+		t.Run(name, func(t *testing.T) {
+			benchmarks := all[name](t)
+			html := written(t, benchmarks)
+			p := open(t, b, html)
+			if got, want := value[string](p, "document.title"), title(benchmarks)+" – latency report"; got != want {
+				t.Errorf("the title is %q, want %q", got, want)
+			}
+			figuresHold(p, benchmarks)
+			p.screenshot(name)
+			p.run(call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}}))
+			if got := value[string](p, "getComputedStyle(document.body).backgroundColor"); got != "rgb(18, 22, 27)" {
+				t.Errorf("in the dark the page is %s", got)
+			}
+			p.screenshot(name + "-dark")
+			p.run(call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"}))
+			if got := value[string](p, "getComputedStyle(document.body).backgroundColor"); got != "rgb(255, 255, 255)" {
+				t.Errorf("on paper the page is %s", got)
+			}
+			if pdf, err := chromedp.Run(p, chromedp.PrintToPDF(chromedp.PDFPreferCSSPageSize())); err != nil || len(pdf) < 10_000 {
+				t.Errorf("what is printed has %d bytes, %v", len(pdf), err)
+			}
+			p.screenshot(name + "-print")
+			// Nothing reaches beyond the window but what scrolls by itself.
+			if value[bool](p, "document.documentElement.scrollWidth > innerWidth") {
+				t.Error("the page is wider than the window")
+			}
+			p.quiet()
+			t.Logf("%d kB", (len(html)+999)/1000)
+		})
+	}
+}
+
+// figuresHold compares what the page shows, in tables and plots, with what is stored.
+func figuresHold(p *tab, benchmarks []export.Benchmark) {
+	p.t.Helper()
+	type line struct{ Group, Name string }
+	tables := map[line][][]string{}
+	for _, table := range value[[]struct {
+		Group, Name string
+		Rows        [][]string
+	}](p, `Array.from(document.querySelectorAll("table[data-line]"), (t) => ({Group: t.closest(".group").querySelector(".cellname").textContent, Name: t.dataset.line,
+		Rows: Array.from(t.tBodies[0].rows, (r) => Array.from(r.cells, (c) => c.textContent))}))`) {
+		tables[line{table.Group, table.Name}] = table.Rows
+	}
+	drawn := value[data](p, `(() => { const d = document.getElementById("data"); return d ? JSON.parse(d.textContent) : {x: [], groups: []}; })()`)
+	checked := 0
+	for _, b := range benchmarks {
+		for _, c := range report.Rounds(b.Object, b.Runs) {
+			key := line{c.Cell + " " + c.Counts, lineName(benchmarks, b, c.Variant.Name)}
+			var histograms []result.Histogram
+			var lost int64
+			for _, r := range c.Rounds {
+				histograms = append(histograms, r.Histogram)
+				lost += r.Lost
+			}
+			stored, err := result.Merge(histograms...)
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			g := slices.IndexFunc(drawn.Groups, func(g groupData) bool { return g.Label == key.Group })
+			l := slices.IndexFunc(drawn.Groups[g].Lines, func(l lineData) bool { return l.Name == key.Name })
+			curve := drawn.Groups[g].Lines[l].All
+			for _, row := range tables[key] {
+				named, ok := stats.Named(row[0])
+				if !ok {
+					continue
+				}
+				want := stored.Percentile(named, lost)
+				text := row[len(row)-1]
+				at := slices.IndexFunc(grid(), func(q stats.Percentile) bool { return q.Num*named.Den == named.Num*q.Den })
+				switch {
+				case want.Lost && (text != "lost" || at < len(curve)):
+					p.t.Errorf("%v: %s is shown as %s, and is lost", key, named.Name, text)
+				case want.Needs > 0 && (!strings.HasPrefix(text, "needs ") || at < len(curve)):
+					p.t.Errorf("%v: %s is shown as %s, and has too few samples", key, named.Name, text)
+				case want.Needs == 0 && !want.Lost:
+					ns := c.Shown(want.Ns)
+					shown := strings.ReplaceAll(text, ",", "")
+					if shown != fmt.Sprintf("%d.%03d", ns/1000, ns%1000) || curve[at] != ns {
+						p.t.Errorf("%v: %s is %d ns, shown as %s and drawn at %d", key, named.Name, ns, text, curve[at])
+					}
+				}
+				checked++
+			}
+		}
+	}
+	if checked < 3*len(tables) {
+		p.t.Errorf("%d percentiles of %d tables were looked at", checked, len(tables))
+	}
+}
+
+// press presses a key a number of times.
+func (p *tab) press(key string, times int) {
+	p.t.Helper()
+	for range times {
+		p.run(chromedp.KeyEvent(key))
+	}
+}
+
+// tabTo presses the tabulator until an element has the focus.
+func (p *tab) tabTo(selector string) {
+	p.t.Helper()
+	for range 100 {
+		p.run(chromedp.KeyEvent(kb.Tab))
+		if value[bool](p, fmt.Sprintf("document.activeElement.matches(%q)", selector)) {
+			return
+		}
+	}
+	p.t.Fatalf("the tabulator does not lead to %s", selector)
+}
+
+// TestReportByKeyboard works every control without a mouse.
+func TestReportByKeyboard(t *testing.T) {
+	p := open(t, browser(t), written(t, ladderSample(t)))
+	state := func() string { return value[string](p, `document.getElementById("curves").dataset.drawn`) }
+	seen := []string{state()}
+	p.tabTo("#cell")
+	p.press(kb.ArrowDown, 1)
+	seen = append(seen, value[string](p, `document.querySelector(".group:not([hidden]) .cellname").textContent`), state())
+	p.press(kb.ArrowUp, 1)
+	p.tabTo("#scale-log")
+	p.press(kb.ArrowRight, 1)
+	seen = append(seen, state())
+	p.tabTo("#rounds")
+	p.press(" ", 1)
+	seen = append(seen, state())
+	p.tabTo("#lines input")
+	p.press(" ", 1)
+	seen = append(seen, state())
+	p.tabTo("#curves")
+	p.press(kb.ArrowRight, pointsPerDecade+2)
+	seen = append(seen, value[string](p, `document.getElementById("curves-at").textContent`))
+	on := ladderSample(t)[0]
+	var histograms []result.Histogram
+	for _, c := range report.Rounds(on.Object, on.Runs) {
+		if c.Variant.Name == "on" && c.Counts == "RTT from the intended send" {
+			for _, r := range c.Rounds {
+				histograms = append(histograms, r.Histogram)
+			}
+		}
+	}
+	stored, err := result.Merge(histograms...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Plots, lines in the first, and its scale: two variants of three rounds, and how each went over time.
+	want := []string{
+		"3 8 log", "tcp-256-at-23000 RTT from the actual send", "1 8 log", "3 8 linear", "3 2 linear", "2 1 linear",
+		"p90  on " + micros(stored.Percentile(stats.P90, 0).Ns) + " µs",
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	p.quiet()
+}
+
+// Arrow keys lead through a matrix, whose fields tell of their pairs.
+func TestMatrixByKeyboard(t *testing.T) {
+	p := open(t, browser(t), written(t, pairsSample(t, 60)))
+	p.tabTo("table.heat td")
+	p.press(kb.ArrowRight, 1)
+	p.press(kb.ArrowDown, 2)
+	got := value[string](p, `document.querySelector(".readout").textContent`)
+	pair, told, _ := strings.Cut(got, ": ")
+	focus := value[string](p, "document.activeElement.textContent")
+	if pair != "rack-03 → rack-02" || told != map[string]string{"": "no pair"}[focus] && told != focus+" µs" {
+		t.Errorf("the field with %q tells %q", focus, got)
+	}
+	p.quiet()
+}
+
+// Markup in names and evidence stays text; a script in them would be refused besides.
+func TestReportIsHarmless(t *testing.T) {
+	p := open(t, browser(t), written(t, hostileSample(t)))
+	if n := value[int](p, `document.querySelectorAll("img, b.evil").length`); n > 0 {
+		t.Errorf("%d elements came from names", n)
+	}
+	if got := value[string](p, "document.title"); !strings.HasSuffix(got, "– latency report") {
+		t.Errorf("the title is %q", got)
+	}
+	p.quiet()
+	// The policy of the page itself refuses what somebody puts in afterwards.
+	value[bool](p, `(() => { const s = document.createElement("script"); s.textContent = "document.title = 'owned'"; document.body.append(s); return true; })()`)
+	if value[string](p, "document.title") == "owned" {
+		t.Error("a script that was put in was run")
+	}
+}

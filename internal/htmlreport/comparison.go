@@ -1,0 +1,181 @@
+package htmlreport
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/tailgate-dev/tailgate/internal/compare"
+	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/judge"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+)
+
+// comparison is of a candidate with a baseline.
+type comparison struct {
+	Baseline, Candidate string
+	Notes               []string
+	// Differences are conditions that forbid a gate to compare, Explaining is how many others differ.
+	Differences []compare.Difference
+	Explaining  int
+	Rows        []comparisonRow
+	// Scale are the marks of the axis of ratios.
+	Scale []mark
+	// Missing says why there is nothing; empty otherwise.
+	Missing string
+}
+
+// comparisonRow is one metric of a cell. Cell is empty below the first of the same.
+type comparisonRow struct {
+	Cell, Metric, Baseline, Candidate, Ratio, Interval string
+	// Shown is lower, higher, same (nothing was shown) or none (there is no ratio).
+	Shown string
+	// Bar is the ratio on the axis; nil where it has no place there.
+	Bar *bar
+}
+
+// bar is an interval on the axis of ratios: positions from 0 to 100.
+type bar struct {
+	From, Width, At float64
+	// HasInterval is false where there is a ratio and no bounds.
+	HasInterval bool
+}
+
+// mark is one of the axis of ratios.
+type mark struct {
+	At   float64
+	Text string
+	One  bool
+}
+
+// newComparisons compares the variants of each benchmark with its first, and all benchmarks with the first.
+func newComparisons(all []export.Benchmark) ([]comparison, error) {
+	var out []comparison
+	add := func(baseline, candidate compare.Side) error {
+		c, err := newComparison(baseline, candidate)
+		if err != nil {
+			return err
+		}
+		out = append(out, c)
+		return nil
+	}
+	side := func(b export.Benchmark, variant string) compare.Side {
+		name := b.Object.Name
+		if variant != "" {
+			name += "/" + variant
+		}
+		return compare.Side{Name: name, Variant: variant, Results: judge.Results{Spec: b.Object.Spec, Runs: b.Runs}}
+	}
+	for _, b := range all {
+		if len(b.Runs) == 0 {
+			continue
+		}
+		variants := plan.Variants(b.Object.Spec)
+		for _, v := range variants[1:] {
+			if err := add(side(b, variants[0].Name), side(b, v.Name)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(all) > 1 && len(all[0].Runs) > 0 {
+		for _, b := range all[1:] {
+			if len(b.Runs) == 0 {
+				continue
+			}
+			if err := add(side(all[0], ""), side(b, "")); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+func newComparison(baseline, candidate compare.Side) (comparison, error) {
+	c, err := compare.Compare(baseline, candidate)
+	if errors.Is(err, compare.ErrNothingInCommon) {
+		return comparison{Baseline: baseline.Name, Candidate: candidate.Name, Missing: err.Error()}, nil
+	}
+	if err != nil {
+		return comparison{}, err
+	}
+	few := c.WithoutExplaining()
+	out := comparison{Baseline: c.Baseline, Candidate: c.Candidate, Notes: c.Notes, Differences: few.Differences, Explaining: few.Explaining}
+	axis := newAxis(c.Figures)
+	out.Scale = axis.marks()
+	for i, f := range c.Figures {
+		texts := f.Row()
+		row := comparisonRow{Metric: texts[0], Baseline: texts[1], Candidate: texts[2], Ratio: texts[3], Interval: texts[4], Shown: "none", Bar: axis.bar(f)}
+		if i == 0 || f.Cell != c.Figures[i-1].Cell || f.CandidateVariant != c.Figures[i-1].CandidateVariant {
+			row.Cell = f.Cell
+			if baseline.Variant == "" && f.CandidateVariant != plan.DefaultVariant {
+				row.Cell = f.CandidateVariant + " " + f.Cell
+			}
+		}
+		switch {
+		case f.Shown == compare.ShownLower && f.Unit == compare.UnitBitsPerSecond, f.Shown == compare.ShownHigher && f.Unit != compare.UnitBitsPerSecond:
+			row.Shown = "worse"
+		case f.Shown != compare.ShownNothing:
+			row.Shown = "better"
+		case f.Ratio != nil:
+			row.Shown = "same"
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out, nil
+}
+
+// axis is that of ratios: logarithmic, with 1 in its middle.
+type axis struct {
+	// reach is the highest ratio, and one by it the lowest.
+	reach float64
+}
+
+// reaches are those that an axis can have.
+var reaches = []float64{1.1, 1.25, 1.5, 2, 3, 5, 10, 30, 100}
+
+// newAxis has room for all ratios and bounds, as far as they are not beyond all measure.
+func newAxis(figures []compare.Figure) axis {
+	most := 1.0
+	for _, f := range figures {
+		for _, v := range []*float64{f.Ratio, f.Lower, f.Upper} {
+			if v != nil && *v > 0 {
+				most = max(most, *v, 1 / *v)
+			}
+		}
+	}
+	i := slices.IndexFunc(reaches, func(r float64) bool { return r >= most })
+	if i < 0 {
+		i = len(reaches) - 1
+	}
+	return axis{reaches[i]}
+}
+
+// at is the place of a ratio, 0 to 100.
+func (a axis) at(ratio float64) float64 {
+	place := 50 + 50*math.Log(ratio)/math.Log(a.reach)
+	return math.Round(min(max(place, 0), 100)*10) / 10
+}
+
+func (a axis) marks() []mark {
+	text := func(v float64) string { return fmt.Sprintf("%.3g", v) }
+	return []mark{{At: 0, Text: text(1 / a.reach)}, {At: 50, Text: "1", One: true}, {At: 100, Text: text(a.reach)}}
+}
+
+func (a axis) bar(f compare.Figure) *bar {
+	if f.Ratio == nil {
+		return nil
+	}
+	b := &bar{At: a.at(*f.Ratio)}
+	if f.Lower != nil || f.Upper != nil {
+		from, to := 0.0, 100.0
+		if f.Lower != nil {
+			from = a.at(*f.Lower)
+		}
+		if f.Upper != nil {
+			to = a.at(*f.Upper)
+		}
+		b.From, b.Width, b.HasInterval = from, math.Round((to-from)*10)/10, true
+	}
+	return b
+}

@@ -1,0 +1,333 @@
+package htmlreport
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// The percentiles at which curves are drawn: so many to each power of ten of 1/(1-p), up to as many nines. Each is a
+// percentile of the samples; nothing is averaged between them.
+const (
+	pointsPerDecade = 24
+	decades         = 8
+)
+
+// share is the denominator of the shares at which curves are drawn.
+const share = 1_000_000_000_000
+
+// grid are the percentiles at which curves are drawn, in ascending order. Those of the ladder are among them.
+func grid() []stats.Percentile {
+	all := []stats.Percentile{{Name: "p0", Num: 1, Den: share}}
+	for k := 1; k <= pointsPerDecade*decades; k++ {
+		beyond := int64(math.Round(share * math.Pow(10, -float64(k)/pointsPerDecade)))
+		all = append(all, stats.Percentile{Num: share - beyond, Den: share})
+	}
+	all = append(all, stats.P50)
+	slices.SortFunc(all, func(a, b stats.Percentile) int {
+		return int(math.Copysign(1, fraction(a)-fraction(b)))
+	})
+	return all
+}
+
+func fraction(p stats.Percentile) float64 { return float64(p.Num) / float64(p.Den) }
+
+// group is what is plotted together: a cell of all variants and benchmarks that have it.
+type group struct {
+	// ID names it in the page, Label for people.
+	ID, Label string
+	// Cell is the name of the cell, Counts says what its latencies count.
+	Cell, Counts string
+	Ladders      []ladder
+	Strips       []strip
+}
+
+// ladder is the table of percentiles behind the curves of one variant.
+type ladder struct {
+	Name, Ways string
+	// Columns are the titles: the rounds, and all of them together.
+	Columns []string
+	Rows    []ladderRow
+}
+
+// ladderRow is a percentile, or another figure, in each column.
+type ladderRow struct {
+	Name  string
+	Cells []figure
+}
+
+// strip is the table behind the course of one variant over time.
+type strip struct {
+	Name string
+	Rows []stripRow
+}
+
+// stripRow is the course of one round in short.
+type stripRow struct {
+	Round     int32
+	Intervals int
+	// Length of an interval.
+	Length string
+	// P50 are the lowest and the highest of the intervals, P99 is the highest; Max is the longest round trip, and MaxAt
+	// in which interval.
+	P50, P99, Max, MaxAt string
+	Lost                 int64
+	// LostAt are the intervals in which messages were lost; empty when none.
+	LostAt string
+}
+
+// data is what the script draws. Latencies are whole nanoseconds as they are shown, so that RTT is halved where half of
+// it is shown.
+type data struct {
+	// X are the positions of the grid: log10 of 1/(1-p).
+	X      []float64   `json:"x"`
+	Groups []groupData `json:"groups"`
+}
+
+type groupData struct {
+	ID     string     `json:"id"`
+	Label  string     `json:"label"`
+	Counts string     `json:"counts"`
+	Lines  []lineData `json:"lines"`
+}
+
+// lineData is a variant. Its curves begin with the first position of the grid and end where samples do, or where lost
+// messages begin.
+type lineData struct {
+	Name string `json:"name"`
+	// Color is the number of the line among all.
+	Color  int         `json:"color"`
+	All    []int64     `json:"all"`
+	Rounds []roundData `json:"rounds"`
+	// Course is of each round; absent when no tool kept it.
+	Course []courseData `json:"course,omitempty"`
+}
+
+type roundData struct {
+	N int32   `json:"n"`
+	V []int64 `json:"v"`
+}
+
+// courseData is a round over time. An interval that had no samples has null.
+type courseData struct {
+	N int32 `json:"n"`
+	// Step is the length of an interval in milliseconds; the last may be shorter or longer and ends at End. T are the
+	// starts of intervals that are not equally long.
+	Step int64    `json:"step"`
+	T    []int64  `json:"t,omitempty"`
+	End  int64    `json:"end"`
+	P50  []*int64 `json:"p50"`
+	P99  []*int64 `json:"p99"`
+	Max  []*int64 `json:"max"`
+	// Lost are the messages that were lost, by number of the interval; those without any are not there.
+	Lost map[int]int64 `json:"lost,omitempty"`
+}
+
+// newGroups gathers curves, ladders and courses of all benchmarks.
+func newGroups(all []export.Benchmark) ([]group, data, error) {
+	points := grid()
+	d := data{Groups: []groupData{}}
+	for _, p := range points {
+		d.X = append(d.X, math.Round(-math.Log10(1-fraction(p))*1e5)/1e5)
+	}
+	var groups []group
+	var colors []string
+	for _, b := range all {
+		for _, c := range report.Rounds(b.Object, b.Runs) {
+			// Captures and latencies from the actual send are cells of their own.
+			key := c.Cell + " " + c.Counts
+			i := slices.IndexFunc(groups, func(g group) bool { return g.Cell+" "+g.Counts == key })
+			if i < 0 {
+				i = len(groups)
+				g := group{ID: fmt.Sprintf("g%d", i), Label: key, Cell: c.Cell, Counts: c.Counts}
+				groups = append(groups, g)
+				d.Groups = append(d.Groups, groupData{ID: g.ID, Label: g.Label, Counts: g.Counts})
+			}
+			columns, err := c.Columns()
+			if err != nil {
+				return nil, data{}, err
+			}
+			name := lineName(all, b, c.Variant.Name)
+			if !slices.Contains(colors, name) {
+				colors = append(colors, name)
+			}
+			line := lineData{Name: name, Color: slices.Index(colors, name), Rounds: []roundData{}}
+			for k, column := range columns {
+				curve := curveOf(column, points, c.Shown)
+				if k < len(c.Rounds) {
+					line.Rounds = append(line.Rounds, roundData{column.Round, curve})
+				}
+				line.All = curve
+			}
+			groups[i].Ladders = append(groups[i].Ladders, ladderOf(name, c, columns))
+			if s, course := courseOf(name, c); len(course) > 0 {
+				groups[i].Strips = append(groups[i].Strips, s)
+				line.Course = course
+			}
+			d.Groups[i].Lines = append(d.Groups[i].Lines, line)
+		}
+	}
+	return groups, d, nil
+}
+
+// lineName tells a variant of a benchmark from all others.
+func lineName(all []export.Benchmark, b export.Benchmark, variant string) string {
+	switch {
+	case len(all) == 1:
+		return variant
+	case len(b.Object.Spec.Variants) == 0:
+		return b.Object.Name
+	}
+	return b.Object.Name + "/" + variant
+}
+
+// curveOf is a distribution at the percentiles for which it has samples, up to the first that lost messages reach.
+func curveOf(c report.Column, points []stats.Percentile, shown func(int64) int64) []int64 {
+	curve := []int64{}
+	for _, p := range points {
+		r := c.Percentile(p, c.Lost)
+		if r.Lost || r.Needs > 0 {
+			break
+		}
+		curve = append(curve, shown(r.Ns))
+	}
+	return curve
+}
+
+// ladderOf is the table of a variant's percentiles, up to the first that no column has.
+func ladderOf(name string, c report.CellRounds, columns []report.Column) ladder {
+	l := ladder{Name: name, Ways: report.Ways(c.Variant)}
+	row := func(name string, of func(report.Column) figure) ladderRow {
+		r := ladderRow{Name: name}
+		for _, column := range columns {
+			r.Cells = append(r.Cells, of(column))
+		}
+		return r
+	}
+	for _, column := range columns {
+		text := "all rounds"
+		if column.Round > 0 {
+			text = fmt.Sprintf("round %d", column.Round)
+		}
+		l.Columns = append(l.Columns, text)
+	}
+	extreme := func(of func(report.Column) int64) func(report.Column) figure {
+		return func(column report.Column) figure {
+			if column.Count+column.OverRange == 0 {
+				return absent
+			}
+			return latency(c.Shown(of(column)))
+		}
+	}
+	l.Rows = append(l.Rows, row("min", extreme(func(c report.Column) int64 { return c.Min })))
+	for _, p := range stats.Ladder() {
+		r := row(p.Name, func(column report.Column) figure {
+			switch r := column.Percentile(p, column.Lost); {
+			case r.Lost:
+				return lost
+			case r.Needs > 0:
+				return needs(r.Needs)
+			default:
+				return latency(c.Shown(r.Ns))
+			}
+		})
+		l.Rows = append(l.Rows, r)
+		if !slices.ContainsFunc(r.Cells, func(f figure) bool { return !f.Muted }) {
+			break
+		}
+	}
+	l.Rows = append(l.Rows,
+		row("max", extreme(func(c report.Column) int64 { return c.Max })),
+		row("samples", func(c report.Column) figure { return number(c.Count) }),
+		row("lost", func(c report.Column) figure { return number(c.Lost + c.OverRange) }))
+	return l
+}
+
+// fewestIntervals make a course: with fewer there is nothing to see.
+const fewestIntervals = 3
+
+// courseOf is how a cell went over time, as far as its tool kept that. Nothing is there when no round has a few intervals.
+func courseOf(name string, c report.CellRounds) (strip, []courseData) {
+	s := strip{Name: name}
+	var course []courseData
+	enough := false
+	for _, r := range c.Rounds {
+		if len(r.Intervals) == 0 {
+			continue
+		}
+		enough = enough || len(r.Intervals) >= fewestIntervals
+		one := courseData{N: r.Number}
+		s.Rows = append(s.Rows, one.fill(r.Intervals, c.Shown))
+		course = append(course, one)
+	}
+	if !enough {
+		return strip{}, nil
+	}
+	return s, course
+}
+
+// fill puts intervals in, and says in short what they were.
+func (c *courseData) fill(intervals []tool.Interval, shown func(int64) int64) stripRow {
+	row := stripRow{Round: c.N, Intervals: len(intervals), Length: seconds(intervals[0].LengthNs)}
+	var p50Low, p50High, p99, most *tool.Interval
+	var lostAt []string
+	c.Step = intervals[0].LengthNs / 1e6
+	even := true
+	for i := range intervals {
+		in := &intervals[i]
+		c.T = append(c.T, in.StartNs/1e6)
+		even = even && in.StartNs/1e6 == int64(i)*c.Step
+		c.End = (in.StartNs + in.LengthNs) / 1e6
+		if in.Lost > 0 {
+			if c.Lost == nil {
+				c.Lost = map[int]int64{}
+			}
+			c.Lost[i] = in.Lost
+			row.Lost += in.Lost
+			lostAt = append(lostAt, span(*in))
+		}
+		if in.Count == 0 {
+			c.P50, c.P99, c.Max = append(c.P50, nil), append(c.P99, nil), append(c.Max, nil)
+			continue
+		}
+		c.P50, c.P99, c.Max = append(c.P50, new(shown(in.P50Ns))), append(c.P99, new(shown(in.P99Ns))), append(c.Max, new(shown(in.MaxNs)))
+		if p50Low == nil || in.P50Ns < p50Low.P50Ns {
+			p50Low = in
+		}
+		if p50High == nil || in.P50Ns > p50High.P50Ns {
+			p50High = in
+		}
+		if p99 == nil || in.P99Ns > p99.P99Ns {
+			p99 = in
+		}
+		if most == nil || in.MaxNs > most.MaxNs {
+			most = in
+		}
+	}
+	if even {
+		c.T = nil
+	}
+	if most != nil {
+		row.P50 = micros(shown(p50Low.P50Ns)) + " to " + micros(shown(p50High.P50Ns))
+		row.P99, row.Max, row.MaxAt = micros(shown(p99.P99Ns)), micros(shown(most.MaxNs)), span(*most)
+	}
+	const named = 6
+	if more := len(lostAt) - named; more > 0 {
+		lostAt = append(lostAt[:named], fmt.Sprintf("and %d more", more))
+	}
+	row.LostAt = strings.Join(lostAt, ", ")
+	return row
+}
+
+// span is when an interval was, in seconds from the round's start.
+func span(in tool.Interval) string {
+	return fmt.Sprintf("%s to %s", seconds(in.StartNs), seconds(in.StartNs+in.LengthNs))
+}
+
+func seconds(ns int64) string { return fmt.Sprintf("%.3g s", float64(ns)/1e9) }

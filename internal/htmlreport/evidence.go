@@ -1,0 +1,286 @@
+package htmlreport
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// evidence is what the agents observed, and where it was not everywhere the same.
+type evidence struct {
+	// Columns are the ends of each variant: what they are of, and their role.
+	Columns []evidenceColumn
+	// Different are the conditions that differ between rounds, variants, benchmarks or ends, Same all others.
+	Different []evidenceRow
+	Same      []evidenceRow
+	// Counters are what happened on the ends while they measured.
+	Counters []evidenceRow
+}
+
+type evidenceColumn struct{ Of, Role string }
+
+type evidenceRow struct {
+	Key, Meaning string
+	// Fingerprint is true for a condition that must be equal for results to be comparable.
+	Fingerprint bool
+	// Rounds says that a column has several values, Variants that columns of one role differ, Ends that the ends of a
+	// variant do.
+	Rounds, Variants, Ends bool
+	// Values has one for each column; of a condition that is the same everywhere only one.
+	Values []string
+}
+
+// column is an end of a variant of a benchmark, with the documents of all rounds.
+type column struct {
+	evidenceColumn
+	documents []result.Document
+	numbers   []int32
+	// conditions are those of each document.
+	conditions []map[string]string
+}
+
+// newEvidence is nil where there are no runs.
+func newEvidence(all []export.Benchmark) *evidence {
+	var columns []column
+	for _, b := range all {
+		numbers := map[string]int32{}
+		for _, r := range plan.Runs(b.Object) {
+			numbers[r.Name] = r.Round
+		}
+		for _, v := range plan.Variants(b.Object.Spec) {
+			own := result.OfVariant(b.Runs, v.Name)
+			if len(own) == 0 {
+				continue
+			}
+			client := column{evidenceColumn: evidenceColumn{lineName(all, b, v.Name), v1alpha1.RoleClient}}
+			server := column{evidenceColumn: evidenceColumn{lineName(all, b, v.Name), v1alpha1.RoleServer}}
+			for _, run := range own {
+				client.add(run.Client, numbers[run.Client.Run])
+				server.add(run.Server, numbers[run.Server.Run])
+			}
+			columns = append(columns, client, server)
+		}
+	}
+	if len(columns) == 0 {
+		return nil
+	}
+	e := &evidence{}
+	keys := map[string]bool{}
+	for _, c := range columns {
+		e.Columns = append(e.Columns, c.evidenceColumn)
+		for _, conditions := range c.conditions {
+			for key := range conditions {
+				keys[key] = true
+			}
+		}
+	}
+	delete(keys, "role")
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		row := conditionRow(key, columns)
+		if row.Rounds || row.Variants || row.Ends {
+			e.Different = append(e.Different, row)
+		} else {
+			row.Values = row.Values[:1]
+			e.Same = append(e.Same, row)
+		}
+	}
+	// What must be equal and is not comes first.
+	rank := func(r evidenceRow) int {
+		switch {
+		case r.Rounds && r.Fingerprint:
+			return 0
+		case r.Variants && r.Fingerprint:
+			return 1
+		case r.Rounds, r.Variants:
+			return 2
+		}
+		return 3
+	}
+	slices.SortStableFunc(e.Different, func(a, b evidenceRow) int { return rank(a) - rank(b) })
+	e.Counters = counters(columns)
+	return e
+}
+
+func (c *column) add(d result.Document, number int32) {
+	c.documents = append(c.documents, d)
+	c.numbers = append(c.numbers, number)
+	c.conditions = append(c.conditions, joinCells(result.Conditions(d)))
+}
+
+// ofCell begins the conditions that are told of each cell.
+const ofCell = "cell."
+
+// joinCells puts one in the place of what all cells have alike: of twenty cells each has a duration.
+func joinCells(conditions map[string]string) map[string]string {
+	joined := map[string]string{}
+	values := map[string]map[string]bool{}
+	field := func(key string) (string, bool) {
+		rest, ok := strings.CutPrefix(key, ofCell)
+		_, name, found := strings.Cut(rest, ".")
+		return ofCell + "*." + name, ok && found
+	}
+	for key, value := range conditions {
+		if all, ok := field(key); ok {
+			if values[all] == nil {
+				values[all] = map[string]bool{}
+			}
+			values[all][value] = true
+		}
+	}
+	for key, value := range conditions {
+		if all, ok := field(key); ok && len(values[all]) == 1 {
+			key = all
+		}
+		joined[key] = value
+	}
+	return joined
+}
+
+// conditionRow holds all columns against each other.
+func conditionRow(key string, columns []column) evidenceRow {
+	known, _ := result.FindKey(key)
+	row := evidenceRow{Key: key, Meaning: known.Meaning, Fingerprint: known.Fingerprint}
+	byRole := map[string]string{}
+	byEnds := map[string]string{}
+	for _, c := range columns {
+		text, several := c.value(key)
+		row.Rounds = row.Rounds || several
+		// The tool and its cells are told by the client alone.
+		clientsOnly := (strings.HasPrefix(key, "tool.") || strings.HasPrefix(key, ofCell)) && c.Role == v1alpha1.RoleServer && text == missing
+		if first, seen := byRole[c.Role]; seen && first != text {
+			row.Variants = true
+		} else if !seen {
+			byRole[c.Role] = text
+		}
+		if first, seen := byEnds[c.Of]; seen && first != text && !clientsOnly {
+			row.Ends = true
+		} else if !seen {
+			byEnds[c.Of] = text
+		}
+		row.Values = append(row.Values, text)
+	}
+	return row
+}
+
+// missing is in the place of a value that was not set or could not be read.
+const missing = "–"
+
+// value is that of all rounds, or each with the rounds that have it.
+func (c column) value(key string) (text string, several bool) {
+	var values []string
+	rounds := map[string][]int32{}
+	for i, conditions := range c.conditions {
+		v, ok := conditions[key]
+		if !ok {
+			v = missing
+		}
+		if rounds[v] == nil {
+			values = append(values, v)
+		}
+		rounds[v] = append(rounds[v], c.numbers[i])
+	}
+	if len(values) == 1 {
+		return values[0], false
+	}
+	var told []string
+	for _, v := range values {
+		told = append(told, fmt.Sprintf("%s (%s)", v, roundList(rounds[v])))
+	}
+	return strings.Join(told, "; "), true
+}
+
+// roundList writes numbers in ascending order short: r1–3, r7.
+func roundList(numbers []int32) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		switch {
+		case j == i:
+			parts = append(parts, fmt.Sprintf("r%d", numbers[i]))
+		default:
+			parts = append(parts, fmt.Sprintf("r%d–%d", numbers[i], numbers[j]))
+		}
+		i = j + 1
+	}
+	return strings.Join(parts, ", ")
+}
+
+// counters have, of each end, the median round and between which the rounds lie. What is nothing everywhere is left out.
+func counters(columns []column) []evidenceRow {
+	keys := map[string]bool{}
+	count := func(d result.Document, key string) (int64, bool) {
+		switch key {
+		case voluntary:
+			return d.Evidence.VoluntarySwitches, true
+		case involuntary:
+			return d.Evidence.InvoluntarySwitches, true
+		}
+		n, ok := d.Evidence.Deltas[key]
+		return n, ok
+	}
+	for _, c := range columns {
+		for _, d := range c.documents {
+			for key, n := range d.Evidence.Deltas {
+				keys[key] = keys[key] || n != 0
+			}
+			keys[voluntary] = keys[voluntary] || d.Evidence.VoluntarySwitches != 0
+			keys[involuntary] = keys[involuntary] || d.Evidence.InvoluntarySwitches != 0
+		}
+	}
+	var rows []evidenceRow
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if !keys[key] {
+			continue
+		}
+		known, _ := result.FindDeltaKey(key)
+		row := evidenceRow{Key: key, Meaning: known.Meaning}
+		for _, c := range columns {
+			var values []int64
+			for _, d := range c.documents {
+				if n, ok := count(d, key); ok {
+					values = append(values, n)
+				}
+			}
+			row.Values = append(row.Values, spread(values))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// The counters that stand beside the Deltas.
+const (
+	voluntary   = "tool.voluntary-switches"
+	involuntary = "tool.involuntary-switches"
+)
+
+// spread is the median with the extremes, where they are not all the same.
+func spread(values []int64) string {
+	if len(values) == 0 {
+		return missing
+	}
+	slices.Sort(values)
+	low, high := values[0], values[len(values)-1]
+	text := signed(values[(len(values)-1)/2])
+	if low != high {
+		text += fmt.Sprintf(" (%s to %s)", signed(low), signed(high))
+	}
+	return text
+}
+
+// signed is a counter, which can have been set back meanwhile.
+func signed(n int64) string {
+	if n < 0 {
+		return fmt.Sprint(n)
+	}
+	return thousands(n)
+}

@@ -1,0 +1,146 @@
+// Package htmlreport writes the results of benchmarks as one HTML file that needs nothing else: style, script and the
+// data of its plots are inside, and its content security policy forbids all that is not. It is pure and deterministic.
+//
+// It shows what is stored and concludes nothing itself: figures, ratios and verdicts are those of the packages report,
+// compare and verdict. Every plot has its figures in a table below.
+package htmlreport
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+
+	"github.com/tailgate-dev/tailgate/internal/export"
+)
+
+// ErrNothingToShow is returned for no benchmarks.
+var ErrNothingToShow = errors.New("nothing to show")
+
+//go:embed assets
+var assets embed.FS
+
+// page is what the template is filled with.
+type page struct {
+	Title string
+	// Policy is the content security policy, which lets exactly Style, Library and Script in.
+	Policy          string
+	Style           template.CSS
+	Library, Script template.JS
+	LibraryVersion  string
+	// Simulated says that a benchmark was measured on a simulated NIC.
+	Simulated   bool
+	Benchmarks  []benchmark
+	Groups      []group
+	Comparisons []comparison
+	Evidence    *evidence
+	// Data is what the script draws, as JSON.
+	Data data
+}
+
+// Write writes a report of benchmarks, the first of which the others are compared with. The error is that of results which
+// cannot be read; these wrap result.ErrCorrupt.
+func Write(w io.Writer, benchmarks []export.Benchmark) error {
+	if len(benchmarks) == 0 {
+		return ErrNothingToShow
+	}
+	p, err := newPage(benchmarks)
+	if err != nil {
+		return err
+	}
+	t, err := template.New("page.html").Funcs(functions).ParseFS(assets, "assets/*.html")
+	if err != nil {
+		return fmt.Errorf("reading the template: %w", err)
+	}
+	var out bytes.Buffer
+	if err := t.Execute(&out, p); err != nil {
+		return fmt.Errorf("filling the template: %w", err)
+	}
+	_, err = w.Write(out.Bytes())
+	return err
+}
+
+func newPage(all []export.Benchmark) (page, error) {
+	p := page{Title: title(all)}
+	if err := p.addAssets(); err != nil {
+		return page{}, err
+	}
+	for i, b := range all {
+		one, err := newBenchmark(b, len(all) > 1, i)
+		if err != nil {
+			return page{}, fmt.Errorf("LatencyBenchmark %s/%s: %w", b.Object.Namespace, b.Object.Name, err)
+		}
+		p.Simulated = p.Simulated || one.Simulated
+		p.Benchmarks = append(p.Benchmarks, one)
+	}
+	var err error
+	if p.Groups, p.Data, err = newGroups(all); err != nil {
+		return page{}, err
+	}
+	if p.Comparisons, err = newComparisons(all); err != nil {
+		return page{}, err
+	}
+	p.Evidence = newEvidence(all)
+	return p, nil
+}
+
+func title(all []export.Benchmark) string {
+	var names []string
+	for _, b := range all {
+		names = append(names, b.Object.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// addAssets adds what the page is made with, and lets in nothing else.
+func (p *page) addAssets() error {
+	read := func(names ...string) (string, error) {
+		var all strings.Builder
+		for _, name := range names {
+			content, err := assets.ReadFile("assets/" + name)
+			if err != nil {
+				return "", fmt.Errorf("reading an embedded file: %w", err)
+			}
+			all.Write(content)
+		}
+		return all.String(), nil
+	}
+	style, err := read("uplot/uPlot.min.css", "style.css")
+	if err != nil {
+		return err
+	}
+	library, err := read("uplot/uPlot.iife.min.js")
+	if err != nil {
+		return err
+	}
+	script, err := read("report.js")
+	if err != nil {
+		return err
+	}
+	licence, err := read("uplot/LICENSE")
+	if err != nil {
+		return err
+	}
+	version, err := read("uplot/VERSION")
+	if err != nil {
+		return err
+	}
+	p.LibraryVersion = strings.TrimSpace(version)
+	// The licence wants to be in all copies.
+	library = "/*\n" + strings.TrimSpace(licence) + "\n*/\n" + library
+	p.Style, p.Library, p.Script = template.CSS(style), template.JS(library), template.JS(script)
+	p.Policy = fmt.Sprintf("default-src 'none'; style-src %s; script-src %s %s; base-uri 'none'; form-action 'none'",
+		hashed(style), hashed(library), hashed(script))
+	return nil
+}
+
+// hashed is a source of a content security policy: exactly this text.
+func hashed(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}

@@ -1,0 +1,126 @@
+package htmlreport
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// written is the report of benchmarks.
+func written(t *testing.T, all []export.Benchmark) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := Write(&out, all); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestWrite holds a whole report, but for the assets in it, against a golden file.
+func TestWrite(t *testing.T) {
+	all := gatedSample(t, 1.35, 0.03, simulated)
+	got := written(t, all)
+	if again := written(t, gatedSample(t, 1.35, 0.03, simulated)); again != got {
+		t.Error("the same results made another report")
+	}
+	p, err := newPage(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, asset := range []string{string(p.Style), string(p.Library), string(p.Script)} {
+		if n := strings.Count(got, asset); n != 1 {
+			t.Errorf("an asset that begins with %.40q is in the page %d times", asset, n)
+		}
+		got = strings.ReplaceAll(got, asset, "…")
+	}
+	got = strings.ReplaceAll(got, p.Policy, "…")
+	const golden = "testdata/report.html"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", golden, diff)
+	}
+}
+
+// A report of twenty cells in ten rounds, with their course over time, is sent by mail and opened on a phone.
+func TestWriteStaysBelowAMegabyte(t *testing.T) {
+	if n := len(written(t, largeSample(t))); n >= 1_000_000 {
+		t.Errorf("%d bytes", n)
+	}
+}
+
+func TestWriteEscapes(t *testing.T) {
+	got := written(t, hostileSample(t))
+	for _, evil := range []string{`<script>document`, `<img src=x`, `"'><b>`} {
+		if strings.Contains(got, evil) {
+			t.Errorf("%s is in the page as it is", evil)
+		}
+	}
+	if !strings.Contains(got, "&lt;img src=x onerror=alert(1)&gt;") {
+		t.Error("the name is not shown")
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	var out bytes.Buffer
+	if err := Write(&out, nil); !errors.Is(err, ErrNothingToShow) {
+		t.Errorf("no benchmarks: %v", err)
+	}
+	corrupt := []export.Benchmark{measured(sample(t, "vf.yaml"), func(_ plan.Run, c *result.Cell) {
+		c.Histogram = result.Histogram{Encoded: "nonsense", Count: 1}
+	})}
+	if err := Write(&out, corrupt); !errors.Is(err, result.ErrCorrupt) || out.Len() > 0 {
+		t.Errorf("a histogram that cannot be read: %v, and %d bytes", err, out.Len())
+	}
+}
+
+func TestGrid(t *testing.T) {
+	points := grid()
+	for i := 1; i < len(points); i++ {
+		if fraction(points[i]) <= fraction(points[i-1]) {
+			t.Fatalf("%v after %v", points[i], points[i-1])
+		}
+	}
+	if n := len(points); n != pointsPerDecade*decades+2 {
+		t.Errorf("%d points", n)
+	}
+}
+
+func TestText(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{micros(1_234_567), "1,234.567"}, {micros(0), "0.000"}, {thousands(1_000), "1,000"}, {thousands(999), "999"}, {thousands(12_345_678), "12,345,678"},
+		{needs(100_000).Text, "needs 10⁵"}, {needs(20).Text, "needs 20"}, {needs(1_000).Text, "needs 1,000"}, {needs(1_000_000_000).Title, "needs 1,000,000,000 samples"},
+		{roundList([]int32{1, 2, 3, 7, 9, 10}), "r1–3, r7, r9–10"}, {spread([]int64{5, 1, 9}), "5 (1 to 9)"}, {spread([]int64{-4, -4}), "-4"}, {spread(nil), missing},
+		{plural(1, "round"), "1 round"}, {plural(2, "round"), "2 rounds"},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		value int64
+		want  int
+	}{{100, 0}, {111, 0}, {112, 1}, {199, 8}, {200, 8}} {
+		if got := level(c.value, 100, 200, 9); got != c.want {
+			t.Errorf("level of %d is %d, want %d", c.value, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package htmlreport
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"math/bits"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// functions are those of the template.
+var functions = template.FuncMap{"plural": plural}
+
+// figure is a number, or what stands in its place.
+type figure struct {
+	// Text is short; Title says it in full where that is not the same.
+	Text, Title string
+	// Muted is true for what is no number.
+	Muted bool
+}
+
+var (
+	absent = figure{Text: "–", Title: "not told", Muted: true}
+	lost   = figure{Text: "lost", Title: "so many messages were lost that this percentile is one of them", Muted: true}
+)
+
+// latency is one in microseconds, exact to the nanosecond.
+func latency(ns int64) figure { return figure{Text: micros(ns)} }
+
+// latencyOf is one that may not be there.
+func latencyOf(ns *int64) figure {
+	if ns == nil {
+		return absent
+	}
+	return latency(*ns)
+}
+
+// micros is a latency in microseconds with three decimals: whole nanoseconds.
+func micros(ns int64) string {
+	return thousands(ns/1000) + fmt.Sprintf(".%03d", ns%1000)
+}
+
+// number is a count.
+func number(n int64) figure { return figure{Text: thousands(n)} }
+
+// thousands writes a number that is not negative with its digits in groups of three.
+func thousands(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	var groups []string
+	for len(digits) > 3 {
+		groups = append([]string{digits[len(digits)-3:]}, groups...)
+		digits = digits[:len(digits)-3]
+	}
+	return strings.Join(append([]string{digits}, groups...), ",")
+}
+
+// needs is in the place of a percentile for which there are too few samples.
+func needs(samples int64) figure {
+	return figure{Text: "needs " + power(samples), Title: fmt.Sprintf("needs %s samples", thousands(samples)), Muted: true}
+}
+
+// power writes powers of ten short.
+func power(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	if len(digits) < 5 || strings.Trim(digits[1:], "0") != "" || digits[0] != '1' {
+		return thousands(n)
+	}
+	return "10" + strings.NewReplacer("0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹").
+		Replace(strconv.Itoa(len(digits)-1))
+}
+
+// bitRate is one of a stream.
+func bitRate(n int64) figure { return figure{Text: stats.FormatBitRate(n)} }
+
+// at is a time for people; empty when there is none.
+func at(t *metav1.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05 UTC")
+}
+
+// duration is one between two times, to the second; empty when one is missing.
+func duration(from, to *metav1.Time) string {
+	if from.IsZero() || to.IsZero() {
+		return ""
+	}
+	return to.Sub(from.Time).Round(time.Second).String()
+}
+
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
+func orDash(s string) string { return cmp.Or(s, "–") }
+
+// level puts a value into one of so many equal parts between the lowest and the highest, by its ratio to them: 0 to n-1.
+func level(value, lowest, highest int64, n int) int {
+	if highest <= lowest {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(value-lowest), uint64(n))
+	part, _ := bits.Div64(hi, lo, uint64(highest-lowest))
+	return min(int(part), n-1)
+}
