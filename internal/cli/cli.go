@@ -100,6 +100,7 @@ func newRoot() *cobra.Command {
 		newGate(cluster),
 		newGet(cluster),
 		newPlan(cluster),
+		newReport(cluster),
 		newRerun(cluster),
 		newRun(cluster),
 	)

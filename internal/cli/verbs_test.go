@@ -28,6 +28,7 @@ func verbs(t *testing.T) map[string]struct {
 		"gate":     {[]string{"sweep"}, 3},
 		"get":      {[]string{"sweep"}, 1},
 		"plan":     {[]string{"-f", file}, 1},
+		"report":   {[]string{"sweep", "-o", "-"}, 1},
 		"rerun":    {[]string{"sweep", "--replace"}, 1},
 		"run":      {[]string{"-f", file}, 3},
 	}

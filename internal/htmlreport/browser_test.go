@@ -210,8 +210,8 @@ func figuresHold(p *tab, benchmarks []export.Benchmark) {
 	drawn := value[data](p, `(() => { const d = document.getElementById("data"); return d ? JSON.parse(d.textContent) : {x: [], groups: []}; })()`)
 	checked := 0
 	for _, b := range benchmarks {
-		for _, c := range report.Rounds(b.Object, b.Runs) {
-			key := line{c.Cell + " " + c.Counts, lineName(benchmarks, b, c.Variant.Name)}
+		for _, c := range report.AllSeries(b.Object, b.Runs) {
+			key := line{c.Cell + " " + c.Counts(), lineName(benchmarks, b, c.Variant.Name)}
 			var histograms []result.Histogram
 			var lost int64
 			for _, r := range c.Rounds {
@@ -297,8 +297,8 @@ func TestReportByKeyboard(t *testing.T) {
 	seen = append(seen, value[string](p, `document.getElementById("curves-at").textContent`))
 	on := ladderSample(t)[0]
 	var histograms []result.Histogram
-	for _, c := range report.Rounds(on.Object, on.Runs) {
-		if c.Variant.Name == "on" && c.Counts == "RTT from the intended send" {
+	for _, c := range report.AllSeries(on.Object, on.Runs) {
+		if c.Variant.Name == "on" && c.Counts() == "RTT from the intended send" {
 			for _, r := range c.Rounds {
 				histograms = append(histograms, r.Histogram)
 			}

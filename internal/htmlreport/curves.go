@@ -8,6 +8,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
@@ -139,17 +140,17 @@ func newGroups(all []export.Benchmark) ([]group, data, error) {
 	var groups []group
 	var colors []string
 	for _, b := range all {
-		for _, c := range report.Rounds(b.Object, b.Runs) {
+		for _, c := range report.AllSeries(b.Object, b.Runs) {
 			// Captures and latencies from the actual send are cells of their own.
-			key := c.Cell + " " + c.Counts
+			key := c.Cell + " " + c.Counts()
 			i := slices.IndexFunc(groups, func(g group) bool { return g.Cell+" "+g.Counts == key })
 			if i < 0 {
 				i = len(groups)
-				g := group{ID: fmt.Sprintf("g%d", i), Label: key, Cell: c.Cell, Counts: c.Counts}
+				g := group{ID: fmt.Sprintf("g%d", i), Label: key, Cell: c.Cell, Counts: c.Counts()}
 				groups = append(groups, g)
 				d.Groups = append(d.Groups, groupData{ID: g.ID, Label: g.Label, Counts: g.Counts})
 			}
-			columns, err := c.Columns()
+			columns, err := mergedRounds(c)
 			if err != nil {
 				return nil, data{}, err
 			}
@@ -176,6 +177,35 @@ func newGroups(all []export.Benchmark) ([]group, data, error) {
 	return groups, d, nil
 }
 
+// merged is a round's distribution, or that of all rounds together.
+type merged struct {
+	// Round is the number of the round; 0: all of them.
+	Round int32
+	result.Distribution
+	// Lost does not count what is out of the histograms' range.
+	Lost int64
+}
+
+// mergedRounds are the rounds and, where there are several, all of them together.
+func mergedRounds(s report.Series) ([]merged, error) {
+	var all []merged
+	for _, r := range s.Rounds {
+		d, err := result.Merge(r.Histogram)
+		if err != nil {
+			return nil, fmt.Errorf("reading round %d of %s: %w", r.Number, s.Name, err)
+		}
+		all = append(all, merged{r.Number, d, r.Lost})
+	}
+	if len(all) == 1 {
+		return all, nil
+	}
+	d, err := s.Merged()
+	if err != nil {
+		return nil, err
+	}
+	return append(all, merged{0, d, s.Lost()}), nil
+}
+
 // lineName tells a variant of a benchmark from all others.
 func lineName(all []export.Benchmark, b export.Benchmark, variant string) string {
 	switch {
@@ -188,7 +218,7 @@ func lineName(all []export.Benchmark, b export.Benchmark, variant string) string
 }
 
 // curveOf is a distribution at the percentiles for which it has samples, up to the first that lost messages reach.
-func curveOf(c report.Column, points []stats.Percentile, shown func(int64) int64) []int64 {
+func curveOf(c merged, points []stats.Percentile, shown func(int64) int64) []int64 {
 	curve := []int64{}
 	for _, p := range points {
 		r := c.Percentile(p, c.Lost)
@@ -201,9 +231,9 @@ func curveOf(c report.Column, points []stats.Percentile, shown func(int64) int64
 }
 
 // ladderOf is the table of a variant's percentiles, up to the first that no column has.
-func ladderOf(name string, c report.CellRounds, columns []report.Column) ladder {
+func ladderOf(name string, c report.Series, columns []merged) ladder {
 	l := ladder{Name: name, Ways: report.Ways(c.Variant)}
-	row := func(name string, of func(report.Column) figure) ladderRow {
+	row := func(name string, of func(merged) figure) ladderRow {
 		r := ladderRow{Name: name}
 		for _, column := range columns {
 			r.Cells = append(r.Cells, of(column))
@@ -217,17 +247,17 @@ func ladderOf(name string, c report.CellRounds, columns []report.Column) ladder 
 		}
 		l.Columns = append(l.Columns, text)
 	}
-	extreme := func(of func(report.Column) int64) func(report.Column) figure {
-		return func(column report.Column) figure {
+	extreme := func(of func(merged) int64) func(merged) figure {
+		return func(column merged) figure {
 			if column.Count+column.OverRange == 0 {
 				return absent
 			}
 			return latency(c.Shown(of(column)))
 		}
 	}
-	l.Rows = append(l.Rows, row("min", extreme(func(c report.Column) int64 { return c.Min })))
+	l.Rows = append(l.Rows, row("min", extreme(func(c merged) int64 { return c.Min })))
 	for _, p := range stats.Ladder() {
-		r := row(p.Name, func(column report.Column) figure {
+		r := row(p.Name, func(column merged) figure {
 			switch r := column.Percentile(p, column.Lost); {
 			case r.Lost:
 				return lost
@@ -243,9 +273,9 @@ func ladderOf(name string, c report.CellRounds, columns []report.Column) ladder 
 		}
 	}
 	l.Rows = append(l.Rows,
-		row("max", extreme(func(c report.Column) int64 { return c.Max })),
-		row("samples", func(c report.Column) figure { return number(c.Count) }),
-		row("lost", func(c report.Column) figure { return number(c.Lost + c.OverRange) }))
+		row("max", extreme(func(c merged) int64 { return c.Max })),
+		row("samples", func(c merged) figure { return number(c.Count) }),
+		row("lost", func(c merged) figure { return number(c.Lost + c.OverRange) }))
 	return l
 }
 
@@ -253,7 +283,7 @@ func ladderOf(name string, c report.CellRounds, columns []report.Column) ladder 
 const fewestIntervals = 3
 
 // courseOf is how a cell went over time, as far as its tool kept that. Nothing is there when no round has a few intervals.
-func courseOf(name string, c report.CellRounds) (strip, []courseData) {
+func courseOf(name string, c report.Series) (strip, []courseData) {
 	s := strip{Name: name}
 	var course []courseData
 	enough := false

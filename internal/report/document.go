@@ -101,7 +101,7 @@ func documentOf(b *v1alpha1.LatencyBenchmark) Document {
 	if b.ManyPairs() {
 		return d
 	}
-	if pair := pairOf(*b); pair != (v1alpha1.Pair{}) {
+	if pair := PairOf(*b); pair != (v1alpha1.Pair{}) {
 		d.Pair = &pair
 	}
 	d.RunsMeasured, d.RunsPlanned = len(b.Status.Stored), len(plan.Runs(b))

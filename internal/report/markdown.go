@@ -45,7 +45,7 @@ func markdownPairs(w io.Writer, b *v1alpha1.LatencyBenchmark, pairs []v1alpha1.L
 		lines[0] = append(lines[0], c.title)
 	}
 	for _, p := range pairs {
-		nodes := pairOf(p)
+		nodes := PairOf(p)
 		for _, r := range p.Status.Results {
 			if streams(r) {
 				continue

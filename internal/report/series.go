@@ -31,6 +31,8 @@ type SeriesRound struct {
 	Histogram result.Histogram
 	// Lost messages have no sample.
 	Lost int64
+	// Intervals are the course of the round, counted as Histogram is; nil where the tool kept none.
+	Intervals []tool.Interval
 }
 
 // FromActualSuffix ends the name of latencies counted from the actual send, where there are others.
@@ -66,7 +68,9 @@ func seriesOf(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, cell string, run
 				continue
 			}
 			roundTrips.CountedFrom = string(c.Start)
-			roundTrips.add(round, c.Histogram, c.Lost)
+			timed := round
+			timed.Intervals = c.Intervals
+			roundTrips.add(timed, c.Histogram, c.Lost)
 			if c.ActualStart != nil {
 				fromActual.add(round, *c.ActualStart, c.Lost)
 			}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/htmlreport"
+)
+
+// mostReported is how many benchmarks a report has room for.
+const mostReported = 8
+
+// newReport is the verb that writes a page for a browser.
+func newReport(c *cluster) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "report NAME... -o FILE",
+		Short: "Write the results of LatencyBenchmarks as one HTML file",
+		Long: "Write the results of LatencyBenchmarks as one HTML file that needs nothing else, neither network nor cluster: verdict,\n" +
+			"percentile plots, ladders, comparisons with bounds, the course over time, what slow samples coincide with, matrices of\n" +
+			"many pairs, proof of placement, evidence with its differences, and the manifest. Results are read from their stored\n" +
+			"histograms, after verifying their digests. Of several benchmarks the first is the one with which others are compared.",
+		Example:           "  " + name + " report x2522 -o x2522.html\n  " + name + " report before after -n perf -o upgrade.html",
+		Args:              takes("the names of LatencyBenchmarks", 1, mostReported),
+		ValidArgsFunction: c.completeNames(benchmarks, mostReported),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output == "" {
+				return fmt.Errorf("--output: name the file to write, such as -o report.html, or - for standard output")
+			}
+			html, err := htmlReport(cmd.Context(), c, args)
+			if err != nil {
+				return err
+			}
+			if output == "-" {
+				_, err = cmd.OutOrStdout().Write(html)
+			} else {
+				err = os.WriteFile(output, html, 0o644)
+			}
+			if err != nil {
+				return fmt.Errorf("writing the report: %w", err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; - for standard output")
+	if err := cmd.MarkFlagFilename("output", "html"); err != nil {
+		panic(err) // There is no such flag.
+	}
+	return cmd
+}
+
+// htmlReport is the report of benchmarks.
+func htmlReport(ctx context.Context, c *cluster, names []string) ([]byte, error) {
+	var all []export.Benchmark
+	for _, name := range names {
+		b, err := c.load(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, b)
+	}
+	var out bytes.Buffer
+	if err := htmlreport.Write(&out, all); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
