@@ -8,6 +8,11 @@ SHELL := /bin/bash
 TOOL := go tool -modfile=hack/tools/go.mod
 # Everything but the suite that needs an API server; e2e hides behind its build tag.
 UNIT_PACKAGES = $(shell go list ./... | grep -v /test/integration)
+# Helm has a module file of its own.
+HELM := go tool -modfile=hack/tools/helm.mod helm
+# Your images, for `make manifests`.
+IMAGE ?= tailgate:latest
+BENCH_IMAGE ?= tailgate-bench:latest
 # Ginkgo label filter of the e2e specs to run: measurement, placement, faults, docs; empty: all.
 LABELS ?=
 
@@ -78,6 +83,13 @@ build: ## Build the commands into bin/.
 images: ## Build the images without an engine or a registry, as tar files.
 	go run ./hack/images
 
+.PHONY: manifests
+manifests: ## Write bin/install.yaml, all in one file, for IMAGE and BENCH_IMAGE, and package the Helm chart into bin/.
+	mkdir -p bin
+	$(TOOL) kustomize build config/default \
+	  | sed -e 's|image: tailgate:latest|image: $(IMAGE)|' -e 's|--bench-image=tailgate-bench:latest|--bench-image=$(BENCH_IMAGE)|' > bin/install.yaml
+	$(HELM) package config/helm --destination bin
+
 .PHONY: generate
 generate: ## Generate deepcopy functions, CRDs, RBAC and the reference of the API.
 	$(TOOL) controller-gen object paths=./api/... crd paths=./api/... output:crd:dir=config/crd
@@ -94,6 +106,7 @@ verify: generate ## Regenerate and fail on any difference; check formatting, mod
 	@test -z "$$(gofmt -l api cmd controllers hack internal test)" || { gofmt -l api cmd controllers hack internal test; echo "run gofmt -w on these"; exit 1; }
 	go vet ./... && go vet -tags e2e ./test/...
 	go mod tidy -diff
-	$(TOOL) kustomize build config/default > /dev/null
+	$(MAKE) --no-print-directory manifests
+	$(HELM) lint --strict --quiet config/helm
 	$(TOOL) kustomize build test/localcluster/overlay > /dev/null
 	git diff --exit-code -- api config docs/api.md

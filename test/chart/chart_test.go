@@ -1,0 +1,348 @@
+// Package chart tests the Helm chart in config/helm by rendering it with Helm itself.
+package chart
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+)
+
+const (
+	root      = "../.."
+	chart     = root + "/config/helm"
+	namespace = "tailgate-system"
+)
+
+// tool is the path of a tool that is pinned in a module file of hack/tools.
+func tool(modfile, name string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		c := exec.Command("go", "tool", "-n", "-modfile=hack/tools/"+modfile, name)
+		c.Dir, c.Stderr = root, os.Stderr
+		out, err := c.Output()
+		return strings.TrimSpace(string(out)), err
+	})
+}
+
+var (
+	helmTool      = tool("helm.mod", "helm")
+	kustomizeTool = tool("go.mod", "kustomize")
+)
+
+// run runs a tool, and returns what it wrote.
+func run(t *testing.T, tool func() (string, error), args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	path, err := tool()
+	if err != nil {
+		t.Fatal("building the tool: ", err)
+	}
+	var out, errs bytes.Buffer
+	c := exec.Command(path, args...)
+	// Nothing of the user's configures it.
+	c.Env = append(os.Environ(), "HELM_CONFIG_HOME="+t.TempDir(), "KUBECONFIG=/nowhere")
+	c.Stdout, c.Stderr = &out, &errs
+	err = c.Run()
+	return out.String(), errs.String(), err
+}
+
+// object is one of a manifest, and how tests name it.
+type object = *unstructured.Unstructured
+
+// objects reads a manifest, by kind and name.
+func objects(t *testing.T, manifest string) map[string]object {
+	t.Helper()
+	all := map[string]object{}
+	decoder := utilyaml.NewYAMLToJSONDecoder(strings.NewReader(manifest))
+	for {
+		o := &unstructured.Unstructured{}
+		if err := decoder.Decode(&o.Object); err != nil {
+			break
+		}
+		if len(o.Object) == 0 {
+			continue
+		}
+		name := o.GetKind() + " " + o.GetName()
+		if all[name] != nil {
+			t.Errorf("there are two of %s", name)
+		}
+		all[name] = o
+	}
+	if len(all) == 0 {
+		t.Fatal("there is nothing in the manifest")
+	}
+	return all
+}
+
+// render renders the chart with values, each as path=value.
+func render(t *testing.T, values ...string) map[string]object {
+	t.Helper()
+	stdout, stderr, err := template(t, values...)
+	if err != nil {
+		t.Fatalf("helm template: %v\n%s", err, stderr)
+	}
+	return objects(t, stdout)
+}
+
+func template(t *testing.T, values ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	args := []string{"template", "tailgate", chart, "--namespace", namespace}
+	for _, v := range values {
+		args = append(args, "--set", v)
+	}
+	return run(t, helmTool, args...)
+}
+
+func kustomize(t *testing.T) map[string]object {
+	t.Helper()
+	stdout, stderr, err := run(t, kustomizeTool, "build", filepath.Join(root, "config/default"))
+	if err != nil {
+		t.Fatalf("kustomize build: %v\n%s", err, stderr)
+	}
+	return objects(t, stdout)
+}
+
+func TestDefaultsAreTheKustomization(t *testing.T) {
+	want, got := kustomize(t), render(t, "crds.keep=false")
+	// Helm's release lives in it, so that Helm cannot make it.
+	delete(want, "Namespace "+namespace)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
+		t.Fatalf("the kustomization and the chart have other objects:\n%s", diff)
+	}
+	for name := range want {
+		if diff := cmp.Diff(want[name].Object, got[name].Object); diff != "" {
+			t.Errorf("%s (-kustomization +chart):\n%s", name, diff)
+		}
+	}
+}
+
+func TestCRDsAreKept(t *testing.T) {
+	crds := 0
+	for name, o := range render(t) {
+		if o.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		crds++
+		if o.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
+			t.Errorf("%s goes with the release", name)
+		}
+	}
+	if crds != 3 {
+		t.Errorf("there are %d CRDs, want 3", crds)
+	}
+	for name := range render(t, "crds.enabled=false") {
+		if strings.HasPrefix(name, "CustomResourceDefinition") {
+			t.Errorf("there is %s without crds.enabled", name)
+		}
+	}
+}
+
+func TestAnotherNamespace(t *testing.T) {
+	stdout, stderr, err := run(t, helmTool, "template", "x", chart, "--namespace", "latency")
+	if err != nil {
+		t.Fatalf("helm template: %v\n%s", err, stderr)
+	}
+	if strings.Contains(stdout, namespace) {
+		t.Errorf("something is in %s, or about it, although the release is in another namespace", namespace)
+	}
+}
+
+func deployment(t *testing.T, all map[string]object) *appsv1.Deployment {
+	t.Helper()
+	d := &appsv1.Deployment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(all["Deployment manager"].Object, d, true); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestImages(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0123", 16)
+	cases := map[string]struct {
+		values         []string
+		manager, bench string
+	}{
+		"as built":   {nil, "tailgate:latest", "tailgate-bench:latest"},
+		"a registry": {[]string{"image.registry=r.example:5000", "benchImage.tag=v2"}, "r.example:5000/tailgate:latest", "tailgate-bench:v2"},
+		"a mirror of all": {
+			[]string{"image.registry=r.example", "global.imageRegistry=mirror.example/team/"}, "mirror.example/team/tailgate:latest", "mirror.example/team/tailgate-bench:latest",
+		},
+		"digests": {
+			[]string{"image.digest=" + digest, "benchImage.digest=" + digest, "benchImage.registry=r.example"}, "tailgate@" + digest, "r.example/tailgate-bench@" + digest,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			container := deployment(t, render(t, c.values...)).Spec.Template.Spec.Containers[0]
+			if container.Image != c.manager || container.Args[0] != "--bench-image="+c.bench {
+				t.Errorf("got %s and %s, want %s and --bench-image=%s", container.Image, container.Args[0], c.manager, c.bench)
+			}
+		})
+	}
+}
+
+func TestArguments(t *testing.T) {
+	all := render(t, "benchImage.pullPolicy=Always", "benchmarks.allowHostNetwork=true", "benchmarks.allowPacketCapture=true",
+		"benchmarks.podStartTimeout=90s", "benchmarks.maxAttempts=1", "metrics.port=9443", "health.port=9081", "log.level=debug",
+		"log.encoder=console", "extraArgs={--leader-elect=false}")
+	d := deployment(t, all)
+	want := []string{
+		"--bench-image=tailgate-bench:latest", "--bench-image-pull-policy=Always", "--allow-host-network", "--allow-packet-capture",
+		"--pod-start-timeout=90s", "--max-attempts=1", "--metrics-bind-address=:9443", "--health-probe-bind-address=:9081",
+		"--zap-log-level=debug", "--zap-encoder=console", "--leader-elect=false",
+	}
+	got := d.Spec.Template.Spec.Containers[0].Args
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
+	if ports := d.Spec.Template.Spec.Containers[0].Ports; ports[0].ContainerPort != 9443 || ports[1].ContainerPort != 9081 {
+		t.Errorf("ports are %v", ports)
+	}
+
+	// Every flag of the manager is among them.
+	source, err := os.ReadFile(filepath.Join(root, "cmd/manager/main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := regexp.MustCompile(`fs\.[A-Z][a-z0-9A-Z]*(?:Var)?\((?:&[^,]+, )?"([a-z-]+)"`).FindAllSubmatch(source, -1)
+	if len(flags) < 9 {
+		t.Fatalf("cmd/manager has %d flags, which cannot be", len(flags))
+	}
+	for _, f := range flags {
+		if !slices.ContainsFunc(got, func(arg string) bool { return strings.Split(arg, "=")[0] == "--"+string(f[1]) }) {
+			t.Errorf("the chart has no value for --%s", f[1])
+		}
+	}
+
+	all = render(t, "metrics.enabled=false")
+	if args := deployment(t, all).Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--metrics-bind-address=0") {
+		t.Errorf("metrics are not off: %v", args)
+	}
+	if all["Service metrics"] != nil {
+		t.Error("there is a Service of metrics that are off")
+	}
+}
+
+func TestPod(t *testing.T) {
+	pod := deployment(t, render(t, "global.imagePullSecrets[0].name=mirror", "priorityClassName=high", "nodeSelector.zone=a", "tolerations[0].key=spare",
+		"tolerations[0].operator=Exists", "podLabels.team=net", "podAnnotations.owner=net", "resources.limits.memory=1Gi", "image.pullPolicy=Never",
+		"topologySpreadConstraints[0].maxSkew=1", "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution=null")).Spec.Template
+	switch {
+	case len(pod.Spec.ImagePullSecrets) != 1 || pod.Spec.ImagePullSecrets[0].Name != "mirror",
+		pod.Spec.PriorityClassName != "high", pod.Spec.NodeSelector["zone"] != "a",
+		len(pod.Spec.Tolerations) != 2 || pod.Spec.Tolerations[1].Key != "spare",
+		pod.Labels["team"] != "net" || pod.Labels["app.kubernetes.io/component"] != "manager" || pod.Annotations["owner"] != "net",
+		pod.Spec.Containers[0].Resources.Limits.Memory().String() != "1Gi", pod.Spec.Containers[0].Resources.Requests.Cpu().String() != "10m",
+		pod.Spec.Containers[0].ImagePullPolicy != "Never", len(pod.Spec.TopologySpreadConstraints) != 1:
+		t.Errorf("something is not as it was set: %+v", pod)
+	}
+}
+
+func TestReplicas(t *testing.T) {
+	if render(t)["PodDisruptionBudget manager"] != nil {
+		t.Error("a budget of one replica would only be in the way of drains")
+	}
+	all := render(t, "replicas=2")
+	budget := all["PodDisruptionBudget manager"]
+	if budget == nil {
+		t.Fatal("there is no budget of two replicas")
+	}
+	if got, _, _ := unstructured.NestedFieldNoCopy(budget.Object, "spec", "maxUnavailable"); fmt.Sprint(got) != "1" {
+		t.Errorf("maxUnavailable is %v", got)
+	}
+	if render(t, "replicas=2", "podDisruptionBudget.enabled=false")["PodDisruptionBudget manager"] != nil {
+		t.Error("there is a budget that is off")
+	}
+}
+
+func TestNetworkPolicy(t *testing.T) {
+	if render(t, "networkPolicy.enabled=false")["NetworkPolicy manager"] != nil {
+		t.Error("there is a policy that is off")
+	}
+	policy := render(t, "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring")["NetworkPolicy manager"]
+	rules, _, err := unstructured.NestedSlice(policy.Object, "spec", "ingress")
+	if err != nil || len(rules) != 2 {
+		t.Fatalf("rules are %v (%v), want two", rules, err)
+	}
+	if from := rules[0].(map[string]any)["from"]; fmt.Sprint(from) != "[map[namespaceSelector:map[matchLabels:map[team:monitoring]]]]" {
+		t.Errorf("metrics may come from %v", from)
+	}
+	if rules[1].(map[string]any)["from"] != nil {
+		t.Error("probes come from kubelets, wherever they are")
+	}
+}
+
+func TestBadValuesAreRefused(t *testing.T) {
+	for value, says := range map[string]string{
+		"replicas=0":                             "replicas",
+		"image.digest=sha256:abc":                "digest",
+		"image.repository=":                      "repository",
+		"benchImage.pullPolicy=Sometimes":        "pullPolicy",
+		"benchmarks.maxAttempts=4":               "maxAttempts",
+		"benchmarks.podStartTimeout=2 minutes":   "podStartTimeout",
+		"benchmarks.allowHostnetwork=true":       "allowHostnetwork",
+		"metrics.port=443":                       "port",
+		"log.level=loud":                         "level",
+		"extraArgs={leader-elect=false}":         "extraArgs",
+		"crds.keep=perhaps":                      "keep",
+		"global.imagePullSecrets[0]=mirror":      "imagePullSecrets",
+		"global.imageRegistry=https://r.example": "imageRegistry",
+		"unknown=1":                              "unknown",
+	} {
+		t.Run(value, func(t *testing.T) {
+			if _, stderr, err := template(t, value); err == nil || !strings.Contains(stderr, says) {
+				t.Errorf("it is not refused by a message that names %s: %v\n%s", says, err, stderr)
+			}
+		})
+	}
+}
+
+func TestValuesAreDescribed(t *testing.T) {
+	schema, err := os.ReadFile(chart + "/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := os.ReadFile(chart + "/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range regexp.MustCompile(`(?m)^ *([a-zA-Z]+):`).FindAllSubmatch(values, -1) {
+		if !bytes.Contains(schema, fmt.Appendf(nil, "%q", found[1])) {
+			t.Errorf("values.schema.json does not have %s", found[1])
+		}
+	}
+}
+
+func TestLintAndPackage(t *testing.T) {
+	if stdout, stderr, err := run(t, helmTool, "lint", "--strict", chart); err != nil {
+		t.Fatalf("helm lint: %v\n%s%s", err, stdout, stderr)
+	}
+	dir := t.TempDir()
+	if stdout, stderr, err := run(t, helmTool, "package", chart, "--destination", dir); err != nil {
+		t.Fatalf("helm package: %v\n%s%s", err, stdout, stderr)
+	}
+	archives, err := filepath.Glob(dir + "/tailgate-*.tgz")
+	if err != nil || len(archives) != 1 {
+		t.Fatalf("the package is %v, %v", archives, err)
+	}
+	// What the chart links to is in its package.
+	stdout, stderr, err := run(t, helmTool, "template", "tailgate", archives[0], "--namespace", namespace)
+	if err != nil {
+		t.Fatalf("helm template: %v\n%s", err, stderr)
+	}
+	if diff := cmp.Diff(render(t), objects(t, stdout)); diff != "" {
+		t.Errorf("the package makes something else than the folder:\n%s", diff)
+	}
+}
