@@ -32,8 +32,8 @@ test: unit integration e2e ## As root: all tests; nothing is left behind.
 ##@ Tests
 
 .PHONY: unit
-unit: ## Unit tests; no root needed.
-	go test $(UNIT_PACKAGES)
+unit: ## Unit tests; no root needed. The first time promtool is built, which takes some minutes.
+	go test -timeout 30m $(UNIT_PACKAGES)
 
 .PHONY: integration
 integration: ## API and controller tests against a real API server (envtest); no root needed.
@@ -108,5 +108,6 @@ verify: generate ## Regenerate and fail on any difference; check formatting, mod
 	go mod tidy -diff
 	$(MAKE) --no-print-directory manifests
 	$(HELM) lint --strict --quiet config/helm
+	$(TOOL) kustomize build config/prometheus > /dev/null
 	$(TOOL) kustomize build test/localcluster/overlay > /dev/null
 	git diff --exit-code -- api config docs/api.md

@@ -24,6 +24,7 @@ const (
 	etcdVersion       = "v3.6.16"
 	containerdVersion = "v2.2.9"
 	runcVersion       = "v1.3.6"
+	promtoolVersion   = "v0.313.5" // of the module; Prometheus calls it 3.13.5
 )
 
 // component is a set of commands built from one module under binaries/ and cached together.
@@ -114,6 +115,17 @@ func runcComponent() component {
 	}
 }
 
+func promtoolComponent() component {
+	return component{
+		Name: "promtool", Version: promtoolVersion,
+		Packages: map[string]string{"promtool": "github.com/prometheus/prometheus/cmd/promtool"},
+		// Without service discovery there are no clients of every cloud to compile.
+		Args: []string{"-tags", "remove_all_sd", "-ldflags", "-s -w"},
+		Env:  static,
+		Hint: "about 2 minutes",
+	}
+}
+
 // Binaries returns a folder that holds every command of the local cluster, with the CNI plugins in its subfolder
 // cni. What is not in the cache is built, and each build is told to log as one line.
 func Binaries(ctx context.Context, log io.Writer) (dir string, err error) {
@@ -124,6 +136,16 @@ func Binaries(ctx context.Context, log io.Writer) (dir string, err error) {
 // neither root nor the parts that only a node uses. What is not in the cache is built, told to log as one line.
 func Assets(ctx context.Context, log io.Writer) (dir string, err error) {
 	return collect(ctx, log, "assets", kubernetesComponent(), etcdComponent())
+}
+
+// Promtool returns the path of promtool, which tests rules of Prometheus. If it is not in the cache it is built, told to
+// log as one line.
+func Promtool(ctx context.Context, log io.Writer) (path string, err error) {
+	dir, err := collect(ctx, log, "prometheus", promtoolComponent())
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "promtool"), nil
 }
 
 // collect builds the components and links their commands together in one cached folder.

@@ -1,0 +1,335 @@
+// Package prometheus tests config/prometheus with promtool: the alerts by the series in testdata, and the dashboard against
+// the metrics that there are.
+package prometheus
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	_ "sigs.k8s.io/controller-runtime/pkg/controller" // registers the controllers' metrics
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tailgate-dev/tailgate/test/localcluster"
+)
+
+const config = "../../config/prometheus"
+
+// promtool runs it; the first time on a machine it is built, which takes some minutes.
+func promtool(t *testing.T, args ...string) {
+	t.Helper()
+	path, err := localcluster.Promtool(context.Background(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if output, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput(); err != nil {
+		t.Fatalf("promtool %v: %v\n%s", args, err, output)
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func write(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rule is an alert or a recorded series.
+type rule struct {
+	Alert       string            `json:"alert,omitempty"`
+	Record      string            `json:"record,omitempty"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+type group struct {
+	Name  string `json:"name"`
+	Rules []rule `json:"rules"`
+}
+
+type groups struct {
+	Groups []group `json:"groups"`
+}
+
+// rules are those of the PrometheusRule; dir has them as promtool reads them, in rules.yaml.
+func rules(t *testing.T) (all []rule, dir string) {
+	t.Helper()
+	var object struct {
+		Spec groups `json:"spec"`
+	}
+	if err := yaml.UnmarshalStrict(onlySpec(t, read(t, filepath.Join(config, "rules.yaml"))), &object); err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	data, err := yaml.Marshal(object.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "rules.yaml"), data)
+	for _, g := range object.Spec.Groups {
+		all = append(all, g.Rules...)
+	}
+	return all, dir
+}
+
+// onlySpec is an object without what every object has, so that the rest can be read strictly.
+func onlySpec(t *testing.T, data []byte) []byte {
+	t.Helper()
+	var object map[string]any
+	if err := yaml.Unmarshal(data, &object); err != nil {
+		t.Fatal(err)
+	}
+	data, err := yaml.Marshal(map[string]any{"spec": object["spec"]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestRules(t *testing.T) {
+	all, dir := rules(t)
+	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", filepath.Join(dir, "rules.yaml"))
+	tests, err := filepath.Glob("testdata/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, path := range tests {
+		data := read(t, path)
+		text.Write(data)
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			target := filepath.Join(dir, "test-"+filepath.Base(path))
+			write(t, target, data)
+			promtool(t, "test", "rules", target)
+		})
+	}
+	for _, r := range all {
+		if name := r.Alert + r.Record; !strings.Contains(text.String(), name) {
+			t.Errorf("%s has no test", name)
+		}
+		if r.Alert == "" {
+			continue
+		}
+		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" || r.Labels["severity"] == "" {
+			t.Errorf("%s needs a summary, a description and a severity", r.Alert)
+		}
+	}
+}
+
+// The names that docs/metrics.md gives to kured, and others to their own tools.
+func TestNamesThatOthersUse(t *testing.T) {
+	all, _ := rules(t)
+	for _, want := range []string{"TailgateGateFailed", "TailgateGateNotPassed", "TailgateManagerAbsent"} {
+		if !slices.ContainsFunc(all, func(r rule) bool { return r.Alert == want }) {
+			t.Errorf("no alert %s", want)
+		}
+	}
+	if !exported(t)["tailgate_gate_passed"] {
+		t.Error("no metric tailgate_gate_passed")
+	}
+}
+
+// exported are the names of all metrics that the manager, or Prometheus about it, has.
+func exported(t *testing.T) map[string]bool {
+	t.Helper()
+	// Those that Prometheus makes of every target.
+	names := map[string]bool{"up": true, "scrape_duration_seconds": true, "scrape_samples_scraped": true}
+	for line := range strings.Lines(string(read(t, "../../internal/metrics/testdata/metrics.txt"))) {
+		if fields := strings.Fields(line); len(fields) > 3 && fields[1] == "TYPE" {
+			names[fields[2]] = true
+			if fields[3] == "histogram" {
+				names[fields[2]+"_bucket"], names[fields[2]+"_sum"], names[fields[2]+"_count"] = true, true, true
+			}
+		}
+	}
+	descs := make(chan *prometheus.Desc)
+	go func() {
+		ctrlmetrics.Registry.(*prometheus.Registry).Describe(descs)
+		close(descs)
+	}()
+	for desc := range descs {
+		name := strings.SplitN(desc.String(), `"`, 3)[1]
+		names[name] = true
+		// A desc does not tell whether it is a histogram's.
+		if strings.HasSuffix(name, "_seconds") {
+			names[name+"_bucket"] = true
+		}
+	}
+	return names
+}
+
+var (
+	quoted = regexp.MustCompile(`"[^"]*"`)
+	metric = regexp.MustCompile(`\b(tailgate|controller_runtime|workqueue|rest_client|process|go|leader_election|scrape|certwatcher)_\w+`)
+)
+
+// Every metric that rules and dashboard name exists.
+func TestMetricsExist(t *testing.T) {
+	names := exported(t)
+	all, _ := rules(t)
+	recorded := map[string]bool{}
+	expressions := map[string]string{}
+	for _, r := range all {
+		recorded[r.Record] = true
+		expressions["rule "+r.Alert+r.Record] = r.Expr
+	}
+	maps.Copy(expressions, readDashboard(t).expressions())
+	for where, expr := range expressions {
+		expr = quoted.ReplaceAllString(expr, `""`)
+		found := metric.FindAllString(expr, -1)
+		for name := range recorded {
+			if name != "" && strings.Contains(expr, name) {
+				found = append(found, "up")
+			}
+		}
+		if len(found) == 0 {
+			t.Errorf("%s names no metric: %s", where, expr)
+		}
+		for _, name := range found {
+			if !names[name] {
+				t.Errorf("%s: there is no metric %s", where, name)
+			}
+		}
+	}
+}
+
+// dashboard is what is tested of Grafana's model.
+type dashboard struct {
+	UID         string `json:"uid"`
+	Annotations struct {
+		List []struct {
+			Name, Expr string
+			Datasource source
+		}
+	}
+	Templating struct {
+		List []struct {
+			Name, Type, Definition string
+		}
+	}
+	Panels []panel
+}
+
+type source struct{ Type, UID string }
+
+type panel struct {
+	ID         int
+	Type       string
+	Title      string
+	GridPos    struct{ X, Y, W, H int }
+	Datasource source
+	Targets    []struct {
+		RefID      string
+		Expr       string
+		Datasource source
+	}
+}
+
+func readDashboard(t *testing.T) dashboard {
+	t.Helper()
+	var d dashboard
+	if err := json.Unmarshal(read(t, filepath.Join(config, "dashboard.json")), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+var labelValues = regexp.MustCompile(`^label_values\((.*), \w+\)$`)
+
+// expressions are all queries by where they are.
+func (d dashboard) expressions() map[string]string {
+	all := map[string]string{}
+	for _, p := range d.Panels {
+		for _, target := range p.Targets {
+			all[fmt.Sprintf("panel %q %s", p.Title, target.RefID)] = target.Expr
+		}
+	}
+	for _, a := range d.Annotations.List {
+		all["annotation "+a.Name] = a.Expr
+	}
+	for _, v := range d.Templating.List {
+		if v.Type == "query" {
+			all["variable "+v.Name] = labelValues.ReplaceAllString(v.Definition, "$1")
+		}
+	}
+	return all
+}
+
+func TestDashboard(t *testing.T) {
+	d := readDashboard(t)
+	if d.UID == "" {
+		t.Error("no uid: every import would make another dashboard")
+	}
+	variables := map[string]bool{"__rate_interval": true}
+	for _, v := range d.Templating.List {
+		variables[v.Name] = true
+	}
+	ids, taken := map[int]string{}, map[[2]int]string{}
+	for _, p := range d.Panels {
+		if other, ok := ids[p.ID]; ok {
+			t.Errorf("%q and %q have the id %d", p.Title, other, p.ID)
+		}
+		ids[p.ID] = p.Title
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other, ok := taken[[2]int{x, y}]; ok || x >= 24 {
+					t.Fatalf("%q lies on %q, or out of the grid", p.Title, other)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+		if p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("%q shows nothing", p.Title)
+		}
+		want := source{"prometheus", "${datasource}"}
+		for _, target := range p.Targets {
+			if p.Datasource != want || target.Datasource != want {
+				t.Errorf("%q does not ask the data source of the variable", p.Title)
+			}
+		}
+	}
+	if !variables["datasource"] || len(d.Annotations.List) == 0 {
+		t.Error("the variable datasource, or the marks of upgrades, are missing")
+	}
+	used := regexp.MustCompile(`\$\{?(\w+)`)
+	g := group{Name: "dashboard"}
+	expressions := d.expressions()
+	for i, where := range slices.Sorted(maps.Keys(expressions)) {
+		expr := expressions[where]
+		for _, name := range used.FindAllStringSubmatch(expr, -1) {
+			if !variables[name[1]] {
+				t.Errorf("%s: there is no variable %s", where, name[1])
+			}
+		}
+		expr = strings.ReplaceAll(expr, "$__rate_interval", "5m")
+		g.Rules = append(g.Rules, rule{Record: fmt.Sprintf("dashboard:expression:%d", i), Expr: expr})
+	}
+	data, err := yaml.Marshal(groups{[]group{g}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "dashboard.yaml")
+	write(t, path, data)
+	promtool(t, "check", "rules", path)
+}
