@@ -77,7 +77,7 @@ cluster-status: ## Show what runs and what does not.
 
 .PHONY: build
 build: ## Build the commands into bin/.
-	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/...
 
 .PHONY: images
 images: ## Build the images without an engine or a registry, as tar files.

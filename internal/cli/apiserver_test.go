@@ -38,8 +38,12 @@ import (
 type apiServer struct {
 	benchmarks map[types.NamespacedName]*v1alpha1.LatencyBenchmark
 	gates      map[string]*v1alpha1.LatencyGate
-	configMaps map[types.NamespacedName]*corev1.ConfigMap
-	pods       map[types.NamespacedName]*corev1.Pod
+	// verifications are those of gates; operator does with an annotation on one what the operator does; nil: nothing.
+	verifications map[string]*v1alpha1.LatencyVerification
+	operator      func(*v1alpha1.LatencyVerification)
+	events        []corev1.Event
+	configMaps    map[types.NamespacedName]*corev1.ConfigMap
+	pods          map[types.NamespacedName]*corev1.Pod
 	// logs are those of the pods; of one without a log it is refused.
 	logs  map[types.NamespacedName]string
 	nodes []corev1.Node
@@ -105,6 +109,12 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.object(w, object, found, benchmarkResource, r.PathValue("name"))
 		})
 	}
+	if s.benchmarks != nil {
+		s.handleVerifications(mux)
+	}
+	mux.HandleFunc("GET /api/v1/namespaces/default/events", func(w http.ResponseWriter, _ *http.Request) {
+		s.answer(w, http.StatusOK, corev1.EventList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"}, Items: s.events})
+	})
 	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") != "" {
 			s.watch(w, r)
@@ -157,6 +167,51 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	mux.ServeHTTP(w, r)
+}
+
+// handleVerifications answers GET, watch and PATCH of a LatencyVerification. The operator acts a moment after each patch.
+func (s *apiServer) handleVerifications(mux *http.ServeMux) {
+	resource := schema.GroupResource{Group: "tailgate.dev", Resource: "latencyverifications"}
+	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/latencyverifications/{name}", func(w http.ResponseWriter, r *http.Request) {
+		s.Lock()
+		defer s.Unlock()
+		object, found := s.verifications[r.PathValue("name")]
+		s.object(w, object, found, resource, r.PathValue("name"))
+	})
+	mux.HandleFunc("PATCH /apis/tailgate.dev/v1alpha1/latencyverifications/{name}", func(w http.ResponseWriter, r *http.Request) {
+		s.Lock()
+		defer s.Unlock()
+		v := s.verifications[r.PathValue("name")]
+		var patch metav1.PartialObjectMetadata
+		if err := json.NewDecoder(r.Body).Decode(&patch); err != nil || v == nil {
+			s.refuse(w, apierrors.NewBadRequest("no patch"))
+			return
+		}
+		v.Annotations = patch.Annotations
+		s.answer(w, http.StatusOK, v)
+		if s.operator != nil {
+			time.AfterFunc(10*time.Millisecond, func() { s.change(func() { s.operator(v); v.Annotations = nil }) })
+		}
+	})
+	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/latencyverifications", func(w http.ResponseWriter, r *http.Request) {
+		s.Lock()
+		changed, asked := s.changed, false
+		for _, v := range s.verifications {
+			asked = asked || len(v.Annotations) > 0
+		}
+		s.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		if !asked {
+			return
+		}
+		// The watch ends with the change; whoever watches looks again.
+		select {
+		case <-r.Context().Done():
+		case <-changed:
+		}
+	})
 }
 
 // apply makes a benchmark, or changes the spec of the one that there is.

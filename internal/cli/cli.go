@@ -93,6 +93,7 @@ func newRoot() *cobra.Command {
 	}
 	cluster.flags.AddFlags(root.PersistentFlags())
 	root.AddCommand(
+		newAccept(cluster),
 		newAttempts(cluster),
 		newCompare(cluster),
 		newDoctor(cluster),
@@ -103,6 +104,7 @@ func newRoot() *cobra.Command {
 		newReport(cluster),
 		newRerun(cluster),
 		newRun(cluster),
+		newVerify(cluster),
 	)
 	return root
 }
@@ -163,7 +165,7 @@ func newScheme() (*runtime.Scheme, error) {
 // newMapper knows the resources of what is read, so that the API server need not be asked which it has.
 func newMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, k := range kinds() {
+	for _, k := range append(kinds(), verifications) {
 		mapper.Add(v1alpha1.GroupVersion.WithKind(k.name), k.scope)
 	}
 	for _, k := range []string{"ConfigMap", "Event", "Pod"} {

@@ -23,7 +23,7 @@ func newCompare(c *cluster) *cobra.Command {
 		forms = append(forms, f.Name)
 	}
 	var form string
-	var all bool
+	var all, plotted bool
 	cmd := &cobra.Command{
 		Use:   "compare BASELINE CANDIDATE",
 		Short: "Compare the results of two LatencyBenchmarks, or of two variants",
@@ -39,7 +39,7 @@ func newCompare(c *cluster) *cobra.Command {
 		Args:              takes("the names of two LatencyBenchmarks", 2, 2),
 		ValidArgsFunction: c.completeResults(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := comparison(cmd.Context(), c, args[0], args[1], form, all)
+			text, err := comparison(cmd.Context(), c, args[0], args[1], form, all, plotted, plotScreen(cmd.OutOrStdout()))
 			if err != nil {
 				return err
 			}
@@ -50,16 +50,20 @@ func newCompare(c *cluster) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&form, "output", "o", forms[0], "format: "+strings.Join(forms, ", "))
+	plotFlag(cmd, &plotted)
 	cmd.Flags().BoolVar(&all, "all", false, "tell of all conditions that differ, also of those that need not be equal")
 	completeFlag(cmd, "output", forms...)
 	return cmd
 }
 
 // comparison compares two benchmarks, or variants, in a form.
-func comparison(ctx context.Context, c *cluster, baseline, candidate, form string, all bool) ([]byte, error) {
+func comparison(ctx context.Context, c *cluster, baseline, candidate, form string, all, plotted bool, s report.Screen) ([]byte, error) {
 	f, err := compareForm(form)
 	if err != nil {
 		return nil, err
+	}
+	if plotted && !plotsWith(form) {
+		return nil, fmt.Errorf("--plot: it does not go with --output=%s, which is for programs; leave one of them out", form)
 	}
 	var sides [2]compare.Side
 	var notes []string
@@ -85,7 +89,11 @@ func comparison(ctx context.Context, c *cluster, baseline, candidate, form strin
 	if err := f.Write(&out, compared); err != nil {
 		return nil, err
 	}
-	return out.Bytes(), nil
+	if !plotted {
+		return out.Bytes(), nil
+	}
+	plots, err := plotsOfSides(compared, sides, s)
+	return append(out.Bytes(), plots...), err
 }
 
 func compareForm(name string) (compare.Form, error) {

@@ -22,6 +22,7 @@ func newGet(c *cluster) *cobra.Command {
 		explained = append(explained, fmt.Sprintf("  %-9s %s", f.Name, f.Shows))
 	}
 	var form string
+	var plotted bool
 	get := &cobra.Command{
 		Use:   "get NAME|PATH",
 		Short: "Print the results of a LatencyBenchmark",
@@ -33,7 +34,7 @@ func newGet(c *cluster) *cobra.Command {
 		ValidArgsFunction: c.completeResults(1),
 		Args:              takes("the name of one LatencyBenchmark", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := get(cmd.Context(), c, args[0], form)
+			text, err := get(cmd.Context(), c, args[0], form, plotted, plotScreen(cmd.OutOrStdout()))
 			if err != nil {
 				return err
 			}
@@ -43,6 +44,7 @@ func newGet(c *cluster) *cobra.Command {
 			return nil
 		},
 	}
+	plotFlag(get, &plotted)
 	get.Flags().StringVarP(&form, "output", "o", "", fmt.Sprintf("format: %s (default %s, for many pairs of nodes %s)",
 		strings.Join(known, ", "), known[0], report.FormPairs))
 	completeFlag(get, "output", known...)
@@ -50,16 +52,24 @@ func newGet(c *cluster) *cobra.Command {
 }
 
 // get prints a benchmark's stored results, or those of its pairs, in a form; by default in the one that suits it.
-func get(ctx context.Context, c *cluster, arg, form string) ([]byte, error) {
+func get(ctx context.Context, c *cluster, arg, form string, plotted bool, s report.Screen) ([]byte, error) {
 	// A mistyped form costs no wait for a cluster that does not answer.
 	if _, err := formNamed(form); err != nil {
 		return nil, err
+	}
+	if plotted && !plotsWith(form) {
+		return nil, fmt.Errorf("--plot: it does not go with --output=%s, which is for programs; leave one of them out", form)
 	}
 	m, err := c.load(ctx, arg)
 	if err != nil {
 		return nil, err
 	}
-	return printed(m, form)
+	text, err := printed(m, form)
+	if err != nil || !plotted {
+		return text, err
+	}
+	plots, err := plotsOf(m, s)
+	return append(text, plots...), err
 }
 
 // formNamed finds a form; the general one where no name is given.

@@ -44,7 +44,14 @@ var gates = &kind{
 	standing: func(o client.Object) standing.Standing { return standing.OfGate(o.(*v1alpha1.LatencyGate)) },
 }
 
-// kinds are all of them.
+// verifications are where a gate's nodes stand. None has a verdict of its own that gate would tell.
+var verifications = &kind{
+	name: "LatencyVerification", short: "lver", plural: "latencyverifications", scope: meta.RESTScopeRoot,
+	object: func() client.Object { return &v1alpha1.LatencyVerification{} },
+	list:   func() client.ObjectList { return &v1alpha1.LatencyVerificationList{} },
+}
+
+// kinds are those on which there is a verdict.
 func kinds() []*kind { return []*kind{benchmarks, gates} }
 
 // names is a list to be filled with the metadata of objects of the kind.

@@ -45,6 +45,7 @@ func newRun(c *cluster) *cobra.Command {
 		},
 	}
 	fileFlag(cmd, &r.file)
+	plotFlag(cmd, &r.plotted)
 	cmd.Flags().DurationVar(&r.timeout, "timeout", 0, "how long to wait for the results, such as 2h (default as long as it takes)")
 	return cmd
 }
@@ -54,6 +55,7 @@ type runner struct {
 	*cluster
 	file    string
 	timeout time.Duration
+	plotted bool
 }
 
 func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *screen) error {
@@ -87,7 +89,7 @@ func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *
 	if err != nil {
 		return err
 	}
-	return conclude(ctx, api, b, stdout)
+	return r.conclude(ctx, api, b, stdout)
 }
 
 // apply makes a benchmark, or makes it what the manifest says; the manifest becomes what it is then.
@@ -146,7 +148,7 @@ func (r *runner) watch(ctx context.Context, api client.WithWatch, b *v1alpha1.La
 }
 
 // conclude prints what a finished benchmark measured, and ends with the code of its verdict, or of its success.
-func conclude(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchmark, stdout io.Writer) error {
+func (r *runner) conclude(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchmark, stdout io.Writer) error {
 	e := ended{}
 	if succeeded := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); succeeded.Status == metav1.ConditionFalse {
 		e = ended{exitFail, fmt.Errorf("LatencyBenchmark %s/%s failed: %s", b.Namespace, b.Name, succeeded.Message)}
@@ -158,6 +160,11 @@ func conclude(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchma
 	m, err := measured(ctx, api, b)
 	if err == nil {
 		text, err = printed(m, "")
+	}
+	if err == nil && r.plotted {
+		var plots []byte
+		plots, err = plotsOf(m, plotScreen(stdout))
+		text = append(text, plots...)
 	}
 	switch {
 	case err == nil:

@@ -22,6 +22,7 @@ func verbs(t *testing.T) map[string]struct {
 		args  []string
 		error int
 	}{
+		"accept":   {[]string{"upgrade", "node-a", "upgrade-node-a-1"}, 1},
 		"attempts": {[]string{"sweep"}, 1},
 		"compare":  {[]string{"sweep", "sweep"}, 1},
 		"export":   {[]string{"sweep", "-o", t.TempDir()}, 1},
@@ -31,6 +32,7 @@ func verbs(t *testing.T) map[string]struct {
 		"report":   {[]string{"sweep", "-o", "-"}, 1},
 		"rerun":    {[]string{"sweep", "--replace"}, 1},
 		"run":      {[]string{"-f", file}, 3},
+		"verify":   {[]string{"upgrade", "node-a"}, 1},
 	}
 }
 
@@ -62,7 +64,7 @@ func TestVerbsRefuse(t *testing.T) {
 			args: func(args []string) []string { return append(args, "--server=https://127.0.0.1:1") }, want: "refused",
 		},
 		"a user without rights":      {change: func(s *apiServer) { s.forbidden = []string{""} }},
-		"a cluster without Tailgate": {change: func(s *apiServer) { s.benchmarks = nil }, want: "does not know the kind LatencyBenchmark"},
+		"a cluster without Tailgate": {change: func(s *apiServer) { s.benchmarks = nil }, want: "does not know the kind Latency"},
 		"an API server that is starting": {
 			change: func(s *apiServer) {
 				for range 9 {

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// newAccept is the verb that makes a result the baseline of a node.
+func newAccept(c *cluster) *cobra.Command {
+	o := &operator{cluster: c}
+	cmd := &cobra.Command{
+		Use:   "accept (GATE NODE | VERIFICATION) BENCHMARK",
+		Short: "Accept a result of a node by hand: it becomes the baseline, and the node is verified",
+		Long: "Accept the result of a LatencyBenchmark that a LatencyGate made for a node, whatever its verdict was. It becomes the\n" +
+			"baseline of the node's next result, and the node is verified. BENCHMARK is one of status.history of the node's\n" +
+			"LatencyVerification, which is named GATE.NODE.\n\n" +
+			"The command waits until the operator has accepted or refused it, and needs the rights to get, watch and patch\n" +
+			"latencyverifications (ClusterRole tailgate-gate-operate).",
+		Example: "  " + name + " accept upgrade node-a upgrade-node-a-3\n" +
+			"  " + name + " accept upgrade.node-a upgrade-node-a-3",
+		Args:              takes("a gate and a node, or a LatencyVerification, and then the name of a LatencyBenchmark", 2, 3),
+		ValidArgsFunction: c.completeNames(verifications, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			last := len(args) - 1
+			return o.accept(cmd.Context(), verificationName(args[:last]), args[last], cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	o.addTimeout(cmd)
+	return cmd
+}
+
+// newVerify is the verb that has a node measured again.
+func newVerify(c *cluster) *cobra.Command {
+	o := &operator{cluster: c}
+	cmd := &cobra.Command{
+		Use:   "verify GATE NODE | VERIFICATION",
+		Short: "Have a node measured again by its LatencyGate",
+		Long: "Have a node measured again by its LatencyGate. Until it passes it is held back, as after an upgrade.\n\n" +
+			"The command waits until the operator has taken it up, not until the node is measured: `" + name + " gate\n" +
+			"lgate/GATE --wait` does. It needs the rights to get, watch and patch latencyverifications (ClusterRole\n" +
+			"tailgate-gate-operate).",
+		Example:           "  " + name + " verify upgrade node-a",
+		Args:              takes("a gate and a node, or a LatencyVerification", 1, 2),
+		ValidArgsFunction: c.completeNames(verifications, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.verify(cmd.Context(), verificationName(args), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	o.addTimeout(cmd)
+	return cmd
+}
+
+// verificationName is the name of a LatencyVerification, given itself or by gate and node.
+func verificationName(args []string) string {
+	if len(args) == 1 {
+		return args[0]
+	}
+	return v1alpha1.VerificationName(args[0], args[1])
+}
+
+// operator is a call of a verb that asks something of the operator, and waits for its answer.
+type operator struct {
+	*cluster
+	timeout time.Duration
+}
+
+func (o *operator) addTimeout(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "how long to wait for the operator's answer")
+}
+
+func (o *operator) accept(ctx context.Context, verification, benchmark string, stdout, stderr io.Writer) error {
+	if benchmark == "" {
+		return errors.New("BENCHMARK: name one of the node's LatencyBenchmarks")
+	}
+	api, v, err := o.verification(ctx, verification)
+	if err != nil {
+		return err
+	}
+	if byHand(v, benchmark) {
+		return say(stdout, "%s is accepted by hand already: node %s is %s\n", benchmark, v.Spec.NodeName, v.Status.State)
+	}
+	var known []string
+	for _, r := range v.Status.History {
+		known = append(known, r.Benchmark)
+	}
+	if !slices.Contains(known, benchmark) {
+		return fmt.Errorf("LatencyVerification %s has no result %s; it has %s", v.Name, benchmark, orNone(known))
+	}
+	after, err := o.ask(ctx, api, v, v1alpha1.AnnotationAccept, benchmark, stderr)
+	if err != nil {
+		return err
+	}
+	if !byHand(after, benchmark) {
+		return fmt.Errorf("the operator refused it: %s", refusal(ctx, api, after))
+	}
+	return say(stdout, "%s accepted: node %s is %s\n", benchmark, after.Spec.NodeName, after.Status.State)
+}
+
+// byHand says whether a result was accepted by hand and is the baseline.
+func byHand(v *v1alpha1.LatencyVerification, benchmark string) bool {
+	a := v.Status.Accepted
+	return v.Status.State == v1alpha1.VerificationVerified && a != nil && a.By == v1alpha1.AcceptedByHand && a.Benchmark == benchmark
+}
+
+func (o *operator) verify(ctx context.Context, verification string, stdout, stderr io.Writer) error {
+	api, v, err := o.verification(ctx, verification)
+	if err != nil {
+		return err
+	}
+	after, err := o.ask(ctx, api, v, v1alpha1.AnnotationVerify, "", stderr)
+	if err != nil {
+		return err
+	}
+	return say(stdout, "node %s is %s and will be measured: %s\n", after.Spec.NodeName, after.Status.State, after.Status.Message)
+}
+
+// verification reads one.
+func (o *operator) verification(ctx context.Context, name string) (client.WithWatch, *v1alpha1.LatencyVerification, error) {
+	if o.timeout <= 0 {
+		return nil, nil, fmt.Errorf("--timeout: %s is no time to wait", o.timeout)
+	}
+	if name == "" || strings.Contains(name, "/") {
+		return nil, nil, fmt.Errorf("%q is no name of a LatencyVerification: give GATE NODE, or GATE.NODE", name)
+	}
+	api, _, err := o.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	v := &v1alpha1.LatencyVerification{}
+	return api, v, read(ctx, api, subject{verifications, verifications.key("", name)}, v)
+}
+
+// ask sets an annotation and waits until the operator has acted upon it, which is when it removes it.
+func (o *operator) ask(ctx context.Context, api client.WithWatch, v *v1alpha1.LatencyVerification, annotation, value string, stderr io.Writer) (*v1alpha1.LatencyVerification, error) {
+	of := subject{verifications, client.ObjectKeyFromObject(v)}
+	asked := v.DeepCopy()
+	if asked.Annotations == nil {
+		asked.Annotations = map[string]string{}
+	}
+	asked.Annotations[annotation] = value
+	if err := api.Patch(ctx, asked, client.MergeFrom(v)); err != nil {
+		return nil, inWords("annotating", of, err)
+	}
+	limited, cancel := timeLimit(ctx, o.timeout)
+	defer cancel()
+	after := asked
+	f := follower{api: api, subject: of, uid: v.UID, trouble: troubleTeller(stderr), look: func(_ context.Context, object client.Object) (bool, error) {
+		after = object.(*v1alpha1.LatencyVerification)
+		_, waits := after.Annotations[annotation]
+		return !waits, nil
+	}}
+	if err := f.follow(limited); err != nil {
+		if limited.Err() == nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("the operator has not answered within %s; is it running? `kubectl annotate lver %s %s-` takes the request back", o.timeout, v.Name, annotation)
+	}
+	return after, nil
+}
+
+// refusal is why the operator did not accept a result, as its event says; events may come a moment later.
+func refusal(ctx context.Context, api client.Client, v *v1alpha1.LatencyVerification) string {
+	for range 5 {
+		list := &corev1.EventList{}
+		// Events of what is in no namespace are in this one.
+		err := api.List(ctx, list, client.InNamespace("default"), client.MatchingFields{"involvedObject.uid": string(v.UID), "reason": v1alpha1.ReasonAcceptRefused})
+		if err != nil {
+			break
+		}
+		var last *corev1.Event
+		for i := range list.Items {
+			if e := &list.Items[i]; last == nil || last.CreationTimestamp.Before(&e.CreationTimestamp) {
+				last = e
+			}
+		}
+		if last != nil {
+			return last.Message
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	return fmt.Sprintf("`kubectl get events -n default --field-selector involvedObject.name=%s` says why", v.Name)
+}
+
+func say(w io.Writer, format string, args ...any) error {
+	if _, err := fmt.Fprintf(w, format, args...); err != nil {
+		return fmt.Errorf("writing what was done: %w", err)
+	}
+	return nil
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// addVerification adds that of gate upgrade and node-a, which failed.
+func (s *apiServer) addVerification() *v1alpha1.LatencyVerification {
+	v := &v1alpha1.LatencyVerification{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyVerification"},
+		ObjectMeta: metav1.ObjectMeta{Name: "upgrade.node-a", UID: "v"},
+		Spec:       v1alpha1.LatencyVerificationSpec{GateName: "upgrade", NodeName: "node-a"},
+		Status: v1alpha1.LatencyVerificationStatus{
+			State:   v1alpha1.VerificationFailed,
+			History: []v1alpha1.VerificationResult{{Benchmark: "upgrade-node-a-2"}, {Benchmark: "upgrade-node-a-1"}},
+		},
+	}
+	s.verifications = map[string]*v1alpha1.LatencyVerification{v.Name: v}
+	return v
+}
+
+func TestAccept(t *testing.T) {
+	for name, args := range map[string][]string{
+		"by gate and node": {"upgrade", "node-a"}, "by its name": {"upgrade.node-a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newCluster(t)
+			v := s.addVerification()
+			asked := ""
+			s.operator = func(v *v1alpha1.LatencyVerification) {
+				asked = v.Annotations[v1alpha1.AnnotationAccept]
+				v.Status.State = v1alpha1.VerificationVerified
+				v.Status.Accepted = &v1alpha1.AcceptedResult{Benchmark: asked, By: v1alpha1.AcceptedByHand}
+			}
+			args := append(append([]string{"accept"}, args...), "upgrade-node-a-1", "--kubeconfig", s.serve(t))
+			code, stdout, stderr := run(args...)
+			if code != 0 || stdout != "upgrade-node-a-1 accepted: node node-a is Verified\n" || asked != "upgrade-node-a-1" {
+				t.Fatalf("exit code %d, %q, it said %q; asked for %q", code, stdout, stderr, asked)
+			}
+			writes := len(s.written)
+			if code, stdout, _ := run(args...); code != 0 || !strings.Contains(stdout, "already") || len(s.written) != writes {
+				t.Errorf("again: exit code %d, %q, %q", code, stdout, s.written)
+			}
+			_ = v
+		})
+	}
+}
+
+func TestVerify(t *testing.T) {
+	s := newCluster(t)
+	s.addVerification()
+	s.operator = func(v *v1alpha1.LatencyVerification) {
+		if _, asked := v.Annotations[v1alpha1.AnnotationVerify]; asked {
+			v.Status.State, v.Status.Message = v1alpha1.VerificationUnverified, "somebody asked for it"
+		}
+	}
+	code, stdout, stderr := run("verify", "upgrade", "node-a", "--kubeconfig", s.serve(t))
+	if code != 0 || stdout != "node node-a is Unverified and will be measured: somebody asked for it\n" {
+		t.Errorf("exit code %d, %q, it said %q", code, stdout, stderr)
+	}
+}
+
+func TestAcceptRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		args   []string
+		change func(*apiServer)
+		want   []string
+		wrote  bool
+	}{
+		"a result that there is not": {args: []string{"accept", "upgrade", "node-a", "upgrade-node-a-9"}, want: []string{"no result upgrade-node-a-9", "upgrade-node-a-2, upgrade-node-a-1"}},
+		"a node that there is not":   {args: []string{"accept", "upgrade", "node-x", "b"}, want: []string{"no LatencyVerification upgrade.node-x", "kubectl get lver"}},
+		"no name":                    {args: []string{"verify", ""}, want: []string{"no name of a LatencyVerification"}},
+		"no time":                    {args: []string{"verify", "upgrade", "node-a", "--timeout=0s"}, want: []string{"--timeout"}},
+		"no answer":                  {args: []string{"verify", "upgrade", "node-a", "--timeout=300ms"}, want: []string{"has not answered within 300ms", "tailgate.dev/verify-"}, wrote: true},
+		"what the operator refuses": {
+			args: []string{"accept", "upgrade", "node-a", "upgrade-node-a-1"},
+			change: func(s *apiServer) {
+				s.operator = func(*v1alpha1.LatencyVerification) {
+					s.events = []corev1.Event{{Reason: v1alpha1.ReasonAcceptRefused, Message: "the node has changed"}}
+				}
+			},
+			want: []string{"refused it: the node has changed"}, wrote: true,
+		},
+		"what the operator refuses, without the right to read events": {
+			args: []string{"accept", "upgrade", "node-a", "upgrade-node-a-1"},
+			change: func(s *apiServer) {
+				s.operator, s.forbidden = func(*v1alpha1.LatencyVerification) {}, []string{"events"}
+			},
+			want: []string{"refused it", "kubectl get events"}, wrote: true,
+		},
+		"a user who may not": {
+			args: []string{"verify", "upgrade", "node-a"}, change: func(s *apiServer) { s.forbidden = []string{"PATCH "} },
+			want: []string{"annotating LatencyVerification upgrade.node-a", "forbidden"}, wrote: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newCluster(t)
+			s.addVerification()
+			if c.change != nil {
+				c.change(s)
+			}
+			refused(t, append(c.args, "--kubeconfig", s.serve(t)), 1, c.want)
+			if (len(s.written) > 0) != c.wrote {
+				t.Errorf("it wrote %q", s.written)
+			}
+		})
+	}
+}
