@@ -109,7 +109,7 @@ func factsOf(b export.Benchmark) [][2]string {
 	}
 	add("Tool", toolText)
 	if p := status.Pair; p != nil {
-		add("Nodes", p.ClientNode+" → "+p.ServerNode)
+		add("Nodes", p.ClientNode+" to "+p.ServerNode)
 	}
 	if b.Object.ManyPairs() {
 		add("Pairing", fmt.Sprintf("%s, %s", spec.Placement.Pairing, plural(len(b.Pairs), "pair")))

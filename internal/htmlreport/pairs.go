@@ -67,7 +67,7 @@ func matricesOf(b export.Benchmark) []matrix {
 		pair := report.PairOf(*p.Object)
 		nodes[pair.ClientNode], nodes[pair.ServerNode], servers[pair.ServerNode] = true, true, true
 		if len(p.Object.Status.Results) == 0 {
-			waiting = append(waiting, fmt.Sprintf("%s → %s, LatencyBenchmark %s: %s", orDash(pair.ClientNode), orDash(pair.ServerNode), p.Object.Name, report.Standing(p.Object)))
+			waiting = append(waiting, fmt.Sprintf("%s to %s, LatencyBenchmark %s: %s", orDash(pair.ClientNode), orDash(pair.ServerNode), p.Object.Name, report.Standing(p.Object)))
 		}
 		for _, r := range p.Object.Status.Results {
 			if c := (cell{r.Name, r.Variant}); r.LatencyType != "" && !slices.Contains(cells, c) {

@@ -86,7 +86,7 @@ func (s shape) draw(r *rand.Rand) float64 {
 // drawn is a histogram of count round trips. Only those of the tail are drawn one by one.
 func (s shape) drawn(t *testing.T, r *rand.Rand, count int64, extra ...int64) result.Histogram {
 	t.Helper()
-	const draws = 8_000
+	const draws = 4_000
 	body := s
 	body.tail = 0
 	recorder := result.NewRecorder()
@@ -142,7 +142,7 @@ func hardware(role string, v v1alpha1.Variant) result.Evidence {
 	if v.Network.Type.HasDevice() {
 		e.Driver, e.Firmware, e.DeviceNUMANode, e.PCIAddress, e.PCISource = "sfc", "8.5.2.1000 rx1 tx1", 1, "0000:3b:02.3", result.PCIFromSysfs
 		e.AllocatedDevices = map[string]string{"PCIDEVICE_" + strings.NewReplacer(".", "_", "/", "_").Replace(strings.ToUpper(v.Network.ResourceName)): e.PCIAddress}
-		e.Facts["nic.function"], e.Facts["nic.firmware-variant"], e.Facts["nic.port"] = "VF", "ultra-low-latency", "0000:3b:00.0"
+		e.Facts["nic.function"], e.Facts["nic.firmware-variant"], e.Facts["nic.port"] = "VF", "full-feature", "0000:3b:00.0"
 	}
 	if strings.Contains(v.Name, "9000") {
 		e.MTU = 9000
@@ -291,7 +291,7 @@ func matrixSample(t *testing.T) []export.Benchmark {
 // gatedSample is of UDP over VFs, with a gate whose candidate is slower by a factor, in rounds that differ.
 func gatedSample(t *testing.T, by, spread float64, change ...func(*export.Benchmark)) []export.Benchmark {
 	b := sample(t, "gated.yaml")
-	b.Name = "after-the-upgrade"
+	b.Name = "example"
 	b.Spec.Rounds, b.Spec.Workload.Protocols = 10, []v1alpha1.Protocol{v1alpha1.ProtocolUDP}
 	b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}
 	b.Spec.Gate.Rules = []v1alpha1.GateRule{

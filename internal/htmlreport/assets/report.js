@@ -11,7 +11,7 @@ for (const table of document.querySelectorAll("table.heat")) {
     field.tabIndex = x === 0 && y === 0 ? 0 : -1;
     const tell = () => {
       const [client, server] = [table.tBodies[0].rows[y].cells[0], table.tHead.rows[0].cells[x + 1]].map((name) => name.textContent);
-      told.textContent = client + " → " + server + ": " + ({ "": "no pair", "?": "cannot be told", lost: "lost" }[field.textContent] || field.textContent + " µs");
+      told.textContent = client + " to " + server + ": " + ({ "": "no pair", "?": "cannot be told", lost: "lost" }[field.textContent] || field.textContent + " µs");
     };
     field.addEventListener("mouseenter", tell);
     field.addEventListener("focus", tell);
@@ -74,7 +74,7 @@ function yScale() {
   if (!logarithmic()) return { distr: 1, range: (u, lo, hi) => [0, hi * 1.04 || 1] };
   return { distr: 3, log: 10, range: (u, lo, hi) => {
     lo = Math.max(lo || 1, 1); hi = Math.max(hi || 10, lo * 1.2);
-    const room = Math.pow(hi / lo, 0.04);
+    const room = Math.pow(hi / lo, 0.07);
     return [lo / room, hi * room];
   } };
 }
@@ -115,7 +115,7 @@ function drawCurves() {
   const rounds = document.getElementById("rounds").checked;
   for (const line of lines) {
     if (rounds && line.rounds.length > 1) for (const round of line.rounds) {
-      series.push({ stroke: colorOf(line), width: 1, alpha: 0.38, dash: dashOf(line), points: { show: false } });
+      series.push({ stroke: colorOf(line), width: 1, alpha: 0.5, dash: dashOf(line), points: { show: false } });
       columns.push(pad(round.v));
     }
   }
@@ -197,7 +197,7 @@ function drawStrips() {
         const ctx = u.ctx, top = u.bbox.top, bottom = u.bbox.top + u.bbox.height, ratio = devicePixelRatio;
         ctx.save();
         ctx.font = 11 * ratio + "px system-ui, 'Open Sans', sans-serif";
-        ctx.fillStyle = c.soft; ctx.strokeStyle = c.soft; ctx.lineWidth = ratio; ctx.textBaseline = "top";
+        ctx.fillStyle = c.soft; ctx.strokeStyle = c.soft; ctx.lineWidth = ratio; ctx.textBaseline = "top"; ctx.textAlign = "left";
         for (const [at, n] of begins) {
           const px = u.valToPos(at, "x", true);
           ctx.beginPath(); ctx.moveTo(px, top); ctx.lineTo(px, bottom); ctx.stroke();
@@ -213,7 +213,7 @@ function drawStrips() {
     }, [x, p50, p99, max], strip));
     const key = document.createElement("p");
     key.className = "note";
-    key.textContent = "line p50, dashed p99, dots max" + (lost.length ? "; ▲ lost messages" : "");
+    key.textContent = "Line: p50; dashed: p99; dots: the slowest" + (lost.length ? "; triangles: messages were lost" : "");
     place.append(key);
   }
 }
