@@ -31,7 +31,7 @@ func TestAccept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newCluster(t)
-			v := s.addVerification()
+			s.addVerification()
 			asked := ""
 			s.operator = func(v *v1alpha1.LatencyVerification) {
 				asked = v.Annotations[v1alpha1.AnnotationAccept]
@@ -47,7 +47,6 @@ func TestAccept(t *testing.T) {
 			if code, stdout, _ := run(args...); code != 0 || !strings.Contains(stdout, "already") || len(s.written) != writes {
 				t.Errorf("again: exit code %d, %q, %q", code, stdout, s.written)
 			}
-			_ = v
 		})
 	}
 }
