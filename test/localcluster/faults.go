@@ -5,8 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
 // KillProcess kills a process of the cluster with SIGKILL: one of Etcd, APIServer, ControllerManager and Scheduler, or
@@ -137,6 +142,145 @@ func CutFabric(d time.Duration) error {
 	time.Sleep(d)
 	if err := fabric.LinkSetUp(bridge); err != nil {
 		return fmt.Errorf("mending the fabric: %w", err)
+	}
+	return nil
+}
+
+// detour is how many bridges SlowCable puts into the way. A frame crosses one, and the link to it, in about half a
+// microsecond.
+const detour = 100
+
+// SlowCable puts a detour into the cable between the cards of the two nodes: what one sends the other comes tens of
+// microseconds later, which the sending CPU spends. RestoreCable undoes it, and so does Up.
+func SlowCable() error {
+	fabric, err := openNetns(fabricNetns)
+	if err != nil {
+		return err
+	}
+	defer fabric.close()
+	bridge, err := fabric.LinkByName(fabricBridge)
+	if err != nil {
+		return fmt.Errorf("looking for the fabric: %w", err)
+	}
+	for i := range detour {
+		hop := fmt.Sprintf("hop%d", i)
+		if err := ensureVeth(fabric, bridge, hop, fabric, hop+"-far", fabricMTU, ""); err != nil {
+			return err
+		}
+		if bridge, err = ensureBridge(fabric, fmt.Sprintf("detour%d", i), fabricMTU); err != nil {
+			return err
+		}
+		if err := plugIn(fabric, hop+"-far", bridge); err != nil {
+			return err
+		}
+	}
+	return plugInFarNode(fabric, bridge)
+}
+
+// RestoreCable undoes SlowCable. Without one before it, it does nothing.
+func RestoreCable() error {
+	fabric, err := openNetns(fabricNetns)
+	if err != nil {
+		return err
+	}
+	defer fabric.close()
+	bridge, err := fabric.LinkByName(fabricBridge)
+	if err != nil {
+		return fmt.Errorf("looking for the fabric: %w", err)
+	}
+	if err := plugInFarNode(fabric, bridge); err != nil {
+		return err
+	}
+	// To delete the detour takes many seconds. It stays, cut off.
+	hop, err := fabric.LinkByName("hop0")
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err == nil {
+		err = fabric.LinkSetDown(hop)
+	}
+	if err != nil {
+		return fmt.Errorf("cutting off the detour: %w", err)
+	}
+	return nil
+}
+
+// plugInFarNode plugs the cards of node-b into a bridge of the fabric.
+func plugInFarNode(fabric netnsHandle, bridge netlink.Link) error {
+	far := nodes([2][]int{})[1]
+	for _, pf := range far.nics() {
+		for _, device := range append([]nic{pf}, pf.VFs...) {
+			if err := plugIn(fabric, far.port(device), bridge); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func plugIn(h netnsHandle, port string, bridge netlink.Link) error {
+	link, err := h.LinkByName(port)
+	if err == nil {
+		err = h.LinkSetMaster(link, bridge)
+	}
+	if err == nil {
+		err = h.LinkSetUp(link)
+	}
+	if err != nil {
+		return fmt.Errorf("plugging %s into %s: %w", port, bridge.Attrs().Name, err)
+	}
+	return nil
+}
+
+// Upgrade restarts the kubelet of a node as after an upgrade of its operating system: with another boot ID, and with an
+// OS image of that name. It does not wait until the node is ready: Up does. Only Down undoes it.
+func Upgrade(ctx context.Context, o Options, node, image string) error {
+	c, err := existing(ctx, o)
+	if err != nil {
+		return err
+	}
+	n, err := findNode(c.nodes, node)
+	if err != nil {
+		return err
+	}
+	if err := KillKubelet(ctx, o, node); err != nil {
+		return err
+	}
+	// The kubelet reads them when it starts.
+	for target, content := range map[string]string{
+		"/proc/sys/kernel/random/boot_id": string(uuid.NewUUID()),
+		"/etc/os-release":                 fmt.Sprintf("PRETTY_NAME=%q", image),
+	} {
+		if err := c.coverFile(n, target, content+"\n"); err != nil {
+			return err
+		}
+	}
+	return StartKubelet(ctx, o, node)
+}
+
+// coverFile gives a file another content, as the node sees it.
+func (c *cluster) coverFile(n node, target, content string) error {
+	own := c.node(n, "cover", filepath.Base(target))
+	_, err := os.Stat(own)
+	covered := err == nil
+	if err := os.MkdirAll(filepath.Dir(own), 0o755); err != nil {
+		return fmt.Errorf("creating the folder of what covers %s: %w", target, err)
+	}
+	// Written, and not replaced: it is this file that is mounted.
+	if err := os.WriteFile(own, []byte(content), 0o644); err != nil {
+		return fmt.Errorf("writing what covers %s: %w", target, err)
+	}
+	if covered {
+		return nil
+	}
+	err = inThread(func() error {
+		if err := enterNode(c.paths, n); err != nil {
+			return err
+		}
+		return unix.Mount(own, target, "", unix.MS_BIND, "")
+	})
+	if err != nil {
+		return fmt.Errorf("covering %s on %s: %w", target, n.Name, err)
 	}
 	return nil
 }

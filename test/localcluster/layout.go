@@ -81,6 +81,9 @@ type nic struct {
 	VFs []nic
 }
 
+// port is where the fabric has a PF or VF of the node plugged in.
+func (n node) port(device nic) string { return n.Letter + "-" + device.Name }
+
 // maxVFs is how many VFs each card can have.
 const maxVFs = 4
 

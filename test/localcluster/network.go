@@ -225,7 +225,7 @@ func ensureNetwork(nodes []node) error {
 		}
 		for _, pf := range n.nics() {
 			for _, device := range append([]nic{pf}, pf.VFs...) {
-				if err := ensureVeth(nw.fabric, fabric, n.Letter+"-"+device.Name, h, device.Name, device.MTU, device.MAC); err != nil {
+				if err := ensureVeth(nw.fabric, fabric, n.port(device), h, device.Name, device.MTU, device.MAC); err != nil {
 					return err
 				}
 				if err := prepareNIC(h, device); err != nil {

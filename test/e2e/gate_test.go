@@ -1,0 +1,208 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/test/localcluster"
+)
+
+// gated labels the nodes of the gate.
+const gated = "e2e.tailgate.dev/gated"
+
+// latencyGate holds the nodes with that label to their own accepted p50 over the VFs. SlowCable makes it some six times as
+// long; three times leaves room for a noisy machine at both sides.
+func latencyGate() *v1alpha1.LatencyGate {
+	template := benchmark("", overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
+		s.Tool, s.Rounds = v1alpha1.ToolPinger, 5
+		s.Workload.Duration.Duration = 300 * time.Millisecond
+		s.Placement.Client, s.Placement.Server = &v1alpha1.NodeSelection{}, &v1alpha1.NodeSelection{}
+		s.Gate = &v1alpha1.Gate{
+			Rules:    []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, Max: "20ms"}, {Metric: v1alpha1.MetricP50, MaxIncrease: "200%"}},
+			Baseline: &v1alpha1.Baseline{GateRef: &v1alpha1.ObjectName{Name: "e2e"}},
+		}
+	})
+	return &v1alpha1.LatencyGate{
+		ObjectMeta: metav1.ObjectMeta{Name: "e2e"},
+		Spec: v1alpha1.LatencyGateSpec{
+			NodeSelector: map[string]string{gated: ""}, Namespace: namespace, Template: template.Spec,
+			Enforcement: v1alpha1.Enforcement{Label: true, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}},
+		},
+	}
+}
+
+// gateNode reads a node.
+func gateNode(ctx context.Context, name string) *corev1.Node {
+	GinkgoHelper()
+	n := &corev1.Node{}
+	Expect(kube.Get(ctx, types.NamespacedName{Name: name}, n)).To(Succeed())
+	return n
+}
+
+// labelNodes gives all nodes a label, or with nil takes it away.
+func labelNodes(ctx context.Context, key string, value any) {
+	GinkgoHelper()
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, key)
+	if value != nil {
+		patch = fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value)
+	}
+	for _, name := range []string{"node-a", "node-b"} {
+		Expect(kube.Patch(ctx, gateNode(ctx, name), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+	}
+}
+
+// verification reads that of a node.
+func verification(ctx context.Context, node string) *v1alpha1.LatencyVerification {
+	GinkgoHelper()
+	v := &v1alpha1.LatencyVerification{}
+	Expect(client.IgnoreNotFound(kube.Get(ctx, types.NamespacedName{Name: v1alpha1.VerificationName("e2e", node)}, v))).To(Succeed())
+	return v
+}
+
+// published is what a Node says of its verification: "True true -", of condition, label and taint.
+func published(ctx context.Context, node string) string {
+	GinkgoHelper()
+	n := gateNode(ctx, node)
+	condition, label, taint := "-", "-", "-"
+	for _, c := range n.Status.Conditions {
+		if c.Type == v1alpha1.NodeConditionVerified {
+			condition = string(c.Status)
+		}
+	}
+	if value, ok := n.Labels[v1alpha1.NodeLabelVerified]; ok {
+		label = value
+	}
+	for _, t := range n.Spec.Taints {
+		if t.Key == v1alpha1.NodeTaintUnverified {
+			taint = string(t.Effect)
+		}
+	}
+	return fmt.Sprintf("%s %s %s", condition, label, taint)
+}
+
+const (
+	letIn    = "True true -"
+	heldBack = "False false NoSchedule"
+)
+
+// eventuallyConcludes waits for the end of a node's verification and returns it. Any other end fails.
+func eventuallyConcludes(ctx context.Context, node string, state v1alpha1.VerificationState) *v1alpha1.LatencyVerification {
+	GinkgoHelper()
+	var v *v1alpha1.LatencyVerification
+	Eventually(func() v1alpha1.VerificationState {
+		v = verification(ctx, node)
+		switch v.Status.State {
+		case state, "", v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring:
+		default:
+			StopTrying(fmt.Sprintf("%s %s: %s", v.Status.State, v.Status.Reason, v.Status.Message)).Now()
+		}
+		return v.Status.State
+	}).WithTimeout(measured).WithPolling(200*time.Millisecond).Should(Equal(state), func() string { return v.Status.Message })
+	AddReportEntry(fmt.Sprintf("%s: %s %s: %s", node, v.Status.State, v.Status.Reason, v.Status.Message))
+	want := heldBack
+	if state == v1alpha1.VerificationVerified {
+		want = letIn
+	}
+	Eventually(published).WithArguments(ctx, node).WithTimeout(soon).Should(Equal(want))
+	return v
+}
+
+// upgrade upgrades node-a, and waits until it is held back for that.
+func upgrade(ctx context.Context, image string) {
+	GinkgoHelper()
+	boot := gateNode(ctx, "node-a").Status.NodeInfo.BootID
+	Expect(localcluster.Upgrade(ctx, options, "node-a", image)).To(Succeed())
+	Eventually(func() string { return gateNode(ctx, "node-a").Status.NodeInfo.OSImage }).
+		WithTimeout(time.Minute).WithPolling(20 * time.Millisecond).Should(Equal(image))
+	told := time.Now()
+	Expect(gateNode(ctx, "node-a").Status.NodeInfo.BootID).NotTo(Equal(boot))
+	Eventually(published).WithArguments(ctx, "node-a").WithTimeout(10 * time.Second).WithPolling(20 * time.Millisecond).Should(Equal(heldBack))
+	AddReportEntry(fmt.Sprintf("held back %s after the kubelet told of %s", time.Since(told).Round(time.Millisecond), image))
+	Expect(verification(ctx, "node-a").Status.State).NotTo(Equal(v1alpha1.VerificationVerified))
+}
+
+// verifyAgain asks for a verification of node-a, and waits until it has begun.
+func verifyAgain(ctx context.Context) {
+	GinkgoHelper()
+	v := verification(ctx, "node-a")
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:""}}}`, v1alpha1.AnnotationVerify))
+	Expect(kube.Patch(ctx, v, patch)).To(Succeed())
+	Eventually(func() v1alpha1.VerificationState { return verification(ctx, "node-a").Status.State }).
+		WithTimeout(soon).WithPolling(20 * time.Millisecond).Should(BeElementOf(v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring))
+}
+
+var _ = Describe("A LatencyGate", Label("gate"), func() {
+	AfterEach(func(ctx context.Context) {
+		g := latencyGate()
+		Expect(client.IgnoreNotFound(kube.Delete(ctx, g))).To(Succeed())
+		Eventually(func() error { return kube.Get(ctx, client.ObjectKeyFromObject(g), g) }).WithTimeout(soon).ShouldNot(Succeed())
+		for _, name := range []string{"node-a", "node-b"} {
+			Expect(published(ctx, name)).To(Equal("- - -"), "a gate leaves nothing behind")
+		}
+		labelNodes(ctx, gated, nil)
+		Expect(localcluster.RestoreCable()).To(Succeed())
+		Expect(localcluster.Up(ctx, options)).To(Succeed())
+	})
+
+	It("holds an upgraded node back until its latency is proved", func(ctx context.Context) {
+		labelNodes(ctx, gated, "")
+		Expect(kube.Create(ctx, latencyGate())).To(Succeed())
+		first := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)
+		other := eventuallyConcludes(ctx, "node-b", v1alpha1.VerificationVerified)
+
+		By("an upgrade that changes nothing of the latency")
+		upgrade(ctx, "Upgraded 2")
+		second := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)
+		Expect(second.Status.Accepted.Benchmark).NotTo(Equal(first.Status.Accepted.Benchmark), "it has a new baseline")
+		Expect(second.Status.Accepted.Identity).To(HaveKeyWithValue(string(v1alpha1.IdentityOSImage), "Upgraded 2"))
+		Expect(second.Status.First.Benchmark).To(Equal(first.Status.Accepted.Benchmark))
+
+		By("an upgrade after which it is slow")
+		Expect(localcluster.SlowCable()).To(Succeed())
+		upgrade(ctx, "Upgraded 3")
+		failed := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationFailed)
+		Expect(failed.Status.Message).To(MatchRegexp(`^with peer node-b: .*p50 .* ratio [\d.]+ \[[\d.]+, [\d.]+\] over 5\+5 rounds: Fail, beyond maxIncrease 200%`))
+		Expect(failed.Status.Accepted).To(Equal(second.Status.Accepted), "what failed is no baseline")
+		g := latencyGate()
+		Eventually(func(check Gomega) {
+			check.Expect(kube.Get(ctx, client.ObjectKeyFromObject(g), g)).To(Succeed())
+			check.Expect(g.Status.Conditions).To(ContainElement(And(
+				HaveField("Type", v1alpha1.ConditionPassed), HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonNodesFailed))))
+		}).WithTimeout(soon).Should(Succeed())
+		b := benchmark(failed.Status.History[0].Benchmark)
+		verdict := get(ctx, b).Status.Verdict
+		Expect(verdict.Outcome).To(Equal(v1alpha1.GateFail))
+		Expect(verdict.Rules[1]).To(And(HaveField("Estimate", Not(BeEmpty())), HaveField("Lower", Not(BeEmpty())), HaveField("Upper", Not(BeEmpty()))))
+		Expect(verification(ctx, "node-b").ResourceVersion).To(Equal(other.ResourceVersion), "the other node was left alone")
+
+		By("the cable restored")
+		Expect(localcluster.RestoreCable()).To(Succeed())
+		verifyAgain(ctx)
+		third := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)
+		Expect(third.Status.Accepted.Benchmark).NotTo(Equal(second.Status.Accepted.Benchmark), "it has a new baseline")
+		Expect(third.Status.Accepted.Identity).To(HaveKeyWithValue(string(v1alpha1.IdentityOSImage), "Upgraded 3"))
+
+		By("too few rounds")
+		Eventually(func() error {
+			Expect(kube.Get(ctx, client.ObjectKeyFromObject(g), g)).To(Succeed())
+			g.Spec.Template.Rounds = 1
+			return kube.Update(ctx, g)
+		}).WithTimeout(soon).Should(Succeed())
+		verifyAgain(ctx)
+		held := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationInconclusive)
+		Expect(held.Status.Message).To(ContainSubstring("rounds"))
+		Expect(held.Status.Accepted).To(Equal(third.Status.Accepted))
+		Consistently(published).WithArguments(ctx, "node-a").WithTimeout(2 * time.Second).Should(Equal(heldBack))
+	})
+})
