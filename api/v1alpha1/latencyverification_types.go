@@ -124,6 +124,9 @@ type AcceptedResult struct {
 	// benchmark is the name of the LatencyBenchmark that has it, in the gate's namespace.
 	// +kubebuilder:validation:MaxLength=253
 	Benchmark string `json:"benchmark"`
+	// uid of that LatencyBenchmark. Another one of its name is no baseline.
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid"`
 	// at is when it was accepted.
 	At metav1.Time `json:"at"`
 	// by is Pass or Hand.

@@ -32,6 +32,9 @@ type world struct {
 	peerVerified bool
 	// otherPeer says whether the node could be measured with yet another peer.
 	otherPeer bool
+	// replaced is the result with which the benchmark was compared, or with which it must be compared too, if the benchmark
+	// of that name is not the one that was accepted; empty when all are.
+	replaced string
 	// named is the benchmark that annotation AnnotationAccept names; nil when there is none.
 	named *v1alpha1.LatencyBenchmark
 	// baselineTrouble is what is wrong with the stored results of the accepted and the first result.
@@ -168,10 +171,13 @@ func measuring(w *world) step {
 	if passed == nil || passed.ObservedGeneration != b.Generation || passed.Reason == v1alpha1.ReasonNotJudged {
 		return step{kind: stepKeep}
 	}
-	switch passed.Status {
-	case metav1.ConditionTrue:
+	switch {
+	case passed.Status == metav1.ConditionTrue && w.replaced != "":
+		return inconclusive(w, v1alpha1.ReasonBaselineMissing, fmt.Sprintf("LatencyBenchmark %s, with which it was compared, is not the one that was accepted; accept another result: annotation %s",
+			w.replaced, v1alpha1.AnnotationAccept))
+	case passed.Status == metav1.ConditionTrue:
 		return drift(w, passed.Message)
-	case metav1.ConditionFalse:
+	case passed.Status == metav1.ConditionFalse:
 		return failed(w, v1alpha1.ReasonFail, passed.Message)
 	default:
 		return inconclusive(w, passed.Reason, passed.Message)
@@ -282,7 +288,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 			return status, err
 		}
 		if s.state == v1alpha1.VerificationVerified {
-			status.Accepted = w.accepted(status.Benchmark.Name, status.Benchmark.Peer, v1alpha1.AcceptedByPass)
+			status.Accepted = w.accepted(w.benchmark, status.Benchmark.Peer, v1alpha1.AcceptedByPass)
 			if status.First == nil {
 				status.First = status.Accepted
 			}
@@ -292,7 +298,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 		status.Retried, status.Lost, status.SuspectPeer = 0, 0, ""
 	case stepAccept:
 		result := find(status.History, w.verification.Annotations[v1alpha1.AnnotationAccept])
-		status.Accepted = w.accepted(result.Benchmark, result.Peer, v1alpha1.AcceptedByHand)
+		status.Accepted = w.accepted(w.named, result.Peer, v1alpha1.AcceptedByHand)
 		status.First = status.Accepted
 		status.State, status.Changed, status.Benchmark = v1alpha1.VerificationVerified, nil, nil
 		status.Retried, status.Lost, status.SuspectPeer = 0, 0, ""
@@ -305,9 +311,9 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 }
 
 // accepted is a result of the node as it is now.
-func (w *world) accepted(benchmark, peer string, by v1alpha1.AcceptedBy) *v1alpha1.AcceptedResult {
+func (w *world) accepted(b *v1alpha1.LatencyBenchmark, peer string, by v1alpha1.AcceptedBy) *v1alpha1.AcceptedResult {
 	return &v1alpha1.AcceptedResult{
-		Benchmark: benchmark, At: metav1.Time{Time: w.now}, By: by, Peer: peer, Identity: w.verification.Status.Identity,
+		Benchmark: b.Name, UID: string(b.UID), At: metav1.Time{Time: w.now}, By: by, Peer: peer, Identity: w.verification.Status.Identity,
 	}
 }
 

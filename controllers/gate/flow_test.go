@@ -123,6 +123,8 @@ func TestDecide(t *testing.T) {
 
 		"an inconclusive result":                       {unknown, stepConclude, inconclusiveState, v1alpha1.ReasonInconclusive, "p99 says so"},
 		"results that somebody deleted":                {measured(metav1.ConditionUnknown, v1alpha1.ReasonResultsMissing), stepConclude, inconclusiveState, v1alpha1.ReasonResultsMissing, ""},
+		"a pass against a baseline made again":         {all(passed, func(w *world) { w.replaced = "up-a-3" }), stepConclude, inconclusiveState, v1alpha1.ReasonBaselineMissing, "up-a-3, with which it was compared, is not the one that was accepted"},
+		"a fail against a baseline made again":         {all(failed, func(w *world) { w.replaced = "up-a-3" }), stepConclude, failedState, v1alpha1.ReasonFail, ""},
 		"a baseline that somebody deleted":             {measured(metav1.ConditionUnknown, v1alpha1.ReasonBaselineMissing), stepConclude, inconclusiveState, v1alpha1.ReasonBaselineMissing, ""},
 		"an inconclusive result, to be tried again":    {all(unknown, retrying(1)), stepRepeat, unverifiedState, v1alpha1.ReasonRetry, "Inconclusive"},
 		"retries without a number are one":             {all(unknown, retrying(0)), stepRepeat, unverifiedState, v1alpha1.ReasonRetry, ""},
@@ -161,7 +163,7 @@ func TestAccept(t *testing.T) {
 		return func(w *world) {
 			w.verification.Annotations[v1alpha1.AnnotationAccept] = name
 			b := benchmarkOf(w.gate, w.verification, "b", 3)
-			b.Name = name
+			b.Name, b.UID = name, "uid-3"
 			b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, ""))
 			for _, change := range changes {
 				change(b)
@@ -217,7 +219,7 @@ func TestAccept(t *testing.T) {
 				}
 				return
 			}
-			want := &v1alpha1.AcceptedResult{Benchmark: "up-a-3", At: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByHand, Peer: "b", Identity: w.verification.Status.Identity}
+			want := &v1alpha1.AcceptedResult{Benchmark: "up-a-3", UID: "uid-3", At: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByHand, Peer: "b", Identity: w.verification.Status.Identity}
 			if s.kind != stepAccept || got.State != v1alpha1.VerificationVerified || got.Benchmark != nil {
 				t.Errorf("got %s to %s: %s", s.kind, got.State, s.message)
 			}
@@ -284,7 +286,7 @@ func TestNext(t *testing.T) {
 		w, got := step(t, all(measured(metav1.ConditionTrue, v1alpha1.ReasonPass), status(func(s *v1alpha1.LatencyVerificationStatus) {
 			s.Changed = []v1alpha1.IdentityChange{{Key: "Kernel", From: "6.0.0", To: "6.1.0"}}
 		})))
-		want := &v1alpha1.AcceptedResult{Benchmark: "up-a-4", At: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByPass, Peer: "b", Identity: w.verification.Status.Identity}
+		want := &v1alpha1.AcceptedResult{Benchmark: "up-a-4", UID: "uid-4", At: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByPass, Peer: "b", Identity: w.verification.Status.Identity}
 		if diff := cmp.Diff(want, got.Accepted); diff != "" {
 			t.Error(diff)
 		}

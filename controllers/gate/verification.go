@@ -157,6 +157,10 @@ func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 			return err
 		}
 	}
+	// Whoever is there under the name now has been there all along, or is another.
+	if w.replaced, err = r.replaced(ctx, w); err != nil {
+		return err
+	}
 	if drifts {
 		gate := b.Spec.Gate.DeepCopy()
 		compareWith(gate, *status.First, status.Benchmark.Peer)
@@ -167,14 +171,35 @@ func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 	return nil
 }
 
+// replaced is the accepted or the first result that the current benchmark's verdict rests on, if the benchmark of that name
+// is not the one that was accepted; empty when it is.
+func (r *Verifications) replaced(ctx context.Context, w *world) (string, error) {
+	status := w.verification.Status
+	for _, result := range []*v1alpha1.AcceptedResult{status.Accepted, status.First} {
+		if result == nil || !restsOn(w.benchmark, *result) && (result != status.First || !mayDrift(w.benchmark, status)) {
+			continue
+		}
+		b, err := r.benchmark(ctx, w.gate, result.Benchmark)
+		if err != nil {
+			return "", err
+		}
+		if b == nil || string(b.UID) != result.UID {
+			return result.Benchmark, nil
+		}
+	}
+	return "", nil
+}
+
+// restsOn says whether a benchmark is compared with a result.
+func restsOn(b *v1alpha1.LatencyBenchmark, result v1alpha1.AcceptedResult) bool {
+	return b.Spec.Gate != nil && b.Spec.Gate.Baseline != nil && b.Spec.Gate.Baseline.BenchmarkRef != nil &&
+		b.Spec.Gate.Baseline.BenchmarkRef.Name == result.Benchmark
+}
+
 // mayDrift says whether a benchmark passed against an accepted result that is not the first of its epoch.
 func mayDrift(b *v1alpha1.LatencyBenchmark, s v1alpha1.LatencyVerificationStatus) bool {
-	if !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionPassed) || s.Accepted == nil || s.First == nil ||
-		b.Spec.Gate == nil || b.Spec.Gate.Baseline == nil {
-		return false
-	}
-	ref := b.Spec.Gate.Baseline.BenchmarkRef
-	return ref != nil && ref.Name == s.Accepted.Benchmark && ref.Name != s.First.Benchmark
+	return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionPassed) && s.Accepted != nil && s.First != nil &&
+		restsOn(b, *s.Accepted) && !restsOn(b, *s.First)
 }
 
 // comparesWithOwn says whether a gate's template compares with each node's own accepted result.
@@ -218,6 +243,9 @@ func (r *Verifications) baselineTrouble(ctx context.Context, w *world) (string, 
 		switch {
 		case apierrors.IsNotFound(err):
 			return fmt.Sprintf("LatencyBenchmark %s, with which results are compared, was deleted; accept another result: annotation %s",
+				result.Benchmark, v1alpha1.AnnotationAccept), nil
+		case err == nil && string(b.UID) != result.UID:
+			return fmt.Sprintf("LatencyBenchmark %s, with which results are compared, was deleted and made again; accept another result: annotation %s",
 				result.Benchmark, v1alpha1.AnnotationAccept), nil
 		case err != nil:
 			return "", fmt.Errorf("getting LatencyBenchmark %s: %w", result.Benchmark, err)

@@ -79,8 +79,8 @@ func makeVerification(node string, changes ...func(*v1alpha1.LatencyVerification
 		Status: v1alpha1.LatencyVerificationStatus{
 			State: v1alpha1.VerificationVerified, Reason: v1alpha1.ReasonPassed, Message: "all 2 rules hold", Since: at(time.Hour),
 			NodeUID: "uid-" + node, Identity: identity, Number: 3, MeasuredAt: at(time.Hour),
-			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-3", At: *at(time.Hour), By: v1alpha1.AcceptedByPass, Peer: "b", Identity: identity},
-			First:    &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-1", At: *at(9 * time.Hour), By: v1alpha1.AcceptedByHand, Peer: "b", Identity: identity},
+			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-3", UID: "uid-3", At: *at(time.Hour), By: v1alpha1.AcceptedByPass, Peer: "b", Identity: identity},
+			First:    &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-1", UID: "uid-1", At: *at(9 * time.Hour), By: v1alpha1.AcceptedByHand, Peer: "b", Identity: identity},
 			History: []v1alpha1.VerificationResult{
 				{Benchmark: "up-" + node + "-3", At: *at(time.Hour), Outcome: v1alpha1.GatePass, Reason: v1alpha1.ReasonPassed, Peer: "b", IdentitySHA256: mustDigest(identity)},
 				{Benchmark: "up-" + node + "-2", At: *at(2 * time.Hour), Outcome: v1alpha1.GateFail, Reason: v1alpha1.ReasonFail, Peer: "b", IdentitySHA256: mustDigest(map[string]string{"BootID": "boot-0"})},
