@@ -191,7 +191,8 @@ var _ = Describe("A gate of many nodes", func() {
 			size, err = strconv.Atoi(text)
 			Expect(err).NotTo(HaveOccurred())
 		}
-		patience := time.Minute + time.Duration(size)*300*time.Millisecond
+		// A machine that does other work takes long, and its figures are told all the same.
+		patience := time.Minute + time.Duration(size)*2*time.Second
 		w := NewWorld(ctx)
 		name := func(i int) string { return fmt.Sprintf("%s-n%04d", w.Namespace, i) }
 		images := make([]corev1.ContainerImage, 50)
@@ -244,12 +245,12 @@ var _ = Describe("A gate of many nodes", func() {
 
 		began := time.Now()
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.MaxParallel, s.HistoryLimit = 100, 1 }))
-		verifications := func(accepted string) int {
+		verifications := func(accepted string) (int, error) {
 			list := &v1alpha1.LatencyVerificationList{}
-			Expect(k8s.List(ctx, list, client.MatchingFields{"spec.gateName": g.Name, "status.state": string(v1alpha1.VerificationVerified)})).To(Succeed())
+			err := k8s.List(ctx, list, client.MatchingFields{"spec.gateName": g.Name, "status.state": string(v1alpha1.VerificationVerified)})
 			return len(slices.DeleteFunc(list.Items, func(v v1alpha1.LatencyVerification) bool {
 				return !strings.HasSuffix(v.Status.Accepted.Benchmark, accepted)
-			}))
+			})), err
 		}
 		events := func() int {
 			list := &eventsv1.EventList{}
@@ -259,7 +260,8 @@ var _ = Describe("A gate of many nodes", func() {
 		// settled waits until all are verified with a benchmark and nothing is written any more, and tells what it took.
 		settled := func(round, benchmark string, eventsBefore int) {
 			GinkgoHelper()
-			Eventually(func() int { return verifications(benchmark) }).WithTimeout(patience).WithPolling(time.Second).Should(Equal(size))
+			// A machine that is busy may leave a list of so many unanswered.
+			Eventually(func() (int, error) { return verifications(benchmark) }).WithTimeout(patience).WithPolling(time.Second).Should(Equal(size))
 			took := time.Since(began)
 			Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).WithTimeout(patience).Should(HavePrefix("True AllVerified"))
 			time.Sleep(2 * time.Second)
@@ -271,6 +273,11 @@ var _ = Describe("A gate of many nodes", func() {
 				total += writes[what]
 			}
 			AddReportEntry(fmt.Sprintf("%s: %d nodes in %s, %.2f writes a node", round, size, took.Round(time.Second), float64(total)/float64(size)))
+			for _, controller := range []string{"latencygate", "latencyverification"} {
+				count, p99 := reconcileTimes(controller)
+				AddReportEntry(fmt.Sprintf("%s: so far %d reconciles of %s, p99 at most %s", round, count, controller, p99))
+			}
+			AddReportEntry(fmt.Sprintf("%s: memory of caches and controllers: %d MiB", round, memory()-before))
 			// Of few nodes, the gate's own status is a part of what is written.
 			Expect(float64(total) / float64(size)).To(BeNumerically("<=", 12.0))
 		}
@@ -283,10 +290,5 @@ var _ = Describe("A gate of many nodes", func() {
 		began = time.Now()
 		inParallel(size, func(i int) { w.Upgrade(ctx, name(i), "6.3.0") })
 		settled("second upgrade", "-3", eventsBefore)
-		for _, controller := range []string{"latencygate", "latencyverification"} {
-			count, p99 := reconcileTimes(controller)
-			AddReportEntry(fmt.Sprintf("%s: %d reconciles, p99 at most %s", controller, count, p99))
-		}
-		AddReportEntry(fmt.Sprintf("memory of caches and controllers: %d MiB", memory()-before))
 	})
 })

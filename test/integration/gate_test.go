@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -268,6 +270,60 @@ func (w *World) SlowNode(node string) {
 		}
 		return 10_000
 	})
+}
+
+// Pause keeps the agents of a run from handing over their results until goOn is called. It returns when they wait.
+func (w *World) Pause(run string) (wait, goOn func()) {
+	reached, going := make(chan struct{}), make(chan struct{})
+	reach, release := sync.OnceFunc(func() { close(reached) }), sync.OnceFunc(func() { close(going) })
+	w.Kubelet.mu.Lock()
+	before := w.Kubelet.agents
+	w.Kubelet.mu.Unlock()
+	w.Kubelet.Agents(func(d *result.Document) {
+		if d.Run == run {
+			reach()
+			<-going
+		}
+		if before != nil {
+			before(d)
+		}
+	})
+	DeferCleanup(release)
+	return func() { GinkgoHelper(); Eventually(reached).Should(BeClosed()) }, release
+}
+
+// LetIn counts how often a node was let in after it had been held back, from now on.
+func (w *World) LetIn(ctx context.Context, node string) (count func() int) {
+	GinkgoHelper()
+	watcher, err := k8s.Watch(context.WithoutCancel(ctx), &corev1.NodeList{}, client.MatchingFields{"metadata.name": node})
+	Expect(err).NotTo(HaveOccurred())
+	var times atomic.Int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		held := false
+		for event := range watcher.ResultChan() {
+			n, ok := event.Object.(*corev1.Node)
+			if !ok {
+				continue
+			}
+			for _, c := range n.Status.Conditions {
+				if c.Type != v1alpha1.NodeConditionVerified {
+					continue
+				}
+				if held && c.Status == corev1.ConditionTrue {
+					times.Add(1)
+				}
+				held = c.Status != corev1.ConditionTrue
+			}
+		}
+	}()
+	DeferCleanup(watcher.Stop)
+	return func() int {
+		watcher.Stop()
+		<-done
+		return int(times.Load())
+	}
 }
 
 // refusals are the events of refused acceptances in the cluster about a verification.
@@ -741,6 +797,43 @@ var _ = Describe("A gate, sabotaged,", func() {
 		Entry("writing its summary", writes("status", isGate)),
 	)
 
+	DescribeTable("never lets a slow node in, when its manager dies",
+		func(ctx SpecContext, dies death) {
+			w := NewGateWorld(ctx)
+			var armed atomic.Bool
+			first := w.Start(func(verb string, o client.Object) bool { return armed.Load() && dies(verb, o) })
+			w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+			w.Expect(ctx, w.A, isVerified)
+			w.SlowNode(w.A)
+			letIn := w.LetIn(ctx, w.A)
+			armed.Store(true)
+			w.Upgrade(ctx, w.A, "6.2.0")
+			Eventually(first.client.dead.Load).Should(BeTrue())
+			first.Stop()
+			w.Start()
+			w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+			Expect(letIn()).To(BeZero())
+			Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
+		},
+		Entry("noting that it has changed", inState(v1alpha1.VerificationUnverified)),
+		Entry("labelling and tainting it", writes("patch", isNode)),
+		Entry("setting its condition", writes("status", isNode)),
+		Entry("creating its benchmark", writes("create", isBenchmark)),
+		Entry("noting that it is measured", inState(v1alpha1.VerificationMeasuring)),
+		Entry("storing a result", stores),
+		Entry("judging", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Verdict != nil })),
+		Entry("noting that it failed", inState(v1alpha1.VerificationFailed)),
+		Entry("saying so on the node", func() death {
+			failed := false
+			return func(verb string, o client.Object) bool {
+				if v, ok := o.(*v1alpha1.LatencyVerification); ok && v.Status.State == v1alpha1.VerificationFailed {
+					failed = true
+				}
+				return failed && verb == "status" && isNode(o)
+			}
+		}()),
+	)
+
 	// measuring waits until a node's benchmark measures, which it does until it is let go on.
 	measuring := func(ctx SpecContext, w *World, node string) {
 		GinkgoHelper()
@@ -813,6 +906,147 @@ var _ = Describe("A gate, sabotaged,", func() {
 		Eventually(func() string { return w.Verification(ctx, w.A).Status.BaselineTrouble }).Should(BeEmpty())
 	})
 
+	DescribeTable("never lets a slow node in, when somebody lays hands on a stored result while it is measured:",
+		func(ctx SpecContext, says string, sabotage func(ctx SpecContext, stored, fast corev1.ConfigMap)) {
+			w := NewGateWorld(ctx)
+			w.Start()
+			w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+			w.Expect(ctx, w.A, isVerified)
+			fast := configMaps(ctx, w.Benchmark(w.A, 1))[0]
+			w.SlowNode(w.A)
+			letIn := w.LetIn(ctx, w.A)
+			wait, goOn := w.Pause(w.Benchmark(w.A, 2).Name + "-r3")
+			w.Upgrade(ctx, w.A, "6.2.0")
+			wait()
+			stored := configMaps(ctx, w.Benchmark(w.A, 2))
+			Expect(stored).To(HaveLen(2))
+			sabotage(ctx, stored[0], fast)
+			goOn()
+			w.Expect(ctx, w.A, says+heldBack)
+			Expect(letIn()).To(BeZero())
+			Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
+		},
+		Entry("deleted, and so measured again", "Failed Fail", func(ctx SpecContext, stored, _ corev1.ConfigMap) {
+			Expect(k8s.Delete(ctx, &stored)).To(Succeed())
+		}),
+		Entry("edited", "Inconclusive BenchmarkFailed", func(ctx SpecContext, stored, _ corev1.ConfigMap) {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+result.AnnotationClientDigest+`":"0"}}}`))
+			Expect(k8s.Patch(ctx, &stored, patch)).To(Succeed())
+		}),
+		Entry("another result in its place, faster and whole", "Inconclusive BenchmarkFailed", func(ctx SpecContext, stored, fast corev1.ConfigMap) {
+			Expect(k8s.Delete(ctx, &stored)).To(Succeed())
+			forged := stored.DeepCopy()
+			forged.ResourceVersion, forged.UID = "", ""
+			forged.BinaryData, forged.Data, forged.Annotations = fast.BinaryData, fast.Data, fast.Annotations
+			Expect(k8s.Create(ctx, forged)).To(Succeed())
+		}),
+	)
+
+	It("compares with nothing when somebody deletes an accepted result and has it measured again", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+		w.Expect(ctx, w.A, isVerified)
+		w.SlowNode(w.A)
+		again := Get(ctx, w.Benchmark(w.A, 1))
+		Expect(k8s.Delete(ctx, again)).To(Succeed())
+		// There is no garbage collector here.
+		Expect(k8s.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelBenchmark: again.Name})).To(Succeed())
+		// As slow as the node is now, and the gate's by all that can be copied.
+		again.ResourceVersion, again.UID, again.Status = "", "", v1alpha1.LatencyBenchmarkStatus{}
+		again.Spec.Gate.Rules = []v1alpha1.GateRule{under("1s")}
+		Expect(k8s.Create(ctx, again)).To(Succeed())
+		ExpectPassed(ctx, again, "^True Pass")
+		Eventually(func() string { return w.Verification(ctx, w.A).Status.BaselineTrouble }).Should(ContainSubstring("deleted and made again"))
+		// So slow that only the absolute rule could see it, which this gate has not any more.
+		g := &v1alpha1.LatencyGate{}
+		Eventually(func() error {
+			Expect(k8s.Get(ctx, types.NamespacedName{Name: w.Namespace}, g)).To(Succeed())
+			g.Spec.Template.Gate.Rules = []v1alpha1.GateRule{within("10%")}
+			return k8s.Update(ctx, g)
+		}).Should(Succeed())
+		letIn := w.LetIn(ctx, w.A)
+		w.Upgrade(ctx, w.A, "6.2.0")
+		w.Expect(ctx, w.A, "Inconclusive BaselineMissing"+heldBack)
+		Expect(w.Verification(ctx, w.A).Status.Message).To(ContainSubstring(again.Name + ", with which it was compared, is not the one that was accepted"))
+		Expect(letIn()).To(BeZero())
+	})
+
+	It("judges no percentile that has too few samples", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		letIn := w.LetIn(ctx, w.A)
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) {
+			s.Template.Gate.Rules = []v1alpha1.GateRule{{Metric: v1alpha1.MetricP999, Max: "1s"}}
+		}))
+		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
+		Expect(w.Verification(ctx, w.A).Status.Message).To(ContainSubstring("samples"))
+		Expect(letIn()).To(BeZero())
+	})
+
+	It("lets nobody in with a slow peer when there is no other", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.SlowNode(w.B)
+		w.Start()
+		letIn := []func() int{w.LetIn(ctx, w.A), w.LetIn(ctx, w.B)}
+		g := w.Gate(ctx, MakeGate(w.Namespace))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False NodesFailed: 1 of 2 nodes failed"))
+		for i, node := range []string{w.A, w.B} {
+			Eventually(func() string { return w.Says(ctx, node) }).Should(BeElementOf("Failed Fail"+heldBack, "Unverified NewNode"+heldBack))
+			Expect(letIn[i]()).To(BeZero())
+		}
+	})
+
+	It("holds back a node that was deleted and made again while it was measured", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+		w.Expect(ctx, w.A, isVerified)
+		wait, goOn := w.Pause(w.Benchmark(w.A, 2).Name + "-r5")
+		w.Upgrade(ctx, w.A, "6.2.0")
+		wait()
+		Expect(k8s.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.A}})).To(Succeed())
+		w.SlowNode(w.A)
+		w.AddGateNode(ctx, w.A)
+		w.Upgrade(ctx, w.A, "6.2.0")
+		letIn := w.LetIn(ctx, w.A)
+		goOn()
+		// There is no garbage collector here.
+		old := w.Benchmark(w.A, 2)
+		Expect(client.IgnoreNotFound(k8s.Delete(ctx, old))).To(Succeed())
+		Expect(k8s.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelBenchmark: old.Name}, client.GracePeriodSeconds(0))).To(Succeed())
+		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		Expect(letIn()).To(BeZero())
+		Expect(w.Accepted(ctx, w.A)).To(Equal("none since none"))
+	})
+
+	DescribeTable("never lets a slow node in, when the clock jumps",
+		func(ctx SpecContext, jump time.Duration) {
+			w := NewGateWorld(ctx)
+			w.Start()
+			w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule = "@daily" }))
+			w.Expect(ctx, w.A, isVerified)
+			w.SlowNode(w.A)
+			letIn := w.LetIn(ctx, w.A)
+			wait, goOn := w.Pause(w.Benchmark(w.A, 2).Name + "-r3")
+			w.Upgrade(ctx, w.A, "6.2.0")
+			wait()
+			w.Clock.ahead.Store(int64(jump))
+			Wake(ctx, w.Benchmark(w.A, 2))
+			goOn()
+			// An attempt of which nobody knows how long it took may end the benchmark.
+			Eventually(func() string { return w.Says(ctx, w.A) }).Should(BeElementOf("Failed Fail"+heldBack, "Inconclusive BenchmarkFailed"+heldBack))
+			By("the clock set right")
+			w.Clock.ahead.Store(0)
+			w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "")
+			Eventually(func() []string { return w.History(ctx, w.A) }).Should(HaveLen(3))
+			w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+			Expect(letIn()).To(BeZero())
+		},
+		Entry("a year forwards", 365*24*time.Hour),
+		Entry("a year backwards", -365*24*time.Hour),
+	)
+
 	It("does not compare firmware variants", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
@@ -842,7 +1076,14 @@ var _ = Describe("A gate, sabotaged,", func() {
 		Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-1", "-3"))
 	})
 
+	// TAILGATE_OUTAGE is for how long; the shorter one that is usual finds the same.
 	It("does nothing while the API server does not answer, and everything afterwards", func(ctx SpecContext) {
+		outage := 3 * time.Second
+		if text := os.Getenv("TAILGATE_OUTAGE"); text != "" {
+			var err error
+			outage, err = time.ParseDuration(text)
+			Expect(err).NotTo(HaveOccurred())
+		}
 		w := NewGateWorld(ctx)
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
@@ -851,10 +1092,12 @@ var _ = Describe("A gate, sabotaged,", func() {
 		measuring(ctx, w, w.A)
 		w.Outage.Store(true)
 		w.Upgrade(ctx, w.A, "6.3.0")
-		Consistently(func() string { return w.Says(ctx, w.A) }).WithTimeout(3 * time.Second).Should(HaveSuffix(heldBack))
+		Consistently(func() string { return w.Says(ctx, w.A) }).WithTimeout(outage).Should(HaveSuffix(heldBack))
 		w.Outage.Store(false)
-		Eventually(func() string { return w.Accepted(ctx, w.A) }).WithTimeout(time.Minute).Should(Equal("-3 since -1"))
+		began := time.Now()
+		Eventually(func() string { return w.Accepted(ctx, w.A) }).WithTimeout(time.Minute + 2*outage).Should(Equal("-3 since -1"))
 		w.Expect(ctx, w.A, isVerified)
+		AddReportEntry(fmt.Sprintf("verified %s after an outage of %s", time.Since(began).Round(time.Second), outage))
 		Expect(w.Verification(ctx, w.A).Status.Accepted.Identity).To(HaveKeyWithValue("Kernel", "6.3.0"))
 	})
 
