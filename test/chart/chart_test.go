@@ -105,9 +105,9 @@ func template(t *testing.T, values ...string) (stdout, stderr string, err error)
 	return run(t, helmTool, args...)
 }
 
-func kustomize(t *testing.T) map[string]object {
+func kustomize(t *testing.T, folder string) map[string]object {
 	t.Helper()
-	stdout, stderr, err := run(t, kustomizeTool, "build", filepath.Join(root, "config/default"))
+	stdout, stderr, err := run(t, kustomizeTool, "build", filepath.Join(root, folder))
 	if err != nil {
 		t.Fatalf("kustomize build: %v\n%s", err, stderr)
 	}
@@ -115,9 +115,34 @@ func kustomize(t *testing.T) map[string]object {
 }
 
 func TestDefaultsAreTheKustomization(t *testing.T) {
-	want, got := kustomize(t), render(t, "crds.keep=false")
+	want := kustomize(t, "config/default")
 	// Helm's release lives in it, so that Helm cannot make it.
 	delete(want, "Namespace "+namespace)
+	checkSame(t, want, render(t, "crds.keep=false"))
+}
+
+func TestPrometheusIsTheKustomization(t *testing.T) {
+	want, got := kustomize(t, "config/prometheus"), render(t, "prometheus.enabled=true")
+	for name := range render(t) {
+		delete(got, name)
+	}
+	checkSame(t, want, got)
+	all := render(t, "prometheus.enabled=true", "prometheus.labels.release=stack", "prometheus.serviceAccount.name=p", "prometheus.serviceAccount.namespace=n")
+	for _, kind := range []string{"ServiceMonitor", "PrometheusRule"} {
+		if labels := all[kind+" tailgate"].GetLabels(); labels["release"] != "stack" || labels["app.kubernetes.io/name"] != "tailgate" {
+			t.Errorf("labels of the %s are %v", kind, labels)
+		}
+	}
+	for _, binding := range []string{"ClusterRoleBinding tailgate-metrics-reader", "RoleBinding tailgate-metrics-discovery"} {
+		if subjects := fmt.Sprint(all[binding].Object["subjects"]); subjects != "[map[kind:ServiceAccount name:p namespace:n]]" {
+			t.Errorf("subjects of %s are %s", binding, subjects)
+		}
+	}
+}
+
+// checkSame holds the objects of the chart against those of the kustomization.
+func checkSame(t *testing.T, want, got map[string]object) {
+	t.Helper()
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
 		t.Fatalf("the kustomization and the chart have other objects:\n%s", diff)
 	}
