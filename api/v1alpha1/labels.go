@@ -21,6 +21,8 @@ const (
 	// LabelSeries is the user's, on benchmarks: those of a namespace with the same value are one history. A rerun keeps it;
 	// see spec.historyLimit.
 	LabelSeries = "tailgate.dev/series"
+	// LabelHold is "true" on hold pods. They also have NodeLabelVerified, as it was when they were made.
+	LabelHold = "tailgate.dev/hold"
 	// LabelManagedBy marks everything the manager created; its value is ManagedByTailgate. The manager
 	// caches pods and ConfigMaps with this label only.
 	LabelManagedBy = "app.kubernetes.io/managed-by"

@@ -1,10 +1,12 @@
 // Command agent is the program in the pods of a benchmark: "agent client" and "agent server" carry out the task
 // in the environment, and "agent ready" is the server's startup probe. "agent hold" sleeps in the hold pods of gates until
-// it is told to stop. "agent inspect" looks at the node for kubectl tailgate doctor.
+// it is told to stop, and "agent unverified" is the probe of those whose node is not verified: it fails. "agent inspect"
+// looks at the node for kubectl tailgate doctor.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,7 +26,7 @@ import (
 const terminationLog = "/dev/termination-log"
 
 // verbs are all that there are.
-const verbs = "client|server|ready|hold|inspect"
+const verbs = "client|server|ready|hold|unverified|inspect"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -45,6 +47,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	case "hold":
 		<-ctx.Done()
 		return nil
+	case "unverified":
+		return errors.New("the latency of the node is not verified")
 	case "inspect":
 		return inspect(getenv, stdout)
 	case v1alpha1.RoleClient, v1alpha1.RoleServer:

@@ -89,3 +89,10 @@ func TestInspect(t *testing.T) {
 		t.Errorf("%+v", i)
 	}
 }
+
+func TestUnverified(t *testing.T) {
+	err := run(context.Background(), []string{"unverified"}, func(string) string { return "" }, io.Discard)
+	if err == nil || err.Error() != "the latency of the node is not verified" {
+		t.Errorf("got %v", err)
+	}
+}

@@ -19,13 +19,27 @@ import (
 // maxPodName is the length of a host name, which a pod's name becomes.
 const maxPodName = 63
 
-// holdPodOf is the pod that stands on a node as long as its gate asks for it: always Running, and Ready only while its
-// condition tailgate.dev/LatencyVerified is True, which this controller sets. The bench image's agent sleeps in it.
+// holdPodOf is the pod that stands on a node as long as its gate asks for it: always Running, and Ready only while the node is
+// verified. The bench image's agent sleeps in it. Operators look at its condition Ready, which waits for the condition that
+// this controller sets, or at whether its containers are ready, as NVIDIA's k8s-operator-libs do, which a readiness gate does
+// not change: the container of a node that is not verified has a probe that fails. A pod cannot get or lose a probe, so that
+// it is made anew when the node comes to be verified, or does not any more.
 func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, image string, pull corev1.PullPolicy) *corev1.Pod {
+	const agent = "/usr/local/bin/tailgate-agent"
+	labels := labelsOf(v)
+	labels[v1alpha1.LabelHold] = "true"
+	labels[v1alpha1.NodeLabelVerified] = fmt.Sprint(v.Status.State == v1alpha1.VerificationVerified)
+	var probe *corev1.Probe
+	if v.Status.State != v1alpha1.VerificationVerified {
+		probe = &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{agent, "unverified"}}},
+			PeriodSeconds: 3600,
+		}
+	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: gate.Spec.Namespace, Name: baseName(gate.Name, v.Spec.NodeName, maxPodName-len("-hold")) + "-hold",
-			Labels: labelsOf(v), OwnerReferences: []metav1.OwnerReference{ownerOf(v)},
+			Labels: labels, OwnerReferences: []metav1.OwnerReference{ownerOf(v)},
 		},
 		Spec: corev1.PodSpec{
 			NodeName:                      v.Spec.NodeName,
@@ -40,7 +54,7 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 			},
 			Containers: []corev1.Container{{
 				Name: "hold", Image: image, ImagePullPolicy: pull,
-				Command: []string{"/usr/local/bin/tailgate-agent", "hold"},
+				Command: []string{agent, "hold"}, ReadinessProbe: probe,
 				Resources: corev1.ResourceRequirements{
 					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("16Mi")},
 					Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
@@ -74,13 +88,14 @@ func (r *Verifications) hold(ctx context.Context, gate *v1alpha1.LatencyGate, v 
 		}
 		return nil
 	}
-	over := pod != nil && (pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded)
+	over := pod != nil && (pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded ||
+		pod.Labels[v1alpha1.NodeLabelVerified] != want.Labels[v1alpha1.NodeLabelVerified])
 	switch {
 	case pod != nil && (!gate.Spec.Enforcement.HoldPod || over):
 		if !pod.DeletionTimestamp.IsZero() {
 			return nil
 		}
-		// One that is over, because it was evicted, is made again when it is gone.
+		// One that is over, because it was evicted or speaks of another state, is made again when it is gone.
 		if err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting pod %s: %w", pod.Name, err)
 		}

@@ -230,7 +230,9 @@ func (k *Kubelet) end(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhas
 
 func (k *Kubelet) setContainer(pod *corev1.Pod, started bool, state corev1.ContainerState) {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: pods.Container, Image: pod.Spec.Containers[0].Image, Started: &started, Ready: started, State: state,
+		Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image, Started: &started, State: state,
+		// No probe of readiness that pods of ours have ever succeeds.
+		Ready: started && pod.Spec.Containers[0].ReadinessProbe == nil,
 	}}
 }
 
@@ -301,7 +303,7 @@ func (k *Kubelet) turn(ctx context.Context) error {
 			if err = k.bind(ctx, pod); err == nil {
 				err = k.run(ctx, pod)
 			}
-		case pod.Status.Phase == corev1.PodRunning:
+		case pod.Status.Phase == corev1.PodRunning && pod.Labels[v1alpha1.LabelRun] != "":
 			attempt := pod.Labels[v1alpha1.LabelRun] + "/" + pod.Labels[v1alpha1.LabelAttempt]
 			running[attempt] = append(running[attempt], pod)
 		}
