@@ -124,7 +124,11 @@ func factsOf(b export.Benchmark) [][2]string {
 	} else {
 		add("Rounds", fmt.Sprint(spec.Rounds))
 	}
-	add("Each cell", fmt.Sprintf("%s after %s of warm-up", spec.Workload.Duration.Duration, spec.Workload.Warmup.Duration))
+	each := spec.Workload.Duration.Duration.String()
+	if warmup := spec.Workload.Warmup.Duration; warmup > 0 {
+		each += fmt.Sprintf(" after %s of warm-up", warmup)
+	}
+	add("Each cell", each)
 	add("Measured", at(status.StartTime))
 	add("Took", duration(status.StartTime, status.CompletionTime))
 	return facts
@@ -205,9 +209,12 @@ func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) *tab
 	}
 	var percentiles []v1alpha1.Percentile
 	for _, p := range report.Percentiles() {
-		percentiles = append(percentiles, p)
-		// The first that no cell has is there to say what it needs.
-		if !some(func(r v1alpha1.CellResult) bool { return *report.PercentileOf(&r, p) != nil || report.IsLost(r, p) }) {
+		has := some(func(r v1alpha1.CellResult) bool { return *report.PercentileOf(&r, p) != nil || report.IsLost(r, p) })
+		// The first that no cell has is there to say what it needs, but of tools that tell no samples.
+		if has || some(func(r v1alpha1.CellResult) bool { return r.StepNanoseconds == 0 }) {
+			percentiles = append(percentiles, p)
+		}
+		if !has {
 			break
 		}
 	}
@@ -223,11 +230,11 @@ func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) *tab
 				row.Texts[0] = ""
 			}
 		}
-		row.Figures = []figure{number(int64(r.Rounds)), number(r.Samples), number(r.Lost), latencyOf(r.MinNanoseconds), latencyOf(r.MeanNanoseconds)}
+		row.Figures = []figure{number(int64(r.Rounds)), number(r.Samples), number(r.Lost), rounded(r.MinNanoseconds, r.StepNanoseconds), rounded(r.MeanNanoseconds, 0)}
 		for _, p := range percentiles {
 			row.Figures = append(row.Figures, percentile(r, p))
 		}
-		row.Figures = append(row.Figures, latencyOf(r.MaxNanoseconds), latencyOf(r.StddevNanoseconds))
+		row.Figures = append(row.Figures, rounded(r.MaxNanoseconds, r.StepNanoseconds), rounded(r.StddevNanoseconds, r.StepNanoseconds))
 		t.Rows = append(t.Rows, row)
 	}
 	return t
@@ -272,7 +279,7 @@ func bandwidths(results []v1alpha1.CellResult) *table {
 func percentile(r v1alpha1.CellResult, p v1alpha1.Percentile) figure {
 	switch ns := *report.PercentileOf(&r, p); {
 	case ns != nil:
-		return latency(*ns)
+		return rounded(ns, r.StepNanoseconds)
 	case report.IsLost(r, p):
 		return lost
 	case r.StepNanoseconds > 0:

@@ -33,12 +33,21 @@ var (
 // latency is one in microseconds, exact to the nanosecond.
 func latency(ns int64) figure { return figure{Text: micros(ns)} }
 
-// latencyOf is one that may not be there.
-func latencyOf(ns *int64) figure {
+// rounded is a latency that may not be there, in microseconds with the decimals that its tool's step leaves: all three
+// where it is 0.
+func rounded(ns *int64, step int64) figure {
 	if ns == nil {
 		return absent
 	}
-	return latency(*ns)
+	f := latency(*ns)
+	if step <= 1 {
+		return f
+	}
+	f.Title = fmt.Sprintf("rounded by the tool to %s µs", micros(step))
+	for digit := int64(10); digit <= 1000 && step%digit == 0; digit *= 10 {
+		f.Text = strings.TrimSuffix(f.Text[:len(f.Text)-1], ".")
+	}
+	return f
 }
 
 // micros is a latency in microseconds with three decimals: whole nanoseconds.
