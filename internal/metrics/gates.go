@@ -18,7 +18,7 @@ import (
 
 var (
 	gatePassed = newGauge("tailgate_gate_passed",
-		"1 while condition Passed of the gate is True for its spec as it is now; otherwise 0.", "gate")
+		"1 while condition Passed of the gate is True for its spec as it is now and each of its nodes is Verified; otherwise 0.", "gate")
 	gateReady = newGauge("tailgate_gate_ready",
 		"1 while condition Ready of the gate is True for its spec as it is now; otherwise 0.", "gate")
 	gateNodes = newGauge("tailgate_gate_nodes",
@@ -50,10 +50,17 @@ var states = []v1alpha1.VerificationState{
 
 func collectGates(ch chan<- prometheus.Metric, all objects) {
 	namespaces := map[string]string{} // of gates' benchmarks
+	// A node is held back before its gate's status says so.
+	held := map[string]bool{}
+	for i := range all.verifications {
+		if v := &all.verifications[i]; v.Status.State != v1alpha1.VerificationVerified {
+			held[v.Spec.GateName] = true
+		}
+	}
 	for i := range all.gates {
 		g := &all.gates[i]
 		namespaces[g.Name] = g.Spec.Namespace
-		gatePassed.sendBool(ch, isTrue(g.Status.Conditions, v1alpha1.ConditionPassed, g.Generation), g.Name)
+		gatePassed.sendBool(ch, !held[g.Name] && isTrue(g.Status.Conditions, v1alpha1.ConditionPassed, g.Generation), g.Name)
 		gateReady.sendBool(ch, isTrue(g.Status.Conditions, v1alpha1.ConditionReady, g.Generation), g.Name)
 		n := g.Status.Nodes
 		for k, count := range []int32{n.Verified, n.Unverified, n.Measuring, n.Failed, n.Inconclusive} {

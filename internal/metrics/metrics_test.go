@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -279,6 +280,7 @@ func TestNothingButTrueIsPassed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			world := makeWorld()
+			world.verifications = world.verifications[:1]
 			g, b := &world.gates[0], &world.benchmarks[3]
 			set(&g.Status.Conditions, metav1.ConditionTrue)
 			set(&b.Status.Conditions, metav1.ConditionTrue)
@@ -294,6 +296,23 @@ func TestNothingButTrueIsPassed(t *testing.T) {
 				t.Errorf("passed:\n%s", text)
 			}
 		})
+	}
+}
+
+// The gate's status follows its nodes after a moment, in which nobody may go on.
+func TestNodeHoldsTheGateBackAtOnce(t *testing.T) {
+	for _, state := range append(slices.Clone(states[1:]), "") {
+		world := makeWorld()
+		set(&world.gates[0].Status.Conditions, metav1.ConditionTrue)
+		world.verifications = world.verifications[:2]
+		world.verifications[1].Status.State = v1alpha1.VerificationVerified
+		if got := series(scrape(t, registryOf(world)), "tailgate_gate_passed"); len(got) != 1 || !strings.HasSuffix(got[0], " 1") {
+			t.Fatalf("all verified: %v", got)
+		}
+		world.verifications[1].Status.State = state
+		if got := series(scrape(t, registryOf(world)), "tailgate_gate_passed"); len(got) != 1 || !strings.HasSuffix(got[0], " 0") {
+			t.Errorf("a node is %q: %v", state, got)
+		}
 	}
 }
 
