@@ -137,7 +137,7 @@ func keepsAway(n corev1.Node) string {
 	return ""
 }
 
-// managed select Tailgate's manager.
+// managerLabels select Tailgate's manager.
 var managerLabels = client.MatchingLabels{"app.kubernetes.io/name": "tailgate", "app.kubernetes.io/component": "manager"}
 
 // manager looks for Tailgate's Deployment, and for the bench image in its arguments.

@@ -338,7 +338,7 @@ func TestDoctorExitCodes(t *testing.T) {
 	}
 }
 
-// tainted is a ward with one more node that only some may run on.
+// tainted gives a node a taint that keeps pods away.
 func tainted(i int) func(*ward) {
 	return func(w *ward) {
 		w.nodes[i].Spec.Taints = []corev1.Taint{{Key: "latency", Value: "only", Effect: corev1.TaintEffectNoSchedule}}

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -18,6 +19,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
+
+var update = flag.Bool("update", false, "write the golden file instead of comparing with it")
 
 const (
 	vfs     = "amd.com/sf_vf"
@@ -190,7 +193,7 @@ func network(change func(*Network)) func(*Observed) {
 
 func config(text string) func(*Observed) { return network(func(n *Network) { n.Config = text }) }
 
-// wordless is what a kubelet without CPU manager gives.
+// shared is what a kubelet without CPU manager gives.
 func shared(i *Inspection) { i.Evidence.CPUsAllowed = "0-7" }
 
 func TestChecks(t *testing.T) {
@@ -414,6 +417,7 @@ func TestEveryCheckIsDocumented(t *testing.T) {
 	}
 }
 
+// After a wanted change: go test ./internal/doctor -update, and read the difference.
 func TestTable(t *testing.T) {
 	o := fit()
 	for _, change := range []func(*Observed){
@@ -426,7 +430,7 @@ func TestTable(t *testing.T) {
 	r := Diagnose(o)
 	plain := r.Table(nil)
 	golden := filepath.Join("testdata", "table.txt")
-	if os.Getenv("UPDATE_GOLDEN") != "" {
+	if *update {
 		if err := os.WriteFile(golden, []byte(plain), 0o600); err != nil {
 			t.Fatal(err)
 		}
