@@ -38,11 +38,11 @@ unit: ## Unit tests; no root needed. The first time promtool is built, which tak
 .PHONY: integration
 integration: ## API and controller tests against a real API server (envtest); no root needed.
 	assets="$${KUBEBUILDER_ASSETS:-$$(go run ./hack/localcluster assets)}"; \
-	KUBEBUILDER_ASSETS="$$assets" go test -count=1 -timeout 30m ./test/integration/...
+	KUBEBUILDER_ASSETS="$$assets" go tool ginkgo --procs=3 --no-color --timeout=30m ./test/integration
 
 .PHONY: e2e
 e2e: ## As root: tests on the local cluster; LABELS=measurement (or placement, faults, a || b) picks specs.
-	go test -v -count=1 -timeout 30m -tags e2e ./test/e2e -ginkgo.v -ginkgo.no-color -ginkgo.label-filter='$(LABELS)'
+	go test -v -count=1 -timeout 60m -tags e2e ./test/e2e -ginkgo.v -ginkgo.no-color -ginkgo.label-filter='$(LABELS)'
 ifeq ($(LABELS),)
 	go test -v -count=1 -timeout 10m -tags e2e ./test/localcluster
 endif

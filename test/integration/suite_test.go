@@ -61,6 +61,8 @@ var _ = BeforeSuite(func() {
 			},
 			ErrorIfPathMissing: true,
 		},
+		// Several start at once on few cores: each process of the suite has one of its own.
+		ControlPlaneStartTimeout: 2 * time.Minute,
 	}
 	var err error
 	config, err = environment.Start()
