@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -44,7 +45,8 @@ func TestWrite(t *testing.T) {
 		}
 		got = strings.ReplaceAll(got, asset, "…")
 	}
-	got = strings.ReplaceAll(got, p.Policy, "…")
+	// The policy has the digests of the assets, and the template writes some of its characters otherwise.
+	got = regexp.MustCompile(`content="default-src [^"]*"`).ReplaceAllString(got, `content="…"`)
 	const golden = "testdata/report.html"
 	if *update {
 		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
