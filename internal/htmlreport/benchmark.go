@@ -40,7 +40,7 @@ type benchmark struct {
 	Placements []placement
 	// Failures are the attempts that failed.
 	Failures []v1alpha1.Attempt
-	// Matrix is that of many pairs.
+	// Matrices are those of many pairs.
 	Matrices []matrix
 	// Manifest is the YAML that measures the same again.
 	Manifest string
@@ -60,7 +60,8 @@ type tableRow struct {
 	Figures []figure
 }
 
-func newBenchmark(b export.Benchmark, several bool, i int) (benchmark, error) {
+// newBenchmark is the i-th of a report.
+func newBenchmark(b export.Benchmark, i int) (benchmark, error) {
 	summary, err := report.Summarize(b.Object.Spec, b.Runs)
 	if err != nil {
 		return benchmark{}, err
@@ -361,7 +362,7 @@ type placement struct {
 // placementRow is what both ends say of one thing.
 type placementRow struct {
 	Name string
-	// Checks is true for a check, which has states; the others are facts.
+	// Check is true for a check, which has states; the others are facts.
 	Check                          bool
 	ClientState, ServerState       v1alpha1.ProofState
 	Client, Server                 string

@@ -29,7 +29,7 @@ type comparison struct {
 // comparisonRow is one metric of a cell. Cell is empty below the first of the same.
 type comparisonRow struct {
 	Cell, Metric, Baseline, Candidate, Ratio, Interval string
-	// Shown is lower, higher, same (nothing was shown) or none (there is no ratio).
+	// Shown is better, worse, same (no difference was shown) or none (there is no ratio).
 	Shown string
 	// Bar is the ratio on the axis; nil where it has no place there.
 	Bar *bar

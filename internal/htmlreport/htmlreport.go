@@ -71,7 +71,7 @@ func newPage(all []export.Benchmark) (page, error) {
 		return page{}, err
 	}
 	for i, b := range all {
-		one, err := newBenchmark(b, len(all) > 1, i)
+		one, err := newBenchmark(b, i)
 		if err != nil {
 			return page{}, fmt.Errorf("LatencyBenchmark %s/%s: %w", b.Object.Namespace, b.Object.Name, err)
 		}

@@ -8,6 +8,7 @@ package chromium
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha512"
 	"encoding/base64"
@@ -21,8 +22,6 @@ import (
 	"runtime"
 	"strings"
 	"time"
-
-	"compress/gzip"
 
 	"github.com/andybalholm/brotli"
 	"golang.org/x/sys/unix"
