@@ -30,7 +30,7 @@ func ReadDir(ctx context.Context, dir string) (Benchmark, error) {
 	if err != nil {
 		return Benchmark{}, fmt.Errorf("%w: %w", ErrNone, err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // It was only read.
 	b, err := Read(ctx, root.FS())
 	if err != nil {
 		return Benchmark{}, fmt.Errorf("%s: %w", dir, err)
@@ -103,7 +103,7 @@ func (f File) verify(fsys fs.FS) error {
 	} else if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // It was only read.
 	sum := sha256.New()
 	n, err := io.Copy(sum, file)
 	switch {
@@ -123,7 +123,7 @@ func readFile(fsys fs.FS, name string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // It was only read.
 	content, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err == nil && int64(len(content)) > most {
 		err = fmt.Errorf("it has more than %d bytes", most)

@@ -19,16 +19,23 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/cli"
 )
 
+// kubeconfigOfAdmin writes a kubeconfig for a user who may do everything.
+func kubeconfigOfAdmin() string {
+	GinkgoHelper()
+	user, err := environment.AddUser(envtest.User{Name: "cli", Groups: []string{"system:masters"}}, nil)
+	Expect(err).NotTo(HaveOccurred())
+	content, err := user.KubeConfig()
+	Expect(err).NotTo(HaveOccurred())
+	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(os.WriteFile(kubeconfig, content, 0o600)).To(Succeed())
+	return kubeconfig
+}
+
 var _ = Describe("kubectl tailgate", func() {
 	var namespace, kubeconfig string
 	BeforeEach(func(ctx SpecContext) {
 		namespace = newNamespace(ctx)
-		user, err := environment.AddUser(envtest.User{Name: "cli", Groups: []string{"system:masters"}}, nil)
-		Expect(err).NotTo(HaveOccurred())
-		content, err := user.KubeConfig()
-		Expect(err).NotTo(HaveOccurred())
-		kubeconfig = filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-		Expect(os.WriteFile(kubeconfig, content, 0o600)).To(Succeed())
+		kubeconfig = kubeconfigOfAdmin()
 	})
 	tailgate := func(ctx context.Context, args ...string) (code int, stdout, stderr string) {
 		var out, errs bytes.Buffer

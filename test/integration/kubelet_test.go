@@ -163,9 +163,26 @@ func (k *Kubelet) Warn(ctx context.Context, pod *corev1.Pod, reason, message str
 // NetworkStatus annotates a pod as Multus does, with the default network first.
 func (k *Kubelet) NetworkStatus(ctx context.Context, pod *corev1.Pod, network, address string) {
 	GinkgoHelper()
+	Expect(k.attach(ctx, pod, network, address)).To(Succeed())
+}
+
+func (k *Kubelet) attach(ctx context.Context, pod *corev1.Pod, network, address string) error {
 	pod.Annotations[foreign.AnnotationNetworkStatus] = fmt.Sprintf(
 		`[{"name":"cbr0","interface":"eth0","ips":["10.244.0.99"],"default":true},{"name":%q,"interface":"net1","ips":[%q]}]`, network, address)
-	Expect(k8s.Update(ctx, pod)).To(Succeed())
+	return k8s.Update(ctx, pod)
+}
+
+// attachAll does for a pod what Multus does.
+func (k *Kubelet) attachAll(ctx context.Context, pod *corev1.Pod) error {
+	asked := pod.Annotations[foreign.AnnotationNetworks]
+	if asked == "" || pod.Annotations[foreign.AnnotationNetworkStatus] != "" {
+		return nil
+	}
+	var networks []foreign.Selection
+	if err := json.Unmarshal([]byte(asked), &networks); err != nil {
+		return err
+	}
+	return k.attach(ctx, pod, networks[0].Namespace+"/"+networks[0].Name, "192.168.100.12")
 }
 
 // Run starts a pod: its container runs, and listens if it is a server's.
@@ -301,6 +318,9 @@ func (k *Kubelet) turn(ctx context.Context) error {
 			_, err = k.letGo(ctx, pod)
 		case pod.Status.Phase == corev1.PodPending:
 			if err = k.bind(ctx, pod); err == nil {
+				err = k.attachAll(ctx, pod)
+			}
+			if err == nil {
 				err = k.run(ctx, pod)
 			}
 		case pod.Status.Phase == corev1.PodRunning && pod.Labels[v1alpha1.LabelRun] != "":
