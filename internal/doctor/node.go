@@ -195,7 +195,7 @@ func perNUMANode(n Node) string {
 		parts = append(parts, fmt.Sprintf("%d of %d on NUMA node %s", count, len(cpus), node))
 	}
 	reserved := n.Node.Status.Capacity.Cpu().MilliValue() - n.Node.Status.Allocatable.Cpu().MilliValue()
-	return fmt.Sprintf("; while a pod had one, nobody had to himself %s, of which the kubelet reserves %s",
+	return fmt.Sprintf("; shared by all when looked at: %s, of which the kubelet reserves %s",
 		strings.Join(parts, ", "), millis(reserved))
 }
 
