@@ -24,7 +24,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -222,7 +222,7 @@ func (h *Handler) answer(ctx context.Context, r *http.Request, s subject) (int, 
 	}
 	for _, name := range []string{s.object.GetNamespace(), s.object.GetName()} {
 		// No object has such a name, and no request can be made for it.
-		if len(path.IsValidPathSegmentName(name)) > 0 {
+		if len(content.IsPathSegmentName(name)) > 0 {
 			return absent()
 		}
 	}
