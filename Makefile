@@ -13,7 +13,7 @@ HELM := go tool -modfile=hack/tools/helm.mod helm
 # Your images, for `make manifests`.
 IMAGE ?= tailgate:latest
 BENCH_IMAGE ?= tailgate-bench:latest
-# Ginkgo label filter of the e2e specs to run: measurement, placement, faults, docs; empty: all.
+# Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, doctor, docs, install; empty: all.
 LABELS ?=
 
 .PHONY: help

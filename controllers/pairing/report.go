@@ -21,11 +21,12 @@ import (
 func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyBenchmark, w *world) error {
 	b := w.benchmark
 	b.Status.ObservedGeneration = b.Generation
-	if b.Status.Pairs == nil && b.Spec.Suspend {
+	switch {
+	case b.Status.Pairs == nil && b.Spec.Suspend:
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonBenchmarkSuspended, "spec.suspend holds it; set it to false to go on"))
-	} else if b.Status.Pairs == nil {
+	case b.Status.Pairs == nil:
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonNotAccepted, messageOf(b, v1alpha1.ConditionAccepted)))
-	} else {
+	default:
 		w.count(old.Status.Pairs)
 		b.Status.Progress = w.progress()
 		// What was said then holds, for every generation of the spec.

@@ -203,12 +203,11 @@ func roundList(numbers []int32) string {
 		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
 			j++
 		}
-		switch {
-		case j == i:
-			parts = append(parts, fmt.Sprintf("r%d", numbers[i]))
-		default:
-			parts = append(parts, fmt.Sprintf("r%d–%d", numbers[i], numbers[j]))
+		part := fmt.Sprintf("r%d", numbers[i])
+		if j > i {
+			part += fmt.Sprintf("–%d", numbers[j])
 		}
+		parts = append(parts, part)
 		i = j + 1
 	}
 	return strings.Join(parts, ", ")

@@ -72,7 +72,7 @@ var _ = Describe("A gate", Label("measurement"), func() {
 
 	It("compares with another benchmark, which may come later, and not with one that was measured otherwise", func(ctx context.Context) {
 		short := func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Tool, s.Rounds = v1alpha1.ToolPinger, 5
+			s.Tool, s.Rounds = v1alpha1.ToolPinger, 4
 			s.Workload.Duration, s.Workload.Warmup = metav1.Duration{Duration: time.Second}, metav1.Duration{Duration: 100 * time.Millisecond}
 		}
 		after := benchmark("after", short, func(s *v1alpha1.LatencyBenchmarkSpec) {
@@ -96,7 +96,10 @@ var _ = Describe("A gate", Label("measurement"), func() {
 		Eventually(passed).WithArguments(ctx, after).WithTimeout(soon).Should(HaveField("Reason", v1alpha1.ReasonBaselineMissing))
 		Eventually(func() error { return kube.Get(ctx, client.ObjectKeyFromObject(before), &v1alpha1.LatencyBenchmark{}) }).
 			WithTimeout(soon).ShouldNot(Succeed())
-		before = benchmark("before", short, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.Duration.Duration *= 2 })
+		before = benchmark("before", short, func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Workload.Duration.Duration *= 2
+			s.Rounds = 1 // which are too few as well, but it is not the number of rounds that is told
+		})
 		create(ctx, before)
 		eventuallyCompletes(ctx, before)
 		Eventually(passed).WithArguments(ctx, after).WithTimeout(soon).Should(And(

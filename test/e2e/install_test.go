@@ -1,0 +1,102 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/test/localcluster"
+	"github.com/tailgate-dev/tailgate/test/localcluster/install"
+)
+
+// chartNamespace is where the chart is installed.
+const chartNamespace = "latency"
+
+// It takes Tailgate away from the other specs, and gives it back.
+var _ = Describe("An installation", Label("install"), Serial, func() {
+	It("can be removed while a benchmark runs, replaced by the chart, upgraded and removed without a trace", func(ctx context.Context) {
+		if os.Getenv("E2E_KUBECONFIG") != "" {
+			Skip("it would remove what it has not installed")
+		}
+		defer func() { Expect(install.Install(ctx, options)).To(Succeed()) }()
+
+		By("deleting the kustomization in the middle of a measurement")
+		running := benchmark("running", func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.Duration.Duration = time.Minute })
+		create(ctx, running)
+		eventuallyMeasures(ctx, running)
+		Expect(install.Kubectl(ctx, options, GinkgoWriter, "delete", "-k", filepath.Join(root, install.Overlay), "--timeout=2m")).To(Succeed())
+		eventuallyNoTrace(ctx)
+
+		By("installing the chart")
+		values := []string{
+			"image.registry=localhost", "image.tag=dev", "benchImage.registry=localhost", "benchImage.tag=dev", "benchImage.pullPolicy=Never",
+			// A node of the local cluster has a single CPU to give.
+			"resources.requests.cpu=null",
+		}
+		helm(ctx, values, "install", "tailgate", "config/helm", "--create-namespace", "--wait", "--timeout=2m")
+		DeferCleanup(func(ctx context.Context) {
+			Expect(kube.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: chartNamespace}})).To(Succeed())
+		})
+		b := benchmark("by-chart", func(s *v1alpha1.LatencyBenchmarkSpec) { s.Rounds = 1 })
+		create(ctx, b)
+		measured := eventuallyCompletes(ctx, b)
+
+		By("removing the release, which keeps the CRDs and what is in them, and installing it again")
+		helm(ctx, nil, "uninstall", "tailgate", "--wait")
+		Expect(get(ctx, b).Status).To(Equal(measured.Status))
+		helm(ctx, append(values, "crds.keep=false"), "upgrade", "--install", "tailgate", "config/helm", "--wait", "--timeout=2m")
+		Expect(get(ctx, b).Status.Results).To(Equal(measured.Status.Results))
+		Expect(get(ctx, b).UID).To(Equal(measured.UID))
+
+		By("upgrading the release")
+		helm(ctx, append(values, "crds.keep=false", "log.level=debug"), "upgrade", "tailgate", "config/helm", "--wait", "--timeout=2m")
+		Expect(get(ctx, b).Status.Results).To(Equal(measured.Status.Results))
+
+		By("removing the release with everything")
+		helm(ctx, nil, "uninstall", "tailgate", "--wait")
+		eventuallyNoTrace(ctx)
+	})
+})
+
+// helm runs Helm as the cluster's administrator in the namespace of the chart, from the root of the repository.
+func helm(ctx context.Context, values []string, args ...string) {
+	GinkgoHelper()
+	path := exec.CommandContext(ctx, "go", "tool", "-n", "-modfile=hack/tools/helm.mod", "helm")
+	path.Dir, path.Stderr = root, GinkgoWriter
+	out, err := path.Output()
+	Expect(err).NotTo(HaveOccurred())
+	args = append(args, "--namespace", chartNamespace)
+	for _, v := range values {
+		args = append(args, "--set", v)
+	}
+	c := exec.CommandContext(ctx, strings.TrimSpace(string(out)), args...)
+	c.Dir, c.Stdout, c.Stderr = root, GinkgoWriter, GinkgoWriter
+	c.Env = append(os.Environ(), "KUBECONFIG="+localcluster.Kubeconfig(options))
+	Expect(c.Run()).To(Succeed(), "helm %s", strings.Join(args, " "))
+}
+
+// eventuallyNoTrace waits until nothing cluster-wide is left of Tailgate, and nothing that benchmarks had.
+func eventuallyNoTrace(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var names bytes.Buffer
+		err := install.Kubectl(ctx, options, &names, "get", "-o", "name", "customresourcedefinitions,clusterroles,clusterrolebindings,deployments", "-A")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(names.String()).NotTo(ContainSubstring("tailgate"))
+		g.Expect(names.String()).NotTo(ContainSubstring("deployment.apps/manager"))
+		g.Expect(benchmarkPods(ctx)).To(BeEmpty())
+		g.Expect(storedResults(ctx)).To(BeEmpty())
+	}).WithTimeout(2 * time.Minute).WithPolling(time.Second).Should(Succeed())
+}
