@@ -55,8 +55,9 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 			Containers: []corev1.Container{{
 				Name: "hold", Image: image, ImagePullPolicy: pull,
 				Command: []string{agent, "hold"}, ReadinessProbe: probe,
+				// No CPU: of a node whose CPUs are given out whole, the least request costs somebody a whole one.
 				Resources: corev1.ResourceRequirements{
-					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("16Mi")},
+					Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("16Mi")},
 					Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
 				},
 				SecurityContext: &corev1.SecurityContext{

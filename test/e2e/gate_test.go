@@ -3,8 +3,13 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -16,6 +21,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
+	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
 
 // gated labels the nodes of the gate.
@@ -37,7 +43,7 @@ func latencyGate() *v1alpha1.LatencyGate {
 		ObjectMeta: metav1.ObjectMeta{Name: "e2e"},
 		Spec: v1alpha1.LatencyGateSpec{
 			NodeSelector: map[string]string{gated: ""}, Namespace: namespace, Template: template.Spec,
-			Enforcement: v1alpha1.Enforcement{Label: true, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}},
+			Enforcement: v1alpha1.Enforcement{Label: true, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}, HoldPod: true},
 		},
 	}
 }
@@ -115,7 +121,66 @@ func eventuallyConcludes(ctx context.Context, node string, state v1alpha1.Verifi
 		want = letIn
 	}
 	Eventually(published).WithArguments(ctx, node).WithTimeout(soon).Should(Equal(want))
+	By("its hold pod: " + node)
+	Eventually(holds).WithArguments(ctx, node).WithTimeout(soon).WithPolling(200 * time.Millisecond).
+		Should(Equal(map[bool]string{true: "Running True True", false: "Running False False"}[want == letIn]))
 	return v
+}
+
+// holds is the phase of a node's hold pod, and its conditions ContainersReady and Ready.
+func holds(ctx context.Context, node string) string {
+	GinkgoHelper()
+	list := &corev1.PodList{}
+	Expect(kube.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelHold: "true", v1alpha1.LabelGate: "e2e"})).To(Succeed())
+	var all []string
+	for i := range list.Items {
+		if p := &list.Items[i]; p.Spec.NodeName == node && p.DeletionTimestamp.IsZero() {
+			text := string(p.Status.Phase)
+			for _, conditionType := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
+				for _, c := range p.Status.Conditions {
+					if c.Type == conditionType {
+						text += " " + string(c.Status)
+					}
+				}
+			}
+			all = append(all, text)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// asked is what a tool gets that asks for the verdict on the gate: the exit code of the job of the samples, and what the
+// manager answers by HTTP, both with the rights of the samples' service account.
+func asked(ctx context.Context) string {
+	GinkgoHelper()
+	var all []byte
+	for _, name := range []string{"reader.yaml", "gate-job.yaml"} {
+		text, err := os.ReadFile(filepath.Join("../../config/samples/gates", name))
+		Expect(err).NotTo(HaveOccurred())
+		all = append(append(all, text...), "\n---\n"...)
+	}
+	file := filepath.Join(GinkgoT().TempDir(), "job.yaml")
+	here := strings.NewReplacer("fast-nodes", "e2e", "namespace: default", "namespace: "+namespace, "tailgate:latest", "localhost/tailgate:dev")
+	Expect(os.WriteFile(file, []byte(here.Replace(string(all))), 0o600)).To(Succeed())
+	Expect(install.Kubectl(ctx, options, GinkgoWriter, "apply", "-f", file)).To(Succeed())
+	defer func() { Expect(install.Kubectl(ctx, options, GinkgoWriter, "delete", "-f", file)).To(Succeed()) }()
+
+	var code int32
+	Eventually(func(g Gomega) {
+		list := &corev1.PodList{}
+		g.Expect(kube.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{"job-name": "latency-gate"})).To(Succeed())
+		g.Expect(list.Items).To(HaveLen(1))
+		g.Expect(list.Items[0].Status.ContainerStatuses).To(HaveLen(1))
+		end := list.Items[0].Status.ContainerStatuses[0].State.Terminated
+		g.Expect(end).NotTo(BeNil())
+		code = end.ExitCode
+	}).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
+	var token bytes.Buffer
+	Expect(install.Kubectl(ctx, options, &token, "-n", namespace, "create", "token", "latency-reader")).To(Succeed())
+	status, body := managerGet(ctx, "/verdict/latencygates/e2e", token.String())
+	var answer struct{ Verdict string }
+	Expect(json.Unmarshal([]byte(body), &answer)).To(Succeed(), body)
+	return fmt.Sprintf("exit code %d, HTTP %d %s", code, status, answer.Verdict)
 }
 
 // upgrade upgrades node-a, and waits until it is held back for that.
@@ -160,6 +225,7 @@ var _ = Describe("A LatencyGate", Label("gate"), func() {
 		Expect(kube.Create(ctx, latencyGate())).To(Succeed())
 		first := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)
 		other := eventuallyConcludes(ctx, "node-b", v1alpha1.VerificationVerified)
+		Eventually(asked).WithArguments(ctx).WithTimeout(time.Minute).Should(Equal("exit code 0, HTTP 200 Pass"))
 
 		By("an upgrade that changes nothing of the latency")
 		upgrade(ctx, "Upgraded 2")
@@ -180,6 +246,7 @@ var _ = Describe("A LatencyGate", Label("gate"), func() {
 			check.Expect(g.Status.Conditions).To(ContainElement(And(
 				HaveField("Type", v1alpha1.ConditionPassed), HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonNodesFailed))))
 		}).WithTimeout(soon).Should(Succeed())
+		Expect(asked(ctx)).To(Equal("exit code 1, HTTP 200 Fail"))
 		b := benchmark(failed.Status.History[0].Benchmark)
 		verdict := get(ctx, b).Status.Verdict
 		Expect(verdict.Outcome).To(Equal(v1alpha1.GateFail))

@@ -33,7 +33,9 @@ var _ = Describe("An installation", Label("install"), Serial, func() {
 		defer func() { Expect(install.Install(ctx, options)).To(Succeed()) }()
 
 		By("deleting the kustomization in the middle of a measurement")
-		running := benchmark("running", func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.Duration.Duration = time.Minute })
+		running := benchmark("running", func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Tool, s.Workload.Duration.Duration = v1alpha1.ToolPinger, time.Minute
+		})
 		create(ctx, running)
 		eventuallyMeasures(ctx, running)
 		Expect(install.Kubectl(ctx, options, GinkgoWriter, "delete", "-k", filepath.Join(root, install.Overlay), "--timeout=2m")).To(Succeed())

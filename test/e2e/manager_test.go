@@ -39,22 +39,22 @@ var _ = Describe("The manager", Label("placement"), func() {
 		var token bytes.Buffer
 		Expect(install.Kubectl(ctx, options, &token, "-n", namespace, "create", "token", reader.Name)).To(Succeed())
 
-		status, _ := metrics(ctx, "")
+		status, _ := managerGet(ctx, "/metrics", "")
 		Expect(status).To(Equal(http.StatusUnauthorized))
-		status, _ = metrics(ctx, token.String())
+		status, _ = managerGet(ctx, "/metrics", token.String())
 		Expect(status).To(Equal(http.StatusForbidden), "it is known, and has no right yet")
 		Expect(kube.Create(ctx, binding)).To(Succeed())
 		var body string
 		// The manager remembers a refusal for half a minute.
-		Eventually(func() int { status, body = metrics(ctx, token.String()); return status }).WithTimeout(2 * time.Minute).Should(Equal(http.StatusOK))
+		Eventually(func() int { status, body = managerGet(ctx, "/metrics", token.String()); return status }).WithTimeout(2 * time.Minute).Should(Equal(http.StatusOK))
 		Expect(body).To(ContainSubstring(`controller_runtime_reconcile_total{controller="latencybenchmark"`))
 		Expect(body).To(ContainSubstring("\ntailgate_exporting 1\n"))
 	})
 })
 
-// metrics reads the manager's metrics with a bearer token, or none, through a forwarded port, and returns status and
+// managerGet reads a path of the manager with a bearer token, or none, through a forwarded port, and returns status and
 // body. The port is forwarded anew each time: kubectl gives up after a connection that one end has cut off.
-func metrics(ctx context.Context, token string) (int, string) {
+func managerGet(ctx context.Context, path, token string) (int, string) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	out, in := io.Pipe()
@@ -72,7 +72,7 @@ func metrics(ctx context.Context, token string) (int, string) {
 	Expect(local).NotTo(BeEmpty(), line)
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+local+"/metrics", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+local+path, nil)
 	Expect(err).NotTo(HaveOccurred())
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(token))
