@@ -163,7 +163,9 @@ func asked(ctx context.Context) string {
 	here := strings.NewReplacer("fast-nodes", "e2e", "namespace: default", "namespace: "+namespace, "tailgate:latest", "localhost/tailgate:dev")
 	Expect(os.WriteFile(file, []byte(here.Replace(string(all))), 0o600)).To(Succeed())
 	Expect(install.Kubectl(ctx, options, GinkgoWriter, "apply", "-f", file)).To(Succeed())
-	defer func() { Expect(install.Kubectl(ctx, options, GinkgoWriter, "delete", "--ignore-not-found", "-f", file)).To(Succeed()) }()
+	defer func() {
+		Expect(install.Kubectl(ctx, options, GinkgoWriter, "delete", "--ignore-not-found", "-f", file)).To(Succeed())
+	}()
 
 	var code int32
 	Eventually(func(g Gomega) {
