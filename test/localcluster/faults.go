@@ -124,18 +124,28 @@ func findNode(nodes []node, name string) (node, error) {
 	return nodes[i], nil
 }
 
+// openFabric opens the network namespace of the cable between the cards, which the caller closes, and finds its bridge.
+func openFabric() (netnsHandle, netlink.Link, error) {
+	fabric, err := openNetns(fabricNetns)
+	if err != nil {
+		return netnsHandle{}, nil, err
+	}
+	bridge, err := fabric.LinkByName(fabricBridge)
+	if err != nil {
+		fabric.close()
+		return netnsHandle{}, nil, fmt.Errorf("looking for the fabric: %w", err)
+	}
+	return fabric, bridge, nil
+}
+
 // CutFabric cuts the cable between the cards of the two nodes for so long. What the PFs and VFs send meanwhile is lost;
 // the links of their interfaces stay up, as behind a switch. The nodes' own network is another.
 func CutFabric(d time.Duration) error {
-	fabric, err := openNetns(fabricNetns)
+	fabric, bridge, err := openFabric()
 	if err != nil {
 		return err
 	}
 	defer fabric.close()
-	bridge, err := fabric.LinkByName(fabricBridge)
-	if err != nil {
-		return fmt.Errorf("looking for the fabric: %w", err)
-	}
 	if err := fabric.LinkSetDown(bridge); err != nil {
 		return fmt.Errorf("cutting the fabric: %w", err)
 	}
@@ -153,15 +163,11 @@ const detour = 100
 // SlowCable puts a detour into the cable between the cards of the two nodes: what one sends the other comes tens of
 // microseconds later, which the sending CPU spends. RestoreCable undoes it, and so does Up.
 func SlowCable() error {
-	fabric, err := openNetns(fabricNetns)
+	fabric, bridge, err := openFabric()
 	if err != nil {
 		return err
 	}
 	defer fabric.close()
-	bridge, err := fabric.LinkByName(fabricBridge)
-	if err != nil {
-		return fmt.Errorf("looking for the fabric: %w", err)
-	}
 	for i := range detour {
 		hop := fmt.Sprintf("hop%d", i)
 		if err := ensureVeth(fabric, bridge, hop, fabric, hop+"-far", fabricMTU, ""); err != nil {
@@ -179,15 +185,11 @@ func SlowCable() error {
 
 // RestoreCable undoes SlowCable. Without one before it, it does nothing.
 func RestoreCable() error {
-	fabric, err := openNetns(fabricNetns)
+	fabric, bridge, err := openFabric()
 	if err != nil {
 		return err
 	}
 	defer fabric.close()
-	bridge, err := fabric.LinkByName(fabricBridge)
-	if err != nil {
-		return fmt.Errorf("looking for the fabric: %w", err)
-	}
 	if err := plugInFarNode(fabric, bridge); err != nil {
 		return err
 	}
