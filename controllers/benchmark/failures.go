@@ -32,12 +32,12 @@ func startTrouble(p *corev1.Pod, warnings []corev1.Event) trouble {
 		if c.State.Waiting == nil {
 			continue
 		}
-		switch c.State.Waiting.Reason {
-		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError":
+		switch reason := c.State.Waiting.Reason; {
+		case pods.CannotPull(reason):
 			return troubled(v1alpha1.OutcomeImagePullFailed,
-				"image %s cannot be pulled (%s); check the operator's --bench-image and the node's access to its registry", c.Image, c.State.Waiting.Reason)
-		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-			return troubled(v1alpha1.OutcomeContainerConfig, "the container cannot be made (%s): %s", c.State.Waiting.Reason, oneLine(c.State.Waiting.Message))
+				"image %s cannot be pulled (%s); check the operator's --bench-image and the node's access to its registry", c.Image, reason)
+		case pods.CannotRun(reason):
+			return troubled(v1alpha1.OutcomeContainerConfig, "the container cannot be made (%s): %s", reason, oneLine(c.State.Waiting.Message))
 		}
 	}
 	for _, c := range p.Status.Conditions {
@@ -47,10 +47,10 @@ func startTrouble(p *corev1.Pod, warnings []corev1.Event) trouble {
 		}
 	}
 	for _, e := range slices.Backward(warnings) {
-		switch e.Reason {
-		case "FailedCreatePodSandBox", "NoNetworkFound":
+		switch {
+		case pods.CannotAttach(e.Reason):
 			return networkTrouble(e, pods.Node(p))
-		case "FailedMount", "FailedAttachVolume":
+		case e.Reason == "FailedMount", e.Reason == "FailedAttachVolume":
 			return troubled(v1alpha1.OutcomeContainerConfig, "its volumes cannot be mounted: %s", oneLine(e.Message))
 		}
 	}

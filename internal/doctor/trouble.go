@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
 // TroubleKind is why an inspect pod did not come to its end.
@@ -50,10 +52,10 @@ func TroubleOf(p *corev1.Pod, warnings []corev1.Event) *Trouble {
 		if c.State.Waiting == nil {
 			continue
 		}
-		switch reason, said := c.State.Waiting.Reason, words(c.State.Waiting.Reason, c.State.Waiting.Message); reason {
-		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError":
+		switch reason, said := c.State.Waiting.Reason, words(c.State.Waiting.Reason, c.State.Waiting.Message); {
+		case pods.CannotPull(reason):
 			return &Trouble{Kind: TroubleImage, Said: said}
-		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+		case pods.CannotRun(reason):
 			return &Trouble{Kind: TroubleContainer, Said: said}
 		}
 	}
@@ -63,7 +65,7 @@ func TroubleOf(p *corev1.Pod, warnings []corev1.Event) *Trouble {
 		}
 	}
 	for _, e := range slices.Backward(warnings) {
-		if e.Reason == "FailedCreatePodSandBox" || e.Reason == "NoNetworkFound" {
+		if pods.CannotAttach(e.Reason) {
 			return &Trouble{Kind: TroubleNetwork, Said: words("", e.Message), Passing: true}
 		}
 	}
