@@ -212,6 +212,7 @@ void closed_loop(struct cell *c) {
 		if (__builtin_expect(start >= turn, 0)) {
 			if (c->measuring) {
 				c->finish = start;
+				coarse_add(&c->idle, to_ns(since(previous, start)) + 1);
 				return;
 			}
 			begin_measuring(c, start, seq);
