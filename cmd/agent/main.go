@@ -1,5 +1,5 @@
 // Command agent is the program in the pods of a benchmark: "agent client" and "agent server" carry out the task
-// in the environment, and "agent ready" is the server's startup probe. "agent hold" sleeps in the hold pods of gates until
+// in the environment. "agent hold" sleeps in the hold pods of gates until
 // it is told to stop, and "agent unverified" is the probe of those whose node is not verified: it fails. "agent inspect"
 // looks at the node for kubectl tailgate doctor.
 package main
@@ -11,9 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
-	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/agent"
@@ -26,7 +24,7 @@ import (
 const terminationLog = "/dev/termination-log"
 
 // verbs are all that there are.
-const verbs = "client|server|ready|hold|unverified|inspect"
+const verbs = "client|server|hold|unverified|inspect"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -42,8 +40,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 		return fmt.Errorf("usage: agent %s", verbs)
 	}
 	switch args[0] {
-	case "ready":
-		return ready(filepath.Join(pods.Scratch, agent.ReadyFile))
 	case "hold":
 		<-ctx.Done()
 		return nil
@@ -79,16 +75,4 @@ func inspect(getenv func(string) string, stdout io.Writer) error {
 		return err
 	}
 	return inspection.Write(stdout)
-}
-
-// ready waits a moment for the server to listen, so that the first probe, which comes at once, need not fail
-// and cost a whole period.
-func ready(path string) error {
-	for range 90 {
-		if _, err := os.Stat(path); err == nil {
-			return nil
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	return fmt.Errorf("the server does not listen yet")
 }

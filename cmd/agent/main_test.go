@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -47,16 +45,6 @@ func TestRunRefuses(t *testing.T) {
 				t.Errorf("more than one line: %q", err)
 			}
 		})
-	}
-}
-
-func TestReady(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ready")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := ready(path); err != nil {
-		t.Error(err)
 	}
 }
 

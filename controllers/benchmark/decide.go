@@ -23,12 +23,12 @@ const (
 	stepClaim        = "claim"         // take the nodes for the next attempt
 	stepWithdraw     = "withdraw"      // give the nodes back before any pod was made
 	stepCreateServer = "create server" // the first pod of an attempt
-	stepCreateClient = "create client" // the second, once the first listens
+	stepCreateClient = "create client" // the second, once the first runs
 	stepWatch        = "watch"         // nothing to do but wait for the pods
 	stepCollect      = "collect"       // both pods have ended well: verify and store the result
 	stepConclude     = "conclude"      // the attempt is over without a result
 	stepRemove       = "remove"        // delete the pods of an attempt that is over
-	stepRelease      = "release"       // its pods are gone: give the nodes back, note the attempt
+	stepRelease      = "release"       // its pods hold nothing more: give the nodes back, note the attempt
 	stepExtend       = "extend"        // every run is stored, and does not decide: plan some more, once
 	stepComplete     = "complete"      // every run is stored
 	stepFail         = "fail"          // a run has failed for good
@@ -56,6 +56,8 @@ const (
 	quietStart = 3 * time.Second
 	// lookAgain is how often something is looked at that no watch tells of.
 	lookAgain = 2 * time.Second
+	// hearAgain is how soon it is asked again where a server listens that has only just started.
+	hearAgain = 500 * time.Millisecond
 	// waitAgain is a second string to the watches that wake a benchmark that waits or is rejected.
 	waitAgain = 10 * time.Second
 	// retryAfter is how long a failed run rests before its next attempt, times the number of the attempt: a
@@ -64,6 +66,8 @@ const (
 	// peerGrace is how long one agent may take to end after the other. It is compared with the node's clock, so
 	// it allows for clocks that differ.
 	peerGrace = time.Minute
+	// wordsGrace is how long an end that lost the other may wait for that one's own words, by the same clocks.
+	wordsGrace = 10 * time.Second
 	// nodeGrace is how long a node of the pair may be unready before the attempt is given up.
 	nodeGrace = 60 * time.Second
 	// deadlineGrace is added to the agents' own deadline before the controller loses its patience.
@@ -78,7 +82,7 @@ func decide(w *world) step {
 		return decideIdle(w)
 	case b.Status.Active.Outcome == nil:
 		return decideActive(w)
-	case w.ours(w.server) || w.ours(w.client):
+	case w.holds(w.server) || w.holds(w.client):
 		return step{kind: stepRemove, reason: v1alpha1.ReasonEnding, message: removing(w), again: lookAgain}
 	default:
 		return step{kind: stepRelease, reason: v1alpha1.ReasonQueued, message: "about to start the next run"}
@@ -88,7 +92,7 @@ func decide(w *world) step {
 // removing says what is being removed, and what to do about a pod that cannot go because its kubelet is gone.
 func removing(w *world) string {
 	for _, p := range []*corev1.Pod{w.client, w.server} {
-		if !w.ours(p) {
+		if !w.holds(p) {
 			continue
 		}
 		if _, lost := w.lostSince[pods.Node(p)]; lost {
@@ -278,11 +282,12 @@ func startServer(w *world) step {
 		message: fmt.Sprintf("starting run %s, attempt %d", w.benchmark.Status.Active.Run, w.benchmark.Status.Active.Attempt)}
 }
 
-// startClient follows once the server is ready and its address known.
+// startClient follows once the server runs and its address is known. That it may not listen yet does not matter: the
+// client's agent knocks until it does.
 func startClient(w *world) step {
 	active := w.benchmark.Status.Active
 	message := fmt.Sprintf("starting run %s, attempt %d: client", active.Run, active.Attempt)
-	if !listens(w.server) {
+	if !isRunning(w.server) {
 		// It has just ended; in a moment its pod says how. A client would find nobody.
 		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d: server", active.Run, active.Attempt), again: lookAgain}
 	}
@@ -293,7 +298,7 @@ func startClient(w *world) step {
 	if w.now.Sub(w.server.CreationTimestamp.Time) > w.settings.StartTimeout {
 		return conclude(v1alpha1.OutcomeNetworkFailed, missing)
 	}
-	return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: missing, again: lookAgain}
+	return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: missing, again: hearAgain}
 }
 
 // serverAddress is the server's address on the measured network, or "" and what is still missing.
@@ -306,15 +311,8 @@ func (w *world) serverAddress() (address, missing string) {
 
 // ended is for an attempt in which a pod has ended, well or not.
 func ended(w *world) (step, bool) {
-	// The client's own words come first: a server whose client failed only says that it lost it.
-	for _, p := range []*corev1.Pod{w.client, w.server} {
-		if p != nil && p.Status.Phase == corev1.PodFailed {
-			if p == w.server && w.client != nil && !terminal(w.client) && w.now.Sub(endTime(p)) < peerGrace {
-				continue
-			}
-			reason, message := podFailure(p)
-			return conclude(reason, message), true
-		}
+	if reason, message := failure(w); reason != "" {
+		return conclude(reason, message), true
 	}
 	serverDone, clientDone := endedWell(w.server), endedWell(w.client)
 	switch {
@@ -326,10 +324,28 @@ func ended(w *world) (step, bool) {
 		return conclude(v1alpha1.OutcomeAgentFailed, "the server has ended, and the client has not"), true
 	case clientDone && w.now.Sub(endTime(w.client)) > peerGrace:
 		return conclude(v1alpha1.OutcomeAgentFailed, "the client has ended, and the server has not"), true
-	case serverDone || clientDone || w.client != nil && terminal(w.server):
+	case serverDone || clientDone || hasFailed(w.client) || hasFailed(w.server):
 		return step{kind: stepWatch, reason: v1alpha1.ReasonRunning, message: "waiting for both ends to finish", again: lookAgain}, true
 	}
 	return step{}, false
+}
+
+// failure is how the attempt failed, the reason empty while it has not, or while it is not known why: an end that only says
+// that it lost the other knows less than that one, which may tell in a moment. Of two that know, the client comes first.
+func failure(w *world) (reason, message string) {
+	for _, end := range []struct{ pod, other *corev1.Pod }{{w.client, w.server}, {w.server, w.client}} {
+		if !hasFailed(end.pod) {
+			continue
+		}
+		r, m := podFailure(end.pod)
+		if r != v1alpha1.OutcomePeerUnreachable {
+			return r, m
+		}
+		if known := end.other == nil || terminal(end.other) || w.now.Sub(endTime(end.pod)) > wordsGrace; known && reason == "" {
+			reason, message = r, m
+		}
+	}
+	return reason, message
 }
 
 // unreachable is for an attempt whose node went away, or that takes longer than it possibly should.
@@ -370,25 +386,28 @@ func terminal(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
+// hasFailed says whether a pod exists and has failed, as its kubelet says when it knows why.
+func hasFailed(p *corev1.Pod) bool { return p != nil && p.Status.Phase == corev1.PodFailed }
+
 // endedWell says whether a pod exists and its container ended with success. The pod's phase says so too, but more than
 // a second later: the kubelet writes it when it has cleaned up.
 func endedWell(p *corev1.Pod) bool {
-	if p == nil || p.Status.Phase == corev1.PodFailed {
+	if p == nil || hasFailed(p) {
 		return false
 	}
 	end := terminated(p)
 	return p.Status.Phase == corev1.PodSucceeded || end != nil && end.ExitCode == 0
 }
 
-// started says whether a pod's container runs and, for a server, listens; or did so until it ended a moment ago.
+// started says whether a pod's container runs, or did so until it ended a moment ago.
 func started(p *corev1.Pod) bool {
-	return terminated(p) != nil || listens(p)
+	return terminated(p) != nil || isRunning(p)
 }
 
-// listens says whether a pod's container runs and, for a server, listens.
-func listens(p *corev1.Pod) bool {
+// isRunning says whether a pod's container runs.
+func isRunning(p *corev1.Pod) bool {
 	c := agentOf(p)
-	return c != nil && c.State.Running != nil && c.Started != nil && *c.Started
+	return c != nil && c.State.Running != nil
 }
 
 // terminated is how a pod's container ended; nil while it has not.
@@ -416,6 +435,13 @@ func endTime(p *corev1.Pod) time.Time {
 	}
 	return p.CreationTimestamp.Time
 }
+
+// holds says whether a pod is ours and may still have CPUs, devices and an address of its node. A pod that is being deleted
+// has given them back when its phase says that it ended: the kubelet says so after it stopped the sandbox. Its object stays
+// for a second more.
+func (w *world) holds(p *corev1.Pod) bool { return w.ours(p) && !givenBack(p) }
+
+func givenBack(p *corev1.Pod) bool { return terminal(p) && !p.DeletionTimestamp.IsZero() }
 
 // ours says whether a pod exists and is this benchmark's, not somebody else's of that name.
 func (w *world) ours(p *corev1.Pod) bool { return p != nil && metav1.IsControlledBy(p, w.benchmark) }

@@ -219,11 +219,11 @@ func TestDecideToSuspend(t *testing.T) {
 			kind:    stepConclude, reason: v1alpha1.OutcomeSuspended,
 		},
 		"so does a run that measures": {
-			changes: on(active(time.Minute), suspended, withServer(listening), withClient(running)),
+			changes: on(active(time.Minute), suspended, withServer(running), withClient(running)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeSuspended,
 		},
 		"so does one of which only one end is over": {
-			changes: on(active(time.Minute), suspended, withServer(succeeded(time.Second)), withClient(listening)),
+			changes: on(active(time.Minute), suspended, withServer(succeeded(time.Second)), withClient(running)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeSuspended,
 		},
 		"what is measured is taken": {
@@ -231,21 +231,21 @@ func TestDecideToSuspend(t *testing.T) {
 			kind:    stepCollect, reason: v1alpha1.ReasonRunning,
 		},
 		"what is stored is taken": {
-			changes: on(active(time.Minute), suspended, withServer(listening), withClient(listening), func(w *world) {
+			changes: on(active(time.Minute), suspended, withServer(running), withClient(running), func(w *world) {
 				w.stored = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{pods.Owner(w.benchmark)}}}
 			}),
 			kind: stepCollect, reason: v1alpha1.ReasonRunning,
 		},
 		"what has failed has failed": {
-			changes: on(active(time.Minute), suspended, withServer(listening), withClient(refused("Evicted", "the node was low on memory"))),
+			changes: on(active(time.Minute), suspended, withServer(running), withClient(refused("Evicted", "the node was low on memory"))),
 			kind:    stepConclude, reason: v1alpha1.OutcomeEvicted,
 		},
 		"a lost pod is a lost pod": {
-			changes: on(active(time.Minute), suspended, withServer(listening), withClient(), func(w *world) { w.client = nil }),
+			changes: on(active(time.Minute), suspended, withServer(running), withClient(), func(w *world) { w.client = nil }),
 			kind:    stepConclude, reason: v1alpha1.OutcomePodLost,
 		},
 		"its pods are removed": {
-			changes: on(active(time.Minute), suspended, withServer(listening), withClient(listening), withOutcome(v1alpha1.OutcomeSuspended)),
+			changes: on(active(time.Minute), suspended, withServer(running), withClient(running), withOutcome(v1alpha1.OutcomeSuspended)),
 			kind:    stepRemove, reason: v1alpha1.ReasonEnding,
 		},
 	})
@@ -291,16 +291,12 @@ func TestDecideWhilePodsStart(t *testing.T) {
 			kind:    stepConclude, reason: v1alpha1.OutcomeNameTaken, message: []string{"x-r1-a1-server", "delete it"},
 		},
 		"a client's name that is taken": {
-			changes: on(active(0), withServer(listening), withClient(stranger)),
+			changes: on(active(0), withServer(running), withClient(stranger)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeNameTaken, message: []string{"x-r1-a1-client"},
 		},
 		"a server that starts is watched": {
 			changes: on(active(0), withServer()),
 			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"x-r1, attempt 1: server"}, again: lookAgain,
-		},
-		"a server that runs and does not listen yet is watched": {
-			changes: on(active(0), withServer(running)),
-			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"server"},
 		},
 		"a server whose image cannot be pulled is told": {
 			changes: on(active(0), withServer(waiting("ImagePullBackOff", ""))),
@@ -326,48 +322,44 @@ func TestDecideWhilePodsStart(t *testing.T) {
 			changes: on(active(3*time.Minute), withServer(created(121*time.Second))),
 			kind:    stepConclude, reason: v1alpha1.OutcomeStartTimeout, message: []string{"server", "2m0s"},
 		},
-		"and a server that never listens": {
-			changes: on(active(3*time.Minute), withServer(created(121*time.Second), running)),
-			kind:    stepConclude, reason: v1alpha1.OutcomeStartTimeout, message: []string{"server"},
-		},
-		"a server that listens is followed by the client": {
-			changes: on(active(0), withServer(listening)),
+		"a server that runs is followed by the client": {
+			changes: on(active(0), withServer(running)),
 			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting, address: "10.244.1.17",
 		},
 		"on a named interface of the host, with the address that the server tells": {
-			changes: on(hostInterface, active(0), withServer(listening), func(w *world) { w.listening = "10.0.0.12" }),
+			changes: on(hostInterface, active(0), withServer(running), func(w *world) { w.listening = "10.0.0.12" }),
 			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting, address: "10.0.0.12",
 		},
 		"on a named interface of the host, before the server has told": {
-			changes: on(hostInterface, active(0), withServer(listening), func(w *world) { w.unheard = "no server says" }),
-			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"no server says"}, again: lookAgain,
+			changes: on(hostInterface, active(0), withServer(running), func(w *world) { w.unheard = "no server says" }),
+			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"no server says"}, again: hearAgain,
 		},
 		"on a secondary network, with its address there": {
-			changes: on(secondary, active(0), withServer(listening, annotated(`[{"name":"perf/sf-vf","interface":"net1","ips":["192.168.100.12"]}]`))),
+			changes: on(secondary, active(0), withServer(running, annotated(`[{"name":"perf/sf-vf","interface":"net1","ips":["192.168.100.12"]}]`))),
 			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting, address: "192.168.100.12",
 		},
 		"without an address the client waits": {
-			changes: on(secondary, active(0), withServer(listening)),
-			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"Multus"}, again: lookAgain,
+			changes: on(secondary, active(0), withServer(running)),
+			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"Multus"}, again: hearAgain,
 		},
 		"not for ever": {
-			changes: on(secondary, active(3*time.Minute), withServer(created(121*time.Second), listening)),
+			changes: on(secondary, active(3*time.Minute), withServer(created(121*time.Second), running)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeNetworkFailed, message: []string{"Multus"},
 		},
 		"a client that starts is watched": {
-			changes: on(active(0), withServer(listening), withClient()),
+			changes: on(active(0), withServer(running), withClient()),
 			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"client"},
 		},
 		"a client that does not start ends the attempt": {
-			changes: on(active(4*time.Minute), withServer(created(4*time.Minute), listening), withClient(created(121*time.Second), unscheduled("0/2 nodes"))),
+			changes: on(active(4*time.Minute), withServer(created(4*time.Minute), running), withClient(created(121*time.Second), unscheduled("0/2 nodes"))),
 			kind:    stepConclude, reason: v1alpha1.OutcomeUnschedulable, message: []string{"client", "on a"},
 		},
 		"both running are measuring": {
-			changes: on(active(0), withServer(listening), withClient(listening)),
+			changes: on(active(0), withServer(running), withClient(running)),
 			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"round 1 of 2"}, again: waitAgain,
 		},
 		"measuring goes on beyond the time to start": {
-			changes: on(active(5*time.Minute), withServer(created(5*time.Minute), listening), withClient(created(5*time.Minute), listening)),
+			changes: on(active(5*time.Minute), withServer(created(5*time.Minute), running), withClient(created(5*time.Minute), running)),
 			kind:    stepWatch, reason: v1alpha1.ReasonRunning,
 		},
 	})
@@ -405,19 +397,19 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"both ends"}, again: lookAgain,
 		},
 		"the client first: the server is waited for": {
-			changes: on(active(0), withServer(listening), withClient(succeeded(time.Second))),
+			changes: on(active(0), withServer(running), withClient(succeeded(time.Second))),
 			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"both ends"}, again: lookAgain,
 		},
 		"the server first: the client is waited for": {
-			changes: on(active(0), withServer(succeeded(time.Second)), withClient(listening)),
+			changes: on(active(0), withServer(succeeded(time.Second)), withClient(running)),
 			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"both ends"}, again: lookAgain,
 		},
 		"a server that does not follow its client": {
-			changes: on(active(0), withServer(listening), withClient(succeeded(peerGrace+time.Second))),
+			changes: on(active(0), withServer(running), withClient(succeeded(peerGrace+time.Second))),
 			kind:    stepConclude, reason: v1alpha1.OutcomeAgentFailed, message: []string{"server has not"},
 		},
 		"a client that does not follow its server": {
-			changes: on(active(0), withServer(succeeded(peerGrace+time.Second)), withClient(listening)),
+			changes: on(active(0), withServer(succeeded(peerGrace+time.Second)), withClient(running)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeAgentFailed, message: []string{"client has not"},
 		},
 		"a server that ends before there is a client": {
@@ -429,16 +421,36 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			kind:    stepConclude, reason: v1alpha1.OutcomeToolTimeout, message: []string{"client on a", "killed after 20s"},
 		},
 		"a client that failed is not left waiting for its server": {
-			changes: on(active(0), withServer(listening), withClient(failed(time.Second, toolTimeout))),
+			changes: on(active(0), withServer(running), withClient(failed(time.Second, toolTimeout))),
 			kind:    stepConclude, reason: v1alpha1.OutcomeToolTimeout,
 		},
-		"a server that failed waits for its client's words": {
-			changes: on(active(0), withServer(failed(time.Second, peer)), withClient(listening)),
-			kind:    stepWatch, reason: v1alpha1.ReasonRunning,
+		"a server that knows why does not wait for its client": {
+			changes: on(active(0), withServer(failed(time.Second, toolTimeout)), withClient(running)),
+			kind:    stepConclude, reason: v1alpha1.OutcomeToolTimeout, message: []string{"server on b"},
 		},
-		"not for ever": {
-			changes: on(active(0), withServer(failed(peerGrace+time.Second, peer)), withClient(listening)),
+		"it knows more than a client that only lost it": {
+			changes: on(active(0), withServer(refused("Evicted", "the node was low on memory")), withClient(failed(time.Second, peer))),
+			kind:    stepConclude, reason: v1alpha1.OutcomeEvicted, message: []string{"server"},
+		},
+		"a server that only lost its client waits for that one's words": {
+			changes: on(active(0), withServer(failed(time.Second, peer)), withClient(running)),
+			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"both ends"}, again: lookAgain,
+		},
+		"not for ever, of the server": {
+			changes: on(active(0), withServer(failed(wordsGrace+time.Second, peer)), withClient(running)),
 			kind:    stepConclude, reason: v1alpha1.OutcomePeerUnreachable, message: []string{"server on b"},
+		},
+		"a client that only lost its server waits for that one's words": {
+			changes: on(active(0), withServer(running), withClient(failed(time.Second, peer))),
+			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"both ends"}, again: lookAgain,
+		},
+		"not for ever, of the client": {
+			changes: on(active(0), withServer(running), withClient(failed(wordsGrace+time.Second, peer))),
+			kind:    stepConclude, reason: v1alpha1.OutcomePeerUnreachable, message: []string{"client on a"},
+		},
+		"two that lost each other": {
+			changes: on(active(0), withServer(failed(time.Second, peer)), withClient(failed(time.Second, peer))),
+			kind:    stepConclude, reason: v1alpha1.OutcomePeerUnreachable, message: []string{"client on a"},
 		},
 		"a server that failed though its client is content": {
 			changes: on(active(0), withServer(failed(time.Second, peer)), withClient(succeeded(time.Second))),
@@ -457,23 +469,23 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"server"},
 		},
 		"a server that somebody deleted and made again": {
-			changes: on(active(0), withServer(listening), noted("uid-before", "")),
+			changes: on(active(0), withServer(running), noted("uid-before", "")),
 			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"server"},
 		},
 		"a client that somebody deleted": {
-			changes: on(active(0), withServer(listening), noted("uid-server", "uid-client")),
+			changes: on(active(0), withServer(running), noted("uid-server", "uid-client")),
 			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"client"},
 		},
 		"a client that somebody deleted and made again": {
-			changes: on(active(0), withServer(listening), withClient(listening), noted("uid-server", "uid-before")),
+			changes: on(active(0), withServer(running), withClient(running), noted("uid-server", "uid-before")),
 			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"client"},
 		},
 		"a server deleted under a client that was not noted": {
-			changes: on(active(0), withClient(listening), noted("", "")),
+			changes: on(active(0), withClient(running), noted("", "")),
 			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"server"},
 		},
 		"pods that nobody noted are taken as they are": {
-			changes: on(active(0), withServer(listening), withClient(listening), noted("", "")),
+			changes: on(active(0), withServer(running), withClient(running), noted("", "")),
 			kind:    stepWatch, reason: v1alpha1.ReasonRunning,
 		},
 		"a result that is stored is taken, whatever became of the pods": {
@@ -481,36 +493,44 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			kind:    stepCollect, reason: v1alpha1.ReasonRunning, message: []string{"stored"},
 		},
 		"a result that somebody else stored does not matter yet": {
-			changes: on(active(0), withServer(listening), storedBy("uid-somebody")),
+			changes: on(active(0), withServer(running), storedBy("uid-somebody")),
 			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting,
 		},
 		"a node that is unready for a moment": {
-			changes: on(active(2*time.Minute), withServer(listening), lost("b", 59*time.Second)),
+			changes: on(active(2*time.Minute), withServer(running), lost("b", 59*time.Second)),
 			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting,
 		},
 		"a node that is lost": {
-			changes: on(active(2*time.Minute), withServer(listening), withClient(listening), lost("a", 61*time.Second)),
+			changes: on(active(2*time.Minute), withServer(running), withClient(running), lost("a", 61*time.Second)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeNodeLost, message: []string{"node a"},
 		},
 		"a run that takes longer than it possibly should": {
 			// One cell: a minute, 15 s to prepare it, two times 2 min to start, 30 s of patience.
-			changes: on(active(5*time.Minute+46*time.Second), withServer(listening), withClient(listening)),
+			changes: on(active(5*time.Minute+46*time.Second), withServer(running), withClient(running)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeDeadlineExceeded, message: []string{"round 1 of 2", "5m45s"},
 		},
 		"and one that just does not": {
-			changes: on(active(5*time.Minute+44*time.Second), withServer(listening), withClient(listening)),
+			changes: on(active(5*time.Minute+44*time.Second), withServer(running), withClient(running)),
 			kind:    stepWatch, reason: v1alpha1.ReasonRunning,
 		},
 		"a known outcome: the pods are removed": {
-			changes: on(active(0), withServer(listening), withClient(listening), withOutcome(v1alpha1.OutcomePodLost)),
+			changes: on(active(0), withServer(running), withClient(running), withOutcome(v1alpha1.OutcomePodLost)),
 			kind:    stepRemove, reason: v1alpha1.ReasonEnding, message: []string{"x-r1"}, again: lookAgain,
 		},
 		"one pod is left": {
 			changes: on(active(0), withServer(succeeded(0)), withOutcome(v1alpha1.OutcomeMeasured)),
 			kind:    stepRemove, reason: v1alpha1.ReasonEnding,
 		},
+		"one that is being deleted and has not ended": {
+			changes: on(active(0), withServer(succeeded(0), stillRunning, deleted), withOutcome(v1alpha1.OutcomeMeasured)),
+			kind:    stepRemove, reason: v1alpha1.ReasonEnding,
+		},
+		"those that have ended and are being deleted hold nothing": {
+			changes: on(active(0), withServer(succeeded(0), deleted), withClient(succeeded(0), deleted), withOutcome(v1alpha1.OutcomeMeasured)),
+			kind:    stepRelease, reason: v1alpha1.ReasonQueued,
+		},
 		"a pod that cannot go is named, with its node": {
-			changes: on(active(0), withServer(listening), withOutcome(v1alpha1.OutcomeNodeLost), lost("b", time.Hour)),
+			changes: on(active(0), withServer(running), withOutcome(v1alpha1.OutcomeNodeLost), lost("b", time.Hour)),
 			kind:    stepRemove, reason: v1alpha1.ReasonEnding, message: []string{"x-r1-a1-server", "node b", "delete its Node"},
 		},
 		"a pod that is not ours stays": {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,9 +38,9 @@ type world struct {
 	accepted preflight.Observed
 	// others are all accepted, unfinished benchmarks but this one; see competes.
 	others []queue.Entry
-	// foreign are the benchmark pods that still exist, or are still ending, on the pair's nodes, or of an
-	// earlier benchmark of this name, whose pods have our pods' names, as "namespace/name on node"; filled
-	// while no attempt is active.
+	// foreign are the benchmark pods that still hold something of the pair's nodes, and those of an earlier benchmark
+	// of this name that still exist, as they have our pods' names, as "namespace/name on node"; filled while no
+	// attempt is active.
 	foreign []string
 	// undecided is the verdict's message when everything planned is stored, and more rounds are to be measured because
 	// it is Inconclusive; empty otherwise.
@@ -114,13 +115,21 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, w *wo
 		return fmt.Errorf("listing benchmark pods: %w", err)
 	}
 	for _, p := range list.Items {
-		node := pods.Node(&p)
-		namesake := p.Namespace == b.Namespace && p.Labels[v1alpha1.LabelBenchmark] == b.Name
-		if namesake || node == b.Status.Pair.ClientNode || node == b.Status.Pair.ServerNode {
-			w.foreign = append(w.foreign, fmt.Sprintf("%s/%s on %s", p.Namespace, p.Name, node))
+		if inTheWay(b, &p) {
+			w.foreign = append(w.foreign, fmt.Sprintf("%s/%s on %s", p.Namespace, p.Name, pods.Node(&p)))
 		}
 	}
 	return nil
+}
+
+// inTheWay says whether a benchmark that has a pair cannot start because of a benchmark pod: it still has something of one
+// of the nodes, or is of an earlier benchmark of the same name.
+func inTheWay(b *v1alpha1.LatencyBenchmark, p *corev1.Pod) bool {
+	if p.Namespace == b.Namespace && p.Labels[v1alpha1.LabelBenchmark] == b.Name && !metav1.IsControlledBy(p, b) {
+		return true
+	}
+	node := pods.Node(p)
+	return !givenBack(p) && (node == b.Status.Pair.ClientNode || node == b.Status.Pair.ServerNode)
 }
 
 // Preflight observes what the checks before the acceptance of a benchmark look at, for package pairing.
@@ -201,7 +210,7 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 // says why nobody knows. A log that cannot be read is no error: its node may be lost, and the attempt must end.
 func (r *Reconciler) listening(ctx context.Context, w *world) (address, unheard string) {
 	network := w.activeRun().Variant.Network
-	if w.server == nil || w.client != nil || !listens(w.server) || network == nil || network.Interface == "" {
+	if w.server == nil || w.client != nil || !isRunning(w.server) || network == nil || network.Interface == "" {
 		return "", ""
 	}
 	log, err := r.Logs(ctx, clientKey(w.server))

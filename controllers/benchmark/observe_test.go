@@ -126,3 +126,37 @@ func TestReleases(t *testing.T) {
 		t.Error("a benchmark that goes wakes nobody")
 	}
 }
+
+func TestInTheWay(t *testing.T) {
+	benchmark := makeWorld().benchmark
+	earlier := benchmark.DeepCopy()
+	earlier.UID = "uid-earlier"
+	other := earlier.DeepCopy()
+	other.Name = "other"
+	elsewhere := func(p *corev1.Pod) { p.Spec.NodeName = "c" }
+	cases := map[string]struct {
+		of      *v1alpha1.LatencyBenchmark
+		changes []func(*corev1.Pod)
+		want    bool
+	}{
+		"running on a node of the pair":             {of: other, changes: []func(*corev1.Pod){running}, want: true},
+		"not scheduled yet, for a node of the pair": {of: other, want: true},
+		"ended, and not deleted":                    {of: other, changes: []func(*corev1.Pod){succeeded(time.Second)}, want: true},
+		"deleted, and not ended":                    {of: other, changes: []func(*corev1.Pod){succeeded(time.Second), stillRunning, deleted}, want: true},
+		"deleted and ended":                         {of: other, changes: []func(*corev1.Pod){succeeded(time.Second), deleted}},
+		"on another node":                           {of: other, changes: []func(*corev1.Pod){running, elsewhere}},
+		"our own, of the run before":                {of: benchmark, changes: []func(*corev1.Pod){succeeded(time.Second), deleted}},
+		"of an earlier benchmark of the same name, though it has ended elsewhere": {
+			of: earlier, changes: []func(*corev1.Pod){succeeded(time.Second), deleted, elsewhere}, want: true,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := makePod(c.of, v1alpha1.RoleClient, c.changes...)
+			p.Labels[v1alpha1.LabelBenchmark] = c.of.Name
+			if got := inTheWay(benchmark, p); got != c.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}

@@ -171,43 +171,39 @@ func created(age time.Duration) func(*corev1.Pod) {
 
 func stranger(p *corev1.Pod) { p.OwnerReferences[0].UID = "uid-somebody" }
 
-func container(p *corev1.Pod, started bool, state corev1.ContainerState) {
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pods.Container, Image: "bench:v0", Started: &started, State: state}}
+func container(p *corev1.Pod, state corev1.ContainerState) {
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pods.Container, Image: "bench:v0", State: state}}
 }
 
 func waiting(reason, message string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		container(p, false, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}})
+		container(p, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}})
 	}
 }
 
-// running is a pod whose container runs, and that has an address; a server does not listen yet.
+// running is a pod whose container runs, and that has an address.
 func running(p *corev1.Pod) {
 	p.Status.Phase, p.Status.PodIP = corev1.PodRunning, "10.244.1.17"
-	container(p, false, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
-}
-
-// listening is a pod that runs and whose startup probe, if it has one, has passed.
-func listening(p *corev1.Pod) {
-	running(p)
-	container(p, true, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	container(p, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 }
 
 func succeeded(when time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodSucceeded
-		container(p, false, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(ago(when))}})
+		container(p, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(ago(when))}})
 	}
 }
 
 // stillRunning is what the pod's phase says for a second more after its container has ended.
 func stillRunning(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }
 
+func deleted(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(noon)) }
+
 // failed is a pod whose agent left a termination message.
 func failed(when time.Duration, message string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodFailed
-		container(p, false, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		container(p, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			ExitCode: 1, Reason: "Error", Message: message, FinishedAt: metav1.NewTime(ago(when)),
 		}})
 	}

@@ -35,7 +35,7 @@ type Agent struct {
 	Node, PodIP, PodUID string
 	// Tools are the drivers.
 	Tools tool.Registry
-	// Scratch is a writable folder; the file ReadyFile appears in it when a server listens.
+	// Scratch is a writable folder.
 	Scratch string
 	// Log takes the framed result, and a line for each thing that happens between the cells.
 	Log io.Writer
@@ -44,9 +44,6 @@ type Agent struct {
 	// Root is "/"; tests give another one to read the machine's facts from.
 	Root string
 }
-
-// ReadyFile is the name of the file in Scratch that says that a server listens.
-const ReadyFile = "ready"
 
 // failure is an end without a result, with its outcome.
 type failure struct {

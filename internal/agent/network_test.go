@@ -189,20 +189,6 @@ func startEnd(t *testing.T, namespace *netpair.Namespace, role, iface, server, o
 	return e
 }
 
-// startServer starts a server's agent, which listens when this returns.
-func startServer(t *testing.T, namespace *netpair.Namespace, iface string) end {
-	t.Helper()
-	e := startEnd(t, namespace, v1alpha1.RoleServer, iface, "", "")
-	for range 500 {
-		if _, err := os.Stat(filepath.Join(e.dir, ReadyFile)); err == nil {
-			return e
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("the server is never ready")
-	return e
-}
-
 // ending waits for the end of the agent and returns what it left behind.
 func (e end) ending(t *testing.T) ending {
 	t.Helper()
@@ -222,7 +208,7 @@ func (e end) ending(t *testing.T) ending {
 func TestNamedInterface(t *testing.T) {
 	hosts := newHosts(t)
 	measure := func(t *testing.T, iface, own string) (server, client ending) {
-		s := startServer(t, hosts.Server, "enp2")
+		s := startEnd(t, hosts.Server, v1alpha1.RoleServer, "enp2", "", "")
 		client = startEnd(t, hosts.Client, v1alpha1.RoleClient, iface, "192.0.2.2", own).ending(t)
 		return s.ending(t), client
 	}
@@ -255,7 +241,7 @@ func TestNamedInterface(t *testing.T) {
 		}
 	})
 	t.Run("one with the same address at both ends", func(t *testing.T) {
-		s := startServer(t, hosts.Server, "twin")
+		s := startEnd(t, hosts.Server, v1alpha1.RoleServer, "twin", "", "")
 		c := startEnd(t, hosts.Client, v1alpha1.RoleClient, "twin", "203.0.113.1", "").ending(t)
 		if c.termination.Reason != v1alpha1.OutcomeWrongNetwork || !strings.Contains(c.termination.Message, "twin of both ends has the address 203.0.113.1") {
 			t.Errorf("the client ended with %+v", c.termination)

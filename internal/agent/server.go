@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -76,7 +74,7 @@ func (e *endpoint) ownAddress(ctx context.Context) (net.Interface, net.IP, error
 	return iface, ip, err
 }
 
-// awaitClient listens, says that it is ready, and waits for the client of this run. Anybody else who connects
+// awaitClient listens, says where, and waits for the client of this run. Anybody else who connects
 // is sent away.
 func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(address.String(), strconv.Itoa(plan.ControlPort)))
@@ -91,11 +89,8 @@ func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, erro
 	if !ok {
 		return nil, fmt.Errorf("the address %v is none", address)
 	}
-	// The controller looks for the line when the server is ready.
+	// Of an interface that only the server knows, the controller reads the address here.
 	e.logf("%s", result.ListenLine(own))
-	if err := os.WriteFile(filepath.Join(e.Scratch, ReadyFile), nil, 0o600); err != nil {
-		return nil, fmt.Errorf("saying that the server is ready: %w", err)
-	}
 	for {
 		conn, err := listener.Accept()
 		if err != nil {

@@ -171,9 +171,9 @@ func TestChanged(t *testing.T) {
 		},
 		"probes": {
 			change: func(_ *corev1.Pod, c *corev1.Container) {
-				c.StartupProbe, c.LivenessProbe, c.ReadinessProbe, c.Lifecycle = nil, &corev1.Probe{}, &corev1.Probe{}, &corev1.Lifecycle{}
+				c.StartupProbe, c.LivenessProbe, c.ReadinessProbe, c.Lifecycle = &corev1.Probe{}, &corev1.Probe{}, &corev1.Probe{}, &corev1.Lifecycle{}
 			},
-			want: []string{"lifecycle: added", "livenessProbe: added", "readinessProbe: added", "startupProbe: removed"},
+			want: []string{"lifecycle: added", "livenessProbe: added", "readinessProbe: added", "startupProbe: added"},
 		},
 		"what is long or has several lines": {
 			change: func(p *corev1.Pod, c *corev1.Container) {
@@ -193,7 +193,7 @@ func TestChanged(t *testing.T) {
 				"limits memory: removed 512Mi", "mount /scratch: removed scratch",
 				"requests amd.com/sf_pf: removed 1", "requests cpu: removed 2", "requests example.com/onload: removed 1", "requests hugepages-2Mi: removed 64Mi",
 				"requests memory: removed 512Mi", "securityContext allowPrivilegeEscalation: removed false",
-				`securityContext capabilities: removed {"drop":["ALL"]}`, "securityContext readOnlyRootFilesystem: removed true", "startupProbe: removed",
+				`securityContext capabilities: removed {"drop":["ALL"]}`, "securityContext readOnlyRootFilesystem: removed true",
 			},
 		},
 	}

@@ -126,15 +126,6 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 			Volumes: []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 		},
 	}
-	if e.Task.Role == v1alpha1.RoleServer {
-		// A startup probe and no other: after its first success the kubelet leaves the pod alone.
-		pod.Spec.Containers[0].StartupProbe = &corev1.Probe{
-			ProbeHandler:     corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{agent, "ready"}}},
-			PeriodSeconds:    1,
-			TimeoutSeconds:   5,
-			FailureThreshold: 60,
-		}
-	}
 
 	if t := e.Benchmark.Spec.Template.DeepCopy(); t != nil {
 		pod.Annotations = t.Annotations
