@@ -26,7 +26,7 @@ const chartNamespace = "latency"
 
 // It takes Tailgate away from the other specs, and gives it back.
 var _ = Describe("An installation", Label("install"), Serial, func() {
-	It("can be removed while a benchmark runs, replaced by the chart, upgraded and removed without a trace", func(ctx context.Context) {
+	It("can be removed while a benchmark runs, replaced by install.yaml, then by the chart, upgraded and removed without a trace", func(ctx context.Context) {
 		if os.Getenv("E2E_KUBECONFIG") != "" {
 			Skip("it would remove what it has not installed")
 		}
@@ -41,17 +41,36 @@ var _ = Describe("An installation", Label("install"), Serial, func() {
 		Expect(install.Kubectl(ctx, options, GinkgoWriter, "delete", "-k", filepath.Join(root, install.Overlay), "--timeout=2m")).To(Succeed())
 		eventuallyNoTrace(ctx)
 
+		By("applying install.yaml")
+		manifests := exec.CommandContext(ctx, "make", "manifests", "IMAGE=localhost/tailgate:dev", "BENCH_IMAGE=localhost/tailgate-bench:dev")
+		manifests.Dir, manifests.Stdout, manifests.Stderr = root, GinkgoWriter, GinkgoWriter
+		Expect(manifests.Run()).To(Succeed())
+		file := filepath.Join(root, "bin", "install.yaml")
+		kubectl := func(args ...string) {
+			GinkgoHelper()
+			Expect(install.Kubectl(ctx, options, GinkgoWriter, args...)).To(Succeed())
+		}
+		kubectl("apply", "--server-side", "-f", file)
+		// A node of the local cluster has a single CPU to give.
+		kubectl("set", "resources", "-n", managerNamespace, "deployment/manager", "--requests=cpu=0")
+		kubectl("rollout", "status", "-n", managerNamespace, "deployment/manager", "--timeout=2m")
+		once := func(s *v1alpha1.LatencyBenchmarkSpec) { s.Rounds = 1 }
+		b := benchmark("by-file", once)
+		create(ctx, b)
+		eventuallyCompletes(ctx, b)
+		kubectl("delete", "-f", file, "--timeout=2m")
+		eventuallyNoTrace(ctx)
+
 		By("installing the chart")
 		values := []string{
 			"image.registry=localhost", "image.tag=dev", "benchImage.registry=localhost", "benchImage.tag=dev", "benchImage.pullPolicy=Never",
-			// A node of the local cluster has a single CPU to give.
 			"resources.requests.cpu=null",
 		}
 		helm(ctx, values, "install", "tailgate", "config/helm", "--create-namespace", "--wait", "--timeout=2m")
 		DeferCleanup(func(ctx context.Context) {
 			Expect(kube.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: chartNamespace}})).To(Succeed())
 		})
-		b := benchmark("by-chart", func(s *v1alpha1.LatencyBenchmarkSpec) { s.Rounds = 1 })
+		b = benchmark("by-chart", once)
 		create(ctx, b)
 		measured := eventuallyCompletes(ctx, b)
 
