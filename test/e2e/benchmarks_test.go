@@ -118,9 +118,10 @@ type podWatch struct {
 	done chan struct{}
 	// all pods ever seen, by UID, as they were last seen.
 	all map[string]*corev1.Pod
-	// live pods by node: UID to benchmark.
+	// live pods by node: UID to name. A pod that was deleted and has ended holds nothing of its node, though its object
+	// is there for a moment more.
 	live map[string]map[string]string
-	// overlaps are the moments at which two benchmarks had pods on one node.
+	// overlaps are the moments at which two runs had live pods on one node.
 	overlaps []string
 }
 
@@ -143,19 +144,20 @@ func watchPods(ctx context.Context) *podWatch {
 }
 
 func (w *podWatch) see(p *corev1.Pod, deleted bool) {
-	uid, node, owner := string(p.UID), pods.Node(p), p.Labels[v1alpha1.LabelBenchmark]
+	uid, node := string(p.UID), pods.Node(p)
 	w.all[uid] = p
-	if deleted {
+	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	if deleted || ended && !p.DeletionTimestamp.IsZero() {
 		delete(w.live[node], uid)
 		return
 	}
 	if w.live[node] == nil {
 		w.live[node] = map[string]string{}
 	}
-	w.live[node][uid] = owner
-	for _, other := range w.live[node] {
-		if other != owner {
-			w.overlaps = append(w.overlaps, owner+" and "+other+" on "+node)
+	w.live[node][uid] = p.Name
+	for other, name := range w.live[node] {
+		if other != uid {
+			w.overlaps = append(w.overlaps, p.Name+" and "+name+" on "+node)
 		}
 	}
 }
