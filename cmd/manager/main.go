@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 	_ "time/tzdata" // time zones of gates' schedules; the image has none
 
@@ -20,6 +21,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -50,6 +52,7 @@ type options struct {
 	settings       benchmark.Settings
 	pullPolicy     string
 	metricsAddress string
+	servingCertDir string
 	healthAddress  string
 	leaderElection bool
 	zap            zap.Options
@@ -67,6 +70,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.DurationVar(&o.settings.StartTimeout, "pod-start-timeout", 2*time.Minute, "how long a benchmark pod may take to start")
 	maxAttempts := fs.Int("max-attempts", 3, "how often a run is tried, 1 to 3")
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the HTTPS endpoint with metrics and verdicts, both authenticated; 0 turns it off")
+	fs.StringVar(&o.servingCertDir, "serving-cert-dir", "", "folder with tls.crt and tls.key, with which that endpoint is served; read again when they change. Empty: a certificate that the manager makes when it starts, which nobody can verify")
 	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	fs.BoolVar(&o.leaderElection, "leader-elect", true, "elect one leader of several managers")
 	o.zap.BindFlags(fs)
@@ -106,6 +110,13 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return err
 	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.zap)))
+	var certificate *certwatcher.CertWatcher
+	if o.servingCertDir != "" {
+		certificate, err = servingCertificate(o.servingCertDir)
+		if err != nil {
+			return err
+		}
+	}
 
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -116,14 +127,8 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme,
-		Metrics: metricsserver.Options{
-			BindAddress:    o.metricsAddress,
-			SecureServing:  true,
-			FilterProvider: verdicthttp.FilterProvider,
-			// HTTP/2 is off: its rapid-reset attacks are not worth what it gives a scrape.
-			TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
-		},
+		Scheme:                 scheme,
+		Metrics:                endpoint(o.metricsAddress, certificate),
 		HealthProbeBindAddress: o.healthAddress,
 		LeaderElection:         o.leaderElection,
 		LeaderElectionID:       "manager.tailgate.dev",
@@ -133,6 +138,11 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	})
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
+	}
+	if certificate != nil {
+		if err := mgr.Add(certificate); err != nil {
+			return fmt.Errorf("watching the certificate: %w", err)
+		}
 	}
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -194,6 +204,32 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return fmt.Errorf("adding the readiness check: %w", err)
 	}
 	return mgr.Start(ctx)
+}
+
+// servingCertificate reads the certificate and the key of a folder. Once it is started it reads them again when they change.
+func servingCertificate(folder string) (*certwatcher.CertWatcher, error) {
+	certificate, err := certwatcher.New(filepath.Join(folder, corev1.TLSCertKey), filepath.Join(folder, corev1.TLSPrivateKeyKey))
+	if err != nil {
+		return nil, fmt.Errorf("--serving-cert-dir: reading %s and %s in %s: %w", corev1.TLSCertKey, corev1.TLSPrivateKeyKey, folder, err)
+	}
+	return certificate, nil
+}
+
+// endpoint is that of metrics and verdicts. Without a certificate one is made when it starts.
+func endpoint(address string, certificate *certwatcher.CertWatcher) metricsserver.Options {
+	return metricsserver.Options{
+		BindAddress:    address,
+		SecureServing:  true,
+		FilterProvider: verdicthttp.FilterProvider,
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+			// HTTP/2 is off: its rapid-reset attacks are not worth what it gives a scrape.
+			c.NextProtos = []string{"http/1.1"}
+			// Not by CertDir, with which files that are missing would be made up for without a word.
+			if certificate != nil {
+				c.GetCertificate = certificate.GetCertificate
+			}
+		}},
+	}
 }
 
 func podLogs(clientset kubernetes.Interface) benchmark.LogReader {

@@ -30,12 +30,12 @@ func TestParse(t *testing.T) {
 		"everything": {
 			args: []string{
 				"--bench-image=bench:v0", "--bench-image-pull-policy=Never", "--allow-host-network", "--allow-packet-capture", "--pod-start-timeout=1s", "--max-attempts=1",
-				"--metrics-bind-address=0", "--health-probe-bind-address=:1", "--leader-elect=false", "--zap-log-level=debug",
+				"--metrics-bind-address=0", "--serving-cert-dir=/cert", "--health-probe-bind-address=:1", "--leader-elect=false", "--zap-log-level=debug",
 			},
 			want: options{
 				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, AllowHostNetwork: true, AllowPacketCapture: true, StartTimeout: time.Second, MaxAttempts: 1},
 				pullPolicy:     "Never",
-				metricsAddress: "0", healthAddress: ":1",
+				metricsAddress: "0", servingCertDir: "/cert", healthAddress: ":1",
 			},
 		},
 	}

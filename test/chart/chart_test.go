@@ -220,12 +220,12 @@ func TestImages(t *testing.T) {
 
 func TestArguments(t *testing.T) {
 	all := render(t, "benchImage.pullPolicy=Always", "benchmarks.allowHostNetwork=true", "benchmarks.allowPacketCapture=true",
-		"benchmarks.podStartTimeout=90s", "benchmarks.maxAttempts=1", "metrics.port=9443", "health.port=9081", "log.level=debug",
+		"benchmarks.podStartTimeout=90s", "benchmarks.maxAttempts=1", "metrics.port=9443", "metrics.certificate.secretName=s", "health.port=9081", "log.level=debug",
 		"log.encoder=console", "extraArgs={--leader-elect=false}")
 	d := deployment(t, all)
 	want := []string{
 		"--bench-image=tailgate-bench:latest", "--bench-image-pull-policy=Always", "--allow-host-network", "--allow-packet-capture",
-		"--pod-start-timeout=90s", "--max-attempts=1", "--metrics-bind-address=:9443", "--health-probe-bind-address=:9081",
+		"--pod-start-timeout=90s", "--max-attempts=1", "--metrics-bind-address=:9443", "--serving-cert-dir=/serving-cert", "--health-probe-bind-address=:9081",
 		"--zap-log-level=debug", "--zap-encoder=console", "--leader-elect=false",
 	}
 	got := d.Spec.Template.Spec.Containers[0].Args
@@ -251,13 +251,82 @@ func TestArguments(t *testing.T) {
 		}
 	}
 
-	all = render(t, "metrics.enabled=false")
+	all = render(t, "metrics.enabled=false", "metrics.certificate.secretName=s", "metrics.certificate.issuerRef.name=ca")
 	if args := deployment(t, all).Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--metrics-bind-address=0") {
 		t.Errorf("metrics are not off: %v", args)
 	}
 	if all["Service metrics"] != nil {
 		t.Error("there is a Service of metrics that are off")
 	}
+	if all["Certificate metrics"] != nil || deployment(t, all).Spec.Template.Spec.Volumes != nil {
+		t.Error("there is a certificate of metrics that are off")
+	}
+}
+
+func TestServingCertificate(t *testing.T) {
+	want := overlay(t, "default", "prometheus")
+	delete(want, "Namespace "+namespace)
+	checkSame(t, want, render(t, "crds.keep=false", "prometheus.enabled=true", "metrics.certificate.secretName=tailgate-serving-cert"))
+	for _, alone := range []string{"default", "prometheus"} {
+		overlay(t, alone)
+	}
+
+	stdout, stderr, err := run(t, helmTool, "template", "x", chart, "--namespace", "latency", "--set", "prometheus.enabled=true",
+		"--set", "metrics.certificate.secretName=s,metrics.certificate.issuerRef.name=ca,metrics.certificate.issuerRef.kind=ClusterIssuer")
+	if err != nil {
+		t.Fatalf("helm template: %v\n%s", err, stderr)
+	}
+	all := objects(t, stdout)
+	if got := fmt.Sprint(all["Certificate metrics"].Object["spec"]); got != "map[dnsNames:[metrics.latency.svc] issuerRef:map[kind:ClusterIssuer name:ca] secretName:s]" {
+		t.Errorf("the certificate asked for is %s", got)
+	}
+	pod := deployment(t, all).Spec.Template.Spec
+	if pod.Volumes[0].Secret.SecretName != "s" || pod.Containers[0].VolumeMounts[0].Name != pod.Volumes[0].Name || !pod.Containers[0].VolumeMounts[0].ReadOnly {
+		t.Errorf("Secret s is not mounted, or not to be read alone: %+v %+v", pod.Volumes, pod.Containers[0].VolumeMounts)
+	}
+	if !slices.Contains(pod.Containers[0].Args, "--serving-cert-dir="+pod.Containers[0].VolumeMounts[0].MountPath) {
+		t.Errorf("the manager does not know where it is mounted: %v", pod.Containers[0].Args)
+	}
+	endpoints, _, err := unstructured.NestedSlice(all["ServiceMonitor tailgate"].Object, "spec", "endpoints")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(endpoints[0].(map[string]any)["tlsConfig"]); got != "map[ca:map[secret:map[key:ca.crt name:s]] serverName:metrics.latency.svc]" {
+		t.Errorf("Prometheus verifies %s", got)
+	}
+}
+
+// overlay builds folders of config, with the component for a serving certificate.
+func overlay(t *testing.T, folders ...string) map[string]object {
+	t.Helper()
+	config, err := filepath.Abs(filepath.Join(root, "config"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := func(folder string) string {
+		// Kustomize takes relative paths alone.
+		relative, err := filepath.Rel(dir, filepath.Join(config, folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "- " + relative + "\n"
+	}
+	content := "components:\n" + path("serving-cert") + "resources:\n"
+	for _, folder := range folders {
+		content += path(folder)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, err := run(t, kustomizeTool, "build", dir)
+	if err != nil {
+		t.Fatalf("kustomize build: %v\n%s", err, stderr)
+	}
+	return objects(t, stdout)
 }
 
 func TestPod(t *testing.T) {
@@ -325,6 +394,10 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"global.imagePullSecrets[0]=mirror":      "imagePullSecrets",
 		"global.imageRegistry=https://r.example": "imageRegistry",
 		"unknown=1":                              "unknown",
+
+		"metrics.certificate.issuerRef.name=ca":            "secretName",
+		"metrics.certificate.secretName=a/b":               "secretName",
+		"metrics.certificate.issuerRef.kind=ClusterIssuer": "name",
 	} {
 		t.Run(value, func(t *testing.T) {
 			if _, stderr, err := template(t, value); err == nil || !strings.Contains(stderr, says) {

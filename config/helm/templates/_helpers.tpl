@@ -6,3 +6,8 @@
 {{- $image.repository -}}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag }}{{ end -}}
 {{- end -}}
+
+{{/* The Secret with the certificate of metrics and verdicts; empty: there is none, or nothing to serve. */}}
+{{- define "tailgate.servingCert" -}}
+{{- if .Values.metrics.enabled }}{{ .Values.metrics.certificate.secretName }}{{ end -}}
+{{- end -}}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/pem"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+const serviceName = "metrics.tailgate-system.svc"
+
+// issued is a certificate for serviceName, and its CA's, which has signed no other; all in PEM.
+type issued struct{ certificate, key, ca []byte }
+
+func issue(t *testing.T) issued {
+	t.Helper()
+	chain, key, err := cert.GenerateSelfSignedCertKeyWithFixtures(serviceName, nil, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ca := pem.Decode(chain)
+	return issued{certificate: bytes.TrimSuffix(chain, ca), key: key, ca: ca}
+}
+
+// mount puts files into a folder as a kubelet does with a Secret's: links to links, of which one is replaced.
+func mount(t *testing.T, folder, version string, files map[string][]byte) {
+	t.Helper()
+	data := filepath.Join(folder, "..data")
+	before, beforeErr := os.Readlink(data)
+	if err := os.Mkdir(filepath.Join(folder, ".."+version), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	err := os.Symlink(".."+version, data+"_tmp")
+	for name, content := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(folder, ".."+version, name), content, 0o600))
+		if beforeErr != nil {
+			err = errors.Join(err, os.Symlink("..data/"+name, filepath.Join(folder, name)))
+		}
+	}
+	err = errors.Join(err, os.Rename(data+"_tmp", data))
+	if beforeErr == nil {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(folder, before)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serve starts the endpoint, with a certificate that is watched unless it is nil, and returns its address.
+func serve(ctx context.Context, t *testing.T, certificate *certwatcher.CertWatcher) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server, err := metricsserver.NewServer(endpoint(address, certificate), &rest.Config{Host: "https://127.0.0.1:1"}, http.DefaultClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	ended := make(chan error, 2)
+	started := 1
+	go func() { ended <- server.Start(ctx) }()
+	if certificate != nil {
+		started++
+		go func() { ended <- certificate.Start(ctx) }()
+	}
+	t.Cleanup(func() {
+		stop()
+		for range started {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 100 {
+		connection, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = connection.Close()
+			return address
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatal("nothing listens")
+	return ""
+}
+
+// presented asks for metrics as a Go program that trusts the system's CAs, and returns the certificate that was presented.
+func presented(t *testing.T, address string) ([]byte, error) {
+	t.Helper()
+	c := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", address)
+		},
+	}}
+	response, err := c.Get("https://" + serviceName + ":8443/metrics")
+	if err != nil {
+		return nil, err
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without a token the answer is %s", response.Status)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: response.TLS.PeerCertificates[0].Raw}), nil
+}
+
+func TestServingCertificate(t *testing.T) {
+	first, second := issue(t), issue(t)
+	// As docs/gates.md has it for argo-rollouts and Flagger. It is read once in a process, so that no other test here may
+	// need a CA.
+	trusted := t.TempDir()
+	mount(t, trusted, "1", map[string][]byte{"first.crt": first.ca, "second.crt": second.ca})
+	t.Setenv("SSL_CERT_DIR", trusted)
+
+	secret := func(i issued) map[string][]byte {
+		return map[string][]byte{corev1.TLSCertKey: i.certificate, corev1.TLSPrivateKeyKey: i.key, "ca.crt": i.ca}
+	}
+	folder := t.TempDir()
+	mount(t, folder, "1", secret(first))
+	certificate, err := servingCertificate(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := serve(t.Context(), t, certificate)
+	got, err := presented(t, address)
+	if err != nil || !bytes.Equal(got, first.certificate) {
+		t.Fatalf("the first certificate is not presented: %v\n%s", err, got)
+	}
+
+	mount(t, folder, "2", secret(second))
+	for deadline := time.Now().Add(time.Minute); !bytes.Equal(got, second.certificate); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("after a minute the new certificate is not presented")
+		}
+		if got, err = presented(t, address); err != nil {
+			t.Fatal("while it is rotated: ", err)
+		}
+	}
+
+	if _, err := presented(t, serve(t.Context(), t, nil)); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("the manager's own certificate can be verified: %v", err)
+	}
+}
+
+func TestServingCertificateIsRefused(t *testing.T) {
+	good, other := issue(t), issue(t)
+	for name, c := range map[string]struct {
+		files map[string][]byte
+		want  string
+	}{
+		"nothing":              {nil, "tls.crt: no such file"},
+		"no key":               {map[string][]byte{"tls.crt": good.certificate}, "tls.key: no such file"},
+		"the key of another":   {map[string][]byte{"tls.crt": good.certificate, "tls.key": other.key}, "does not match"},
+		"the wrong way around": {map[string][]byte{"tls.crt": good.key, "tls.key": good.certificate}, "tls: "},
+		"no PEM":               {map[string][]byte{"tls.crt": []byte("x"), "tls.key": good.key}, "tls: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			mount(t, folder, "1", c.files)
+			var stderr bytes.Buffer
+			err := run(t.Context(), []string{"--bench-image=bench:v0", "--serving-cert-dir=" + folder}, &stderr)
+			if err == nil || !strings.Contains(err.Error(), "--serving-cert-dir") || !strings.Contains(err.Error(), folder) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error that names the flag, %s and %q", err, folder, c.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") || stderr.Len() > 0 {
+				t.Errorf("more than one line: %v %s", err, &stderr)
+			}
+		})
+	}
+}
