@@ -199,19 +199,26 @@ func ladderHolds(rows [][]string) {
 // experiment is a sample in a small size: fewer rounds of a shorter duration, and whatever else a spec changes.
 func experiment(file string, rounds int32, duration, warmup time.Duration, change ...func(*v1alpha1.LatencyBenchmarkSpec)) *v1alpha1.LatencyBenchmark {
 	GinkgoHelper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "config", "samples", "experiments", file))
+	b := sample(filepath.Join("experiments", file), duration, warmup)
+	b.Spec.Rounds = rounds
+	for _, f := range change {
+		f(&b.Spec)
+	}
+	return b
+}
+
+// sample is one of config/samples, measured for a shorter time.
+func sample(file string, duration, warmup time.Duration) *v1alpha1.LatencyBenchmark {
+	GinkgoHelper()
+	content, err := os.ReadFile(filepath.Join(root, "config", "samples", file))
 	Expect(err).NotTo(HaveOccurred())
 	b := &v1alpha1.LatencyBenchmark{}
 	Expect(yaml.UnmarshalStrict(content, b)).To(Succeed())
 	b.Namespace = namespace
-	b.Spec.Rounds = rounds
 	b.Spec.Workload.Duration = metav1.Duration{Duration: duration}
 	b.Spec.Workload.Warmup = metav1.Duration{Duration: warmup}
 	// The API's default, which a typed object sends as 0.
 	b.Spec.Placement.Memory.Set(512 << 20)
-	for _, f := range change {
-		f(&b.Spec)
-	}
 	return b
 }
 

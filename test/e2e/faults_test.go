@@ -39,7 +39,7 @@ var _ = Describe("Whatever dies", Label("faults"), func() {
 		b = eventuallyCompletes(ctx, b)
 		w.end()
 		measuredOnce(b, w)
-		Eventually(benchmarkPods).WithArguments(ctx).Should(BeEmpty())
+		Eventually(benchmarkPods).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
 	})
 
 	It("a benchmark deleted in the middle of a run leaves nothing within ten seconds", func(ctx context.Context) {

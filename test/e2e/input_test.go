@@ -81,7 +81,7 @@ var _ = Describe("Wrong input", Label("placement"), func() {
 		Eventually(func() string { return condition(get(ctx, b), v1alpha1.ConditionSucceeded).Reason }).
 			WithTimeout(2 * time.Minute).Should(Equal(v1alpha1.ReasonFailed))
 		Expect(get(ctx, b).Status.Attempts).To(HaveLen(3))
-		Eventually(benchmarkPods).WithArguments(ctx).Should(BeEmpty())
+		Eventually(benchmarkPods).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
 	})
 
 	It("an image that cannot be pulled is told within seconds, and no pod hangs for ever", func(ctx context.Context) {
