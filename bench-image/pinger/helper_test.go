@@ -94,6 +94,17 @@ type attribution struct {
 	Excess                                                        float64 `json:"excess_ns"`
 	ClientExcess                                                  float64 `json:"client_excess_ns"`
 	ServerExcess                                                  float64 `json:"server_excess_ns"`
+	Slowest                                                       []outlier
+}
+
+// outlier is one of the slowest samples, and stands for so many. ServerGap is nil where it is not known.
+type outlier struct {
+	At        int64 `json:"at_ns"`
+	RTT       int64 `json:"rtt_ns"`
+	Samples   int64
+	Where     string
+	ClientGap int64  `json:"client_gap_ns"`
+	ServerGap *int64 `json:"server_gap_ns"`
 }
 
 type endpoint struct {
@@ -297,6 +308,23 @@ func wantResult(t *testing.T, p *process, cells int) result {
 		a := c.Attribution
 		if a.Client+a.Server+a.Both+a.Neither+a.Undetermined != a.Examined || a.Examined > a.Beyond {
 			t.Errorf("%s: the parts are not the whole: %+v", name, a)
+		}
+		largest := c.RTT.Max
+		if c.Loop == "open" {
+			largest = c.Intended.Max
+		}
+		var stoodFor int64
+		for _, o := range a.Slowest {
+			stoodFor += o.Samples
+		}
+		n := len(a.Slowest)
+		if n > 64 || stoodFor > a.Examined || n < 64 && stoodFor < a.Examined || n > 0 && a.Slowest[0].RTT != largest {
+			t.Errorf("%s: %d stand for %d of %d, the largest sample is of %d ns: %+v", name, n, stoodFor, a.Examined, largest, a.Slowest)
+		}
+		for k, o := range a.Slowest {
+			if o.At < 0 || o.At > c.Elapsed || k > 0 && o.RTT > a.Slowest[k-1].RTT {
+				t.Errorf("%s: number %d of the slowest is %+v", name, k, o)
+			}
 		}
 	}
 	return r

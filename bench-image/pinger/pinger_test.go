@@ -118,20 +118,51 @@ func TestIsDynamic(t *testing.T) {
 
 const frozen = 500 * time.Millisecond
 
+// stalled is a cell during which an end was frozen. From is when, since the measurement's start, as the test's own clock
+// tells from its end: too early by what the client does after the measurement.
+type stalled struct {
+	cellResult
+	From time.Duration
+}
+
 // whileFrozen measures for two seconds, at a rate or (0) in a closed loop, and freezes one end for half a second.
-func whileFrozen(t *testing.T, who, protocol, rate, wait string) cellResult {
+func whileFrozen(t *testing.T, who, protocol, rate, wait string) stalled {
 	t.Helper()
 	server, port := serve(t, program, nil, wait)
 	client := start(t, program, nil, clientArgs(port, "--protocol", protocol, "--sizes", "64", "--rates", rate, "--duration", "2s", "--warmup", "100ms", wait)...)
 	during()
+	begin := time.Now()
 	map[string]*process{"server": server, "client": client}[who].freeze(t, frozen)
 	r := wantResult(t, client, 1)
+	c := r.Cells[0]
+	from := time.Duration(c.Elapsed) - time.Since(begin)
 	_ = server.Process.Kill()
-	return r.Cells[0]
+	return stalled{c, from}
 }
 
-// told says whether the attribution has at least 90 % of the slowest samples, and of the time they took, at one end.
-func told(c cellResult, who string) error {
+// slowest says whether the slowest sample is that of the stall, when it was, and at the end that was frozen, and at a rate
+// stands for the others that were due meanwhile.
+func (c stalled) slowest(who string) error {
+	first := c.Attribution.Slowest[0]
+	gap, other := time.Duration(first.ClientGap), time.Duration(0)
+	if first.ServerGap != nil {
+		other = time.Duration(*first.ServerGap)
+	}
+	if who == "server" {
+		gap, other = other, gap
+	}
+	if c.Loop == "open" && first.Samples < c.Attribution.Examined/2 {
+		return fmt.Errorf("the slowest stands for %d of %d", first.Samples, c.Attribution.Examined)
+	}
+	if at := time.Duration(first.At); at < c.From-frozen/10 || at > c.From+frozen || gap < frozen*9/10 || other > frozen/2 || first.Where != who {
+		return fmt.Errorf("a %s frozen %s after the start is told first as %+v, of %s at that end and %s at the other", who, c.From, first, gap, other)
+	}
+	return nil
+}
+
+// told says whether the attribution has at least 90 % of the slowest samples, and of the time they took, at one end, and
+// the first of them one by one.
+func told(c stalled, who string) error {
 	a := c.Attribution
 	n, excess := a.Client, a.ClientExcess
 	if who == "server" {
@@ -140,7 +171,7 @@ func told(c cellResult, who string) error {
 	if a.Examined == 0 || n*10 < a.Examined*9 || excess < 0.9*a.Excess {
 		return fmt.Errorf("a frozen %s is told as %+v", who, a)
 	}
-	return nil
+	return c.slowest(who)
 }
 
 // At a rate a stall is as many slow samples as messages were due meanwhile: here in half of a second of two. That of
@@ -187,10 +218,13 @@ func TestFrozenInClosedLoop(t *testing.T) {
 				}
 				a := c.Attribution
 				excess := map[string]float64{"server": a.ServerExcess, "client": a.ClientExcess}[who]
-				if c.RTT.Max >= int64(frozen*9/10) && excess < 0.9*float64(frozen) {
+				if c.RTT.Max < int64(frozen*9/10) {
+					return nil
+				}
+				if excess < 0.9*float64(frozen) {
 					return fmt.Errorf("told as %+v", a)
 				}
-				return nil
+				return c.slowest(who)
 			})
 		})
 	}

@@ -178,7 +178,7 @@ type Bandwidth struct {
 	Retransmits *int64 `json:"retransmits,omitempty"`
 }
 
-// Attribution says with whose interruptions the samples beyond p99.9 coincide. All are numbers of samples.
+// Attribution says with whose interruptions the samples beyond p99.9 coincide. All are numbers of samples but Slowest.
 type Attribution struct {
 	// Beyond is how many there are; Examined of them, the slowest, were looked at.
 	Beyond   int64 `json:"beyond"`
@@ -194,7 +194,39 @@ type Attribution struct {
 	// that its own send took.
 	ClientSeesGaps bool `json:"clientSeesGaps"`
 	ServerSeesGaps bool `json:"serverSeesGaps"`
+	// Slowest are some of those examined one by one, the slowest first; empty from tools that do not tell.
+	Slowest []Outlier `json:"slowest,omitempty"`
 }
+
+// Outlier is one slow sample.
+type Outlier struct {
+	// AtNs is when its message was sent or, at a rate, should have been sent, in ns from the start of the measurement;
+	// RTTNs its round trip from then on, in ns.
+	AtNs  int64 `json:"atNs"`
+	RTTNs int64 `json:"rttNs"`
+	// Samples is for how many of those examined it stands, itself included: at a rate a stall holds up many messages,
+	// and the slowest stands for all with the same cause that were under way at the same time.
+	Samples int64 `json:"samples"`
+	// Where says with whose interruption it coincides.
+	Where Where `json:"where"`
+	// ClientGapNs and ServerGapNs are for how long that end was kept from the message, in ns beyond what is usual, and
+	// as far as it sees: one that sleeps does not see how late it was woken. ServerGapNs is nil where the server's list
+	// of its longest gaps does not have the message.
+	ClientGapNs int64  `json:"clientGapNs"`
+	ServerGapNs *int64 `json:"serverGapNs,omitempty"`
+}
+
+// Where is with whose interruption a slow sample coincides, as Attribution counts them.
+type Where string
+
+// The places.
+const (
+	WhereClient       Where = "client"
+	WhereServer       Where = "server"
+	WhereBoth         Where = "both"
+	WhereNeither      Where = "neither"
+	WhereUndetermined Where = "undetermined"
+)
 
 // Interval is a part of a measurement. Times are nanoseconds from its start; latencies are round trips in ns.
 type Interval struct {

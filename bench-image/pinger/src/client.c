@@ -205,48 +205,39 @@ static void intervals_json(struct json *j, const struct intervals *log) {
 	json_close(j, '}');
 }
 
-static int by_value(const void *a, const void *b) {
-	uint64_t x = ((const struct entry *)a)->value, y = ((const struct entry *)b)->value;
-	return x > y ? -1 : x < y;
-}
-
 // attribution_json says of the slowest samples where their time went. usual is what neither end is to blame for: in a
 // closed loop the time in send, in an open one, where sends that took long are gaps already, how late an end that sleeps
-// is woken. The list is sorted anew.
+// is woken. The client's list is ranked.
 static void attribution_json(struct json *j, struct typical usual, bool server_spins) {
 	const struct hist *h = cell.rate > 0 ? &cell.intended : &cell.rtt;
 	struct attribution a = {.p50 = hist_quantile(h, 0.5), .threshold = hist_quantile(h, 0.999)};
 	a.beyond = hist_beyond(h, a.threshold);
+	reservoir_rank(&cell.slow);
 	attribute(&a, &cell.slow, &server_slow, usual);
 	json_open(j, "attribution", '{');
 	json_uint(j, "p50_ns", a.p50);
 	json_uint(j, "threshold_ns", a.threshold);
 	json_uint(j, "beyond", a.beyond);
 	json_uint(j, "examined", a.examined);
-	json_uint(j, "client", a.client);
-	json_uint(j, "server", a.server);
-	json_uint(j, "both", a.both);
-	json_uint(j, "neither", a.neither);
-	json_uint(j, "undetermined", a.undetermined);
+	for (int place = 0; place < PLACES; place++)
+		json_uint(j, place_names[place], a.places[place]);
 	json_uint(j, "excess_ns", a.excess);
 	json_uint(j, "client_excess_ns", a.client_excess);
 	json_uint(j, "server_excess_ns", a.server_excess);
 	// An end that blocks sees how long send took, but not for how long it slept through a message.
 	json_bool(j, "client_sees_gaps", cell.spin);
 	json_bool(j, "server_sees_gaps", server_spins);
-	json_open(j, "worst", '[');
-	qsort(cell.slow.heap, cell.slow.count, sizeof cell.slow.heap[0], by_value);
-	for (size_t i = 0; i < cell.slow.count && i < 16; i++) {
-		const struct entry *e = &cell.slow.heap[i], *s = reservoir_find(&server_slow, e->seq);
+	json_open(j, "slowest", '[');
+	for (size_t i = 0; i < a.told; i++) {
+		const struct outlier *o = &a.slowest[i];
 		json_open(j, NULL, '{');
-		json_uint(j, "at_ns", e->at);
-		json_uint(j, "latency_ns", e->value);
-		json_uint(j, "client_gap_ns", e->gap);
-		json_uint(j, "client_send_ns", e->send);
-		if (s) {
-			json_uint(j, "server_gap_ns", s->gap);
-			json_uint(j, "server_send_ns", s->send);
-		}
+		json_uint(j, "at_ns", o->at);
+		json_uint(j, "rtt_ns", o->value);
+		json_uint(j, "samples", o->samples);
+		json_string(j, "where", place_names[o->place]);
+		json_uint(j, "client_gap_ns", o->client);
+		if (o->server_known)
+			json_uint(j, "server_gap_ns", o->server);
 		json_close(j, '}');
 	}
 	json_close(j, ']');
@@ -356,7 +347,6 @@ static void run_cell(struct json *j, const struct client_options *o, struct link
 	bool server_spins;
 	finish(j, o, l, &usual, &server_spins);
 	path_close(&cell.path);
-	reservoir_sort(&cell.slow);
 	attribution_json(j, usual, server_spins);
 	json_close(j, '}');
 }

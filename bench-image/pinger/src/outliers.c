@@ -46,6 +46,13 @@ static int by_seq(const void *a, const void *b) {
 
 void reservoir_sort(struct reservoir *r) { qsort(r->heap, r->count, sizeof r->heap[0], by_seq); }
 
+static int by_value(const void *a, const void *b) {
+	uint64_t x = ((const struct entry *)a)->value, y = ((const struct entry *)b)->value;
+	return x > y ? -1 : x < y ? 1 : by_seq(a, b);
+}
+
+void reservoir_rank(struct reservoir *r) { qsort(r->heap, r->count, sizeof r->heap[0], by_value); }
+
 const struct entry *reservoir_find(const struct reservoir *r, uint64_t seq) {
 	struct entry key = {.seq = seq};
 	return bsearch(&key, r->heap, r->count, sizeof r->heap[0], by_seq);
@@ -67,38 +74,65 @@ void gaps_within(const struct gaps *g, uint64_t from, uint64_t to, uint64_t sums
 
 static uint64_t more_than(uint64_t value, uint64_t usual) { return value > usual ? value - usual : 0; }
 
-// interrupted is for how long an end was kept from a message, beyond what is usual and at most for limit.
-static uint64_t interrupted(const struct entry *e, uint64_t usual_gap, uint64_t usual_send, uint64_t limit) {
-	uint64_t time = more_than(e->gap, usual_gap) + more_than(e->send, usual_send);
-	return time < limit ? time : limit;
+// interrupted is for how long an end was kept from a message, beyond what is usual.
+static uint64_t interrupted(const struct entry *e, uint64_t usual_gap, uint64_t usual_send) {
+	return more_than(e->gap, usual_gap) + more_than(e->send, usual_send);
+}
+
+static uint64_t at_most(uint64_t value, uint64_t limit) { return value < limit ? value : limit; }
+
+const char *const place_names[PLACES] = {"client", "server", "both", "neither", "undetermined"};
+
+// place_of says with what an outlier coincides that was interrupted for so long here, at the client, and there.
+static enum place place_of(uint64_t excess, uint64_t here, uint64_t there, bool known, const struct reservoir *server) {
+	uint64_t half = (excess + 1) / 2;
+	if (here >= half && here >= there)
+		return AT_CLIENT;
+	if (there >= half)
+		return AT_SERVER;
+	if (here + there >= half)
+		return AT_BOTH;
+	// What the server does not list took it at most the floor, and that might explain this one.
+	if (!known && server->dropped && server->floor > half)
+		return UNDETERMINED;
+	return AT_NEITHER;
+}
+
+static bool together(const struct outlier *x, const struct outlier *y) {
+	return x->place == y->place && x->at < y->at + y->value && y->at < x->at + x->value;
+}
+
+// tell counts an outlier with a slower one that stands for it, or tells it itself, if there is room.
+static void tell(struct attribution *a, const struct outlier *o) {
+	for (size_t i = 0; i < a->told; i++) {
+		if (together(&a->slowest[i], o)) {
+			a->slowest[i].samples++;
+			return;
+		}
+	}
+	if (a->told < MOST_TOLD)
+		a->slowest[a->told++] = *o;
 }
 
 void attribute(struct attribution *a, const struct reservoir *client, const struct reservoir *server, struct typical usual) {
-	a->examined = a->client = a->server = a->both = a->neither = a->undetermined = 0;
-	a->excess = a->client_excess = a->server_excess = 0;
+	memset(a->places, 0, sizeof a->places);
+	a->examined = a->excess = a->client_excess = a->server_excess = a->told = 0;
 	for (size_t i = 0; i < client->count; i++) {
-		const struct entry *sample = &client->heap[i];
+		const struct entry *sample = &client->heap[i], *found = reservoir_find(server, sample->seq);
 		if (sample->value <= a->threshold)
-			continue;
-		a->examined++;
-		uint64_t excess = more_than(sample->value, a->p50);
-		uint64_t here = interrupted(sample, usual.client_gap, usual.client_send, excess), there = 0;
-		const struct entry *found = reservoir_find(server, sample->seq);
+			break;
+		struct outlier o = {.at = sample->at, .value = sample->value, .samples = 1, .server_known = found || !server->dropped};
+		o.client = interrupted(sample, usual.client_gap, usual.client_send);
 		if (found)
-			there = interrupted(found, usual.server_gap, usual.server_send, excess);
+			o.server = interrupted(found, usual.server_gap, usual.server_send);
+		uint64_t excess = more_than(sample->value, a->p50);
+		uint64_t here = at_most(o.client, excess), there = at_most(o.server, excess);
+		o.place = place_of(excess, here, there, found, server);
+		a->examined++;
+		a->places[o.place]++;
 		a->excess += excess;
 		a->client_excess += here;
 		a->server_excess += there;
-		if (here >= (excess + 1) / 2 && here >= there)
-			a->client++;
-		else if (there >= (excess + 1) / 2)
-			a->server++;
-		else if (here + there >= (excess + 1) / 2)
-			a->both++;
-		else if (!found && server->dropped && server->floor > (excess + 1) / 2)
-			// What the server does not list took it at most the floor, and that might explain this one.
-			a->undetermined++;
-		else
-			a->neither++;
+		tell(a, &o);
 	}
 }

@@ -32,6 +32,8 @@ void reservoir_reset(struct reservoir *r);
 void reservoir_add(struct reservoir *r, struct entry e);
 // reservoir_sort orders entries by their message's number. Nothing can be added any more.
 void reservoir_sort(struct reservoir *r);
+// reservoir_rank orders entries by their values, the largest first. Nothing can be added any more.
+void reservoir_rank(struct reservoir *r);
 // reservoir_find looks for a message in sorted entries; NULL if it is not there.
 const struct entry *reservoir_find(const struct reservoir *r, uint64_t seq);
 
@@ -61,17 +63,39 @@ static inline void gaps_add(struct gaps *g, enum interval_kind kind, uint64_t fr
 // order in which they were added.
 void gaps_within(const struct gaps *g, uint64_t from, uint64_t to, uint64_t sums[2]);
 
+// place says with whose interruption a slow sample coincides: half or more of its excess over p50 with one of the
+// client, of the server, of both together, of neither. Undetermined is one whose message fell out of the server's list.
+enum place { AT_CLIENT, AT_SERVER, AT_BOTH, AT_NEITHER, UNDETERMINED, PLACES };
+extern const char *const place_names[PLACES];
+
+// MOST_TOLD bounds the outliers that are told one by one: all that a closed loop of 10 us finds beyond p99.9 in half a
+// second, 6 kB of text, and more than anybody can tell apart on a plot. The sums are of all that were examined.
+#define MOST_TOLD 64
+
+// outlier is one slow sample and the place of its cause. At a rate a stall holds up many messages, of which it is the
+// slowest: it stands for all of its place that were under way at the same time as itself.
+struct outlier {
+	uint64_t at, value; // ns: as of its entry
+	enum place place;
+	uint64_t samples; // for which it stands, itself included
+	// For how long each end was kept from the message beyond what is usual, in ns. What the server does not list is not
+	// known: its other messages took it longer.
+	uint64_t client, server;
+	bool server_known;
+};
+
 // attribution says where the time of the outliers went.
 struct attribution {
 	uint64_t p50, threshold; // ns; outliers are the samples beyond the threshold, p99.9
 	uint64_t beyond;         // outliers
 	uint64_t examined;       // of these, the ones that were kept
-	// Of those examined: half or more of their excess over p50 coincides with an interruption of the client, of
-	// the server, of both together, of neither. Undetermined are those whose message fell out of the server's list.
-	uint64_t client, server, both, neither, undetermined;
+	uint64_t places[PLACES]; // of those examined, by place
 	// excess is the sum over all examined of what they took more than p50, in ns, and what of it coincides with
 	// interruptions.
 	uint64_t excess, client_excess, server_excess;
+	// slowest are told one by one, the slowest first.
+	size_t told;
+	struct outlier slowest[MOST_TOLD];
 };
 
 // typical is what is no interruption: the usual times in ns, to be taken off.
@@ -79,7 +103,7 @@ struct typical {
 	uint64_t client_gap, client_send, server_gap, server_send;
 };
 
-// attribute compares both ends' lists. Both must be sorted.
+// attribute compares both ends' lists: the client's ranked, the server's sorted.
 void attribute(struct attribution *a, const struct reservoir *client, const struct reservoir *server, struct typical usual);
 
 #endif

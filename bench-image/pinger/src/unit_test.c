@@ -269,14 +269,14 @@ static void test_attribution(void) {
 	reservoir_reset(&client);
 	reservoir_reset(&server);
 	const struct entry samples[] = {
-	    {.seq = 1, .value = 1010, .gap = 900},               // the client
-	    {.seq = 2, .value = 1010, .send = 600},              // the client, in send
-	    {.seq = 3, .value = 1010, .gap = 100},               // the server
-	    {.seq = 4, .value = 1010, .gap = 300},               // both together
-	    {.seq = 5, .value = 1010},                           // neither
-	    {.seq = 6, .value = 1010},                           // neither: what is usual at the server explains nothing
-	    {.seq = 7, .value = 100, .gap = 100},                // no outlier
-	    {.seq = 8, .value = 3000},                           // not in the server's list, which is not long enough to tell
+	    {.seq = 1, .at = 10000, .value = 1010, .gap = 900},          // the client
+	    {.seq = 2, .at = 20000, .value = 1010, .send = 600},         // the client, in send
+	    {.seq = 3, .at = 30000, .value = 1010, .gap = 100},          // the server
+	    {.seq = 4, .at = 40000, .value = 1010, .gap = 300},          // both together
+	    {.seq = 5, .at = 50000, .value = 1010},                      // neither
+	    {.seq = 6, .at = 60000, .value = 1010},                      // neither: what is usual at the server explains nothing
+	    {.seq = 7, .value = 100, .gap = 100},                     // no outlier
+	    {.seq = 8, .value = 3000},                                // not in the server's list, which is not long enough to tell
 	};
 	for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++)
 		reservoir_add(&client, samples[i]);
@@ -285,24 +285,65 @@ static void test_attribution(void) {
 	reservoir_add(&server, (struct entry){.seq = 6, .value = 600, .gap = 50, .send = 50});
 	server.dropped = true;
 	server.floor = 1600;
-	reservoir_sort(&client);
+	reservoir_rank(&client);
 	reservoir_sort(&server);
 	struct attribution a = {.p50 = 10, .threshold = 100};
 	attribute(&a, &client, &server, (struct typical){.server_gap = 50, .server_send = 50});
 	// Number 5 lacks at the server too, where up to 1600 may be missing.
-	CHECK(a.examined == 7 && a.client == 2 && a.server == 1 && a.both == 1 && a.neither == 1 && a.undetermined == 2,
-	      "%llu: client %llu, server %llu, both %llu, neither %llu, undetermined %llu", LL(a.examined), LL(a.client), LL(a.server), LL(a.both),
-	      LL(a.neither), LL(a.undetermined));
+	CHECK(a.examined == 7 && a.places[AT_CLIENT] == 2 && a.places[AT_SERVER] == 1 && a.places[AT_BOTH] == 1 && a.places[AT_NEITHER] == 1 && a.places[UNDETERMINED] == 2,
+	      "%llu: client %llu, server %llu, both %llu, neither %llu, undetermined %llu", LL(a.examined), LL(a.places[AT_CLIENT]), LL(a.places[AT_SERVER]), LL(a.places[AT_BOTH]),
+	      LL(a.places[AT_NEITHER]), LL(a.places[UNDETERMINED]));
 	CHECK(a.excess == 6 * 1000 + 2990 && a.client_excess == 900 + 600 + 100 + 300 && a.server_excess == 1000 + 300, "excess %llu, %llu, %llu", LL(a.excess),
 	      LL(a.client_excess), LL(a.server_excess));
+	// They are told one by one, the slowest first, with what each end was kept from it beyond what is usual.
+	static const struct outlier told[] = {
+	    {.value = 3000, .samples = 1, .place = UNDETERMINED},
+	    {.at = 10000, .value = 1010, .samples = 1, .client = 900, .place = AT_CLIENT},
+	    {.at = 20000, .value = 1010, .samples = 1, .client = 600, .place = AT_CLIENT},
+	    {.at = 30000, .value = 1010, .samples = 1, .client = 100, .server = 1850, .server_known = true, .place = AT_SERVER},
+	    {.at = 40000, .value = 1010, .samples = 1, .client = 300, .server = 300, .server_known = true, .place = AT_BOTH},
+	    {.at = 50000, .value = 1010, .samples = 1, .place = UNDETERMINED},
+	    {.at = 60000, .value = 1010, .samples = 1, .server_known = true, .place = AT_NEITHER},
+	};
+	CHECK(a.told == sizeof told / sizeof told[0], "%zu are told", a.told);
+	for (size_t i = 0; i < a.told; i++) {
+		const struct outlier *got = &a.slowest[i], *want = &told[i];
+		CHECK(got->at == want->at && got->value == want->value && got->samples == want->samples && got->place == want->place && got->client == want->client &&
+		          got->server == want->server && got->server_known == want->server_known,
+		      "number %zu is of %llu at %llu: %s, %llu and %llu", i, LL(got->value), LL(got->at), place_names[got->place], LL(got->client),
+		      LL(got->server));
+	}
 	server.dropped = false;
 	attribute(&a, &client, &server, (struct typical){.server_gap = 50, .server_send = 50});
-	CHECK(a.neither == 3 && a.undetermined == 0, "neither %llu, undetermined %llu", LL(a.neither), LL(a.undetermined));
+	CHECK(a.places[AT_NEITHER] == 3 && a.places[UNDETERMINED] == 0, "neither %llu, undetermined %llu", LL(a.places[AT_NEITHER]), LL(a.places[UNDETERMINED]));
 	// What is usual at the client explains nothing either: of number 1 420 are left, of number 2 nothing.
 	attribute(&a, &client, &server,
 	          (struct typical){.client_gap = 480, .client_send = 600, .server_gap = 50, .server_send = 50});
-	CHECK(a.client == 0 && a.neither == 6 && a.client_excess == 420, "client %llu, neither %llu, excess %llu", LL(a.client),
-	      LL(a.neither), LL(a.client_excess));
+	CHECK(a.places[AT_CLIENT] == 0 && a.places[AT_NEITHER] == 6 && a.client_excess == 420, "client %llu, neither %llu, excess %llu", LL(a.places[AT_CLIENT]),
+	      LL(a.places[AT_NEITHER]), LL(a.client_excess));
+}
+
+// Only so many are told, the slowest. One stands for those with the same cause that were under way meanwhile, no other.
+static void test_told(void) {
+	enum { N = 3 * MOST_TOLD };
+	static struct reservoir client, server;
+	reservoir_reset(&client);
+	reservoir_reset(&server);
+	for (uint64_t i = 0; i < N; i++) {
+		uint64_t value = 1000 + i * 7 % N, at = i * 10000;
+		reservoir_add(&client, (struct entry){.seq = 10 * i, .at = at, .value = value, .gap = i % 2 ? value : 0});
+		reservoir_add(&client, (struct entry){.seq = 10 * i + 1, .at = at + 500, .value = 500, .gap = i % 2 ? value : 0});
+		reservoir_add(&client, (struct entry){.seq = 10 * i + 2, .at = at + 999, .value = 400, .gap = i % 2 ? 0 : value});
+	}
+	reservoir_rank(&client);
+	struct attribution a = {.p50 = 10, .threshold = 100};
+	attribute(&a, &client, &server, (struct typical){0});
+	CHECK(a.examined == 3 * N && a.told == MOST_TOLD, "%llu examined, %zu told", LL(a.examined), a.told);
+	for (size_t i = 0; i < a.told; i++) {
+		const struct outlier *o = &a.slowest[i];
+		CHECK(o->value == 1000 + N - 1 - i && o->samples == 2 && o->place == (o->at / 10000 % 2 ? AT_CLIENT : AT_NEITHER),
+		      "number %zu is of %llu at %llu, stands for %llu: %s", i, LL(o->value), LL(o->at), LL(o->samples), place_names[o->place]);
+	}
 }
 
 static void test_intervals(void) {
@@ -387,6 +428,7 @@ int main(int argc, char **argv) {
 	test_reservoir();
 	test_gaps();
 	test_attribution();
+	test_told();
 	test_intervals();
 	test_json();
 	test_trust(argv[1]);

@@ -79,8 +79,10 @@ type intervals struct {
 	Log      [][6]int64 `json:"log"`
 }
 
-// attribution says with whose interruptions the samples beyond p99.9 coincide.
+// attribution says with whose interruptions the samples beyond p99.9 coincide, which is the threshold.
 type attribution struct {
+	P50Ns          int64 `json:"p50_ns"`
+	ThresholdNs    int64 `json:"threshold_ns"`
 	Beyond         int64 `json:"beyond"`
 	Examined       int64 `json:"examined"`
 	Client         int64 `json:"client"`
@@ -90,6 +92,18 @@ type attribution struct {
 	Undetermined   int64 `json:"undetermined"`
 	ClientSeesGaps bool  `json:"client_sees_gaps"`
 	ServerSeesGaps bool  `json:"server_sees_gaps"`
+	// Slowest are told one by one, the slowest first.
+	Slowest []outlier `json:"slowest"`
+}
+
+// outlier is a slow sample, which stands for so many; ServerGapNs is nil where it is not known.
+type outlier struct {
+	AtNs        int64      `json:"at_ns"`
+	RTTNs       int64      `json:"rtt_ns"`
+	Samples     int64      `json:"samples"`
+	Where       tool.Where `json:"where"`
+	ClientGapNs int64      `json:"client_gap_ns"`
+	ServerGapNs *int64     `json:"server_gap_ns"`
 }
 
 // endpoint is what the system counted at one end. What could not be read is nil.
@@ -111,6 +125,8 @@ const (
 	highest = 60_000_000_000
 	// mostIntervals is how many the tool keeps at most.
 	mostIntervals = 128
+	// mostSlowest is how many samples it tells one by one at most.
+	mostSlowest = 64
 )
 
 // accelerations are the tool's words for what a socket says of itself. It may also not tell.
@@ -132,7 +148,7 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	}
 	m := d.Cells[0]
 	measured := tool.Measurement{
-		Version: d.Version, Lost: m.Lost, Attribution: (*tool.Attribution)(&m.Attribution), Intervals: m.course(),
+		Version: d.Version, Lost: m.Lost, Attribution: m.Attribution.stored(), Intervals: m.course(),
 		Accelerated: tool.Accelerated{
 			Client: accelerations[m.Client.Accelerated], Server: accelerations[m.Server.Accelerated],
 		},
@@ -152,6 +168,18 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 
 func (h histogram) sums() *tool.Sums {
 	return &tool.Sums{SumNs: h.SumNs, SumOfSquaresNs2: h.SumSquaresNs2}
+}
+
+// stored is the attribution as it is kept.
+func (a attribution) stored() *tool.Attribution {
+	out := &tool.Attribution{
+		Beyond: a.Beyond, Examined: a.Examined, Client: a.Client, Server: a.Server, Both: a.Both, Neither: a.Neither,
+		Undetermined: a.Undetermined, ClientSeesGaps: a.ClientSeesGaps, ServerSeesGaps: a.ServerSeesGaps,
+	}
+	for _, o := range a.Slowest {
+		out.Slowest = append(out.Slowest, tool.Outlier(o))
+	}
+	return out
 }
 
 // course are the intervals; the last is cut off where the measurement ended.
@@ -233,7 +261,10 @@ func (d document) check(c tool.Cell) error {
 			return fmt.Errorf("a socket is accelerated: %q", word)
 		}
 	}
-	return m.Attribution.check(m.Received)
+	if err := m.Attribution.check(m.Received); err != nil {
+		return err
+	}
+	return m.checkSlowest()
 }
 
 // checkCourse says whether the intervals cover the measurement and hold all its messages.
@@ -279,6 +310,80 @@ func (a attribution) check(received int64) error {
 		return fmt.Errorf("the slowest samples are divided into %+v", a)
 	}
 	return nil
+}
+
+// checkSlowest says whether the samples that are told one by one fit the sums, the course, and each other.
+func (m cell) checkSlowest() error {
+	a, largest := m.Attribution, m.RTT.MaxNs
+	if m.Intended != nil {
+		largest = m.Intended.MaxNs
+	}
+	n := len(a.Slowest)
+	if n > mostSlowest || (n == 0) != (a.Examined == 0) {
+		return fmt.Errorf("of %d slow samples %d are told one by one", a.Examined, n)
+	}
+	if a.P50Ns < 0 || a.P50Ns > a.ThresholdNs {
+		return fmt.Errorf("the slowest samples are beyond %d ns, and the median is %d ns", a.ThresholdNs, a.P50Ns)
+	}
+	left := map[tool.Where]int64{
+		tool.WhereClient: a.Client, tool.WhereServer: a.Server, tool.WhereBoth: a.Both, tool.WhereNeither: a.Neither,
+		tool.WhereUndetermined: a.Undetermined,
+	}
+	told := int64(0)
+	for i, o := range a.Slowest {
+		if i == 0 && o.RTTNs != largest {
+			return fmt.Errorf("the slowest sample took %d ns, and the largest %d ns", o.RTTNs, largest)
+		}
+		if o.AtNs < 0 || o.AtNs >= m.DurationNs || o.RTTNs <= a.ThresholdNs || i > 0 && o.RTTNs > a.Slowest[i-1].RTTNs {
+			return fmt.Errorf("slow sample %d, of %d ns at %d ns, has no place", i, o.RTTNs, o.AtNs)
+		}
+		if in := m.Intervals.Log[o.AtNs/m.Intervals.LengthNs]; o.RTTNs > in[4] {
+			return fmt.Errorf("slow sample %d took %d ns, and none at its time more than %d ns", i, o.RTTNs, in[4])
+		}
+		if !o.explained(a.P50Ns) {
+			return fmt.Errorf("slow sample %d, of %d ns, is not of %q by its gaps", i, o.RTTNs, o.Where)
+		}
+		if o.Samples < 1 || o.Samples > left[o.Where] {
+			return fmt.Errorf("slow sample %d stands for %d of %q, of which %d are left", i, o.Samples, o.Where, left[o.Where])
+		}
+		left[o.Where] -= o.Samples
+		told += o.Samples
+		for k, other := range a.Slowest[:i] {
+			if o.Where == other.Where && o.AtNs-other.AtNs < other.RTTNs && other.AtNs-o.AtNs < o.RTTNs {
+				return fmt.Errorf("slow sample %d stands for sample %d, which is told as well", k, i)
+			}
+		}
+	}
+	if n < mostSlowest && told != a.Examined {
+		return fmt.Errorf("%d slow samples stand for %d of %d", n, told, a.Examined)
+	}
+	return nil
+}
+
+// explained says whether the gaps, as far as they are known, make an outlier one of the place that it is told to be of: half
+// of what it took more than the median is the measure.
+func (o outlier) explained(p50 int64) bool {
+	var there int64
+	if o.ServerGapNs != nil {
+		there = *o.ServerGapNs
+	}
+	if o.ClientGapNs < 0 || there < 0 {
+		return false
+	}
+	excess := o.RTTNs - p50
+	half, here := excess-excess/2, min(o.ClientGapNs, excess)
+	there = min(there, excess)
+	switch {
+	case here >= half && here >= there:
+		return o.Where == tool.WhereClient
+	case there >= half:
+		return o.Where == tool.WhereServer
+	case here+there >= half:
+		return o.Where == tool.WhereBoth
+	case o.ServerGapNs == nil && o.Where == tool.WhereUndetermined:
+		return true
+	}
+	return o.Where == tool.WhereNeither
 }
 
 // width is that of the bucket with this lower edge: each power of two from 2048 on has 1024 of them.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,8 +138,20 @@ func TestParseCaptured(t *testing.T) {
 				t.Errorf("intervals to %d ns, -want +got:\n%s", until, diff)
 			}
 			if a := m.Attribution; float64(a.Beyond) != one.Attribution["beyond"] || float64(a.Client) != one.Attribution["client"] ||
-				float64(a.Neither) != one.Attribution["neither"] || a.ClientSeesGaps != c.Spins() || a.ServerSeesGaps != c.Spins() {
+				float64(a.Neither) != one.Attribution["neither"] || len(a.Slowest) != len(one.Attribution["slowest"].([]any)) || a.ClientSeesGaps != c.Spins() || a.ServerSeesGaps != c.Spins() {
 				t.Errorf("attribution %+v of %v", a, one.Attribution)
+			}
+			for i, o := range m.Attribution.Slowest {
+				want := one.Attribution["slowest"].([]any)[i].(map[string]any)
+				got := map[string]any{
+					"at_ns": float64(o.AtNs), "rtt_ns": float64(o.RTTNs), "samples": float64(o.Samples), "where": string(o.Where), "client_gap_ns": float64(o.ClientGapNs),
+				}
+				if o.ServerGapNs != nil {
+					got["server_gap_ns"] = float64(*o.ServerGapNs)
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("slow sample %d, -want +got:\n%s", i, diff)
+				}
 			}
 			if want := (tool.Accelerated{Client: tool.AccelerationAbsent, Server: tool.AccelerationAbsent}); m.Accelerated != want {
 				t.Errorf("accelerated: %+v", m.Accelerated)
@@ -198,6 +211,15 @@ func answered(h map[string]any) func(map[string]any) {
 		cell["intervals"] = course(300_000_000, [6]int64{n, 1, 2, 3, 4, 0})
 		cell["attribution"] = map[string]any{}
 	}
+}
+
+// told is a slow sample as the tool writes it; it writes nothing of a gap that it does not know.
+func told(at, rtt, samples int64, where string, client int64, server any) map[string]any {
+	o := map[string]any{"at_ns": at, "rtt_ns": rtt, "samples": samples, "where": where, "client_gap_ns": client}
+	if server != nil {
+		o["server_gap_ns"] = server
+	}
+	return o
 }
 
 // course is the log of intervals as the tool writes it.
@@ -268,6 +290,15 @@ func TestParseRefuses(t *testing.T) {
 			cell[key] = value
 		})
 	}
+	// slow is a result of five samples of 10 to 2000 ns, with two beyond 500 ns, as they are told.
+	slow := func(slowest ...any) tool.Output {
+		return with(func(cell map[string]any) {
+			answered(rtt(5, 0, 10, 2000, 3030, [2]int64{10, 3}, [2]int64{1000, 1}, [2]int64{2000, 1}))(cell)
+			cell["intervals"] = course(150_000_000, [6]int64{1, 1, 2, 3, 1000, 0}, [6]int64{4, 1, 2, 3, 2000, 0})
+			cell["attribution"] = map[string]any{"p50_ns": 10, "threshold_ns": 500, "beyond": 2, "examined": 2, "client": 1, "undetermined": 1, "slowest": slowest}
+		})
+	}
+	first, second := told(200_000_000, 2000, 1, "undetermined", 0, nil), told(100, 1000, 1, "client", 600, 5)
 	rate := captured["rate.json"]
 	rated := func(change func(map[string]any)) tool.Output {
 		return tool.Output{Stdout: changed(t, "rate.json", change)}
@@ -308,6 +339,30 @@ func TestParseRefuses(t *testing.T) {
 		"an attribution beyond all":    {good, five("attribution", map[string]any{"beyond": 6}), "divided"},
 		"an attribution with a rest":   {good, five("attribution", map[string]any{"beyond": 5, "examined": 2, "client": 1}), "divided"},
 		"an attribution of too many":   {good, five("attribution", map[string]any{"beyond": 5, "examined": 2, "client": 3}), "divided"},
+		"slow samples untold":          {good, slow(), "of 2 slow samples 0 are told"},
+		"too many slow samples":        {good, slow(slices.Repeat([]any{first}, 65)...), "65 are told"},
+		"a slow sample of nothing":     {good, five("attribution", map[string]any{"slowest": []any{first}}), "of 0 slow samples 1"},
+		"a negative median":            {good, five("attribution", map[string]any{"p50_ns": -1}), "median is -1"},
+		"a median beyond the slowest":  {good, five("attribution", map[string]any{"p50_ns": 2, "threshold_ns": 1}), "median is 2"},
+		"not the slowest first":        {good, slow(second, first), "the slowest sample took 1000 ns"},
+		"a slow sample too late":       {good, slow(told(300_000_000, 2000, 1, "undetermined", 0, nil), second), "at 300000000 ns, has no place"},
+		"a slow sample too early":      {good, slow(first, told(-1, 1000, 1, "client", 600, 5)), "has no place"},
+		"a fast sample":                {good, slow(first, told(100, 500, 1, "client", 500, 5)), "has no place"},
+		"slow samples that ascend":     {good, slow(first, told(100, 2001, 1, "client", 2000, 5)), "has no place"},
+		"a slow sample at a fast time": {good, slow(told(100, 2000, 1, "undetermined", 0, nil), second), "none at its time more than 1000"},
+		"a place against its gaps":     {good, slow(first, told(100, 1000, 1, "client", 494, 5)), `is not of "client"`},
+		"a place that is none":         {good, slow(first, told(100, 1000, 1, "moon", 0, 5)), `is not of "moon"`},
+		"undetermined, but is known":   {good, slow(told(200_000_000, 2000, 1, "undetermined", 0, 5), second), `is not of "undetermined"`},
+		"a negative gap":               {good, slow(first, told(100, 1000, 1, "client", 600, -5)), `is not of "client"`},
+		"a slow sample for nothing":    {good, slow(told(200_000_000, 2000, 0, "undetermined", 0, nil), second), "stands for 0"},
+		"a slow sample for too many":   {good, slow(first, told(100, 1000, 2, "client", 600, 5)), `stands for 2 of "client", of which 1`},
+		"slow samples for too few":     {good, slow(first), "1 slow samples stand for 1 of 2"},
+		"slow samples at one time": {good, with(func(cell map[string]any) {
+			answered(rtt(5, 0, 10, 2000, 3030, [2]int64{10, 3}, [2]int64{1000, 1}, [2]int64{2000, 1}))(cell)
+			cell["intervals"] = course(300_000_000, [6]int64{5, 1, 2, 3, 2000, 0})
+			cell["attribution"] = map[string]any{"p50_ns": 10, "threshold_ns": 500, "beyond": 2, "examined": 2, "neither": 2,
+				"slowest": []any{told(1000, 2000, 1, "neither", 0, 0), told(2999, 1000, 1, "neither", 0, 0)}}
+		}), "stands for sample 1, which"},
 		"another word of Onload":       {good, with(func(cell map[string]any) { cell["client"].(map[string]any)["accelerated"] = "perhaps" }), "perhaps"},
 		"messages that vanish":         {good, set("sent", 10), "of 10 messages"},
 		"a negative count":             {good, set("late", -1), "-1 messages"},
@@ -348,6 +403,12 @@ func FuzzParse(f *testing.F) {
 		f.Add(fmt.Appendf(nil, one, "tcp", "closed", 0, 300_000_000, n, text(f, h), ""))
 		f.Add(fmt.Appendf(nil, one, "udp", "open", 500, 1_500_000_000, n, text(f, h), `"rtt_from_intended":`+string(text(f, h))+`,`))
 	}
+	f.Add([]byte(`{"tool":"tailgate-pinger","version":"1","cells":[{"protocol":"tcp","size":64,"loop":"closed","duration_ns":300000000,"warmup_ns":100000000,` +
+		`"sent":3,"received":3,"lost":0,"rtt":{"count":3,"min_ns":10,"max_ns":2000,"sum_ns":3010,"sum_squares_ns2":1,"buckets":[[10,1],[1000,1],[2000,1]]},` +
+		`"intervals":{"length_ns":1000000000,"log":[[3,1,2,3,2000,0]]},"client":{"accelerated":"yes"},"server":{"accelerated":"no"},` +
+		`"attribution":{"p50_ns":10,"threshold_ns":500,"beyond":2,"examined":2,"client":1,"undetermined":1,"slowest":[` +
+		`{"at_ns":7,"rtt_ns":2000,"samples":1,"where":"undetermined","client_gap_ns":0},` +
+		`{"at_ns":3000,"rtt_ns":1000,"samples":1,"where":"client","client_gap_ns":600,"server_gap_ns":5}]}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, c := range captured {
 			if _, err := New().Parse(c, tool.Output{Stdout: data}, func(int64, int64) {}); err != nil {
@@ -385,6 +446,9 @@ func FuzzParse(f *testing.F) {
 				if _, err := actual.Histogram(); err != nil {
 					t.Errorf("what was accepted cannot be stored: %v", err)
 				}
+			}
+			if a := m.Attribution; len(a.Slowest) > 64 || len(a.Slowest) > 0 && a.Slowest[0].RTTNs != h.MaxNs {
+				t.Errorf("%d slow samples of %+v, the largest is of %d ns", len(a.Slowest), a, h.MaxNs)
 			}
 			var inIntervals int64
 			for _, in := range m.Intervals {
