@@ -18,6 +18,9 @@ const (
 // fewestIntervals is how many intervals of a cell are left when they are joined: enough to see when a tail happened.
 const fewestIntervals = 32
 
+// fewerSlowest is how many slow samples of a cell are left one by one at first: a page of a report.
+const fewerSlowest = 16
+
 // Share is the room for the compressed document of one end, in bytes. Neither end knows how large the other's is, so
 // the shares are fixed; both together are what a ConfigMap keeps.
 func Share(role string, capture bool) int {
@@ -43,9 +46,14 @@ type reduction struct {
 var reductions = []reduction{
 	{"the tools' own figures were left out", leaveOutFigures},
 	{
+		fmt.Sprintf("of the slow samples told one by one the %d slowest of each cell were kept", fewerSlowest),
+		func(d *Document) (bool, error) { return keepSlowest(d, fewerSlowest) },
+	},
+	{
 		fmt.Sprintf("intervals were joined to at most %d a cell, whose percentiles are upper limits", fewestIntervals),
 		joinAllIntervals,
 	},
+	{"no slow samples are told one by one", func(d *Document) (bool, error) { return keepSlowest(d, 0) }},
 	{
 		fmt.Sprintf("histograms have %d significant digits instead of %d, so percentiles are up to 1 %% too high", fewerDigits, digits),
 		coarsenHistograms,
@@ -53,9 +61,9 @@ var reductions = []reduction{
 }
 
 // Fit returns the document such that it takes at most limit bytes when it is compressed, unchanged if it does already.
-// Else it leaves out the tools' own figures, then joins intervals, then takes one digit from the histograms, stops as
-// soon as it fits, and says in Reduced what was done. Counts, extremes and sums stay exact. The error wraps ErrTooLarge
-// when all this is not enough.
+// Else it leaves out the tools' own figures, then slow samples, then joins intervals, then takes one digit from the
+// histograms, stops as soon as it fits, and says in Reduced what was done. Counts, extremes and sums stay exact. The error
+// wraps ErrTooLarge when all this is not enough.
 func Fit(d Document, limit int) (Document, error) {
 	d.Cells, d.Captured, d.Reduced = slices.Clone(d.Cells), slices.Clone(d.Captured), slices.Clone(d.Reduced)
 	framed, err := compress(d)
@@ -90,6 +98,24 @@ func leaveOutFigures(d *Document) (bool, error) {
 	for i := range d.Cells {
 		some = some || len(d.Cells[i].Figures) > 0
 		d.Cells[i].Figures = nil
+	}
+	return some, nil
+}
+
+// keepSlowest leaves at most so many of each cell's slow samples: they are in that order.
+func keepSlowest(d *Document, most int) (bool, error) {
+	some := false
+	for i := range d.Cells {
+		a := d.Cells[i].Attribution
+		if a == nil || len(a.Slowest) <= most {
+			continue
+		}
+		fewer := *a
+		fewer.Slowest = nil
+		if most > 0 {
+			fewer.Slowest = a.Slowest[:most]
+		}
+		d.Cells[i].Attribution, some = &fewer, true
 	}
 	return some, nil
 }

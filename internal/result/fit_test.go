@@ -49,9 +49,24 @@ func large(t testing.TB, cells, intervals int) Document {
 				P999Ns: p50 + 5_000 + random.Int64N(90_000), MaxNs: p50 + 100_000 + random.Int64N(900_000),
 			})
 		}
+		if intervals > 0 {
+			c.Attribution = slowest(random, 64)
+		}
 		d.Cells = append(d.Cells, c)
 	}
 	return d
+}
+
+// slowest is an attribution with so many slow samples.
+func slowest(random *rand.Rand, n int64) *tool.Attribution {
+	a := &tool.Attribution{Beyond: n, Examined: n, Neither: n}
+	for range n {
+		a.Slowest = append(a.Slowest, tool.Outlier{
+			AtNs: random.Int64N(100e9), RTTNs: 100_000 + random.Int64N(900_000), Samples: 1, Where: tool.WhereNeither,
+			ClientGapNs: random.Int64N(9_000), ServerGapNs: new(random.Int64N(9_000)),
+		})
+	}
+	return a
 }
 
 func size(t testing.TB, d Document) int {
@@ -74,8 +89,8 @@ func TestFitInAConfigMap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(reduced.Reduced); n != 3 {
-		t.Errorf("it says %d things of what was done, want 3: %q", n, reduced.Reduced)
+	if n := len(reduced.Reduced); n != 5 {
+		t.Errorf("it says %d things of what was done, want 5: %q", n, reduced.Reduced)
 	}
 	log, digest := framed(t, reduced)
 	client, err := ReadFrame(strings.NewReader(log), digest)
@@ -156,17 +171,20 @@ func TestFitStopsAsSoonAsItFits(t *testing.T) {
 		if figures := got.Cells[0].Figures != nil; figures != (n < 1) {
 			t.Errorf("after %d reductions: figures %t", n, figures)
 		}
-		if left := len(got.Cells[0].Intervals); (left == 100) != (n < 2) {
+		if left := len(got.Cells[0].Attribution.Slowest); left != []int{64, 64, 16, 16, 0, 0}[n] {
+			t.Errorf("after %d reductions: %d slow samples", n, left)
+		}
+		if left := len(got.Cells[0].Intervals); (left == 100) != (n < 3) {
 			t.Errorf("after %d reductions: %d intervals", n, left)
 		}
-		if same := got.Cells[0].Histogram == whole.Cells[0].Histogram; same != (n < 3) {
+		if same := got.Cells[0].Histogram == whole.Cells[0].Histogram; same != (n < 5) {
 			t.Errorf("after %d reductions: the histogram is the same: %t", n, same)
 		}
 		if diff := cmp.Diff(original, whole); diff != "" {
 			t.Fatalf("what was given was changed (-before +after):\n%s", diff)
 		}
 	}
-	if got, err := Fit(whole, sizes[3]-1); !errors.Is(err, ErrTooLarge) {
+	if got, err := Fit(whole, sizes[len(reductions)]-1); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("into less than the least: %q, %v", got.Reduced, err)
 	}
 }
@@ -192,7 +210,7 @@ func TestFitReducesEveryHistogram(t *testing.T) {
 	if *d.Cells[0].ActualStart != fine || d.Captured[0].Histogram != fine {
 		t.Error("what was given was changed")
 	}
-	if diff := cmp.Diff([]string{reductions[2].said}, got.Reduced); diff != "" {
+	if diff := cmp.Diff([]string{reductions[len(reductions)-1].said}, got.Reduced); diff != "" {
 		t.Errorf("what had nothing to reduce is said all the same (-want +got):\n%s", diff)
 	}
 	again, err := Fit(got, size(t, got))
