@@ -9,6 +9,7 @@
 //	evidence.json        what both ends of each run observed, in the plain
 //	results.json, .csv   the results, as kubectl tailgate get prints them
 //	histograms/VARIANT/  of each cell CELL.hgrm (all rounds), CELL-round-N.hgrm and CELL.hlog
+//	slowest/VARIANT/     of each cell whose tool tells them CELL.csv: the slowest samples of each round, one by one
 //	pairs/NAME/          of a benchmark of many pairs of nodes the same of each pair's own
 //
 // Only the first three are read again; the others are for people and other programs. All are verified.

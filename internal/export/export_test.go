@@ -236,6 +236,26 @@ func TestPercentiles(t *testing.T) {
 	}
 }
 
+// The slowest samples are as they are stored, a line each, of the rounds that have some: an older agent told none.
+func TestSlowest(t *testing.T) {
+	b := measured(t, "sweep")
+	b.Runs[0].Client.Cells[0].Attribution = &tool.Attribution{Beyond: 9, Examined: 8, Client: 8}
+	b.Runs[1].Client.Cells[0].Attribution = &tool.Attribution{Beyond: 9, Examined: 8, Client: 7, Undetermined: 1, Slowest: []tool.Outlier{
+		{AtNs: 123_456_789, RTTNs: 5_000_000, Samples: 7, Where: tool.WhereClient, ClientGapNs: 4_900_000, ServerGapNs: new(int64(0))},
+		{AtNs: 4, RTTNs: 3_000, Samples: 1, Where: tool.WhereUndetermined},
+	}}
+	all := files(t, exported(t, b))
+	want := "round,at_ns,rtt_ns,samples,where,client_gap_ns,server_gap_ns\n2,123456789,5000000,7,client,4900000,0\n2,4,3000,1,undetermined,0,\n"
+	if diff := cmp.Diff(want, all["slowest/default/udp-64-at-1000.csv"]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for name := range all {
+		if strings.HasPrefix(name, "slowest/") && name != "slowest/default/udp-64-at-1000.csv" {
+			t.Errorf("there is %s, too", name)
+		}
+	}
+}
+
 // HdrHistogram's own reader finds every round in the log.
 func TestHistogramLog(t *testing.T) {
 	log := files(t, exported(t, measured(t, "sweep")))["histograms/default/udp-64-at-1000.hlog"]

@@ -151,7 +151,7 @@ func (w *writer) benchmark(under string, b Benchmark) error {
 			}
 		}
 	}
-	for _, write := range []func(string, Benchmark) error{w.runs, w.evidence, w.results, w.histograms} {
+	for _, write := range []func(string, Benchmark) error{w.runs, w.evidence, w.results, w.histograms, w.slowest} {
 		if err := write(under, b); err != nil {
 			return err
 		}

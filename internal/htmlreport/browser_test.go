@@ -261,6 +261,99 @@ func figuresHold(p *tab, benchmarks []export.Benchmark) {
 	}
 }
 
+// TestSlowSamples finds every slow sample that is stored in the tables, and as many marks in the strips, in their colours, in
+// light, in dark and on paper.
+func TestSlowSamples(t *testing.T) {
+	benchmarks := ladderSample(t)
+	p := open(t, browser(t), written(t, benchmarks))
+	const group = `document.querySelector(".group:not([hidden])")`
+	var want, got []string
+	marks := map[string]map[string]int{}
+	for _, c := range report.AllSeries(benchmarks[0].Object, benchmarks[0].Runs) {
+		for _, r := range c.Rounds {
+			if r.Attribution == nil {
+				continue
+			}
+			for _, o := range r.Attribution.Slowest {
+				place := placeNames[slices.Index(places, o.Where)]
+				server := "–"
+				if o.ServerGapNs != nil {
+					server = micros(*o.ServerGapNs)
+				}
+				want = append(want, fmt.Sprintf("%s r%d %.6f %s %d %s %s %s", c.Variant.Name, r.Number, float64(o.AtNs)/1e9, micros(o.RTTNs), o.Samples, place, micros(o.ClientGapNs), server))
+				if marks[c.Variant.Name] == nil {
+					marks[c.Variant.Name] = map[string]int{}
+				}
+				marks[c.Variant.Name][place]++
+			}
+		}
+	}
+	for _, table := range value[[]struct {
+		Name   string
+		Rounds []struct {
+			Number string
+			Rows   [][]string
+		}
+	}](p, `Array.from(`+group+`.querySelectorAll("table[data-slowest]"), (t) => ({Name: t.dataset.slowest, Rounds: Array.from(t.tBodies, (b) =>
+		({Number: b.rows[0].cells[0].textContent, Rows: Array.from(b.rows, (r) => Array.from(r.querySelectorAll("td"), (c) => c.textContent))}))}))`) {
+		for _, r := range table.Rounds {
+			for _, row := range r.Rows {
+				got = append(got, fmt.Sprintf("%s r%s %s", table.Name, r.Number, strings.Join(row, " ")))
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(got) != 6*64 {
+		t.Errorf("%d in the tables (-want +got):\n%s", len(got), diff)
+	}
+	for _, media := range []emulation.SetEmulatedMediaParams{
+		{}, {Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}}, {Media: "print"},
+	} {
+		p.run(call(emulation.SetEmulatedMedia, media))
+		for i, strip := range value[[]struct {
+			Name, Label string
+			Keys        []string
+			Colored     []int
+		}](p, `Array.from(`+group+`.querySelectorAll(".strips .strip"), (strip) => {
+			const canvas = strip.querySelector("canvas"), key = strip.nextElementSibling;
+			const copy = Object.assign(document.createElement("canvas"), {width: canvas.width, height: canvas.height}).getContext("2d", {willReadFrequently: true});
+			copy.drawImage(canvas, 0, 0);
+			const pixels = copy.getImageData(0, 0, canvas.width, canvas.height).data;
+			const keys = Array.from(key.querySelectorAll(".place"));
+			return {Name: strip.previousElementSibling.textContent, Label: strip.getAttribute("aria-label"), Keys: keys.map((k) => k.textContent),
+				Colored: keys.map((k) => {
+					const [r, g, b] = getComputedStyle(k.querySelector("path")).fill.match(/\d+/g).map(Number);
+					let n = 0;
+					for (let i = 0; i < pixels.length; i += 4) if (pixels[i] === r && pixels[i + 1] === g && pixels[i + 2] === b) n++;
+					return n;
+				})};
+		})`) {
+			var keys []string
+			for _, place := range placeNames {
+				if n := marks[strip.Name][place]; n > 0 {
+					keys = append(keys, fmt.Sprintf("%s %d", place, n))
+				}
+			}
+			if diff := cmp.Diff(keys, strip.Keys); diff != "" {
+				t.Errorf("%+v: marks of %s (-want +got):\n%s", media, strip.Name, diff)
+			}
+			if !strings.Contains(strip.Label, "with 192 slow samples marked") {
+				t.Errorf("strip %d is labelled %q", i, strip.Label)
+			}
+			for k, n := range strip.Colored {
+				if n < 50 {
+					t.Errorf("%+v: %d points of the strip of %s have the colour of %q", media, n, strip.Name, strip.Keys[k])
+				}
+			}
+		}
+	}
+	value[bool](p, `(() => { for (const d of document.querySelectorAll("details.slowest")) d.open = true; return true; })()`)
+	p.screenshot("slow-samples-print")
+	if value[bool](p, "document.documentElement.scrollWidth > innerWidth") {
+		t.Error("the page is wider than the window")
+	}
+	p.quiet()
+}
+
 // press presses a key a number of times.
 func (p *tab) press(key string, times int) {
 	p.t.Helper()

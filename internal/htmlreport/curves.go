@@ -63,10 +63,12 @@ type ladderRow struct {
 	Cells []figure
 }
 
-// strip is the table behind the course of one variant over time.
+// strip are the tables behind the course of one variant over time.
 type strip struct {
 	Name string
 	Rows []stripRow
+	// Slowest are the rounds' slowest samples one by one; nil where none are known.
+	Slowest *slowest
 }
 
 // stripRow is the course of one round in short.
@@ -128,11 +130,14 @@ type courseData struct {
 	Max  []*int64 `json:"max"`
 	// Lost are the messages that were lost, by number of the interval; those without any are not there.
 	Lost map[int]int64 `json:"lost,omitempty"`
+	// Slow are the slowest samples: when in milliseconds, latency, and the number of the place among places.
+	Slow [][3]int64 `json:"slow,omitempty"`
 }
 
 // newGroups gathers curves, ladders and courses of all benchmarks.
 func newGroups(all []export.Benchmark) ([]group, data, error) {
 	points := grid()
+	most := slowestShown(all)
 	d := data{Groups: []groupData{}}
 	for _, p := range points {
 		d.X = append(d.X, math.Round(-math.Log10(1-fraction(p))*1e5)/1e5)
@@ -167,7 +172,7 @@ func newGroups(all []export.Benchmark) ([]group, data, error) {
 				line.All = curve
 			}
 			groups[i].Ladders = append(groups[i].Ladders, ladderOf(name, c, columns))
-			if s, course := courseOf(name, c); len(course) > 0 {
+			if s, course := courseOf(name, c, most); len(course) > 0 {
 				groups[i].Strips = append(groups[i].Strips, s)
 				line.Course = course
 			}
@@ -282,8 +287,9 @@ func ladderOf(name string, c report.Series, columns []merged) ladder {
 // fewestIntervals make a course: with fewer there is nothing to see.
 const fewestIntervals = 3
 
-// courseOf is how a cell went over time, as far as its tool kept that. Nothing is there when no round has a few intervals.
-func courseOf(name string, c report.Series) (strip, []courseData) {
+// courseOf is how a cell went over time, as far as its tool kept that, with at most so many slow samples of each round.
+// Nothing is there when no round has a few intervals or a slow sample.
+func courseOf(name string, c report.Series, most int) (strip, []courseData) {
 	s := strip{Name: name}
 	var course []courseData
 	enough := false
@@ -294,6 +300,13 @@ func courseOf(name string, c report.Series) (strip, []courseData) {
 		enough = enough || len(r.Intervals) >= fewestIntervals
 		one := courseData{N: r.Number}
 		s.Rows = append(s.Rows, one.fill(r.Intervals, c.Shown))
+		if a := r.Attribution; a != nil && len(a.Slowest) > 0 {
+			enough = true
+			if s.Slowest == nil {
+				s.Slowest = &slowest{Halved: c.Shown(2) == 1}
+			}
+			one.Slow = s.Slowest.add(r.Number, *a, most, c.Shown)
+		}
 		course = append(course, one)
 	}
 	if !enough {

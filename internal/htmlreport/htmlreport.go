@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/internal/export"
@@ -34,9 +35,11 @@ type page struct {
 	Library, Script template.JS
 	LibraryVersion  string
 	// Simulated says that a benchmark was measured on a simulated NIC.
-	Simulated   bool
-	Benchmarks  []benchmark
-	Groups      []group
+	Simulated  bool
+	Benchmarks []benchmark
+	Groups     []group
+	// SlowSamples says that there are some one by one in a group.
+	SlowSamples bool
 	Comparisons []comparison
 	Evidence    *evidence
 	// Data is what the script draws, as JSON.
@@ -82,6 +85,9 @@ func newPage(all []export.Benchmark) (page, error) {
 	if p.Groups, p.Data, err = newGroups(all); err != nil {
 		return page{}, err
 	}
+	p.SlowSamples = slices.ContainsFunc(p.Groups, func(g group) bool {
+		return slices.ContainsFunc(g.Strips, func(s strip) bool { return s.Slowest != nil })
+	})
 	if p.Comparisons, err = newComparisons(all); err != nil {
 		return page{}, err
 	}

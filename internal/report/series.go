@@ -33,6 +33,8 @@ type SeriesRound struct {
 	Lost int64
 	// Intervals are the course of the round, counted as Histogram is; nil where the tool kept none.
 	Intervals []tool.Interval
+	// Attribution is with what the slowest samples of Histogram coincide; nil where the tool does not know.
+	Attribution *tool.Attribution
 }
 
 // FromActualSuffix ends the name of latencies counted from the actual send, where there are others.
@@ -69,7 +71,7 @@ func seriesOf(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, cell string, run
 			}
 			roundTrips.CountedFrom = string(c.Start)
 			timed := round
-			timed.Intervals = c.Intervals
+			timed.Intervals, timed.Attribution = c.Intervals, c.Attribution
 			roundTrips.add(timed, c.Histogram, c.Lost)
 			if c.ActualStart != nil {
 				fromActual.add(round, *c.ActualStart, c.Lost)

@@ -34,6 +34,12 @@ const COLORS = {
   light: { ink: "#1b1f24", soft: "#57606a", grid: "#e6eaee", lost: "#a40e26", lines: ["#0060b0", "#c4500a", "#0e7c5a", "#9a3a8c", "#8a6d00", "#357fa8", "#b3261e", "#5b5f66"] },
   dark: { ink: "#e4e8ec", soft: "#9aa5b1", grid: "#262e37", lost: "#ff9aa2", lines: ["#62b0ff", "#ff9a56", "#4fd1a5", "#e38fd5", "#e2c044", "#7fc4e8", "#ff7b72", "#aab2bb"] },
 };
+// The places of slow samples, in the order in which the data has their numbers. Each has a shape as well as a colour.
+const PLACES = [
+  { name: "client", style: "client", shape: "M-4 -4H4V4H-4Z" }, { name: "server", style: "server", shape: "M0 -5.5L5.5 0L0 5.5L-5.5 0Z" },
+  { name: "both ends", style: "both", shape: "M-4.5 0A4.5 4.5 0 1 0 4.5 0A4.5 4.5 0 1 0 -4.5 0Z" }, { name: "neither", style: "neither", shape: "M-5 -3L-3 -5L0 -2L3 -5L5 -3L2 0L5 3L3 5L0 2L-3 5L-5 3L-2 0Z" },
+  { name: "cannot be told", style: "unknown", shape: "M-6 -2H6V2H-6Z" },
+];
 const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, 'Open Sans', sans-serif";
 const dark = matchMedia("screen and (prefers-color-scheme: dark)");
 const print = matchMedia("print");
@@ -152,6 +158,22 @@ function tell(i) {
   }
 }
 
+// placeKey says in a legend which shape a place has, and how many there are. Its path has the colour of the style.
+function placeKey(place, count) {
+  const icon = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  icon.setAttribute("viewBox", "-7 -7 14 14");
+  icon.setAttribute("class", "shape");
+  icon.setAttribute("aria-hidden", "true");
+  const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  path.setAttribute("d", place.shape);
+  path.setAttribute("class", place.style);
+  icon.append(path);
+  const key = document.createElement("span");
+  key.className = "place";
+  key.append(icon, place.name + " " + count);
+  return key;
+}
+
 function drawStrips() {
   for (const place of document.querySelectorAll(".strips")) place.textContent = "";
   const g = group();
@@ -161,14 +183,19 @@ function drawStrips() {
   let lo = Infinity, hi = 0;
   for (const line of lines) for (const r of line.course) for (const v of [...r.p50, ...r.max]) if (v != null) { lo = Math.min(lo, v); hi = Math.max(hi, v); }
   for (const line of lines) {
-    const x = [], p50 = [], p99 = [], max = [], begins = [], lost = [];
+    const x = [], p50 = [], p99 = [], max = [], begins = [], lost = [], slow = [];
     let offset = 0;
     for (const round of line.course) {
       begins.push([offset / 1000, round.n]);
       const begin = (i) => round.t ? round.t[i] : i * round.step;
+      for (const [at, latency, place] of round.slow || []) slow.push([(offset + at) / 1000, latency, place]);
+      const single = round.p50.length === 1;
       round.p50.forEach((_, i) => {
         const t = begin(i), to = i + 1 < round.p50.length ? begin(i + 1) : round.end;
+        // A round of one interval has a line from its begin to its end.
+        if (single) { x.push((offset + t) / 1000); p50.push(round.p50[i]); p99.push(round.p99[i]); max.push(null); }
         x.push((offset + (t + to) / 2) / 1000); p50.push(round.p50[i]); p99.push(round.p99[i]); max.push(round.max[i]);
+        if (single) { x.push((offset + to) / 1000); p50.push(round.p50[i]); p99.push(round.p99[i]); max.push(null); }
         if (round.lost && round.lost[i]) lost.push((offset + (t + to) / 2) / 1000);
       });
       offset += round.end;
@@ -180,8 +207,18 @@ function drawStrips() {
     const strip = document.createElement("div");
     strip.className = "strip";
     strip.setAttribute("role", "img");
-    strip.setAttribute("aria-label", line.name + " over time; the table below has its figures");
-    place.append(heading, strip);
+    strip.setAttribute("aria-label", line.name + " over time" + (slow.length ? ", with " + slow.length + " slow samples marked" : "") + "; the table below has its figures");
+    const key = document.createElement("p");
+    key.className = "note key-of-strip";
+    key.textContent = "Line: p50; dashed: p99; dots: the slowest" + (lost.length ? "; triangles: messages were lost" : "");
+    place.append(heading, strip, key);
+    const marks = PLACES.map((where, i) => ({ count: slow.filter((s) => s[2] === i).length, path: new Path2D(where.shape), where }));
+    if (slow.length) key.append("; marked: the slowest samples of each round, by whose CPU was interrupted: ");
+    for (const m of marks) if (m.count) {
+      const one = placeKey(m.where, m.count);
+      key.append(one);
+      m.color = getComputedStyle(one.querySelector("path")).fill;
+    }
     const c = palette();
     const color = colorOf(line);
     const scale = yScale();
@@ -208,13 +245,21 @@ function drawStrips() {
           const px = u.valToPos(at, "x", true), s = 5 * ratio;
           ctx.beginPath(); ctx.moveTo(px - s, bottom); ctx.lineTo(px + s, bottom); ctx.lineTo(px, bottom - 1.7 * s); ctx.fill();
         }
+        // The slowest are drawn last, over the others.
+        ctx.strokeStyle = c.ink;
+        for (const [at, latency, i] of slow.slice().reverse()) {
+          ctx.save();
+          ctx.translate(u.valToPos(at, "x", true), u.valToPos(latency, "y", true));
+          ctx.scale(ratio, ratio);
+          ctx.fillStyle = marks[i].color;
+          ctx.lineWidth = 1;
+          ctx.fill(marks[i].path);
+          ctx.stroke(marks[i].path);
+          ctx.restore();
+        }
         ctx.restore();
       }] },
     }, [x, p50, p99, max], strip));
-    const key = document.createElement("p");
-    key.className = "note";
-    key.textContent = "Line: p50; dashed: p99; dots: the slowest" + (lost.length ? "; triangles: messages were lost" : "");
-    place.append(key);
   }
 }
 

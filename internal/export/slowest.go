@@ -1,0 +1,42 @@
+package export
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"path"
+	"strconv"
+
+	"github.com/tailgate-dev/tailgate/internal/report"
+)
+
+// slowest writes, of every cell whose tool tells them, the slowest samples of each round one by one, the slowest first: as they
+// are stored, whole round trips and times in nanoseconds. A gap that is not known is empty.
+func (w *writer) slowest(under string, b Benchmark) error {
+	for _, s := range report.AllSeries(b.Object, b.Runs) {
+		lines := [][]string{{"round", "at_ns", "rtt_ns", "samples", "where", "client_gap_ns", "server_gap_ns"}}
+		for _, r := range s.Rounds {
+			if r.Attribution == nil {
+				continue
+			}
+			for _, o := range r.Attribution.Slowest {
+				line := []string{fmt.Sprint(r.Number), fmt.Sprint(o.AtNs), fmt.Sprint(o.RTTNs), fmt.Sprint(o.Samples), string(o.Where), fmt.Sprint(o.ClientGapNs), ""}
+				if o.ServerGapNs != nil {
+					line[len(line)-1] = strconv.FormatInt(*o.ServerGapNs, 10)
+				}
+				lines = append(lines, line)
+			}
+		}
+		if len(lines) == 1 {
+			continue
+		}
+		var out bytes.Buffer
+		if err := csv.NewWriter(&out).WriteAll(lines); err != nil {
+			return fmt.Errorf("slowest samples of %s: %w", s.Name, err)
+		}
+		if err := w.file(path.Join(under, "slowest", s.Variant.Name, s.Name+".csv"), out.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
