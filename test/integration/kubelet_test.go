@@ -31,6 +31,9 @@ import (
 // samplesPerRun is the number of samples that each cell of a run has.
 const samplesPerRun = 2000
 
+// listenLine is what servers' agents write first.
+var listenLine = result.ListenLine(netip.MustParseAddr("10.244.0.2"))
+
 // Kubelet plays scheduler, kubelets and agents of a namespace: pods do what it is told, or, while Auto runs,
 // what agents do. It keeps their logs, and notes every pod that was ever created.
 type Kubelet struct {
@@ -206,7 +209,7 @@ func (k *Kubelet) Succeed(ctx context.Context, pod *corev1.Pod) {
 
 func (k *Kubelet) succeed(ctx context.Context, pod *corev1.Pod) error {
 	var log bytes.Buffer
-	fmt.Fprintln(&log, result.ListenLine(netip.MustParseAddr("10.244.0.2")))
+	fmt.Fprintln(&log, listenLine)
 	document, err := documentOf(pod)
 	if err != nil {
 		return err
@@ -321,6 +324,7 @@ func (k *Kubelet) turn(ctx context.Context) error {
 				err = k.attachAll(ctx, pod)
 			}
 			if err == nil {
+				k.SetLog(pod, listenLine+"\n")
 				err = k.run(ctx, pod)
 			}
 		case pod.Status.Phase == corev1.PodRunning && pod.Labels[v1alpha1.LabelRun] != "":

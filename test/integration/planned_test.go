@@ -21,6 +21,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
 	"github.com/tailgate-dev/tailgate/internal/cli"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
@@ -28,8 +29,10 @@ import (
 type ran struct {
 	Name, Variant string
 	Round         int32
-	Pair          v1alpha1.Pair
-	Cells         []string
+	// Pair are the nodes, Pods the names of the pods in the order in which they were made.
+	Pair  v1alpha1.Pair
+	Pods  []string
+	Cells []string
 }
 
 // twoRounds writes a sample with two rounds: in the second everything has another place in the order. What asks for more
@@ -50,28 +53,104 @@ func twoRounds(file string) string {
 	return short
 }
 
-// carriedOut are the runs of a finished benchmark: their order is that of its attempts, and the rest is from what is stored.
-func carriedOut(ctx context.Context, b *v1alpha1.LatencyBenchmark) []ran {
+// carriedOut are the runs of a finished benchmark: their order is that of its attempts, the pods are those that were made,
+// and the rest is from what is stored.
+func carriedOut(ctx context.Context, k *Kubelet, b *v1alpha1.LatencyBenchmark) []ran {
 	GinkgoHelper()
-	documents := map[string]result.Document{}
+	runs := map[string]result.Stored{}
 	for _, kept := range configMaps(ctx, b) {
 		stored, err := result.FromConfigMap(&kept)
 		Expect(err).NotTo(HaveOccurred())
-		documents[stored.Client.Run] = stored.Client
+		runs[stored.Client.Run] = stored
 	}
+	var made []string
+	for _, e := range k.History() {
+		if e.Benchmark == b.Name && !e.Gone {
+			made = append(made, e.Pod)
+		}
+	}
+	Expect(made).To(HaveLen(2 * len(b.Status.Attempts)))
 	var all []ran
 	rounds := map[string]int32{}
-	for _, a := range b.Status.Attempts {
+	for i, a := range b.Status.Attempts {
 		Expect(a.Outcome.Reason).To(Equal(v1alpha1.OutcomeMeasured), a.Outcome.Message)
-		d := documents[a.Run]
-		rounds[d.Variant]++
-		r := ran{Name: a.Run, Variant: d.Variant, Round: rounds[d.Variant], Pair: *b.Status.Pair}
-		for _, c := range d.Cells {
+		stored := runs[a.Run]
+		variant := stored.Client.Variant
+		rounds[variant]++
+		r := ran{
+			Name: a.Run, Variant: variant, Round: rounds[variant], Pods: made[2*i : 2*i+2],
+			Pair: v1alpha1.Pair{ClientNode: stored.Client.Evidence.Node, ServerNode: stored.Server.Evidence.Node},
+		}
+		for _, c := range stored.Client.Cells {
 			r.Cells = append(r.Cells, c.Name)
 		}
 		all = append(all, r)
 	}
 	return all
+}
+
+// tailgateIn is kubectl-tailgate in a namespace; it returns what that writes.
+func tailgateIn(ctx context.Context, namespace string) func(args ...string) string {
+	GinkgoHelper()
+	kubeconfig := kubeconfigOfAdmin()
+	return func(args ...string) string {
+		GinkgoHelper()
+		var stdout, stderr bytes.Buffer
+		Expect(cli.Run(ctx, append(args, "-n", namespace, "--kubeconfig", kubeconfig), &stdout, &stderr)).To(Equal(0), stderr.String())
+		return stdout.String()
+	}
+}
+
+// runsAsPlanned plans a sample with two rounds, carries it out, and holds what ran against the plan. Agents are how the
+// results of a benchmark's agents differ from those that the Kubelet makes up; nil: not at all.
+func runsAsPlanned(ctx SpecContext, w *World, sample string, agents func(*v1alpha1.LatencyBenchmark) func(*result.Document)) *v1alpha1.LatencyBenchmark {
+	GinkgoHelper()
+	file := twoRounds(sample)
+
+	By("planning it")
+	var planned cli.Planned
+	Expect(json.Unmarshal([]byte(tailgateIn(ctx, w.Namespace)("plan", "-f", file, "-o", "json")), &planned)).To(Succeed())
+	Expect(planned.Obstacle).To(BeNil())
+
+	By("carrying it out")
+	content, err := os.ReadFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	object := &unstructured.Unstructured{}
+	Expect(yaml.Unmarshal(content, &object.Object)).To(Succeed())
+	object.SetNamespace(w.Namespace)
+	Expect(k8s.Create(ctx, object)).To(Succeed())
+	b := Get(ctx, &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: object.GetName()}})
+	if agents != nil {
+		w.Kubelet.Agents(agents(b))
+	}
+	w.Start()
+	w.Kubelet.Auto(ctx)
+	Eventually(func() bool { b = Get(ctx, b); return b.Finished() }).WithTimeout(3 * time.Minute).Should(BeTrue())
+
+	number := int32(0)
+	for _, slot := range planned.Slots {
+		for _, pair := range slot {
+			number++
+			of := b
+			if b.ManyPairs() {
+				of = &v1alpha1.LatencyBenchmark{}
+				Expect(k8s.Get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: b.PairName(number)}, of)).To(Succeed())
+			}
+			var want []ran
+			for _, r := range planned.Runs {
+				// The plan of many pairs has the names of the first.
+				if name, found := strings.CutPrefix(r.Name, b.PairName(1)); b.ManyPairs() && found {
+					r.Name = b.PairName(number) + name
+				}
+				both := []string{pods.Name(r.Name, 1, v1alpha1.RoleServer), pods.Name(r.Name, 1, v1alpha1.RoleClient)}
+				want = append(want, ran{Name: r.Name, Variant: r.Variant, Round: r.Round, Pair: pair, Pods: both, Cells: r.Cells})
+			}
+			Expect(want).NotTo(BeEmpty())
+			Expect(carriedOut(ctx, w.Kubelet, of)).To(Equal(want))
+		}
+	}
+	Expect(number).To(BeNumerically(">", 0))
+	return b
 }
 
 var _ = Describe("A sample", func() {
@@ -89,58 +168,10 @@ var _ = Describe("A sample", func() {
 			for name, network := range localNetworks() {
 				createNetwork(ctx, namespace, name, network.GetAnnotations()[foreign.AnnotationResourceName])
 			}
-			file := twoRounds(sample)
-			kubeconfig := kubeconfigOfAdmin()
-
-			tailgate := func(args ...string) string {
-				GinkgoHelper()
-				var stdout, stderr bytes.Buffer
-				Expect(cli.Run(ctx, append(args, "-n", namespace, "--kubeconfig", kubeconfig), &stdout, &stderr)).To(Equal(0), stderr.String())
-				return stdout.String()
-			}
-
-			By("planning it")
-			var planned cli.Planned
-			Expect(json.Unmarshal([]byte(tailgate("plan", "-f", file, "-o", "json")), &planned)).To(Succeed())
-			Expect(planned.Obstacle).To(BeNil())
-
-			By("carrying it out")
-			w.Start()
-			w.Kubelet.Auto(ctx)
-			content, err := os.ReadFile(file)
-			Expect(err).NotTo(HaveOccurred())
-			object := &unstructured.Unstructured{}
-			Expect(yaml.Unmarshal(content, &object.Object)).To(Succeed())
-			object.SetNamespace(namespace)
-			Expect(k8s.Create(ctx, object)).To(Succeed())
-			b := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: object.GetName()}}
-			Eventually(func() bool { b = Get(ctx, b); return b.Finished() }).WithTimeout(3 * time.Minute).Should(BeTrue())
-
-			number := int32(0)
-			for _, slot := range planned.Slots {
-				for _, pair := range slot {
-					number++
-					of := b
-					if b.ManyPairs() {
-						of = &v1alpha1.LatencyBenchmark{}
-						Expect(k8s.Get(ctx, types.NamespacedName{Namespace: namespace, Name: b.PairName(number)}, of)).To(Succeed())
-					}
-					var want []ran
-					for _, r := range planned.Runs {
-						// The plan of many pairs has the names of the first.
-						if name, found := strings.CutPrefix(r.Name, b.PairName(1)); b.ManyPairs() && found {
-							r.Name = b.PairName(number) + name
-						}
-						want = append(want, ran{r.Name, r.Variant, r.Round, pair, r.Cells})
-					}
-					Expect(want).NotTo(BeEmpty())
-					Expect(carriedOut(ctx, of)).To(Equal(want))
-				}
-			}
-			Expect(number).To(BeNumerically(">", 0))
+			b := runsAsPlanned(ctx, w, sample, nil)
 
 			By("exporting it, and reading that")
-			dir := GinkgoT().TempDir()
+			tailgate, dir := tailgateIn(ctx, namespace), GinkgoT().TempDir()
 			tailgate("export", b.Name, "-o", dir)
 			for _, form := range []string{"json", "csv"} {
 				Expect(tailgate("get", filepath.Join(dir, b.Name), "-o", form)).To(Equal(tailgate("get", b.Name, "-o", form)))

@@ -113,6 +113,52 @@ func sriovManifests(pattern, kind string) []*unstructured.Unstructured {
 	return objects
 }
 
+// readSriovValues reads the Helm values.
+func readSriovValues() (values helmValues) {
+	GinkgoHelper()
+	content, err := os.ReadFile(sriovValues)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(yaml.UnmarshalStrict(content, &values)).To(Succeed())
+	return values
+}
+
+// sriovResources are what the operator's policies and the device plugin for PFs advertise, and how much of it.
+func sriovResources(values helmValues) corev1.ResourceList {
+	GinkgoHelper()
+	all := corev1.ResourceList{"amd.com/onload": resource.MustParse("100")}
+	for _, policy := range sriovManifests("nodepolicy-*.yaml", "SriovNetworkNodePolicy") {
+		all[corev1.ResourceName(values.Operator.ResourcePrefix+"/"+nested(policy, "spec", "resourceName"))] = resource.MustParse("4")
+	}
+	for _, plugin := range sriovManifests("device-plugin-pf.yaml", "ConfigMap") {
+		parsed := devicePluginConfig{}
+		decodeStrict(nested(plugin, "data", "config.json"), &parsed)
+		for _, r := range parsed.ResourceList {
+			all[corev1.ResourceName(r.ResourcePrefix+"/"+r.ResourceName)] = resource.MustParse("1")
+		}
+	}
+	return all
+}
+
+// sriovNetworks are the NetworkAttachmentDefinitions, those that the operator makes of SriovNetworks among them.
+func sriovNetworks(values helmValues) map[string]*unstructured.Unstructured {
+	GinkgoHelper()
+	all := map[string]*unstructured.Unstructured{}
+	for _, network := range sriovManifests("nad-*.yaml", foreign.GroupVersionKind.Kind) {
+		all[network.GetName()] = network
+	}
+	for _, made := range sriovManifests("network.yaml", "SriovNetwork") {
+		network := &unstructured.Unstructured{}
+		network.SetAnnotations(map[string]string{
+			foreign.AnnotationResourceName: values.Operator.ResourcePrefix + "/" + nested(made, "spec", "resourceName"),
+		})
+		if byHand := all[made.GetName()]; byHand != nil {
+			Expect(network.GetAnnotations()).To(Equal(byHand.GetAnnotations()), made.GetName())
+		}
+		all[made.GetName()] = network
+	}
+	return all
+}
+
 var _ = Describe("The samples for SR-IOV", Ordered, func() {
 	var (
 		crds      []*apiextensionsv1.CustomResourceDefinition
@@ -136,9 +182,7 @@ var _ = Describe("The samples for SR-IOV", Ordered, func() {
 			}
 		}
 
-		content, err := os.ReadFile(sriovValues)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(yaml.UnmarshalStrict(content, &values)).To(Succeed())
+		values = readSriovValues()
 		for _, line := range values.SupportedExtraNICs { // The chart puts each into a ConfigMap's data.
 			nic := map[string]string{}
 			Expect(yaml.UnmarshalStrict([]byte(line), &nic)).To(Succeed())
@@ -188,22 +232,6 @@ var _ = Describe("The samples for SR-IOV", Ordered, func() {
 		Entry(nil, "Onload"), Entry(nil, "LatencyBenchmark"),
 	)
 
-	// resources are what the operator's policies and the device plugin for PFs advertise, and how much of it.
-	resources := func() corev1.ResourceList {
-		all := corev1.ResourceList{"amd.com/onload": resource.MustParse("100")}
-		for _, policy := range sriovManifests("nodepolicy-*.yaml", "SriovNetworkNodePolicy") {
-			all[corev1.ResourceName(values.Operator.ResourcePrefix+"/"+nested(policy, "spec", "resourceName"))] = resource.MustParse("4")
-		}
-		for _, plugin := range sriovManifests("device-plugin-pf.yaml", "ConfigMap") {
-			parsed := devicePluginConfig{}
-			decodeStrict(nested(plugin, "data", "config.json"), &parsed)
-			for _, r := range parsed.ResourceList {
-				all[corev1.ResourceName(r.ResourcePrefix+"/"+r.ResourceName)] = resource.MustParse("1")
-			}
-		}
-		return all
-	}
-
 	It("choose NICs that the values make the operator support", func() {
 		for _, policy := range sriovManifests("nodepolicy-*.yaml", "SriovNetworkNodePolicy") {
 			Expect(nested(policy, "spec", "nicSelector", "vendor")).To(Equal("1924"))
@@ -218,7 +246,7 @@ var _ = Describe("The samples for SR-IOV", Ordered, func() {
 			decodeStrict(nested(plugin, "data", "config.json"), &parsed)
 			for _, r := range parsed.ResourceList {
 				name := r.ResourcePrefix + "/" + r.ResourceName
-				found[corev1.ResourceName(name)] = resources()[corev1.ResourceName(name)]
+				found[corev1.ResourceName(name)] = sriovResources(values)[corev1.ResourceName(name)]
 				for _, selector := range r.Selectors {
 					Expect(selector.Vendors).To(Equal([]string{"1924"}))
 					for _, device := range selector.Devices {
@@ -231,27 +259,8 @@ var _ = Describe("The samples for SR-IOV", Ordered, func() {
 				}
 			}
 		}
-		Expect(found).To(Equal(resources()))
+		Expect(found).To(Equal(sriovResources(values)))
 	})
-
-	// networks are the NetworkAttachmentDefinitions, those that the operator makes of SriovNetworks among them.
-	networks := func() map[string]*unstructured.Unstructured {
-		all := map[string]*unstructured.Unstructured{}
-		for _, network := range sriovManifests("nad-*.yaml", foreign.GroupVersionKind.Kind) {
-			all[network.GetName()] = network
-		}
-		for _, made := range sriovManifests("network.yaml", "SriovNetwork") {
-			network := &unstructured.Unstructured{}
-			network.SetAnnotations(map[string]string{
-				foreign.AnnotationResourceName: values.Operator.ResourcePrefix + "/" + nested(made, "spec", "resourceName"),
-			})
-			if byHand := all[made.GetName()]; byHand != nil {
-				Expect(network.GetAnnotations()).To(Equal(byHand.GetAnnotations()), made.GetName())
-			}
-			all[made.GetName()] = network
-		}
-		return all
-	}
 
 	It("have CNI configurations of known fields", func() {
 		for _, network := range sriovManifests("nad-*.yaml", foreign.GroupVersionKind.Kind) {
@@ -279,7 +288,7 @@ var _ = Describe("The samples for SR-IOV", Ordered, func() {
 			for _, name := range []string{"a", "b"} {
 				n := MakeNode(policy.GetName() + "-" + name).Obj()
 				n.Labels = selector
-				n.Status.Allocatable = resources()
+				n.Status.Allocatable = sriovResources(values)
 				n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("8")
 				n.Status.Allocatable[corev1.ResourceMemory] = resource.MustParse("16Gi")
 				nodes = append(nodes, *n)
@@ -287,7 +296,7 @@ var _ = Describe("The samples for SR-IOV", Ordered, func() {
 		}
 		for _, object := range sriovManifests("latencybenchmark-*.yaml", "LatencyBenchmark") {
 			Expect(dryRun(ctx, object)).To(Succeed())
-			_, rejection := accept(object, nodes, networks())
+			_, rejection := accept(object, nodes, sriovNetworks(values))
 			Expect(rejection).To(BeNil(), object.GetName())
 		}
 	})

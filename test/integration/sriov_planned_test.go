@@ -1,0 +1,185 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers/benchmark"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/proof"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// sriovBenchmarks are the files of the samples for SR-IOV that have a benchmark.
+func sriovBenchmarks() []string {
+	found, err := filepath.Glob(filepath.Join(sriovSamples, "*.yaml"))
+	if err != nil {
+		panic(err) // of a wrong pattern only
+	}
+	var files []string
+	for _, file := range found {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			panic(err)
+		}
+		if bytes.Contains(content, []byte("\nkind: LatencyBenchmark\n")) {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// installNodeKind installs a kind of which there is an object for each node, with any fields, until the spec ends.
+func installNodeKind(kind schema.GroupVersionKind) {
+	GinkgoHelper()
+	crd := multus()
+	plural := strings.ToLower(kind.Kind) + "s"
+	if kind == foreign.NodeResourceTopologyKind {
+		plural = "noderesourcetopologies"
+	}
+	crd.Name = plural + "." + kind.Group
+	crd.Spec.Group, crd.Spec.Scope = kind.Group, apiextensionsv1.ClusterScoped
+	crd.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind.Kind), Kind: kind.Kind}
+	crd.Spec.Versions[0].Name = kind.Version
+	crd.Annotations = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, as far as anybody here looks at it"}
+	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(k8s.Delete(ctx, crd)).To(Succeed())
+		Eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(crd), crd)) }).Should(BeTrue())
+	})
+}
+
+// createNodeObject makes the object of a kind for a node.
+func createNodeObject(ctx context.Context, kind schema.GroupVersionKind, node string, annotations map[string]string, fields map[string]any) {
+	GinkgoHelper()
+	object := &unstructured.Unstructured{Object: fields}
+	object.SetGroupVersionKind(kind)
+	object.SetName(node)
+	object.SetAnnotations(annotations)
+	Eventually(func() error { return k8s.Create(ctx, object) }).Should(Succeed())
+}
+
+// numaNode is a zone of a NodeResourceTopology with whole CPUs, and one each of some devices.
+func numaNode(name, cpus string, devices ...corev1.ResourceName) map[string]any {
+	has := func(resource, quantity string) any {
+		return map[string]any{"name": resource, "capacity": quantity, "allocatable": quantity, "available": quantity}
+	}
+	resources := []any{has("cpu", cpus)}
+	for _, d := range devices {
+		resources = append(resources, has(string(d), "1"))
+	}
+	return map[string]any{"name": name, "type": foreign.ZoneTypeNode, "resources": resources}
+}
+
+// sriovAgents are agents of a benchmark on nodes with a Solarflare NIC, which had all that the benchmark asks for.
+func sriovAgents(b *v1alpha1.LatencyBenchmark) func(*result.Document) {
+	variants := map[string]v1alpha1.Variant{}
+	for _, v := range plan.Variants(b.Spec) {
+		variants[v.Name] = v
+	}
+	return func(d *result.Document) {
+		e, v := &d.Evidence, variants[d.Variant]
+		e.CPUsAllowed, e.MeasuringCPU, e.AgentCPU, e.ThreadSiblings = "2-3", 2, 3, "2-3"
+		e.CPUNUMANode, e.AllowedNUMANodes, e.Facts["cpu.smt.sibling"], e.Facts["numa.nodes"] = 1, "1", "own", "0-1"
+		nic := func(function, address string) {
+			e.Driver, e.DeviceNUMANode, e.PCIAddress, e.PCISource = "sfc", 1, address, result.PCIFromSysfs
+			e.Facts["nic.function"], e.Facts["nic.port"], e.Facts["nic.firmware-variant"] = function, "0000:3b:00.0", "full-feature"
+		}
+		if v.Network.Type.Attached() {
+			e.Interface = pods.Interface
+		}
+		switch v.Network.Type {
+		case v1alpha1.NetworkHost:
+			e.Interface = v.Network.Interface
+			nic("PF", "0000:3b:00.0")
+		case v1alpha1.NetworkPF:
+			nic("PF", "0000:3b:00.1")
+		case v1alpha1.NetworkVF:
+			nic("VF", "0000:3b:02.3")
+		default:
+			e.Facts["nic.function"] = "virtual"
+		}
+		if v.Network.Type.HasDevice() {
+			e.AllocatedDevices = map[string]string{proof.Variable(v.Network.ResourceName): e.PCIAddress}
+		}
+		if v.Acceleration.Type == v1alpha1.AccelerationOnload {
+			e.Onload.MappedIn, e.Onload.Sockets, e.Onload.Mapped = e.Onload.Checked, 1, "/opt/onload/usr/lib64/libonload.so"
+			e.Facts["module.onload.version"] = "8.1.2.26"
+		}
+	}
+}
+
+var _ = Describe("A sample for SR-IOV", func() {
+	for _, sample := range sriovBenchmarks() {
+		It("runs exactly as kubectl tailgate plan says: "+filepath.Base(sample), func(ctx SpecContext) {
+			namespace := newNamespace(ctx)
+			w := &World{
+				Namespace: namespace, Kubelet: NewKubelet(ctx, namespace), Clock: &clock{},
+				Settings: benchmark.Settings{
+					BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3, AllowHostNetwork: true,
+				},
+			}
+			values := readSriovValues()
+			installMultus()
+			for name, network := range sriovNetworks(values) {
+				createNetwork(ctx, namespace, name, network.GetAnnotations()[foreign.AnnotationResourceName])
+			}
+
+			By("making nodes, of which the first has too few CPUs beside its NIC")
+			installNodeKind(foreign.NodeResourceTopologyKind)
+			installNodeKind(foreign.SriovNetworkNodeStateKind)
+			var devices []corev1.ResourceName
+			for name := range sriovResources(values) {
+				if name != plan.DefaultOnloadResource { // its plugin tells no NUMA node
+					devices = append(devices, name)
+				}
+			}
+			for _, policy := range sriovManifests("nodepolicy-*.yaml", "SriovNetworkNodePolicy") {
+				selector, _, err := unstructured.NestedStringMap(policy.Object, "spec", "nodeSelector")
+				Expect(err).NotTo(HaveOccurred())
+				for name, near := range map[string]string{"a": "1", "b": "4", "c": "4"} {
+					n := MakeNode(namespace + "-" + policy.GetName() + "-" + name)
+					n.Labels = selector
+					n.Status.Allocatable = sriovResources(values)
+					n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("8")
+					n.Status.Allocatable[corev1.ResourceMemory] = resource.MustParse("16Gi")
+					w.AddNode(ctx, n)
+					createNodeObject(ctx, foreign.NodeResourceTopologyKind, n.Name, nil, map[string]any{
+						"zones": []any{numaNode("node-0", "4"), numaNode("node-1", near, devices...)},
+					})
+					idle := map[string]string{foreign.AnnotationCurrentState: foreign.SriovIdle, foreign.AnnotationDesiredState: foreign.SriovIdle}
+					createNodeObject(ctx, foreign.SriovNetworkNodeStateKind, n.Name, idle, map[string]any{
+						"status": map[string]any{"syncStatus": foreign.SriovSucceeded},
+					})
+				}
+			}
+
+			b := runsAsPlanned(ctx, w, sample, sriovAgents)
+			for _, e := range b.Status.Endpoints {
+				Expect(e.Verified).To(BeTrue(), "%s of %s: %+v", e.Role, e.Variant, e.Proof)
+			}
+			Expect(b.Status.Summary.Placement).To(Equal(v1alpha1.PlacementVerified))
+			first := strings.HasSuffix(b.Status.Pair.ClientNode, "-a")
+			Expect(first).To(Equal(b.Spec.Placement.NUMA != v1alpha1.NUMARequired), "only a device that has to be near the CPUs keeps it from the first node")
+		}, SpecTimeout(4*time.Minute))
+	}
+})
