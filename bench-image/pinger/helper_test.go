@@ -113,6 +113,9 @@ type endpoint struct {
 	Voluntary          *int64 `json:"voluntary_switches"`
 }
 
+// patience is for what a program does at once, on a machine that does other work.
+const patience = time.Minute
+
 // process is a running pinger.
 type process struct {
 	*exec.Cmd
@@ -149,7 +152,7 @@ func preferred(pid int) {
 }
 
 // quietly repeats a test whose numbers hold only while nothing else interrupts the two ends for long: a machine that
-// does other work, such as building the next package's test, gets six tries, and more and more time between them. What is
+// does other work, such as building the next package's test, gets ten tries, and more and more time between them. What is
 // wrong with the program is wrong in all of them.
 func quietly(t *testing.T, test func(t *testing.T) error) {
 	t.Helper()
@@ -158,7 +161,7 @@ func quietly(t *testing.T, test func(t *testing.T) error) {
 		if err == nil {
 			return
 		}
-		if try == 6 {
+		if try == 10 {
 			t.Fatal(err)
 		}
 		t.Logf("once more: %v", err)
@@ -172,7 +175,7 @@ func (p *process) code(t *testing.T) int {
 	select {
 	case <-p.done:
 		return p.ProcessState.ExitCode()
-	case <-time.After(60 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("%v does not end; stderr: %s", p.Args, p.stderr.String())
 		return -1
 	}
@@ -227,7 +230,7 @@ func serve(t *testing.T, path string, env []string, args ...string) (server *pro
 
 // listens waits until a server listens on its port, and says whether it does.
 func (p *process) listens(port string) bool {
-	for range 500 {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		select {
 		case <-p.done:
 			return false
@@ -330,5 +333,32 @@ func wantResult(t *testing.T, p *process, cells int) result {
 	return r
 }
 
-// during waits until a client's first cell has been measured for a while.
-func during() { time.Sleep(700 * time.Millisecond) }
+// during waits until a client measures its first cell, or has ended: it has a socket for the messages beside that of its
+// control connection, and half a second for what is left to do until it measures.
+func (p *process) during(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); p.sockets() < 2; time.Sleep(10 * time.Millisecond) {
+		select {
+		case <-p.done:
+			return
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v does not begin to measure; stderr: %s", p.Args, p.stderr.String())
+		}
+	}
+	time.Sleep(500 * time.Millisecond)
+}
+
+// sockets is how many a process has.
+func (p *process) sockets() int {
+	n := 0
+	descriptors, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.Process.Pid))
+	for _, d := range descriptors {
+		// One that was closed meanwhile leads nowhere.
+		if target, err := os.Readlink(d); err == nil && strings.HasPrefix(target, "socket:") {
+			n++
+		}
+	}
+	return n
+}

@@ -161,8 +161,9 @@ func loss(t *testing.T, spin, rate string) error {
 	_ = server.Process.Kill()
 	mu.Lock()
 	defer mu.Unlock()
+	// An answer that the relay is prevented from passing on for long is of a message that nobody remembers.
 	if c.Strays > 0 {
-		t.Errorf("%d strays", c.Strays)
+		return fmt.Errorf("%d strays", c.Strays)
 	}
 	if dropped < 3 || delayed < 2 || doubled < 2 {
 		return fmt.Errorf("the relay dropped %d, delayed %d, doubled %d: too few to test anything", dropped, delayed, doubled)
@@ -180,21 +181,30 @@ func loss(t *testing.T, spin, rate string) error {
 	return nil
 }
 
+// Of every hundred answers one comes after twenty that are of later messages, and no sooner than 20 ms after it might have.
 func TestReordered(t *testing.T) {
 	_, port := serve(t, program, nil)
-	var held int64
+	const delay = 20 * time.Millisecond
+	var held func()
+	var since time.Time
 	r := relay{port: port, request: passAll, answer: func(seq uint64, pass func()) {
-		if seq%100 == 50 {
-			held++
-			time.AfterFunc(20*time.Millisecond, pass)
-			return
+		switch seq % 100 {
+		case 50:
+			held, since = pass, time.Now()
+		case 70:
+			pass()
+			time.Sleep(delay - time.Since(since))
+			held()
+		default:
+			pass()
 		}
-		pass()
 	}}
 	r.start(t)
-	args := append(clientArgs(port, "--protocol", "udp", "--sizes", "64", "--rates", "1000", "--duration", "1s", "--warmup", "0s"), "--server", "127.0.0.2")
+	args := append(clientArgs(port, "--protocol", "udp", "--sizes", "64", "--rates", "1000", "--duration", "1s", "--warmup", "0s", "--loss-after", "10s"),
+		"--server", "127.0.0.2")
 	c := wantResult(t, start(t, program, nil, args...), 1).Cells[0]
-	if c.Reordered < 8 || c.Lost > 0 || c.RTT.Max < int64(20*time.Millisecond) {
+	// The kernel itself may exchange a few that it takes on different CPUs.
+	if c.Reordered < 10 || c.Reordered > 30 || c.Lost > 0 || c.RTT.Max < int64(delay) {
 		t.Errorf("%d reordered, %d lost, the largest %s", c.Reordered, c.Lost, time.Duration(c.RTT.Max))
 	}
 }
