@@ -59,18 +59,10 @@ type glimpse struct {
 	sockets, onload int32
 }
 
-// glimpse looks at a process whose messages are those of a protocol. It is nil when the process cannot be seen.
+// glimpse looks at a process whose messages are those of a protocol. It is nil when the process cannot be seen, or ends: it
+// then loses its memory first and its descriptors next, and so those are looked at first.
 func (h host) glimpse(pid int, p v1alpha1.Protocol) *glimpse {
 	dir := filepath.Join(h.root, fmt.Sprintf("proc/%d", pid))
-	maps, err := os.Open(filepath.Join(dir, "maps"))
-	if err != nil {
-		return nil
-	}
-	defer maps.Close()
-	var g glimpse
-	if g.library, err = mappedOnload(io.LimitReader(maps, maxMaps)); err != nil {
-		return nil
-	}
 	descriptors, err := os.Open(filepath.Join(dir, "fd"))
 	if err != nil {
 		return nil
@@ -80,12 +72,21 @@ func (h host) glimpse(pid int, p v1alpha1.Protocol) *glimpse {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil
 	}
+	var g glimpse
 	for _, name := range names {
 		// One that was closed in between leads nowhere.
 		target, err := os.Readlink(filepath.Join(dir, "fd", name))
 		if err == nil {
 			g.count(target, p)
 		}
+	}
+	maps, err := os.Open(filepath.Join(dir, "maps"))
+	if err != nil {
+		return nil
+	}
+	defer maps.Close()
+	if g.library, err = mappedOnload(io.LimitReader(maps, maxMaps)); err != nil {
+		return nil
 	}
 	return &g
 }
@@ -105,17 +106,21 @@ func (g *glimpse) count(target string, p v1alpha1.Protocol) {
 	}
 }
 
+// errNoMemory is that of a process that ends.
+var errNoMemory = errors.New("the process has no memory any more")
+
 // mappedOnload is the path of Onload's library among the lines of /proc/PID/maps; empty when it is not among them.
 func mappedOnload(maps io.Reader) (string, error) {
-	lines := bufio.NewScanner(maps)
+	lines, err := bufio.NewScanner(maps), errNoMemory
 	for lines.Scan() {
+		err = nil
 		// 7f3a1c000000-7f3a1c021000 r-xp 00001000 08:01 4711                       /usr/lib64/libonload.so
 		_, path, found := strings.Cut(lines.Text(), " /")
 		if path = "/" + strings.TrimSuffix(path, " (deleted)"); found && isOnload(path) {
 			return line(path, maxValue), nil
 		}
 	}
-	return "", lines.Err()
+	return "", cmp.Or(lines.Err(), err)
 }
 
 // accelerated says whether the tools are to run with Onload.
@@ -148,10 +153,14 @@ func (e *endpoint) look(ctx context.Context, p *process) error {
 	return nil
 }
 
-// glance looks once at a tool's process.
+// glance looks once at a tool's process. One that ends meanwhile was as it was seen last with a socket.
 func (e *endpoint) glance(p *process) error {
-	p.seen = host{e.Root}.glimpse(p.cmd.Process.Pid, p.protocol)
-	if g := p.seen; g != nil && e.accelerated() && g.sockets > 0 && g.library == "" {
+	g := host{e.Root}.glimpse(p.cmd.Process.Pid, p.protocol)
+	if g == nil && p.seen != nil && p.seen.sockets > 0 {
+		return nil
+	}
+	p.seen = g
+	if g != nil && e.accelerated() && g.sockets > 0 && g.library == "" {
 		return e.notAccelerated(p)
 	}
 	return nil

@@ -87,7 +87,8 @@ func TestGlimpse(t *testing.T) {
 		})
 	}
 	for name, files := range map[string]map[string]string{
-		"no process": nil, "no descriptors": {"proc/42/maps": mapped("")}, "a memory that is no text": {"proc/42/maps": strings.Repeat("x", 1<<17), "proc/42/fd/0": "->x"},
+		"no process": nil, "no descriptors": {"proc/42/maps": mapped("")}, "one that ends": {"proc/42/maps": "", "proc/42/fd/0": "->socket:[9]"},
+		"a memory that is no text": {"proc/42/maps": strings.Repeat("x", 1<<17), "proc/42/fd/0": "->x"},
 	} {
 		if got := fakeRoot(t, files).glimpse(42, v1alpha1.ProtocolTCP); got != nil {
 			t.Errorf("%s: got %+v, want nothing", name, got)
@@ -155,6 +156,27 @@ func TestLooksEnd(t *testing.T) {
 	})
 }
 
+// What was seen of a process holds when it has ended before it is looked at again.
+func TestLookAtOneThatEnds(t *testing.T) {
+	for name, c := range map[string]struct{ seen, want *glimpse }{
+		"with its sockets":   {seen: &glimpse{library: library, sockets: 2}, want: &glimpse{library: library, sockets: 2}},
+		"before it had any":  {seen: &glimpse{}},
+		"and was never seen": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startTool(t, asTool("fail", "at once"))
+			<-p.done
+			p.seen = c.seen
+			if err := (&endpoint{Agent: &Agent{Root: "/"}}).glance(p); err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(c.want, p.seen, cmp.AllowUnexported(glimpse{})); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 // preloadable makes an empty library that is named like Onload's.
 func preloadable(t *testing.T) string {
 	t.Helper()
@@ -177,8 +199,9 @@ func withPinger(role string, accelerate func(role string, task *plan.Task)) func
 	return func(a *Agent) {
 		a.Tools, a.Task.Tool = tool.NewRegistry(pinger.New()), v1alpha1.ToolPinger
 		a.Task.Cells = nil
+		// Long enough for an agent to look at the tool on a machine that does other work.
 		for _, p := range []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP} {
-			a.Task.Cells = append(a.Task.Cells, tool.Cell{Name: string(p), Protocol: p, MessageSize: 64, Duration: 50 * time.Millisecond})
+			a.Task.Cells = append(a.Task.Cells, tool.Cell{Name: string(p), Protocol: p, MessageSize: 64, Duration: time.Second})
 		}
 		a.Task.Deadline = 2 * time.Minute
 		accelerate(role, &a.Task)
