@@ -141,7 +141,7 @@ func TestStrangersAreSentAwayUntilTheClientComes(t *testing.T) {
 	}()
 	dial := func() net.Conn {
 		conn, err := net.Dial("tcp", net.JoinHostPort(address.String(), strconv.Itoa(plan.ControlPort)))
-		for i := 0; err != nil && i < 500; i++ { // it does not listen yet
+		for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); { // it does not listen yet
 			time.Sleep(10 * time.Millisecond)
 			conn, err = net.Dial("tcp", net.JoinHostPort(address.String(), strconv.Itoa(plan.ControlPort)))
 		}

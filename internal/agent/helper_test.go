@@ -67,22 +67,23 @@ func helper(name string, args []string) int {
 		err = agentProcess(args[0], args[1])
 	case "host-agent": // role, folder, interface, server, own address of its tool: one end, in a network namespace
 		err = hostAgent(args)
-	case "nap": // duration: says when it begins, and writes one round-trip time after it
-		err = nap(args[0])
+	case "nap": // says when it begins, sleeps until it is woken, and writes one round-trip time
+		err = nap()
 	case "tally": // address: as echo, and says when it is interrupted how often it was
+		interrupted := make(chan os.Signal, 1)
+		signal.Notify(interrupted, os.Interrupt)
 		go func() {
-			interrupted := make(chan os.Signal, 1)
-			signal.Notify(interrupted, os.Interrupt)
 			<-interrupted
 			fmt.Println("interrupted once")
 			os.Exit(0)
 		}()
 		err = echo(args[0])
 	case "sleep":
-		time.Sleep(time.Minute)
-	case "burn": // until it has used 200 ms of a CPU
+		time.Sleep(2 * patience)
+	case "burn": // duration: uses so much time of a CPU
 		var usage unix.Rusage
-		for err == nil && usage.Utime.Nano() < (200*time.Millisecond).Nanoseconds() {
+		var enough time.Duration
+		for enough, err = time.ParseDuration(args[0]); err == nil && usage.Utime.Nano() < enough.Nanoseconds(); {
 			err = unix.Getrusage(unix.RUSAGE_SELF, &usage)
 		}
 	case "fail": // words: the last thing said
@@ -102,11 +103,12 @@ func helper(name string, args []string) int {
 }
 
 func echo(address string) error {
+	// Before it listens: whoever waits for that may end it at once.
+	fmt.Println("# echo: ready")
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
-	fmt.Println("# echo: ready")
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -177,6 +179,6 @@ func offspring(daemon bool) error {
 	if daemon {
 		return nil
 	}
-	time.Sleep(time.Minute)
+	time.Sleep(2 * patience)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 )
 
 func TestHasListener(t *testing.T) {
@@ -94,7 +95,8 @@ func TestIsListening(t *testing.T) {
 			t.Errorf("%s: got %t, %v when it does not", listener.Addr(), got, err)
 		}
 	}
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	// A port of one's own, whose number nobody is given for TCP.
+	conn, err := net.ListenPacket("udp", toolAddress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,32 +111,23 @@ func TestIsListening(t *testing.T) {
 }
 
 func TestAwaitListening(t *testing.T) {
-	// A port that was free a moment ago.
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	port := listener.Addr().(*net.TCPAddr).Port
-	listener.Close()
-
 	t.Run("a tool that listens", func(t *testing.T) {
-		p := startTool(t, asTool("echo", address))
-		if err := awaitListening(context.Background(), p, v1alpha1.ProtocolTCP, port); err != nil {
+		p := startTool(t, asTool("echo", toolAddress))
+		if err := awaitListening(context.Background(), p, v1alpha1.ProtocolTCP, plan.ToolPort); err != nil {
 			t.Errorf("got %v", err)
 		}
 		p.end(0)
 	})
 	t.Run("a tool that ends before it listens", func(t *testing.T) {
 		p := startTool(t, asTool("fail", "bind: address already in use"))
-		err := awaitListening(context.Background(), p, v1alpha1.ProtocolTCP, port)
+		err := awaitListening(context.Background(), p, v1alpha1.ProtocolTCP, plan.ToolPort)
 		wantOutcome(t, err, v1alpha1.OutcomeToolFailed, "exit code 3", "address already in use")
 	})
 	t.Run("a tool that never listens", func(t *testing.T) {
 		p := startTool(t, asTool("sleep"))
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		err := awaitListening(ctx, p, v1alpha1.ProtocolTCP, port)
+		err := awaitListening(ctx, p, v1alpha1.ProtocolTCP, plan.ToolPort)
 		wantOutcome(t, err, v1alpha1.OutcomeToolFailed, "does not listen")
 		if !p.ended() {
 			t.Error("it still runs")

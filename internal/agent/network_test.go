@@ -189,6 +189,28 @@ func startEnd(t *testing.T, namespace *netpair.Namespace, role, iface, server, o
 	return e
 }
 
+// awaitListening waits until a server's agent listens to its client.
+func (e end) awaitListening(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		table, err := os.Open(fmt.Sprintf("/proc/%d/net/tcp", e.cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		listening, err := hasListener(table, v1alpha1.ProtocolTCP, plan.ControlPort)
+		table.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if listening {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the server's agent does not listen")
+		}
+	}
+}
+
 // ending waits for the end of the agent and returns what it left behind.
 func (e end) ending(t *testing.T) ending {
 	t.Helper()
@@ -247,6 +269,7 @@ func TestNamedInterface(t *testing.T) {
 			t.Errorf("the client ended with %+v", c.termination)
 		}
 		// The client never called.
+		s.awaitListening(t)
 		if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}

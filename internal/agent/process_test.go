@@ -20,6 +20,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
+// patience is for what a program does at once, on a machine that does other work.
+const patience = time.Minute
+
 // asTool is the command that runs a helper of this test binary.
 func asTool(name string, args ...string) tool.Command {
 	return tool.Command{Path: os.Args[0], Args: args, Env: []string{helperVariable + "=" + name}}
@@ -127,13 +130,12 @@ func TestDeadlineKillsTheWholeGroup(t *testing.T) {
 	if got := p.exitCode(); got != -1 {
 		t.Errorf("exit code %d, want -1 of one that was killed", got)
 	}
-	for range 200 {
-		if gone(child) {
-			return
+	// Left alone it sleeps for longer.
+	for deadline := time.Now().Add(patience); !gone(child); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the tool's child %d still lives", child)
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
-	t.Errorf("the tool's child %d still lives", child)
 }
 
 // A tool that leaves a daemon behind, with the tool's output in its hands, has ended all the same.
@@ -143,7 +145,7 @@ func TestDaemonDoesNotHoldUpTheEnd(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Kill(child, syscall.SIGKILL) })
 	select {
 	case <-p.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Error("still waiting for the output to be closed")
 	}
 }
@@ -151,7 +153,7 @@ func TestDaemonDoesNotHoldUpTheEnd(t *testing.T) {
 // childOf waits for the number of a tool's child.
 func childOf(t *testing.T, p *process) int {
 	t.Helper()
-	for range 500 {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if data, err := os.ReadFile(filepath.Join(p.cmd.Dir, childFile)); err == nil {
 			n, err := strconv.Atoi(string(data))
 			if err != nil {
@@ -159,7 +161,6 @@ func childOf(t *testing.T, p *process) int {
 			}
 			return n
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatal("it has no child")
 	return 0

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -27,10 +28,9 @@ import (
 )
 
 const (
-	// silentCell is how long the cell is in TestSilence, and settling how long after its beginning the counting starts.
-	silentCell = 10 * time.Second
-	settling   = 300 * time.Millisecond
-	counted    = 8 * time.Second
+	// settled is for how long both agents of TestSilence do nothing before the counting starts, and counted how long that takes.
+	settled = time.Second
+	counted = 8 * time.Second
 	// mostSwitches and mostCalls are what both agents together may need meanwhile. They need none; something that looks
 	// once a second, or an alarm that goes off each second, needs more.
 	mostSwitches = 6
@@ -42,7 +42,7 @@ const (
 // where those are not to be had that part is skipped.
 func TestSilence(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes as long as a cell of 10 s")
+		t.Skip("it takes 10 s")
 	}
 	agents, ended := map[string]*exec.Cmd{}, map[string]chan error{}
 	dirs := map[string]string{}
@@ -71,16 +71,25 @@ func TestSilence(t *testing.T) {
 			}
 		})
 	}
-	began := filepath.Join(dirs[v1alpha1.RoleClient], "tcp-1", napFile)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(began); err == nil {
+	switchesOfAll := func() map[string]int64 {
+		all := map[string]int64{}
+		for role, a := range agents {
+			all[role] = switchesOf(t, a.Process.Pid)
+		}
+		return all
+	}
+	cell := filepath.Join(dirs[v1alpha1.RoleClient], "tcp-1")
+	for deadline := time.Now().Add(patience); ; {
+		_, err := os.Stat(filepath.Join(cell, beganFile))
+		before := switchesOfAll()
+		time.Sleep(settled)
+		if err == nil && maps.Equal(before, switchesOfAll()) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the cell does not begin")
+			t.Fatalf("the cell does not begin (%v), or the agents do not fall silent", err)
 		}
 	}
-	time.Sleep(settling)
 
 	var threads []int
 	for _, a := range agents {
@@ -90,14 +99,11 @@ func TestSilence(t *testing.T) {
 	if notCounted == nil {
 		checkCounter(t)
 	}
-	before := map[string]int64{}
-	for role, a := range agents {
-		before[role] = switchesOf(t, a.Process.Pid)
-	}
+	before := switchesOfAll()
 	time.Sleep(counted)
 	var switches int64
-	for role, a := range agents {
-		n := switchesOf(t, a.Process.Pid) - before[role]
+	for role, after := range switchesOfAll() {
+		n := after - before[role]
 		t.Logf("context switches of the %s's agent in %s of a cell: %d", role, counted, n)
 		switches += n
 	}
@@ -124,6 +130,9 @@ func TestSilence(t *testing.T) {
 		default:
 		}
 	}
+	if err := os.WriteFile(filepath.Join(cell, enoughFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for role := range agents {
 		if err := <-ended[role]; err != nil {
 			t.Errorf("the %s's agent ended with %v", role, err)
@@ -131,8 +140,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// napFile is what the tool of TestSilence writes when it begins.
-const napFile = "began"
+// beganFile is what the tool of TestSilence writes when it begins, and enoughFile what makes it end.
+const beganFile, enoughFile = "began", "enough"
 
 // agentProcess is one end of TestSilence, wired as in cmd/agent.
 func agentProcess(role, dir string) error {
@@ -142,30 +151,28 @@ func agentProcess(role, dir string) error {
 		Task: plan.Task{
 			Run: "x-r1", Attempt: 1, Role: role, Tool: v1alpha1.ToolSockperf,
 			Cells:    []tool.Cell{{Name: "tcp-1", Protocol: v1alpha1.ProtocolTCP, MessageSize: 1}},
-			Deadline: time.Minute, ServerAddress: "127.0.0.1", Token: "uid",
+			Deadline: 5 * time.Minute, ServerAddress: "127.0.0.1", Token: "uid",
 		},
 		PodIP: "127.0.0.1", PodUID: "uid", Scratch: dir, Log: os.Stdout, Root: "/",
 		TerminationLog: filepath.Join(dir, "termination-log"),
-		Tools:          tool.NewRegistry(fakeTool{client: asTool("nap", silentCell.String())}),
+		Tools:          tool.NewRegistry(fakeTool{client: asTool("nap"), deadline: 5 * time.Minute}),
 	}
 	return a.Run(ctx)
 }
 
 // nap is a tool that has a socket, as all tools do, and sleeps.
-func nap(length string) error {
+func nap() error {
 	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	defer socket.Close()
-	if err := os.WriteFile(napFile, nil, 0o600); err != nil {
+	if err := os.WriteFile(beganFile, nil, 0o600); err != nil {
 		return err
 	}
-	d, err := time.ParseDuration(length)
-	if err != nil {
-		return err
+	for _, err := os.Stat(enoughFile); err != nil; _, err = os.Stat(enoughFile) {
+		time.Sleep(10 * time.Millisecond)
 	}
-	time.Sleep(d)
 	return os.WriteFile("raw", []byte("1000\n"), 0o600)
 }
 
