@@ -358,17 +358,19 @@ func (s *apiServer) change(to func()) {
 	s.changed = make(chan struct{})
 }
 
+// patience is for a request that comes at once, on a machine that does other work.
+const patience = time.Minute
+
 // await waits until a number of requests has been made.
 func (s *apiServer) await(t *testing.T, requests int) {
 	t.Helper()
-	for range 1000 {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		s.Lock()
 		n := len(s.asked)
 		s.Unlock()
 		if n >= requests {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Errorf("there were never %d requests", requests)
 }
@@ -376,14 +378,13 @@ func (s *apiServer) await(t *testing.T, requests int) {
 // awaitTold waits until who watches was told of the last change.
 func (s *apiServer) awaitTold(t *testing.T) {
 	t.Helper()
-	for range 1000 {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		s.Lock()
 		untold := s.untold
 		s.Unlock()
 		if !untold {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Error("nobody was ever told of the change")
 }

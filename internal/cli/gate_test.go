@@ -276,15 +276,25 @@ func TestGateWaits(t *testing.T) {
 	}
 }
 
+// A machine that does other work may take longer than the first of these times until it has read what there is.
 func TestGateTimesOut(t *testing.T) {
 	s := newGatedCluster(t, nothing, map[string]func(*v1alpha1.LatencyBenchmark){"good": passes})
-	code, stdout, stderr := run("gate", "sweep", "good", "--wait", "--timeout=300ms", "--kubeconfig", s.serve(t))
-	if code != 3 || stdout != "LatencyBenchmark perf/good: Pass: all 3 rules hold, in 12 comparisons\n" {
-		t.Errorf("exit code %d, it printed %q", code, stdout)
+	kubeconfig := s.serve(t)
+	const (
+		good = "LatencyBenchmark perf/good: Pass: all 3 rules hold, in 12 comparisons\n"
+		want = "kubectl tailgate: the time is over before there was a verdict on LatencyBenchmark perf/sweep: Running (measuring round 2 of 3)\n"
+	)
+	for _, timeout := range []string{"300ms", "3s", "30s"} {
+		code, stdout, stderr := run("gate", "sweep", "good", "--wait", "--timeout="+timeout, "--kubeconfig", kubeconfig)
+		if code != 3 {
+			t.Errorf("exit code %d", code)
+		}
+		if stdout == good && stderr == want {
+			return
+		}
+		t.Logf("within %s it printed %q and said %q", timeout, stdout, stderr)
 	}
-	if want := "kubectl tailgate: the time is over before there was a verdict on LatencyBenchmark perf/sweep: Running (measuring round 2 of 3)\n"; stderr != want {
-		t.Errorf("it said %q, want %q", stderr, want)
-	}
+	t.Errorf("it never printed %q and said %q", good, want)
 }
 
 // A watch that the API server ends because it has forgotten what the command saw last is nothing to tell of.
