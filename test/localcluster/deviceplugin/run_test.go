@@ -58,7 +58,7 @@ func (k *fakeKubelet) next(t *testing.T) *api.RegisterRequest {
 	select {
 	case req := <-k.registered:
 		return req
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nobody registered")
 		return nil
 	}
@@ -164,7 +164,7 @@ func TestRun(t *testing.T) {
 	cancel()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Run does not end")
 	}
 	if _, err := os.Stat(filepath.Join(dir, req.Endpoint)); !os.IsNotExist(err) {
