@@ -366,10 +366,8 @@ var _ = Describe("A gate", func() {
 		Expect(*first.Status.Pair).To(Equal(v1alpha1.Pair{ClientNode: w.A, ServerNode: w.B}))
 
 		By("an upgrade of a node")
-		began := time.Now()
 		w.Upgrade(ctx, w.A, "6.2.0")
 		Eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack))
-		Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second))
 		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("Unknown NotAllVerified: 1 of 2 nodes are not verified: " + w.A))
 		w.Expect(ctx, w.A, isVerified)
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -1"))
@@ -737,7 +735,7 @@ var _ = Describe("A gate", func() {
 		w.Upgrade(ctx, w.A, "6.2.0")
 		Eventually(func() string { return w.Says(ctx, w.A) }).Should(HavePrefix("Measuring"))
 		w.Clock.ahead.Store(int64(365 * 24 * time.Hour))
-		Eventually(func() string { return w.Says(ctx, w.A) }).WithTimeout(time.Minute).Should(Or(
+		Eventually(func() string { return w.Says(ctx, w.A) }).Should(Or(
 			HavePrefix("Inconclusive BenchmarkFailed"), Equal(isVerified)), "with its results, or not at all")
 	})
 })
@@ -1095,7 +1093,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		Consistently(func() string { return w.Says(ctx, w.A) }).WithTimeout(outage).Should(HaveSuffix(heldBack))
 		w.Outage.Store(false)
 		began := time.Now()
-		Eventually(func() string { return w.Accepted(ctx, w.A) }).WithTimeout(time.Minute + 2*outage).Should(Equal("-3 since -1"))
+		Eventually(func() string { return w.Accepted(ctx, w.A) }).WithTimeout(3*time.Minute + 2*outage).Should(Equal("-3 since -1"))
 		w.Expect(ctx, w.A, isVerified)
 		AddReportEntry(fmt.Sprintf("verified %s after an outage of %s", time.Since(began).Round(time.Second), outage))
 		Expect(w.Verification(ctx, w.A).Status.Accepted.Identity).To(HaveKeyWithValue("Kernel", "6.3.0"))
@@ -1172,7 +1170,7 @@ var _ = Describe("A rolling upgrade", func() {
 					return "stop"
 				}
 				return w.Says(ctx, node)
-			}).WithTimeout(time.Minute).Should(Or(Equal("stop"), Equal(isVerified)))
+			}).Should(Or(Equal("stop"), Equal(isVerified)))
 			line("%s: %s", node, w.Says(ctx, node))
 			if strings.HasPrefix(passed(), "False") {
 				line("stopped: %s", passed())

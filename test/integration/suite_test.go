@@ -39,7 +39,8 @@ func TestIntegration(t *testing.T) {
 		t.Fatal("KUBEBUILDER_ASSETS is not set: run `make integration`, or set it to what `go run ./hack/localcluster assets` prints")
 	}
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(time.Minute)
+	// What comes at once may take long on a machine that does other work.
+	SetDefaultEventuallyTimeout(3 * time.Minute)
 	SetDefaultEventuallyPollingInterval(25 * time.Millisecond)
 	SetDefaultConsistentlyDuration(300 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(25 * time.Millisecond)
@@ -61,8 +62,8 @@ var _ = BeforeSuite(func() {
 			},
 			ErrorIfPathMissing: true,
 		},
-		// Several start at once on few cores: each process of the suite has one of its own.
-		ControlPlaneStartTimeout: 2 * time.Minute,
+		// Several start, and stop, at once on few cores: each process of the suite has one of its own.
+		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 2 * time.Minute,
 	}
 	var err error
 	config, err = environment.Start()

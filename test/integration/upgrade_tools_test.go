@@ -647,7 +647,7 @@ var _ = Describe("An upgrade tool", func() {
 			GinkgoHelper()
 			for name, goes := range tools {
 				By(name)
-				Eventually(goes).WithTimeout(20*time.Second).Should(Equal(goOn), name)
+				Eventually(goes).Should(Equal(goOn), name)
 			}
 		}
 		w.Expect(ctx, w.A, isVerified)
