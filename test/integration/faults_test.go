@@ -60,6 +60,7 @@ var _ = Describe("An attempt", func() {
 	DescribeTable("whose result is not whole does not count, and is repeated:",
 		func(ctx SpecContext, reason string, change func(string) string) {
 			server, peer := start(ctx, 1)
+			w.Clock.Stop()
 			spoil(ctx, server, peer, change)
 			w.Kubelet.Gone(ctx, server, peer)
 			ExpectSucceeded(ctx, b, "^Unknown Retrying: .*"+reason+".*attempt 1 of 3")
@@ -80,6 +81,7 @@ var _ = Describe("An attempt", func() {
 	It("that never succeeds is repeated as often as the operator allows, and no more", func(ctx SpecContext) {
 		for attempt := int32(1); attempt <= 3; attempt++ {
 			server, peer := start(ctx, attempt)
+			w.Clock.Stop()
 			spoil(ctx, server, peer, flip)
 			w.Kubelet.Gone(ctx, server, peer)
 			if attempt < 3 {
@@ -121,6 +123,7 @@ var _ = Describe("An attempt", func() {
 		func(ctx SpecContext, role string) {
 			server, peer := start(ctx, 1)
 			ExpectSucceeded(ctx, b, "^Unknown Running")
+			w.Clock.Stop()
 			victim := map[string]*corev1.Pod{v1alpha1.RoleServer: server, v1alpha1.RoleClient: peer}[role]
 			Expect(k8s.Delete(ctx, victim, client.GracePeriodSeconds(0))).To(Succeed())
 			w.Kubelet.Gone(ctx, server, peer)
@@ -172,6 +175,7 @@ var _ = Describe("An attempt", func() {
 		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
 		w.Kubelet.Pending(ctx, server, "ContainerCreating", "")
 		w.Kubelet.Warn(ctx, server, "FailedCreatePodSandBox", `plugin type="multus" failed (add): VF pci addr is required`)
+		w.Clock.Stop()
 		w.Advance(ctx, 4*time.Second, b)
 		w.Kubelet.Gone(ctx, server)
 		ExpectSucceeded(ctx, b, "^Unknown Retrying: .*DeviceMissing.*VF pci addr is required")

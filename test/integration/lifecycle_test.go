@@ -259,6 +259,7 @@ var _ = Describe("Two benchmarks on the same nodes", func() {
 		older := w.Create(ctx, MakeBenchmark(w.Namespace, "older").Memory("2Gi").On(w.A, w.B))
 		ExpectAccepted(ctx, older, "^True")
 		server := w.Kubelet.Pod(ctx, "older-r1", 1, v1alpha1.RoleServer)
+		w.Clock.Stop()
 		w.Kubelet.Fail(ctx, server, v1alpha1.OutcomeToolFailed, "once")
 		w.Kubelet.Gone(ctx, server)
 		ExpectSucceeded(ctx, older, "^Unknown Retrying")

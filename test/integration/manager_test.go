@@ -28,11 +28,25 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
-// clock is the real one, put forward by what a spec does not want to wait for.
-type clock struct{ ahead atomic.Int64 }
+// clock is the real one, put forward by what a spec does not want to wait for, and stopped by a spec that has to look at what
+// lasts a few seconds only.
+type clock struct {
+	ahead   atomic.Int64
+	stopped atomic.Pointer[time.Time]
+}
 
-func (c *clock) Now() time.Time                  { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) Now() time.Time {
+	now := time.Now()
+	if at := c.stopped.Load(); at != nil {
+		now = *at
+	}
+	return now.Add(time.Duration(c.ahead.Load()))
+}
+
 func (c *clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// Stop lets the clock stand still where it is not put forward.
+func (c *clock) Stop() { c.stopped.CompareAndSwap(nil, new(time.Now())) }
 
 // death says whether the manager dies instead of carrying out a write: "create", "delete", "patch" or "status".
 type death func(verb string, object client.Object) bool

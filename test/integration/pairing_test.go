@@ -332,6 +332,7 @@ var _ = Describe("A benchmark of many pairs", func() {
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).Star(w.Namespace+"-1"))
 		w.Kubelet.Measure(ctx, "x-p1-r1", 1)
 		server := w.Kubelet.Pod(ctx, "x-p1-r2", 1, v1alpha1.RoleServer)
+		w.Clock.Stop()
 		ready("2", corev1.ConditionFalse)
 		w.Kubelet.Fail(ctx, server, v1alpha1.OutcomeToolFailed, "once")
 		w.Kubelet.Gone(ctx, server)
@@ -345,7 +346,7 @@ var _ = Describe("A benchmark of many pairs", func() {
 			GinkgoHelper()
 			Eventually(func() error {
 				current := child(ctx, b, 1)
-				meta.FindStatusCondition(current.Status.Conditions, v1alpha1.ConditionAccepted).LastTransitionTime = metav1.NewTime(time.Now().Add(-ago))
+				meta.FindStatusCondition(current.Status.Conditions, v1alpha1.ConditionAccepted).LastTransitionTime = metav1.NewTime(w.Clock.Now().Add(-ago))
 				return k8s.Status().Update(ctx, current)
 			}).Should(Succeed())
 			Wake(ctx, b)
