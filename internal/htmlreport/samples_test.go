@@ -246,6 +246,20 @@ func ladderSample(t *testing.T) []export.Benchmark {
 	})}
 }
 
+// shortSample is of rounds of half a second, which are one interval each, with some slow samples.
+func shortSample(t *testing.T) []export.Benchmark {
+	b := sample(t, "first.yaml")
+	r := rand.New(rand.NewPCG(10, 10))
+	return []export.Benchmark{measured(b, func(run plan.Run, c *result.Cell) {
+		s := slow.scaled(1 + 0.05*r.NormFloat64())
+		c.Histogram = s.drawn(t, r, 30_000)
+		parts := course(r, s, 30, 500*time.Millisecond/30, 1_000, int(run.Round))
+		c.Attribution = slowestOf(r, parts, tool.Attribution{Beyond: 30, Examined: 30, Client: 30, ClientSeesGaps: true, ServerSeesGaps: true})
+		c.Intervals = course(r, s, 1, 500*time.Millisecond, 30_000, -1)
+		c.Intervals[0].MaxNs = c.Attribution.Slowest[0].RTTNs
+	})}
+}
+
 func sweepSample(t *testing.T) []export.Benchmark {
 	b := sample(t, "experiments/pingpong-sweep.yaml")
 	b.Spec.Gate = &v1alpha1.Gate{Rules: []v1alpha1.GateRule{
@@ -455,10 +469,10 @@ func samples() map[string]func(*testing.T) []export.Benchmark {
 		"pass":         func(t *testing.T) []export.Benchmark { return gatedSample(t, 0.6, 0.02) },
 		"fail":         func(t *testing.T) []export.Benchmark { return gatedSample(t, 1.35, 0.03, simulated) },
 		"inconclusive": func(t *testing.T) []export.Benchmark { return gatedSample(t, 1.09, 0.06) },
-		"before-after": beforeAfterSample,
-		"all-pairs":    func(t *testing.T) []export.Benchmark { return pairsSample(t, 7) },
-		"many-pairs":   func(t *testing.T) []export.Benchmark { return pairsSample(t, 60) },
-		"hostile":      hostileSample,
+		"before-after": beforeAfterSample, "short": shortSample,
+		"all-pairs":  func(t *testing.T) []export.Benchmark { return pairsSample(t, 7) },
+		"many-pairs": func(t *testing.T) []export.Benchmark { return pairsSample(t, 60) },
+		"hostile":    hostileSample,
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 )
 
@@ -69,24 +70,33 @@ var _ = Describe("What holds messages up, or loses them, is told", Label("faults
 			By("who is told to be the cause: " + cell.Outliers)
 			Expect(cell.Outliers).To(MatchRegexp(f.told))
 			By("latencies from when messages were really sent, in the stored result")
-			f.actually(storedCell(ctx, b))
+			stored := storedCell(ctx, b)
+			f.actually(stored)
+			By("the slowest sample one by one, which stands for the stall")
+			first := stored.Attribution.Slowest[0]
+			Expect(first.RTTNs).To(Equal(stored.Histogram.MaxNs))
+			Expect(first.Where).To(Equal(f.where))
+			Expect(first.Samples).To(BeNumerically(">", stored.Attribution.Examined/2))
 		},
 		// Datagrams, because they need no room in the other end's window to be sent.
 		Entry("the client, asleep while it waits: it shows from the intended time alone, and it is named", freeze{
 			name: "frozen-client", role: v1alpha1.RoleClient, protocol: v1alpha1.ProtocolUDP, wait: v1alpha1.WaitBlock,
 			told:     `\b([89]\d|100) % coincide with an interruption of the client's CPU,.*; the ends sleep while they wait`,
+			where:    tool.WhereClient,
 			actually: looksQuick,
 		}),
 		// TCP, because datagrams that nobody reads are lost as soon as the server's socket is full.
 		Entry("the server, polling: it shows from either time, and it is named", freeze{
 			name: "frozen-server", role: v1alpha1.RoleServer, protocol: v1alpha1.ProtocolTCP, wait: v1alpha1.WaitSpin,
 			told:     `\b([89]\d|100) % of the server's, [^;]*$`,
+			where:    tool.WhereServer,
 			actually: looksSlow,
 		}),
 		Entry("the server, asleep while it waits: it shows from either time, and what cannot be seen is told", freeze{
 			name: "frozen-sleeper", role: v1alpha1.RoleServer, protocol: v1alpha1.ProtocolTCP, wait: v1alpha1.WaitBlock,
 			told: `\b([89]\d|100) % of neither.*; ` +
 				`the ends sleep while they wait, so of their interruptions only those in send are seen`,
+			where:    tool.WhereNeither,
 			actually: looksSlow,
 		}),
 	)
@@ -232,8 +242,9 @@ type freeze struct {
 	name, role string
 	protocol   v1alpha1.Protocol
 	wait       v1alpha1.WaitMode
-	// told is what the result must say of its slowest samples, as a regular expression.
-	told string
+	// told is what the result must say of its slowest samples, as a regular expression; where that of the slowest.
+	told  string
+	where tool.Where
 	// actually checks the round trips from when messages were really sent.
 	actually func(stored result.Cell)
 }
