@@ -312,7 +312,7 @@ func agree(output string, r Result, samples []int64, probes int64) error {
 		}
 	}
 	if err := json.Unmarshal([]byte(output), &told); err != nil || len(told.Cells) != 1 {
-		return fmt.Errorf("reading %q: %v", output, err)
+		return fmt.Errorf("reading %q: %w", output, err)
 	}
 	cell := told.Cells[0]
 	if cell.Lost > 0 {
