@@ -34,11 +34,12 @@ func setRules(ctx context.Context, b *v1alpha1.LatencyBenchmark, rules ...v1alph
 }
 
 var _ = Describe("A gate", Label("measurement"), func() {
-	It("says of the sample of the documentation that spinning is not slower, and kubectl waits for it", func(ctx context.Context) {
+	// On a machine with far too much to do it may not be shown. It is then measured again.
+	It("says of the sample of the documentation that spinning is not slower, and kubectl waits for it", FlakeAttempts(2), func(ctx context.Context) {
 		b := sample("gated.yaml", 500*time.Millisecond, 100*time.Millisecond)
 		create(ctx, b)
 		// Twelve runs, or twenty-four if the machine was noisy, of some four seconds each.
-		Expect(install.Kubectl(ctx, options, GinkgoWriter, "wait", "-n", namespace, "lb/gated", "--for=condition=Passed", "--timeout=10m")).To(Succeed())
+		Expect(install.Kubectl(ctx, options, GinkgoWriter, "wait", "-n", namespace, "lb/gated", "--for=condition=Passed", "--timeout=4m")).To(Succeed())
 		b = get(ctx, b)
 		Expect(report.Table(GinkgoWriter, b)).To(Succeed())
 		Expect(b.Status.Verdict.Outcome).To(Equal(v1alpha1.GatePass))
