@@ -154,10 +154,10 @@ func preferred(pid int) {
 // quietly repeats a test whose numbers hold only while nothing else interrupts the two ends for long: a machine that
 // does other work, such as building the next package's test, gets ten tries, and more and more time between them. What is
 // wrong with the program is wrong in all of them.
-func quietly(t *testing.T, test func(t *testing.T) error) {
+func quietly(t *testing.T, test func(t *testing.T, try int) error) {
 	t.Helper()
 	for try := 1; ; try++ {
-		err := test(t)
+		err := test(t, try)
 		if err == nil {
 			return
 		}

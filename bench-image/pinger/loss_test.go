@@ -115,7 +115,7 @@ func TestLoss(t *testing.T) {
 	for _, spin := range []string{"--spin", "--block"} {
 		for _, rate := range []string{"0", "1000"} {
 			t.Run(spin+" at rate "+rate, func(t *testing.T) {
-				quietly(t, func(t *testing.T) error { return loss(t, spin, rate) })
+				quietly(t, func(t *testing.T, _ int) error { return loss(t, spin, rate) })
 			})
 		}
 	}
