@@ -179,7 +179,7 @@ func asked(ctx context.Context) string {
 	}).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
 	var token bytes.Buffer
 	Expect(install.Kubectl(ctx, options, &token, "-n", namespace, "create", "token", "latency-reader")).To(Succeed())
-	status, body := managerGet(ctx, "/verdict/latencygates/e2e", token.String())
+	status, body := managerGet(ctx, managerNamespace, nil, "/verdict/latencygates/e2e", token.String())
 	var answer struct{ Verdict string }
 	Expect(json.Unmarshal([]byte(body), &answer)).To(Succeed(), body)
 	return fmt.Sprintf("exit code %d, HTTP %d %s", code, status, answer.Verdict)

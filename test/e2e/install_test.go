@@ -5,6 +5,8 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,8 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
@@ -81,9 +85,26 @@ var _ = Describe("An installation", Label("install"), Serial, func() {
 		Expect(get(ctx, b).Status.Results).To(Equal(measured.Status.Results))
 		Expect(get(ctx, b).UID).To(Equal(measured.UID))
 
-		By("upgrading the release")
-		helm(ctx, append(values, "crds.keep=false", "log.level=debug"), "upgrade", "tailgate", "config/helm", "--wait", "--timeout=2m")
+		By("upgrading the release, with a certificate for the manager")
+		certificate, key, err := cert.GenerateSelfSignedCertKeyWithFixtures("metrics."+chartNamespace+".svc", nil, nil, "")
+		Expect(err).NotTo(HaveOccurred())
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "serving-cert", Namespace: chartNamespace}, Type: corev1.SecretTypeTLS,
+			Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
+		}
+		Expect(kube.Create(ctx, secret)).To(Succeed())
+		helm(ctx, append(values, "crds.keep=false", "metrics.certificate.secretName=serving-cert"), "upgrade", "tailgate", "config/helm", "--wait", "--timeout=2m")
 		Expect(get(ctx, b).Status.Results).To(Equal(measured.Status.Results))
+		By("asking the manager, once the one without the certificate is gone")
+		Eventually(func(g Gomega) {
+			list := &corev1.PodList{}
+			g.Expect(kube.List(ctx, list, client.InNamespace(chartNamespace))).To(Succeed())
+			g.Expect(list.Items).To(HaveLen(1))
+		}).WithTimeout(soon).Should(Succeed())
+		cas := x509.NewCertPool()
+		Expect(cas.AppendCertsFromPEM(certificate)).To(BeTrue())
+		status, _ := managerGet(ctx, chartNamespace, cas, "/metrics", "")
+		Expect(status).To(Equal(http.StatusUnauthorized))
 
 		By("removing the release with everything")
 		helm(ctx, nil, "uninstall", "tailgate", "--wait")

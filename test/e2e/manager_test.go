@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net/http"
 	"regexp"
@@ -39,22 +40,26 @@ var _ = Describe("The manager", Label("placement"), func() {
 		var token bytes.Buffer
 		Expect(install.Kubectl(ctx, options, &token, "-n", namespace, "create", "token", reader.Name)).To(Succeed())
 
-		status, _ := managerGet(ctx, "/metrics", "")
+		status, _ := managerGet(ctx, managerNamespace, nil, "/metrics", "")
 		Expect(status).To(Equal(http.StatusUnauthorized))
-		status, _ = managerGet(ctx, "/metrics", token.String())
+		status, _ = managerGet(ctx, managerNamespace, nil, "/metrics", token.String())
 		Expect(status).To(Equal(http.StatusForbidden), "it is known, and has no right yet")
 		Expect(kube.Create(ctx, binding)).To(Succeed())
 		var body string
 		// The manager remembers a refusal for half a minute.
-		Eventually(func() int { status, body = managerGet(ctx, "/metrics", token.String()); return status }).WithTimeout(2 * time.Minute).Should(Equal(http.StatusOK))
+		Eventually(func() int {
+			status, body = managerGet(ctx, managerNamespace, nil, "/metrics", token.String())
+			return status
+		}).WithTimeout(2 * time.Minute).Should(Equal(http.StatusOK))
 		Expect(body).To(ContainSubstring(`controller_runtime_reconcile_total{controller="latencybenchmark"`))
 		Expect(body).To(ContainSubstring("\ntailgate_exporting 1\n"))
 	})
 })
 
-// managerGet reads a path of the manager with a bearer token, or none, through a forwarded port, and returns status and
-// body. The port is forwarded anew each time: kubectl gives up after a connection that one end has cut off.
-func managerGet(ctx context.Context, path, token string) (int, string) {
+// managerGet reads a path of the manager in a namespace with a bearer token, or none, through a forwarded port, and returns
+// status and body. The CAs are those that may have signed its certificate; nil: it has signed it itself. The port is
+// forwarded anew each time: kubectl gives up after a connection that one end has cut off.
+func managerGet(ctx context.Context, namespace string, cas *x509.CertPool, path, token string) (int, string) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	out, in := io.Pipe()
@@ -62,7 +67,7 @@ func managerGet(ctx context.Context, path, token string) (int, string) {
 	go func() {
 		defer close(done)
 		// It ends by being cancelled, which is an error nobody needs.
-		_ = install.Kubectl(ctx, options, in, "-n", managerNamespace, "port-forward", "deployment/manager", ":8443")
+		_ = install.Kubectl(ctx, options, in, "-n", namespace, "port-forward", "deployment/manager", ":8443")
 		_ = in.Close()
 	}()
 	defer func() { cancel(); _ = out.Close(); <-done }()
@@ -77,8 +82,9 @@ func managerGet(ctx context.Context, path, token string) (int, string) {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(token))
 	}
-	// The endpoint signs its own certificate.
-	c := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	c := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
+		RootCAs: cas, ServerName: "metrics." + namespace + ".svc", InsecureSkipVerify: cas == nil,
+	}}}
 	response, err := c.Do(request)
 	Expect(err).NotTo(HaveOccurred())
 	defer response.Body.Close()
