@@ -52,7 +52,8 @@ func removeMultus(ctx context.Context) {
 	Eventually(func() error { return k8s.Get(ctx, client.ObjectKeyFromObject(multus()), multus()) }).ShouldNot(Succeed())
 }
 
-// createNetwork makes a NetworkAttachmentDefinition, of a device if resourceName is not empty.
+// createNetwork makes a NetworkAttachmentDefinition, of a device if resourceName is not empty. It is tried again while its
+// kind is young, also where it was made and a slow API server did not say so in time.
 func createNetwork(ctx context.Context, namespace, name, resourceName string) {
 	GinkgoHelper()
 	network := &unstructured.Unstructured{}
@@ -62,7 +63,7 @@ func createNetwork(ctx context.Context, namespace, name, resourceName string) {
 	if resourceName != "" {
 		network.SetAnnotations(map[string]string{foreign.AnnotationResourceName: resourceName})
 	}
-	Eventually(func() error { return k8s.Create(ctx, network) }).Should(Succeed())
+	Eventually(func() error { return client.IgnoreAlreadyExists(k8s.Create(ctx, network)) }).Should(Succeed())
 }
 
 var _ = Describe("A benchmark that the cluster cannot carry out", func() {

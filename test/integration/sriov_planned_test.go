@@ -68,14 +68,14 @@ func installNodeKind(kind schema.GroupVersionKind) {
 	})
 }
 
-// createNodeObject makes the object of a kind for a node.
+// createNodeObject makes the object of a kind for a node, as createNetwork does.
 func createNodeObject(ctx context.Context, kind schema.GroupVersionKind, node string, annotations map[string]string, fields map[string]any) {
 	GinkgoHelper()
 	object := &unstructured.Unstructured{Object: fields}
 	object.SetGroupVersionKind(kind)
 	object.SetName(node)
 	object.SetAnnotations(annotations)
-	Eventually(func() error { return k8s.Create(ctx, object) }).Should(Succeed())
+	Eventually(func() error { return client.IgnoreAlreadyExists(k8s.Create(ctx, object)) }).Should(Succeed())
 }
 
 // numaNode is a zone of a NodeResourceTopology with whole CPUs, and one each of some devices.
