@@ -16,11 +16,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
@@ -37,6 +39,7 @@ var _ = Describe("An installation", Label("install"), Serial, func() {
 		defer func() { Expect(install.Install(ctx, options)).To(Succeed()) }()
 
 		By("deleting the kustomization in the middle of a measurement")
+		eventuallyCollects(ctx)
 		running := benchmark("running", func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Tool, s.Workload.Duration.Duration = v1alpha1.ToolPinger, time.Minute
 		})
@@ -62,6 +65,7 @@ var _ = Describe("An installation", Label("install"), Serial, func() {
 		b := benchmark("by-file", once)
 		create(ctx, b)
 		eventuallyCompletes(ctx, b)
+		eventuallyCollects(ctx)
 		kubectl("delete", "-f", file, "--timeout=2m")
 		eventuallyNoTrace(ctx)
 
@@ -107,6 +111,7 @@ var _ = Describe("An installation", Label("install"), Serial, func() {
 		Expect(status).To(Equal(http.StatusUnauthorized))
 
 		By("removing the release with everything")
+		eventuallyCollects(ctx)
 		helm(ctx, nil, "uninstall", "tailgate", "--wait")
 		eventuallyNoTrace(ctx)
 	})
@@ -127,6 +132,21 @@ func helm(ctx context.Context, values []string, args ...string) {
 	c.Dir, c.Stdout, c.Stderr = root, GinkgoWriter, GinkgoWriter
 	c.Env = append(os.Environ(), "KUBECONFIG="+localcluster.Kubeconfig(options))
 	Expect(c.Run()).To(Succeed(), "helm %s", strings.Join(args, " "))
+}
+
+// eventuallyCollects waits until the cluster's garbage collector knows of benchmarks: it learns of new kinds twice a minute,
+// and never collects what belongs to objects of a kind that came and went in between.
+func eventuallyCollects(ctx context.Context) {
+	GinkgoHelper()
+	owner := benchmark("collected", func(s *v1alpha1.LatencyBenchmarkSpec) { s.Suspend = true })
+	create(ctx, owner)
+	owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: owner.Name, OwnerReferences: []metav1.OwnerReference{pods.Owner(owner)},
+	}}
+	Expect(kube.Create(ctx, owned)).To(Succeed())
+	Expect(kube.Delete(ctx, owner)).To(Succeed())
+	Eventually(func() bool { return apierrors.IsNotFound(kube.Get(ctx, client.ObjectKeyFromObject(owned), owned)) }).
+		WithTimeout(2 * time.Minute).WithPolling(200 * time.Millisecond).Should(BeTrue())
 }
 
 // eventuallyNoTrace waits until nothing cluster-wide is left of Tailgate, and nothing that benchmarks had.
