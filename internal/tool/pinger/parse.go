@@ -397,6 +397,9 @@ func (h histogram) check() error {
 	if h.MinNs < 0 || h.MinNs > h.MaxNs || (h.OverRange == 0) != (h.MinNs >= 1 && h.MaxNs <= highest) {
 		return fmt.Errorf("%d are out of range, but they are %d to %d ns", h.OverRange, h.MinNs, h.MaxNs)
 	}
+	if h.OverRange == 1 && h.MinNs != h.MaxNs && (h.Count == 0 || h.MinNs < 1 && h.MaxNs > highest) {
+		return fmt.Errorf("one sample out of range is %d and %d ns", h.MinNs, h.MaxNs)
+	}
 	var seen, least, most float64
 	var count, next int64 = 0, 1
 	for _, b := range h.Buckets {
@@ -455,9 +458,9 @@ func (h histogram) record(record func(rtt, count int64)) {
 	case h.OverRange == 0:
 	case h.MaxNs <= highest:
 		record(h.MinNs, h.OverRange)
-	case h.Count > 0 || h.OverRange == 1:
+	case h.MinNs >= 1 && (h.Count > 0 || h.OverRange == 1):
 		record(h.MaxNs, h.OverRange)
-	default:
+	default: // the smallest is out of range as well
 		record(h.MinNs, 1)
 		record(h.MaxNs, h.OverRange-1)
 	}

@@ -363,21 +363,22 @@ func TestParseRefuses(t *testing.T) {
 			cell["attribution"] = map[string]any{"p50_ns": 10, "threshold_ns": 500, "beyond": 2, "examined": 2, "neither": 2,
 				"slowest": []any{told(1000, 2000, 1, "neither", 0, 0), told(2999, 1000, 1, "neither", 0, 0)}}
 		}), "stands for sample 1, which"},
-		"another word of Onload":       {good, with(func(cell map[string]any) { cell["client"].(map[string]any)["accelerated"] = "perhaps" }), "perhaps"},
-		"messages that vanish":         {good, set("sent", 10), "of 10 messages"},
-		"a negative count":             {good, set("late", -1), "-1 messages"},
-		"more answers than samples":    {good, with(func(cell map[string]any) { cell["received"], cell["sent"] = 7, 7 }), "7 messages were answered"},
-		"no sample":                    {good, with(answered(rtt(0, 0, 0, 0, 0))), "0 in range"},
-		"a smallest above the largest": {good, with(answered(rtt(1, 0, 11, 10, 10, [2]int64{10, 1}))), "11 to 10 ns"},
-		"one sample with two values":   {good, with(answered(rtt(1, 0, 5000, 5003, 5000, [2]int64{5000, 1}))), "one sample"},
-		"an edge that is none":         {good, with(answered(rtt(1, 0, 5001, 5001, 5001, [2]int64{5001, 1}))), "no place"},
-		"a bucket twice":               {good, with(answered(rtt(2, 0, 10, 10, 20, [2]int64{10, 1}, [2]int64{10, 1}))), "no place"},
-		"an empty bucket":              {good, with(answered(rtt(1, 0, 10, 10, 10, [2]int64{9, 0}, [2]int64{10, 1}))), "no place"},
-		"too few in the buckets":       {good, with(answered(rtt(2, 0, 10, 10, 20, [2]int64{10, 1}))), "1 of 2"},
-		"a smallest elsewhere":         {good, with(answered(rtt(1, 0, 9, 10, 10, [2]int64{10, 1}))), "smallest"},
-		"a largest elsewhere":          {good, with(answered(rtt(1, 0, 10, 11, 10, [2]int64{10, 1}))), "largest"},
-		"a sum that cannot be":         {good, with(answered(rtt(1, 0, 10, 10, 12, [2]int64{10, 1}))), "sum is 12"},
-		"out of range, but is not":     {good, with(answered(rtt(1, 1, 10, 10, 10, [2]int64{10, 1}))), "out of range"},
+		"another word of Onload":        {good, with(func(cell map[string]any) { cell["client"].(map[string]any)["accelerated"] = "perhaps" }), "perhaps"},
+		"messages that vanish":          {good, set("sent", 10), "of 10 messages"},
+		"a negative count":              {good, set("late", -1), "-1 messages"},
+		"more answers than samples":     {good, with(func(cell map[string]any) { cell["received"], cell["sent"] = 7, 7 }), "7 messages were answered"},
+		"no sample":                     {good, with(answered(rtt(0, 0, 0, 0, 0))), "0 in range"},
+		"a smallest above the largest":  {good, with(answered(rtt(1, 0, 11, 10, 10, [2]int64{10, 1}))), "11 to 10 ns"},
+		"one sample with two values":    {good, with(answered(rtt(1, 0, 5000, 5003, 5000, [2]int64{5000, 1}))), "one sample"},
+		"an edge that is none":          {good, with(answered(rtt(1, 0, 5001, 5001, 5001, [2]int64{5001, 1}))), "no place"},
+		"a bucket twice":                {good, with(answered(rtt(2, 0, 10, 10, 20, [2]int64{10, 1}, [2]int64{10, 1}))), "no place"},
+		"an empty bucket":               {good, with(answered(rtt(1, 0, 10, 10, 10, [2]int64{9, 0}, [2]int64{10, 1}))), "no place"},
+		"too few in the buckets":        {good, with(answered(rtt(2, 0, 10, 10, 20, [2]int64{10, 1}))), "1 of 2"},
+		"a smallest elsewhere":          {good, with(answered(rtt(1, 0, 9, 10, 10, [2]int64{10, 1}))), "smallest"},
+		"a largest elsewhere":           {good, with(answered(rtt(1, 0, 10, 11, 10, [2]int64{10, 1}))), "largest"},
+		"a sum that cannot be":          {good, with(answered(rtt(1, 0, 10, 10, 12, [2]int64{10, 1}))), "sum is 12"},
+		"one below and above the range": {good, with(answered(rtt(1, 1, 0, 61_000_000_000, 10, [2]int64{10, 1}))), "one sample out of range"},
+		"out of range, but is not":      {good, with(answered(rtt(1, 1, 10, 10, 10, [2]int64{10, 1}))), "out of range"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -395,6 +396,7 @@ func FuzzParse(f *testing.F) {
 	// Short ones, for the fuzzer's sake: without what the parser does not read.
 	for _, h := range []map[string]any{
 		rtt(1, 2, 10, 61_000_000_000, 10, [2]int64{10, 1}), rtt(4, 0, 10, 5002, 10022, [2]int64{10, 2}, [2]int64{5000, 2}), rtt(0, 1, 0, 0, 0),
+		rtt(1, 2, 0, 61_000_000_000, 10, [2]int64{10, 1}),
 	} {
 		n := h["count"].(int64) + h["over_range"].(int64)
 		const one = `{"tool":"tailgate-pinger","version":"1","cells":[{"protocol":"%s","size":64,"loop":"%s","rate_per_s":%d,"duration_ns":%d,` +
