@@ -1,7 +1,6 @@
 // Command agent is the program in the pods of a benchmark: "agent client" and "agent server" carry out the task
-// in the environment. "agent hold" sleeps in the hold pods of gates until
-// it is told to stop, and "agent unverified" is the probe of those whose node is not verified: it fails. "agent inspect"
-// looks at the node for kubectl tailgate doctor.
+// in the environment. "agent hold" sleeps in the hold pods of gates until it is told to stop, and "agent unverified" is the
+// probe of those whose node is not verified: it fails. "agent inspect" looks at the node for kubectl tailgate doctor.
 package main
 
 import (

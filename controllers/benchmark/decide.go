@@ -56,7 +56,7 @@ const (
 	quietStart = 3 * time.Second
 	// lookAgain is how often something is looked at that no watch tells of.
 	lookAgain = 2 * time.Second
-	// hearAgain is how soon it is asked again where a server listens that has only just started.
+	// hearAgain is how soon it is looked again at which address a server listens that has only just started.
 	hearAgain = 500 * time.Millisecond
 	// waitAgain is a second string to the watches that wake a benchmark that waits or is rejected.
 	waitAgain = 10 * time.Second
@@ -341,7 +341,7 @@ func failure(w *world) (reason, message string) {
 		if r != v1alpha1.OutcomePeerUnreachable {
 			return r, m
 		}
-		if known := end.other == nil || terminal(end.other) || w.now.Sub(endTime(end.pod)) > wordsGrace; known && reason == "" {
+		if known := end.other == nil || pods.Ended(end.other) || w.now.Sub(endTime(end.pod)) > wordsGrace; known && reason == "" {
 			reason, message = r, m
 		}
 	}
@@ -380,10 +380,6 @@ func lostPod(active *v1alpha1.ActiveAttempt, server, client *corev1.Pod) string 
 		return v1alpha1.RoleClient
 	}
 	return ""
-}
-
-func terminal(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // hasFailed says whether a pod exists and has failed, as its kubelet says when it knows why.
@@ -441,7 +437,7 @@ func endTime(p *corev1.Pod) time.Time {
 // for a second more.
 func (w *world) holds(p *corev1.Pod) bool { return w.ours(p) && !givenBack(p) }
 
-func givenBack(p *corev1.Pod) bool { return terminal(p) && !p.DeletionTimestamp.IsZero() }
+func givenBack(p *corev1.Pod) bool { return pods.Ended(p) && !p.DeletionTimestamp.IsZero() }
 
 // ours says whether a pod exists and is this benchmark's, not somebody else's of that name.
 func (w *world) ours(p *corev1.Pod) bool { return p != nil && metav1.IsControlledBy(p, w.benchmark) }

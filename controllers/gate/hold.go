@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
 // maxPodName is the length of a host name, which a pod's name becomes.
@@ -89,7 +90,7 @@ func (r *Verifications) hold(ctx context.Context, gate *v1alpha1.LatencyGate, v 
 		}
 		return nil
 	}
-	over := pod != nil && (pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded ||
+	over := pod != nil && (pods.Ended(pod) ||
 		pod.Labels[v1alpha1.NodeLabelVerified] != want.Labels[v1alpha1.NodeLabelVerified])
 	switch {
 	case pod != nil && (!gate.Spec.Enforcement.HoldPod || over):

@@ -140,16 +140,17 @@ func TestStrangersAreSentAwayUntilTheClientComes(t *testing.T) {
 		done <- welcome{l, err}
 	}()
 	dial := func() net.Conn {
-		conn, err := net.Dial("tcp", net.JoinHostPort(address.String(), strconv.Itoa(plan.ControlPort)))
-		for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); { // it does not listen yet
-			time.Sleep(10 * time.Millisecond)
-			conn, err = net.Dial("tcp", net.JoinHostPort(address.String(), strconv.Itoa(plan.ControlPort)))
+		// At first it may not listen yet.
+		for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+			conn, err := net.Dial("tcp", net.JoinHostPort(address.String(), strconv.Itoa(plan.ControlPort)))
+			if err == nil {
+				t.Cleanup(func() { conn.Close() })
+				return conn
+			}
+			if time.Now().After(deadline) {
+				t.Fatal(err)
+			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { conn.Close() })
-		return conn
 	}
 	for name, line := range strangers {
 		conn := dial()

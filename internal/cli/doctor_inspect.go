@@ -244,7 +244,7 @@ func (i *inspectors) end(ctx context.Context, pod *corev1.Pod) {
 		// It is tried again at the end.
 		return
 	}
-	for pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+	for !pods.Ended(pod) {
 		if err := i.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return
 		}

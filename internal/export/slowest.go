@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"path"
-	"strconv"
 
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
@@ -22,7 +21,7 @@ func (w *writer) slowest(under string, b Benchmark) error {
 			for _, o := range r.Attribution.Slowest {
 				line := []string{fmt.Sprint(r.Number), fmt.Sprint(o.AtNs), fmt.Sprint(o.RTTNs), fmt.Sprint(o.Samples), string(o.Where), fmt.Sprint(o.ClientGapNs), ""}
 				if o.ServerGapNs != nil {
-					line[len(line)-1] = strconv.FormatInt(*o.ServerGapNs, 10)
+					line[len(line)-1] = fmt.Sprint(*o.ServerGapNs)
 				}
 				lines = append(lines, line)
 			}

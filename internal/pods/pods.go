@@ -211,6 +211,11 @@ func onNode(node string) *corev1.Affinity {
 	}}
 }
 
+// Ended says whether a pod has ended, well or not, and never runs again. The kubelet says so after it stopped the sandbox.
+func Ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
 // Node returns the node for which a pod was built, whether or not it is scheduled yet.
 func Node(p *corev1.Pod) string {
 	if p.Spec.NodeName != "" {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
 // Pod is what a pod takes of its node.
@@ -21,13 +22,12 @@ type Pod struct {
 }
 
 // Occupying returns what a pod takes of its node, and false if that is nothing, because it has no node or has ended. Pods
-// of benchmarks do not count, neither one's own nor those of others: they are gone before a run begins, which is the
-// queue's business.
+// of benchmarks do not count, neither one's own nor those of others: they hold nothing any more before a run begins, which
+// is the queue's business.
 func Occupying(p *corev1.Pod) (Pod, bool) {
 	_, benchmark := p.Labels[v1alpha1.LabelRole]
 	benchmark = benchmark && p.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByTailgate
-	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-	if p.Spec.NodeName == "" || ended || benchmark {
+	if p.Spec.NodeName == "" || pods.Ended(p) || benchmark {
 		return Pod{}, false
 	}
 	occupying := Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Requests: requests(&p.Spec)}

@@ -146,8 +146,7 @@ func watchPods(ctx context.Context) *podWatch {
 func (w *podWatch) see(p *corev1.Pod, deleted bool) {
 	uid, node := string(p.UID), pods.Node(p)
 	w.all[uid] = p
-	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-	if deleted || ended && !p.DeletionTimestamp.IsZero() {
+	if deleted || pods.Ended(p) && !p.DeletionTimestamp.IsZero() {
 		delete(w.live[node], uid)
 		return
 	}
