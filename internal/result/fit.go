@@ -1,6 +1,7 @@
 package result
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -60,37 +61,44 @@ var reductions = []reduction{
 	},
 }
 
-// Fit returns the document such that it takes at most limit bytes when it is compressed, unchanged if it does already.
-// Else it leaves out the tools' own figures, then slow samples, then joins intervals, then takes one digit from the
-// histograms, stops as soon as it fits, and says in Reduced what was done. Counts, extremes and sums stay exact. The error
-// wraps ErrTooLarge when all this is not enough.
+// Fit returns the document such that it takes at most limit bytes when it is compressed and is within the bounds of a
+// reader, unchanged if it is already. Otherwise it leaves out the tools' own figures, then slow samples, then joins
+// intervals, then takes one digit from the histograms, stops as soon as the document fits, and says in Reduced what was
+// done. Counts, extremes and sums stay exact. The error wraps ErrTooLarge when all this is not enough.
 func Fit(d Document, limit int) (Document, error) {
 	d.Cells, d.Captured, d.Reduced = slices.Clone(d.Cells), slices.Clone(d.Captured), slices.Clone(d.Reduced)
-	framed, err := compress(d)
+	err := fits(d, limit)
+	for _, r := range reductions {
+		if !errors.Is(err, ErrTooLarge) {
+			break
+		}
+		reduced, problem := r.reduce(&d)
+		if problem != nil {
+			return Document{}, problem
+		}
+		if reduced {
+			d.Reduced = append(d.Reduced, r.said)
+			err = fits(d, limit)
+		}
+	}
 	if err != nil {
 		return Document{}, err
 	}
-	for _, r := range reductions {
-		if len(framed.Compressed) <= limit {
-			return d, nil
-		}
-		reduced, err := r.reduce(&d)
-		if err != nil {
-			return Document{}, err
-		}
-		if !reduced {
-			continue
-		}
-		d.Reduced = append(d.Reduced, r.said)
-		if framed, err = compress(d); err != nil {
-			return Document{}, err
-		}
+	return d, nil
+}
+
+// fits returns an error wrapping ErrTooLarge if a document takes more than limit bytes when it is compressed, or is more
+// than a reader takes.
+func fits(d Document, limit int) error {
+	framed, err := compress(d)
+	if err != nil {
+		return err
 	}
 	if n := len(framed.Compressed); n > limit {
-		return Document{}, fmt.Errorf("%w: the %s's is of %d KiB at its coarsest, and a ConfigMap keeps %d KiB of it",
+		return fmt.Errorf("%w: the %s's is of %d KiB at its coarsest, and a ConfigMap keeps %d KiB of it",
 			ErrTooLarge, d.Role, (n+1023)>>10, limit>>10)
 	}
-	return d, nil
+	return nil
 }
 
 func leaveOutFigures(d *Document) (bool, error) {

@@ -38,8 +38,6 @@ const (
 	// bytesPerLine in base64, with the mark and the line's end, stay within 4 KiB.
 	bytesPerLine = 3030
 	maxLine      = 4096
-	// maxDocument bounds both the compressed and the plain document, in bytes.
-	maxDocument = 64 << 20
 )
 
 // Framed is a document together with the bytes that were verified.
@@ -57,6 +55,9 @@ func WriteFrame(w io.Writer, d Document) (digest string, err error) {
 	framed, err := compress(d)
 	if err != nil {
 		return "", err
+	}
+	if n := len(framed.Compressed); n > maxCompressed {
+		return "", fmt.Errorf("%w: %d KiB compressed, and at most %d KiB can be stored", ErrTooLarge, (n+1023)>>10, maxCompressed>>10)
 	}
 	b := bufio.NewWriter(w)
 	// A new line first: what is on the log before need not have ended its own.
@@ -136,7 +137,7 @@ func begin(header string) *frame {
 		return f
 	}
 	n, err := strconv.Atoi(size)
-	if err != nil || n < 0 || n > maxDocument {
+	if err != nil || n < 0 || n > maxCompressed {
 		f.wrong = fmt.Errorf("%w: a size of %.20q bytes", ErrCorrupt, size)
 		return f
 	}
@@ -170,27 +171,34 @@ func (f *frame) end(digest, wantDigest string) (Framed, error) {
 	return expand(f.content, wantDigest)
 }
 
-// compress makes a document ready to travel.
+// compress makes a document ready to travel. The error wraps ErrTooLarge when its JSON is more than a reader takes.
 func compress(d Document) (Framed, error) {
+	plain, err := json.Marshal(d)
+	if err != nil {
+		return Framed{}, fmt.Errorf("encoding a result: %w", err)
+	}
+	if err := checkPlain(plain); err != nil {
+		return Framed{}, fmt.Errorf("%w: %w", ErrTooLarge, err)
+	}
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 	if err != nil {
 		return Framed{}, fmt.Errorf("compressing a result: %w", err)
 	}
-	if err := json.NewEncoder(z).Encode(d); err != nil {
-		return Framed{}, fmt.Errorf("encoding a result: %w", err)
+	if _, err := z.Write(plain); err != nil {
+		return Framed{}, fmt.Errorf("compressing a result: %w", err)
 	}
 	if err := z.Close(); err != nil {
 		return Framed{}, fmt.Errorf("compressing a result: %w", err)
-	}
-	if b.Len() > maxDocument {
-		return Framed{}, fmt.Errorf("%w: %d bytes, at most %d can travel", ErrTooLarge, b.Len(), maxDocument)
 	}
 	return Framed{Document: d, Compressed: b.Bytes(), Digest: digestOf(b.Bytes())}, nil
 }
 
 // expand verifies a compressed document against its digest and reads it. Its errors wrap ErrCorrupt.
 func expand(compressed []byte, wantDigest string) (Framed, error) {
+	if len(compressed) > maxCompressed {
+		return Framed{}, fmt.Errorf("%w: %d KiB compressed, and at most %d KiB are stored", ErrCorrupt, (len(compressed)+1023)>>10, maxCompressed>>10)
+	}
 	framed := Framed{Compressed: compressed, Digest: digestOf(compressed)}
 	if framed.Digest != wantDigest {
 		return Framed{}, fmt.Errorf("%w: its content has the digest %s, not %.64q", ErrCorrupt, framed.Digest, wantDigest)
@@ -199,15 +207,14 @@ func expand(compressed []byte, wantDigest string) (Framed, error) {
 	if err != nil {
 		return Framed{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	limited := &io.LimitedReader{R: z, N: maxDocument + 1}
-	plain, err := io.ReadAll(limited)
+	plain, err := io.ReadAll(io.LimitReader(z, maxPlain+1))
+	if err == nil {
+		err = checkPlain(plain)
+	}
+	if err == nil {
+		err = json.Unmarshal(plain, &framed.Document)
+	}
 	if err != nil {
-		return Framed{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
-	}
-	if limited.N <= 0 {
-		return Framed{}, fmt.Errorf("%w: more than %d bytes when expanded", ErrCorrupt, maxDocument)
-	}
-	if err := json.Unmarshal(plain, &framed.Document); err != nil {
 		return Framed{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if framed.Document.Version != Version {

@@ -113,14 +113,14 @@ func TestReadFrameRefuses(t *testing.T) {
 		"another digest in the frame":      {strings.ReplaceAll(log, digest, otherDigest), digest, ErrCorrupt},
 		"a document of another version":    {otherLog, otherDigest, ErrCorrupt},
 		"a frame of another version":       {strings.Replace(log, "begin 1", "begin 2", 1), digest, ErrCorrupt},
-		"a size that is too large":         {fmt.Sprintf("%s%d %d\n%s%s", markBegin, Version, maxDocument+1, markEnd, digest), digest, ErrCorrupt},
+		"a size that is too large":         {fmt.Sprintf("%s%d %d\n%s%s", markBegin, Version, maxCompressed+1, markEnd, digest), digest, ErrCorrupt},
 		"a negative size":                  {fmt.Sprintf("%s%d -1\n%s%s", markBegin, Version, markEnd, digest), digest, ErrCorrupt},
 		"more than the size":               {strings.Replace(log, fmt.Sprintf("begin 1 %d", sizeOf(t, log)), "begin 1 10", 1), digest, ErrCorrupt},
 		"a document that is not JSON":      frameOf(gzipped("{")),
 		"a document with more behind it":   frameOf(gzipped(`{"version":1} {}`)),
 		"a document that is not gzip":      frameOf([]byte("{}")),
 		"an empty document":                frameOf(nil),
-		"a small one that expands to much": frameOf(gzipped(strings.Repeat(" ", maxDocument+1))),
+		"a small one that expands to much": frameOf(gzipped(strings.Repeat(" ", maxPlain+1))),
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +214,11 @@ func FuzzReadFrame(f *testing.F) {
 		f.Add([]byte(made.log), made.digest)
 	}
 	f.Fuzz(func(t *testing.T, log []byte, digest string) {
-		got, err := ReadFrame(bytes.NewReader(log), digest)
+		var got Framed
+		var err error
+		if used := allocated(func() { got, err = ReadFrame(bytes.NewReader(log), digest) }); used > 128 {
+			t.Errorf("%d bytes take %d MiB", len(log), used)
+		}
 		if err != nil {
 			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrMissing) {
 				t.Errorf("an error without a kind: %v", err)

@@ -1,8 +1,15 @@
 package result
 
 import (
+	"compress/zlib"
+	"encoding/base64"
+	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
+	"math/bits"
+	"slices"
+	"strings"
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 
@@ -114,63 +121,99 @@ func (d Distribution) Percentile(p stats.Percentile, lost int64) stats.Reported 
 // Merge decodes histograms and puts them together, with the fewest digits that one of them has. It returns an error
 // wrapping ErrCorrupt for a histogram whose buckets are not what it says of them.
 func Merge(hs ...Histogram) (Distribution, error) {
-	decoded := make([]*hdr.Histogram, len(hs))
-	fewest := digits
+	m := NewMerger()
 	for i, h := range hs {
-		var err error
-		if decoded[i], err = h.decode(); err != nil {
-			return Distribution{}, fmt.Errorf("%w: histogram %d of %d: %w", ErrCorrupt, i+1, len(hs), err)
+		if err := m.Add(h); err != nil {
+			return Distribution{}, fmt.Errorf("histogram %d of %d: %w", i+1, len(hs), err)
 		}
-		fewest = min(fewest, int(decoded[i].SignificantFigures()))
 	}
-	all := hdr.New(lowest, highest, fewest)
-	d := Distribution{Min: math.MaxInt64, Max: math.MinInt64}
-	for i, h := range hs {
-		if h.Count+h.OverRange == 0 {
-			continue
-		}
-		if all.Merge(decoded[i]) > 0 || d.OverRange > math.MaxInt64-h.OverRange || d.Sum > math.MaxInt64-h.SumNs {
-			return Distribution{}, fmt.Errorf("%w: %d histograms together have more samples than can be counted", ErrCorrupt, len(hs))
-		}
-		d.OverRange += h.OverRange
-		d.Sum += h.SumNs
-		d.SumOfSquares += h.SumOfSquaresNs2
-		d.Min, d.Max = min(d.Min, h.MinNs), max(d.Max, h.MaxNs)
+	return m.Distribution(), nil
+}
+
+// Merger puts histograms together one by one. It keeps only the buckets that hold samples.
+type Merger struct {
+	all *hdr.PackedHistogram
+	sum Distribution
+}
+
+// NewMerger makes an empty one.
+func NewMerger() *Merger {
+	return &Merger{
+		all: hdr.NewPacked(lowest, highest, digits),
+		sum: Distribution{Min: math.MaxInt64, Max: math.MinInt64},
 	}
-	d.Count = all.TotalCount()
+}
+
+// Add decodes a histogram and adds it. The error wraps ErrCorrupt.
+func (m *Merger) Add(h Histogram) error {
+	decoded, err := h.decode()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if decoded.SignificantFigures() < m.all.SignificantFigures() {
+		finer := m.all
+		m.all = hdr.NewPacked(lowest, highest, fewerDigits)
+		m.all.Merge(finer)
+	}
+	if h.Count+h.OverRange == 0 {
+		return nil
+	}
+	d := &m.sum
+	if m.all.Merge(decoded) > 0 || d.OverRange > math.MaxInt64-h.OverRange || d.Sum > math.MaxInt64-h.SumNs {
+		return fmt.Errorf("%w: with the histograms before it there are more samples than can be counted", ErrCorrupt)
+	}
+	d.OverRange += h.OverRange
+	d.Sum += h.SumNs
+	d.SumOfSquares += h.SumOfSquaresNs2
+	d.Min, d.Max = min(d.Min, h.MinNs), max(d.Max, h.MaxNs)
+	return nil
+}
+
+// Distribution is all that was added so far.
+func (m *Merger) Distribution() Distribution {
+	d := m.sum
+	d.Count = m.all.TotalCount()
 	if d.Count+d.OverRange == 0 {
 		d.Min, d.Max = 0, 0
 	}
-	d.Buckets = bucketsOf(all)
+	d.Buckets = bucketsOf(m.all)
 	if n := len(d.Buckets); n > 0 {
 		d.Buckets[0].Low = max(d.Buckets[0].Low, d.Min)
 		d.Buckets[n-1].High = min(d.Buckets[n-1].High, d.Max)
 	}
-	return d, nil
+	return d
 }
 
-// bucketsOf lists the buckets that hold samples.
-func bucketsOf(h *hdr.Histogram) []stats.Bucket {
-	var out []stats.Bucket
-	for _, bar := range h.Distribution() {
-		if bar.Count > 0 {
-			out = append(out, stats.Bucket{Low: bar.From, High: bar.To, Count: bar.Count})
-		}
+// bucketsOf lists the buckets that hold samples. Below 2^precision each is 1 ns wide, and twice as wide with each further
+// power of two.
+func bucketsOf(h *hdr.PackedHistogram) []stats.Bucket {
+	precision := 11
+	if h.SignificantFigures() == fewerDigits {
+		precision = 8
+	}
+	out := slices.Grow([]stats.Bucket(nil), int(h.Populated()))
+	for low, count := range h.ForEachBucket {
+		width := int64(1) << max(0, bits.Len64(uint64(low))-precision)
+		out = append(out, stats.Bucket{Low: low, High: low + width - 1, Count: count})
 	}
 	return out
 }
 
+// maxEncoded bounds the text of an encoded histogram, in bytes: one that has samples in each of its 27,648 buckets, 9 bytes
+// each, which do not compress, and a third more in base64.
+const maxEncoded = 340 << 10
+
 // decode reads the buckets and holds them against the numbers beside them.
-func (h Histogram) decode() (*hdr.Histogram, error) {
-	decoded, err := hdr.Decode([]byte(h.Encoded))
-	if err != nil {
+func (h Histogram) decode() (*hdr.PackedHistogram, error) {
+	if len(h.Encoded) > maxEncoded {
+		return nil, fmt.Errorf("its text has %d KiB, and %d KiB are possible", len(h.Encoded)>>10, maxEncoded>>10)
+	}
+	if err := h.checkHeader(); err != nil {
 		return nil, err
 	}
-	figures := decoded.SignificantFigures()
-	least, most := decoded.LowestTrackableValue(), decoded.HighestTrackableValue()
-	if least != lowest || most != highest || figures != digits && figures != fewerDigits {
-		return nil, fmt.Errorf("it is of %d to %d with %d digits, not of %d to %d with %d or %d",
-			least, most, figures, lowest, int64(highest), digits, fewerDigits)
+	decoded, err := hdr.DecodePacked([]byte(h.Encoded))
+	if err != nil {
+		return nil, err
 	}
 	if decoded.TotalCount() != h.Count {
 		return nil, fmt.Errorf("the buckets hold %d samples, not %d", decoded.TotalCount(), h.Count)
@@ -184,17 +227,41 @@ func (h Histogram) decode() (*hdr.Histogram, error) {
 	return decoded, nil
 }
 
+// checkHeader reads the range and the resolution, by which the library bounds what it expands, before anything else is.
+func (h Histogram) checkHeader() error {
+	compressed := base64.NewDecoder(base64.StdEncoding, strings.NewReader(h.Encoded))
+	if _, err := io.CopyN(io.Discard, compressed, 8); err != nil {
+		return fmt.Errorf("reading its header: %w", err)
+	}
+	z, err := zlib.NewReader(compressed)
+	if err != nil {
+		return fmt.Errorf("reading its header: %w", err)
+	}
+	var header struct {
+		Cookie, Length, Offset, Figures int32
+		Least, Most                     int64
+	}
+	if err := binary.Read(z, binary.BigEndian, &header); err != nil {
+		return fmt.Errorf("reading its header: %w", err)
+	}
+	if header.Least != lowest || header.Most != highest || header.Figures != digits && header.Figures != fewerDigits {
+		return fmt.Errorf("it is of %d to %d with %d digits, not of %d to %d with %d or %d",
+			header.Least, header.Most, header.Figures, lowest, int64(highest), digits, fewerDigits)
+	}
+	return nil
+}
+
 // coarse is the histogram with fewer digits. What stands beside the buckets stays as it is.
 func (h Histogram) coarse() (Histogram, error) {
 	fine, err := h.decode()
 	if err != nil {
 		return Histogram{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	fewer := hdr.New(lowest, highest, fewerDigits)
+	fewer := hdr.NewPacked(lowest, highest, fewerDigits)
 	if dropped := fewer.Merge(fine); dropped > 0 {
 		return Histogram{}, fmt.Errorf("%w: %d samples are in no bucket", ErrCorrupt, dropped)
 	}
-	encoded, err := fewer.Encode(hdr.V2CompressedEncodingCookieBase)
+	encoded, err := fewer.Encode()
 	if err != nil {
 		return Histogram{}, fmt.Errorf("encoding a histogram: %w", err)
 	}

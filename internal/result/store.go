@@ -134,6 +134,9 @@ func FromConfigMap(cm *corev1.ConfigMap) (Stored, error) {
 	if !ok {
 		return Stored{}, fmt.Errorf("%w: ConfigMap %s has no %s", ErrMissing, cm.Name, KeyPods)
 	}
+	if len(pods) > maxPods {
+		return Stored{}, fmt.Errorf("%w: %s of ConfigMap %s has %d KiB, and at most %d KiB are stored", ErrCorrupt, KeyPods, cm.Name, (len(pods)+1023)>>10, maxPods>>10)
+	}
 	if digest := digestOf([]byte(pods)); digest != cm.Annotations[AnnotationPodsDigest] {
 		return Stored{}, fmt.Errorf("%w: %s of ConfigMap %s has digest %s, and %.64q was kept with it", ErrCorrupt, KeyPods, cm.Name, digest, cm.Annotations[AnnotationPodsDigest])
 	}
