@@ -24,7 +24,8 @@ const (
 // or what we promise of our pods: containers, and of ours image, command, environment, resources, privileges, mounts
 // and probes; networks and host namespaces; node and runtime class; host paths and API tokens. An admission webhook
 // makes such changes, or somebody who adds a container to debug. What the API server and its own admission plugins
-// fill in anywhere is none: other defaults, tolerations, priority, what a RuntimeClass brings along, SELinux labels.
+// fill in anywhere is none: other defaults, tolerations, priority, what a RuntimeClass brings along, SELinux labels; nor
+// are a selector of nodes, as the affinity binds the pod to its node, and what the network resources injector mounts.
 //
 // The list is sorted and bounded. An entry is one line, such as "requests amd.com/sf_vf: 2 instead of 1"; it has no
 // values of environment variables.
@@ -110,11 +111,6 @@ func traitsOf(pod, built *corev1.Pod) traits {
 	t.setIf("shareProcessNamespace", s.ShareProcessNamespace != nil && *s.ShareProcessNamespace)
 	if s.RuntimeClassName != nil {
 		t.set("runtimeClassName", *s.RuntimeClassName)
-	} else {
-		// A RuntimeClass may bring a selector of its nodes.
-		for label, value := range s.NodeSelector {
-			t["nodeSelector "+label] = value
-		}
 	}
 	if s.Affinity != nil && s.Affinity.NodeAffinity != nil {
 		t.setJSON("node affinity ", s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
@@ -147,7 +143,7 @@ func traitsOf(pod, built *corev1.Pod) traits {
 	}
 	for _, c := range s.Containers {
 		if c.Name == Container {
-			t.setContainer(c)
+			t.setContainer(pod, c)
 		} else {
 			t["container "+c.Name] = c.Image
 		}
@@ -161,11 +157,14 @@ func hasToken(v corev1.Volume) bool {
 }
 
 // setContainer notes the container in which the measurement runs.
-func (t traits) setContainer(c corev1.Container) {
+func (t traits) setContainer(pod *corev1.Pod, c corev1.Container) {
 	t.set("image", c.Image)
 	t.set("command", strings.Join(c.Command, " "))
 	t.set("args", strings.Join(c.Args, " "))
 	for _, e := range c.Env {
+		if foreign.InjectedVariable(c, e) {
+			continue
+		}
 		if e.ValueFrom != nil && e.ValueFrom.FieldRef != nil && e.ValueFrom.FieldRef.APIVersion == "" {
 			e = *e.DeepCopy()
 			// The API server's default.
@@ -184,7 +183,9 @@ func (t traits) setContainer(c corev1.Container) {
 		t.setJSON("securityContext ", context)
 	}
 	for _, m := range c.VolumeMounts {
-		t["mount "+m.MountPath] = m.Name
+		if !foreign.InjectedMount(pod, m) {
+			t["mount "+m.MountPath] = m.Name
+		}
 	}
 	for _, d := range c.VolumeDevices {
 		t["device "+d.DevicePath] = d.Name

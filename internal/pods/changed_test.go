@@ -33,6 +33,23 @@ func returned(t *testing.T) (built, pod *corev1.Pod) {
 	return built, pod
 }
 
+// inject does to a pod what the network resources injector does: see foreign.InjectedMount.
+func inject(p *corev1.Pod, c *corev1.Container) {
+	field := func(path, of string) corev1.DownwardAPIVolumeFile {
+		return corev1.DownwardAPIVolumeFile{Path: path, FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: of}}
+	}
+	hugepages := corev1.DownwardAPIVolumeFile{
+		Path:             "hugepages_2M_request_" + c.Name,
+		ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "requests.hugepages-2Mi", ContainerName: c.Name, Divisor: resource.MustParse("1Mi")},
+	}
+	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "podnetinfo", VolumeSource: corev1.VolumeSource{
+		DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			Items: []corev1.DownwardAPIVolumeFile{field("labels", "metadata.labels"), field("annotations", "metadata.annotations"), hugepages},
+		},
+	}})
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "podnetinfo", ReadOnly: true, MountPath: "/etc/podnetinfo"})
+}
+
 func TestChanged(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	cases := map[string]struct {
@@ -145,12 +162,37 @@ func TestChanged(t *testing.T) {
 			change: func(p *corev1.Pod, _ *corev1.Container) { p.Annotations["k8s.v1.cni.cncf.io/networks"] = "macvlan" },
 			want:   []string{"annotation k8s.v1.cni.cncf.io/networks: changed"},
 		},
-		"another runtime, and a selector that no RuntimeClass brought": {
+		"the network resources injector, with hugepages and a network's nodeSelector": {change: func(p *corev1.Pod, c *corev1.Container) {
+			p.Spec.NodeSelector = map[string]string{"feature.node.kubernetes.io/network-sriov.capable": "true"}
+			c.Env = append(c.Env, corev1.EnvVar{Name: "CONTAINER_NAME", Value: c.Name})
+			inject(p, c)
+		}},
+		"the injector's path on a volume that can hold anything": {
+			change: func(p *corev1.Pod, c *corev1.Container) {
+				inject(p, c)
+				p.Spec.Volumes[len(p.Spec.Volumes)-1].VolumeSource = corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}
+			},
+			want: []string{"mount /etc/podnetinfo: added podnetinfo"},
+		},
+		"the injector's volume at another path": {
+			change: func(p *corev1.Pod, c *corev1.Container) {
+				inject(p, c)
+				c.VolumeMounts[len(c.VolumeMounts)-1].MountPath = "/etc/ld.so.preload"
+			},
+			want: []string{"mount /etc/ld.so.preload: added podnetinfo"},
+		},
+		"a variable of the injector's name with another value": {
+			change: func(_ *corev1.Pod, c *corev1.Container) {
+				c.Env = append(c.Env, corev1.EnvVar{Name: "CONTAINER_NAME", Value: "other"})
+			},
+			want: []string{"env CONTAINER_NAME: added"},
+		},
+		"another runtime, and a selector": {
 			change: func(p *corev1.Pod, _ *corev1.Container) {
 				p.Spec.RuntimeClassName = nil
 				p.Spec.NodeSelector = map[string]string{"pool": "a"}
 			},
-			want: []string{"nodeSelector pool: added a", "runtimeClassName: removed performance-low-latency"},
+			want: []string{"runtimeClassName: removed performance-low-latency"},
 		},
 		"volumes": {
 			change: func(p *corev1.Pod, c *corev1.Container) {
