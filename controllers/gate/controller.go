@@ -47,6 +47,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/identity"
 )
 
 // Gates reconciles LatencyGates.
@@ -356,7 +357,7 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, v *v1alpha
 	}
 	now := metav1.Time{Time: r.Clock.Now()}
 	v.Status.State, v.Status.Since, v.Status.Reason = v1alpha1.VerificationMeasuring, &now, v1alpha1.ReasonMeasuring
-	v.Status.Message = bounded(fmt.Sprintf("LatencyBenchmark %s measures it with %s; %s", b.Name, begin.peer, v.Status.Message), 1024)
+	v.Status.Message = identity.Bounded(fmt.Sprintf("LatencyBenchmark %s measures it with %s; %s", b.Name, begin.peer, v.Status.Message), 1024)
 	v.Status.Benchmark = &v1alpha1.VerificationBenchmark{
 		Name: b.Name, UID: string(b.UID), SpecSHA256: digest, Peer: begin.peer, PeerVerified: begin.peerVerified, StartedAt: now,
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/identity"
 )
 
 // world is everything that decide looks at: one node of one gate.
@@ -91,12 +92,12 @@ func decide(w *world) step {
 	case v.Status.NodeUID != string(w.node.UID):
 		return step{kind: stepUnverify, reason: v1alpha1.ReasonNodeReplaced, message: "the Node was deleted and made again"}
 	}
-	identity := askedBy(w.gate).of(w.node)
-	if found := changes(v.Status.Identity, identity); len(found) > 0 {
-		return changed(w, identity, found)
+	current := identity.KeysOf(w.gate).Of(w.node)
+	if found := identity.Changes(v.Status.Identity, current); len(found) > 0 {
+		return changed(w, current, found)
 	}
 	if name, ok := v.Annotations[v1alpha1.AnnotationAccept]; ok {
-		return accept(w, name, identity)
+		return accept(w, name, current)
 	}
 	if _, ok := v.Annotations[v1alpha1.AnnotationVerify]; ok {
 		return step{kind: stepUnverify, reason: v1alpha1.ReasonVerifyRequested, message: "somebody asked for it: annotation " + v1alpha1.AnnotationVerify}
@@ -109,27 +110,27 @@ func decide(w *world) step {
 
 // changed is for a node that is not what it was. What is told is the difference from what was accepted, which may have
 // come about in several steps.
-func changed(w *world, identity map[string]string, found []v1alpha1.IdentityChange) step {
+func changed(w *world, current map[string]string, found []v1alpha1.IdentityChange) step {
 	if accepted := w.verification.Status.Accepted; accepted != nil {
-		if all := changes(accepted.Identity, identity); len(all) > 0 {
+		if all := identity.Changes(accepted.Identity, current); len(all) > 0 {
 			found = all
 		}
 	}
-	return step{kind: stepUnverify, reason: v1alpha1.ReasonIdentityChanged, message: sentence(found), changed: found}
+	return step{kind: stepUnverify, reason: v1alpha1.ReasonIdentityChanged, message: identity.Sentence(found), changed: found}
 }
 
 // accept is for a result that somebody wants to have accepted.
-func accept(w *world, name string, identity map[string]string) step {
+func accept(w *world, name string, current map[string]string) step {
 	refuse := func(format string, args ...any) step {
 		return step{kind: stepRefuse, reason: v1alpha1.ReasonAcceptRefused, message: fmt.Sprintf(format, args...)}
 	}
 	result := find(w.verification.Status.History, name)
-	digest, err := digestOf(identity)
+	digest, err := digestOf(current)
 	switch {
 	case err != nil:
 		return refuse("%v", err)
 	case result == nil:
-		return refuse("%q is not among the benchmarks of status.history: only a result of this node that is over can be accepted", bounded(name, 64))
+		return refuse("%q is not among the benchmarks of status.history: only a result of this node that is over can be accepted", identity.Bounded(name, 64))
 	case w.named == nil || !metav1.IsControlledBy(w.named, w.verification):
 		return refuse("LatencyBenchmark %s does not exist any more", name)
 	case !meta.IsStatusConditionTrue(w.named.Status.Conditions, v1alpha1.ConditionSucceeded):
@@ -258,7 +259,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	switch s.kind {
 	case stepKeep, stepRefuse:
 		// Keys may have been added to the gate, or removed.
-		status.Identity = askedBy(w.gate).of(w.node)
+		status.Identity = identity.KeysOf(w.gate).Of(w.node)
 		return status, nil
 	case stepForget:
 		return status, nil
@@ -268,7 +269,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 			status = v1alpha1.LatencyVerificationStatus{Number: status.Number}
 		}
 		status.State, status.Changed = v1alpha1.VerificationUnverified, s.changed
-		status.NodeUID, status.Identity = string(w.node.UID), askedBy(w.gate).of(w.node)
+		status.NodeUID, status.Identity = string(w.node.UID), identity.KeysOf(w.gate).Of(w.node)
 		status.Benchmark, status.Retried, status.Lost, status.SuspectPeer = nil, 0, 0, ""
 	case stepRepeat:
 		if err := w.record(&status, s); err != nil {
@@ -303,7 +304,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 		status.State, status.Changed, status.Benchmark = v1alpha1.VerificationVerified, nil, nil
 		status.Retried, status.Lost, status.SuspectPeer = 0, 0, ""
 	}
-	status.Reason, status.Message = s.reason, bounded(s.message, 1024)
+	status.Reason, status.Message = s.reason, identity.Bounded(s.message, 1024)
 	if status.State != before || status.Since == nil {
 		status.Since = &metav1.Time{Time: w.now}
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/identity"
 )
 
 // publication is what a Node should say of its verification. The zero value is for a node without one: nothing.
@@ -41,7 +42,7 @@ func publicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) 
 	default:
 		p.condition.Reason, p.condition.Message = string(v1alpha1.VerificationUnverified), see
 		if len(status.Changed) > 0 {
-			p.condition.Message = sentence(status.Changed) + "; " + see
+			p.condition.Message = identity.Sentence(status.Changed) + "; " + see
 		}
 	}
 	enforcement := gate.Spec.Enforcement

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
@@ -62,7 +63,7 @@ func choose(l lineup) choice {
 		}
 	}
 	slices.SortFunc(queue, inOrder)
-	turning, asked := 0, askedBy(l.gate)
+	turning, asked := 0, identity.KeysOf(l.gate)
 	for _, v := range queue {
 		if reason := l.unfit(v, asked); reason != "" {
 			c.waiting[v.Spec.NodeName] = reason
@@ -105,10 +106,10 @@ func inOrder(a, b *v1alpha1.LatencyVerification) int {
 }
 
 // unfit is why an unverified node cannot be measured, whoever else is; empty when it can.
-func (l lineup) unfit(v *v1alpha1.LatencyVerification, asked asked) string {
+func (l lineup) unfit(v *v1alpha1.LatencyVerification, asked identity.Keys) string {
 	node := l.nodes[v.Spec.NodeName]
 	switch {
-	case node == nil || string(node.UID) != v.Status.NodeUID || len(changes(v.Status.Identity, asked.of(node))) > 0:
+	case node == nil || string(node.UID) != v.Status.NodeUID || len(identity.Changes(v.Status.Identity, asked.Of(node))) > 0:
 		return "the node has just changed"
 	case !published(node, publicationOf(l.gate, v)):
 		return "it is being marked as not verified"

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/identity"
 )
 
 // summarize makes a gate's status from its nodes. What was started just now is counted as it is now, and not as the cache
@@ -76,7 +77,7 @@ func worst(lines []v1alpha1.NodeLine) []v1alpha1.NodeLine {
 	})
 	lines = lines[:min(len(lines), v1alpha1.MaxNodeLines)]
 	for i := range lines {
-		lines[i].Message = bounded(lines[i].Message, 512)
+		lines[i].Message = identity.Bounded(lines[i].Message, 512)
 	}
 	return lines
 }
@@ -90,7 +91,7 @@ func ready(s *survey, refused string) metav1.Condition {
 	case s.invalid != "":
 		return no(v1alpha1.ReasonScheduleInvalid, "%s", s.invalid)
 	case refused != "":
-		return no(v1alpha1.ReasonBenchmarkRefused, "%s", bounded(refused, 1024))
+		return no(v1alpha1.ReasonBenchmarkRefused, "%s", identity.Bounded(refused, 1024))
 	case len(s.taken) > 0:
 		return no(v1alpha1.ReasonNodesTaken, "%s; a node belongs to the oldest gate that selects it", takenText(s.taken))
 	case s.gate.Spec.Suspend:

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/identity"
 )
 
 // The worlds of the tests are made from one that stands still at noon: node a of gate up, verified with peer b by
@@ -69,7 +70,7 @@ func makeNode(name string, changes ...func(*corev1.Node)) *corev1.Node {
 // makeVerification is that of a node which is verified.
 func makeVerification(node string, changes ...func(*v1alpha1.LatencyVerification)) *v1alpha1.LatencyVerification {
 	g := makeGate()
-	identity := askedBy(g).of(makeNode(node))
+	current := identity.KeysOf(g).Of(makeNode(node))
 	v := &v1alpha1.LatencyVerification{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: v1alpha1.VerificationName("up", node), UID: types.UID("uid-v-" + node), Annotations: map[string]string{},
@@ -78,11 +79,11 @@ func makeVerification(node string, changes ...func(*v1alpha1.LatencyVerification
 		Spec: v1alpha1.LatencyVerificationSpec{GateName: "up", NodeName: node},
 		Status: v1alpha1.LatencyVerificationStatus{
 			State: v1alpha1.VerificationVerified, Reason: v1alpha1.ReasonPassed, Message: "all 2 rules hold", Since: at(time.Hour),
-			NodeUID: "uid-" + node, Identity: identity, Number: 3, MeasuredAt: at(time.Hour),
-			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-3", UID: "uid-3", At: *at(time.Hour), By: v1alpha1.AcceptedByPass, Peer: "b", Identity: identity},
-			First:    &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-1", UID: "uid-1", At: *at(9 * time.Hour), By: v1alpha1.AcceptedByHand, Peer: "b", Identity: identity},
+			NodeUID: "uid-" + node, Identity: current, Number: 3, MeasuredAt: at(time.Hour),
+			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-3", UID: "uid-3", At: *at(time.Hour), By: v1alpha1.AcceptedByPass, Peer: "b", Identity: current},
+			First:    &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-1", UID: "uid-1", At: *at(9 * time.Hour), By: v1alpha1.AcceptedByHand, Peer: "b", Identity: current},
 			History: []v1alpha1.VerificationResult{
-				{Benchmark: "up-" + node + "-3", At: *at(time.Hour), Outcome: v1alpha1.GatePass, Reason: v1alpha1.ReasonPassed, Peer: "b", IdentitySHA256: mustDigest(identity)},
+				{Benchmark: "up-" + node + "-3", At: *at(time.Hour), Outcome: v1alpha1.GatePass, Reason: v1alpha1.ReasonPassed, Peer: "b", IdentitySHA256: mustDigest(current)},
 				{Benchmark: "up-" + node + "-2", At: *at(2 * time.Hour), Outcome: v1alpha1.GateFail, Reason: v1alpha1.ReasonFail, Peer: "b", IdentitySHA256: mustDigest(map[string]string{"BootID": "boot-0"})},
 			},
 		},

@@ -194,6 +194,10 @@ func (s *apiServer) handleVerifications(mux *http.ServeMux) {
 		}
 	})
 	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/latencyverifications", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "" {
+			s.listVerifications(w, strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "spec.gateName="))
+			return
+		}
 		s.Lock()
 		changed, asked := s.changed, false
 		for _, v := range s.verifications {
@@ -212,6 +216,19 @@ func (s *apiServer) handleVerifications(mux *http.ServeMux) {
 		case <-changed:
 		}
 	})
+}
+
+// listVerifications answers with those of a gate.
+func (s *apiServer) listVerifications(w http.ResponseWriter, gate string) {
+	s.Lock()
+	defer s.Unlock()
+	list := v1alpha1.LatencyVerificationList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyVerificationList"}}
+	for _, v := range s.verifications {
+		if v.Spec.GateName == gate {
+			list.Items = append(list.Items, *v)
+		}
+	}
+	s.answer(w, http.StatusOK, list)
 }
 
 // apply makes a benchmark, or changes the spec of the one that there is.

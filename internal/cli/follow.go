@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// follower looks at one object, and again whenever it changes. It needs the rights to get and to watch that object, and
-// no other.
+// follower looks at one object, again whenever it changes, and at least once in lookAgain, because what look reads besides
+// may change alone. It needs the rights to get and to watch that object, and no other.
 type follower struct {
 	api client.WithWatch
 	subject
@@ -26,9 +26,10 @@ type follower struct {
 	// trouble is told once of each time that the API server does not answer, or not as it should.
 	trouble func(error)
 
-	// uid is that of the object, once it was seen; watched says that it was watched.
-	uid     types.UID
-	watched bool
+	// uid is that of the object, once it was seen; looked says that look returned no error before; watched that the object
+	// was watched.
+	uid             types.UID
+	looked, watched bool
 	// troubled is true from a failed request to the next that does not fail.
 	troubled bool
 }
@@ -38,6 +39,8 @@ const (
 	firstWait   = 200 * time.Millisecond
 	longestWait = 15 * time.Second
 	quietTime   = time.Minute
+	// lookAgain bounds a watch.
+	lookAgain = time.Minute
 )
 
 // follow returns nil when look has seen enough, or why it never will: look's own error, that the object is gone, that
@@ -60,7 +63,7 @@ func (f *follower) once(ctx context.Context) (enough bool, err error) {
 		return enough, err
 	}
 	changes, err := f.api.Watch(ctx, f.kind.list(), client.InNamespace(f.key.Namespace), client.MatchingFields{"metadata.name": f.key.Name},
-		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: o.GetResourceVersion()}})
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: o.GetResourceVersion(), TimeoutSeconds: new(int64(lookAgain.Seconds()))}})
 	if err != nil {
 		return false, f.passing(ctx, fmt.Errorf("watching %s: %w", f.subject, err), f.watched)
 	}
@@ -88,9 +91,9 @@ func (f *follower) see(ctx context.Context, o client.Object) (over, enough bool,
 	}
 	f.uid = o.GetUID()
 	if enough, err = f.look(ctx, o); err != nil {
-		return true, false, f.passing(ctx, err, true)
+		return true, false, f.passing(ctx, err, f.looked)
 	}
-	f.troubled = false
+	f.looked, f.troubled = true, false
 	return enough, enough, nil
 }
 

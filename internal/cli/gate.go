@@ -33,9 +33,11 @@ func newGate(c *cluster) *cobra.Command {
 			"Each has a line with its verdict, and one for each rule that did not pass, or node that is not verified. With --wait\n" +
 			"the command ends when every verdict is Pass or Fail, or can become neither any more without anybody's doing; it\n" +
 			"outlives restarts of the API server.\n\n" +
+			"A LatencyGate passes only while each of its Nodes is as it was verified; the command compares them itself, so\n" +
+			"that this also holds while the operator does not run.\n\n" +
 			"The verdict of an export, by its PATH, which begins with ./ or /, is that when it was exported.\n\n" +
-			"It needs the rights to get the objects, with --wait also to watch them, and runs in a pod with the rights of its\n" +
-			"service account.",
+			"It needs the rights to get the objects, with --wait also to watch them, for a gate also to get and list nodes and\n" +
+			"latencyverifications (ClusterRole tailgate-gate-reader), and runs in a pod with the rights of its service account.",
 		Example:           "  " + name + " gate before after -n perf --wait --timeout 2h\n  " + name + " gate lgate/upgrade",
 		Args:              takes("the names of LatencyBenchmarks or LatencyGates", 1, math.MaxInt),
 		Annotations:       map[string]string{exitsByVerdict: "true"},
@@ -167,7 +169,7 @@ func (g *gate) exported(ctx context.Context, path string) answer {
 		return answer{err: err}
 	}
 	of := subject{benchmarks, client.ObjectKeyFromObject(m.Object)}
-	return answer{of: fmt.Sprintf("%s of %s", of, m.Dir), standing: benchmarks.standing(m.Object)}
+	return answer{of: fmt.Sprintf("%s of %s", of, m.Dir), standing: standing.OfBenchmark(m.Object)}
 }
 
 // answer gets the standing of a subject, or waits for the last one.
@@ -177,11 +179,16 @@ func (g *gate) answer(ctx context.Context, api client.WithWatch, s subject, tell
 		if err := read(ctx, api, s, o); err != nil {
 			return answer{err: err}
 		}
-		return answer{of: s.String(), standing: s.kind.standing(o)}
+		current, err := s.kind.standing(ctx, api, o)
+		return answer{of: s.String(), standing: current, err: err}
 	}
 	var last standing.Standing
 	f := follower{api: api, subject: s, trouble: tell, look: func(ctx context.Context, o client.Object) (bool, error) {
-		last = s.kind.standing(o)
+		current, err := s.kind.standing(ctx, api, o)
+		if err != nil {
+			return false, err
+		}
+		last = current
 		open, err := stillOpen(ctx, api, s.key.Namespace, last)
 		return !open, err
 	}}

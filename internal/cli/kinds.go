@@ -24,24 +24,28 @@ type kind struct {
 	scope         meta.RESTScope
 	object        func() client.Object
 	list          func() client.ObjectList
-	// standing is what the verdict on an object has come to.
-	standing func(client.Object) standing.Standing
+	// standing is what the verdict on an object has come to. It may read more.
+	standing func(context.Context, client.Reader, client.Object) (standing.Standing, error)
 }
 
 // benchmarks are the kind that is meant where none is named.
 var benchmarks = &kind{
 	name: "LatencyBenchmark", short: "lb", plural: "latencybenchmarks", scope: meta.RESTScopeNamespace,
-	object:   func() client.Object { return &v1alpha1.LatencyBenchmark{} },
-	list:     func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} },
-	standing: func(o client.Object) standing.Standing { return standing.OfBenchmark(o.(*v1alpha1.LatencyBenchmark)) },
+	object: func() client.Object { return &v1alpha1.LatencyBenchmark{} },
+	list:   func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} },
+	standing: func(_ context.Context, _ client.Reader, o client.Object) (standing.Standing, error) {
+		return standing.OfBenchmark(o.(*v1alpha1.LatencyBenchmark)), nil
+	},
 }
 
 // gates are LatencyGates, of which the verdict is that on all their nodes.
 var gates = &kind{
 	name: "LatencyGate", short: "lgate", plural: "latencygates", scope: meta.RESTScopeRoot,
-	object:   func() client.Object { return &v1alpha1.LatencyGate{} },
-	list:     func() client.ObjectList { return &v1alpha1.LatencyGateList{} },
-	standing: func(o client.Object) standing.Standing { return standing.OfGate(o.(*v1alpha1.LatencyGate)) },
+	object: func() client.Object { return &v1alpha1.LatencyGate{} },
+	list:   func() client.ObjectList { return &v1alpha1.LatencyGateList{} },
+	standing: func(ctx context.Context, api client.Reader, o client.Object) (standing.Standing, error) {
+		return standing.OfGateNow(ctx, api, o.(*v1alpha1.LatencyGate))
+	},
 }
 
 // verifications are where a gate's nodes stand. None has a verdict of its own that gate would tell.

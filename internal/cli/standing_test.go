@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -80,5 +81,35 @@ func TestGateOfALatencyGate(t *testing.T) {
 	}
 	if code, _, stderr := run("gate", "lgate/downgrade", "--kubeconfig", kubeconfig); code != 3 || !strings.Contains(stderr, "there is no LatencyGate downgrade; see `kubectl get lgate`") {
 		t.Errorf("exit code %d, it said %q", code, stderr)
+	}
+}
+
+// A gate whose condition is True passes only while its nodes are what was verified: nothing changes the condition while the
+// operator does not run.
+func TestGateComparesTheNodes(t *testing.T) {
+	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid-a"}}
+	node.Status.NodeInfo.BootID = "1"
+	v := &v1alpha1.LatencyVerification{
+		ObjectMeta: metav1.ObjectMeta{Name: "upgrade.a"}, Spec: v1alpha1.LatencyVerificationSpec{GateName: "upgrade", NodeName: "a"},
+		Status: v1alpha1.LatencyVerificationStatus{State: v1alpha1.VerificationVerified, NodeUID: "uid-a", Identity: map[string]string{"BootID": "1"}},
+	}
+	s := newGatedCluster(t, passes, nil)
+	s.gates = map[string]*v1alpha1.LatencyGate{"upgrade": makeGate(metav1.ConditionTrue, v1alpha1.ReasonAllVerified, "all 1 nodes are verified")}
+	s.verifications, s.nodes = map[string]*v1alpha1.LatencyVerification{v.Name: v}, []corev1.Node{node}
+	kubeconfig := s.serve(t)
+	if code, stdout, stderr := run("gate", "lgate/upgrade", "--wait", "--kubeconfig", kubeconfig); code != 0 || stdout != "LatencyGate upgrade: Pass: all 1 nodes are verified\n" {
+		t.Errorf("exit code %d, it printed %q and said %q", code, stdout, stderr)
+	}
+	s.change(func() { s.nodes[0].Status.NodeInfo.BootID = "2" })
+	const want = "LatencyGate upgrade: not judged: 1 of its nodes are not as they were verified; the operator has not seen this yet; is it running?\n" +
+		"  a: IdentityChanged, it was booted; the operator has not seen this yet; is it running?\n"
+	if code, stdout, stderr := run("gate", "lgate/upgrade", "--kubeconfig", kubeconfig); code != 2 || stdout != want {
+		t.Errorf("exit code %d, it printed %q and said %q", code, stdout, stderr)
+	}
+	s.change(func() { s.forbidden = []string{"/api/v1/nodes"} })
+	for _, args := range [][]string{{"gate", "lgate/upgrade"}, {"gate", "lgate/upgrade", "--wait"}} {
+		if code, stdout, stderr := run(append(args, "--kubeconfig", kubeconfig)...); code != 3 || stdout != "" || !strings.Contains(stderr, "listing the nodes of LatencyGate upgrade") {
+			t.Errorf("exit code %d, it printed %q and said %q", code, stdout, stderr)
+		}
 	}
 }

@@ -1,0 +1,130 @@
+package standing
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/identity"
+)
+
+// unseen ends the message about a node that changed without the operator's having noticed.
+const unseen = "the operator has not seen this yet; is it running?"
+
+// page is how many objects one request lists, so that a large cluster does not need much memory.
+const page = 250
+
+// OfNode returns the standing of a LatencyVerification, given its Node as it is now. What the status says holds for the Node
+// that it names only: one that was replaced or has changed since is not verified, whether or not an operator runs.
+func OfNode(v *v1alpha1.LatencyVerification, node *corev1.Node) Standing {
+	if v.Status.State == "" {
+		return OfVerification(v)
+	}
+	if v.Status.NodeUID != string(node.UID) {
+		return Standing{Open: true, Reason: v1alpha1.ReasonNodeReplaced, Message: "the Node was deleted and made again since; " + unseen}
+	}
+	if v.Status.State == v1alpha1.VerificationVerified {
+		if changes := identity.Since(v.Status.Identity, node); len(changes) > 0 {
+			return Standing{Open: true, Reason: v1alpha1.ReasonIdentityChanged, Message: identity.Sentence(changes) + "; " + unseen}
+		}
+	}
+	return OfVerification(v)
+}
+
+// OfGateNow returns the standing of a LatencyGate. A Pass counts only if every Node that the gate has or selects is still
+// the one that was verified: the gate's condition stays as it was while no operator runs.
+func OfGateNow(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGate) (Standing, error) {
+	s := OfGate(g)
+	if s.Outcome != v1alpha1.GatePass {
+		return s, nil
+	}
+	changed, err := changedNodes(ctx, api, g)
+	if err != nil || len(changed) == 0 {
+		return s, err
+	}
+	slices.SortFunc(changed, func(a, b changedNode) int { return cmp.Compare(a.name, b.name) })
+	s = Standing{Open: true, Reason: changed[0].Reason, Message: fmt.Sprintf("%d of its nodes are not as they were verified; %s", len(changed), unseen)}
+	for _, n := range changed[:min(len(changed), v1alpha1.MaxNodeLines)] {
+		s.Details = append(s.Details, fmt.Sprintf("%s: %s, %s", n.name, n.Reason, n.Message))
+	}
+	return s, nil
+}
+
+// changedNode is a node of a gate that is not verified as it is now.
+type changedNode struct {
+	name string
+	Standing
+}
+
+// changedNodes returns the nodes of a gate that are not verified as they are now. They are read from the API server.
+func changedNodes(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGate) ([]changedNode, error) {
+	known := map[string]*v1alpha1.LatencyVerification{}
+	err := each(ctx, api, func(list *v1alpha1.LatencyVerificationList) {
+		for i := range list.Items {
+			if v := &list.Items[i]; v.DeletionTimestamp.IsZero() {
+				known[v.Spec.NodeName] = v
+			}
+		}
+	}, client.MatchingFields{"spec.gateName": g.Name})
+	if err != nil {
+		return nil, fmt.Errorf("listing the LatencyVerifications of LatencyGate %s: %w", g.Name, err)
+	}
+	var changed []changedNode
+	look := func(node *corev1.Node, v *v1alpha1.LatencyVerification) {
+		if s := OfNode(v, node); s.Outcome != v1alpha1.GatePass {
+			changed = append(changed, changedNode{node.Name, s})
+		}
+	}
+	err = each(ctx, api, func(list *corev1.NodeList) {
+		for i := range list.Items {
+			node := &list.Items[i]
+			switch v, ok := known[node.Name]; {
+			case !node.DeletionTimestamp.IsZero():
+			case !ok:
+				changed = append(changed, changedNode{node.Name, Standing{Reason: v1alpha1.ReasonNewNode, Message: "the node is new to the gate; " + unseen}})
+			default:
+				look(node, v)
+			}
+			delete(known, node.Name)
+		}
+	}, client.MatchingLabels(g.Spec.NodeSelector))
+	if err != nil {
+		return nil, fmt.Errorf("listing the nodes of LatencyGate %s: %w", g.Name, err)
+	}
+	// What is left belongs to the gate, and does not have its label any more. The gate's condition counts its states.
+	for name, v := range known {
+		node := &corev1.Node{}
+		switch err := api.Get(ctx, client.ObjectKey{Name: name}, node); {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("getting node %s of LatencyGate %s: %w", name, g.Name, err)
+		case v.Status.State == v1alpha1.VerificationVerified:
+			look(node, v)
+		}
+	}
+	return changed, nil
+}
+
+// each lists objects in pages.
+func each[T any, L interface {
+	*T
+	client.ObjectList
+}](ctx context.Context, api client.Reader, look func(L), options ...client.ListOption) error {
+	for next := ""; ; {
+		// A list of its own for each page: what was looked at stays as it is.
+		list := L(new(T))
+		if err := api.List(ctx, list, append([]client.ListOption{client.Limit(page), client.Continue(next)}, options...)...); err != nil {
+			return err
+		}
+		look(list)
+		if next = list.GetContinue(); next == "" {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package standing
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/identity"
+)
+
+// makeNode makes a node that the gate selects.
+func makeNode(name string, changes ...func(*corev1.Node)) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{"role": "fast"}}}
+	n.Status.NodeInfo.BootID, n.Status.NodeInfo.KernelVersion = "boot-1", "6.1.0"
+	for _, change := range changes {
+		change(n)
+	}
+	return n
+}
+
+// makeVerified makes the verification of a node that is verified as makeNode makes it.
+func makeVerified(gate, node string, changes ...func(*v1alpha1.LatencyVerification)) *v1alpha1.LatencyVerification {
+	v := &v1alpha1.LatencyVerification{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VerificationName(gate, node)},
+		Spec:       v1alpha1.LatencyVerificationSpec{GateName: gate, NodeName: node},
+		Status: v1alpha1.LatencyVerificationStatus{
+			State: v1alpha1.VerificationVerified, Reason: v1alpha1.ReasonPassed, Message: "all 2 rules hold", NodeUID: "uid-" + node,
+			Identity: identity.Keys{"BootID", "Kernel", "Label/role"}.Of(makeNode(node)),
+		},
+	}
+	for _, change := range changes {
+		change(v)
+	}
+	return v
+}
+
+// clusterOf is an API server with objects. It answers in pages of one object, as far as a limit is asked for.
+func clusterOf(t *testing.T, fails error, objects ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithIndex(&v1alpha1.LatencyVerification{}, "spec.gateName", func(o client.Object) []string {
+			return []string{o.(*v1alpha1.LatencyVerification).Spec.GateName}
+		}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				var o client.ListOptions
+				o.ApplyOptions(options)
+				if o.Limit == 0 {
+					t.Error("a list without a limit")
+				}
+				if nodes, ok := list.(*corev1.NodeList); ok {
+					if fails != nil {
+						return fails
+					}
+					all := &corev1.NodeList{}
+					if err := api.List(ctx, all, &client.ListOptions{LabelSelector: o.LabelSelector}); err != nil {
+						return err
+					}
+					at := len(o.Continue)
+					nodes.Items, nodes.Continue = all.Items[min(at, len(all.Items)):min(at+1, len(all.Items))], ""
+					if at+1 < len(all.Items) {
+						nodes.Continue = o.Continue + "x"
+					}
+					return nil
+				}
+				return api.List(ctx, list, &client.ListOptions{FieldSelector: o.FieldSelector})
+			},
+		}).Build()
+}
+
+func passedGate() *v1alpha1.LatencyGate {
+	g := &v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: "up"}, Spec: v1alpha1.LatencyGateSpec{NodeSelector: map[string]string{"role": "fast"}}}
+	g.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionTrue, v1alpha1.ReasonAllVerified, "all nodes are verified"))
+	return g
+}
+
+func TestOfGateNow(t *testing.T) {
+	booted := func(n *corev1.Node) { n.Status.NodeInfo.BootID = "boot-2" }
+	unlabelled := func(n *corev1.Node) { n.Labels = nil }
+	going := func(o client.Object) { o.SetFinalizers([]string{"x/y"}); o.SetDeletionTimestamp(new(metav1.Now())) }
+	cases := map[string]struct {
+		objects []client.Object
+		// reason is empty for a Pass; detail is in the first of the details otherwise.
+		reason, detail string
+	}{
+		"as they were verified": {objects: []client.Object{makeNode("a"), makeNode("b"), makeVerified("up", "a"), makeVerified("up", "b")}},
+		"booted":                {[]client.Object{makeNode("a"), makeNode("b", booted), makeVerified("up", "a"), makeVerified("up", "b")}, v1alpha1.ReasonIdentityChanged, "b: IdentityChanged, it was booted"},
+		"another kernel": {[]client.Object{makeNode("a", func(n *corev1.Node) { n.Status.NodeInfo.KernelVersion = "6.2.0" }), makeVerified("up", "a")},
+			v1alpha1.ReasonIdentityChanged, `a: IdentityChanged, Kernel was "6.1.0" and is "6.2.0"`},
+		"made again under its name": {[]client.Object{makeNode("a", func(n *corev1.Node) { n.UID = "another" }), makeVerified("up", "a")}, v1alpha1.ReasonNodeReplaced, "a: NodeReplaced"},
+		"new":                       {[]client.Object{makeNode("a"), makeVerified("other", "a")}, v1alpha1.ReasonNewNode, "a: NewNode"},
+		"its verification goes":     {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) { going(v) })}, v1alpha1.ReasonNewNode, "a: NewNode"},
+		"not verified": {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) {
+			v.Status.State, v.Status.Reason = v1alpha1.VerificationFailed, v1alpha1.ReasonFail
+		})}, v1alpha1.ReasonFail, "a: Fail"},
+		"never looked at":                        {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) { v.Status = v1alpha1.LatencyVerificationStatus{} })}, ReasonNotObserved, "a: NotObserved"},
+		"without its label":                      {[]client.Object{makeNode("a", unlabelled), makeVerified("up", "a")}, v1alpha1.ReasonIdentityChanged, `Label/role was "fast" and is ""`},
+		"booted, without its label":              {[]client.Object{makeNode("a", unlabelled, booted), makeVerified("up", "a")}, v1alpha1.ReasonIdentityChanged, "it was booted"},
+		"deleted":                                {objects: []client.Object{makeVerified("up", "a")}},
+		"being deleted, and changed":             {objects: []client.Object{makeNode("a", booted, func(n *corev1.Node) { going(n) }), makeVerified("up", "a")}},
+		"changed, of another gate":               {objects: []client.Object{makeNode("b", booted, unlabelled), makeVerified("other", "b")}},
+		"changed in what the gate never counted": {objects: []client.Object{makeNode("a", func(n *corev1.Node) { n.Status.NodeInfo.OSImage = "new" }), makeVerified("up", "a")}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s, err := OfGateNow(context.Background(), clusterOf(t, nil, c.objects...), passedGate())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.reason == "" {
+				if s.Outcome != v1alpha1.GatePass || s.Reason != v1alpha1.ReasonAllVerified {
+					t.Errorf("%+v, want a Pass", s)
+				}
+				return
+			}
+			if s.Outcome != "" || !s.Open || s.Reason != c.reason || s.Message == "" || !strings.Contains(s.Details[0], c.detail) {
+				t.Errorf("%+v, want %s with %q", s, c.reason, c.detail)
+			}
+		})
+	}
+}
+
+// A standing that is no Pass needs nothing besides the gate, and one that would be is not given when nodes cannot be read.
+func TestOfGateNowReads(t *testing.T) {
+	down := errors.New("down")
+	api := clusterOf(t, down, makeVerified("up", "a"))
+	if _, err := OfGateNow(context.Background(), api, passedGate()); !errors.Is(err, down) {
+		t.Errorf("%v, want the API server's error", err)
+	}
+	failed := passedGate()
+	failed.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionFalse, v1alpha1.ReasonNodesFailed, "1 of 1 nodes failed"))
+	if s, err := OfGateNow(context.Background(), api, failed); err != nil || s.Outcome != v1alpha1.GateFail {
+		t.Errorf("%+v, %v; want a Fail", s, err)
+	}
+}
