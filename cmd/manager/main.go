@@ -19,6 +19,8 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
@@ -189,12 +191,14 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	if err := verifications.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the verification controller: %w", err)
 	}
-	// Its requests are its own, so that many of them do not hold up the controllers.
-	live, err := client.New(config, client.Options{Scheme: scheme, HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()})
+	// Its requests are its own, so that many of them do not hold up the controllers, and bounded, whatever callers ask for.
+	verdicts := rest.CopyConfig(config)
+	verdicts.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(verdictQPS, 2*verdictQPS)
+	live, err := client.New(verdicts, client.Options{Scheme: scheme, HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return fmt.Errorf("making the client of the verdicts: %w", err)
 	}
-	if err := mgr.AddMetricsServerExtraHandler(verdicthttp.Path, verdicthttp.New(live)); err != nil {
+	if err := mgr.AddMetricsServerExtraHandler(verdicthttp.Path, verdicthttp.New(live, clock.RealClock{})); err != nil {
 		return fmt.Errorf("adding the verdicts: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -205,6 +209,9 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	}
 	return mgr.Start(ctx)
 }
+
+// verdictQPS is how many requests a second the verdicts may send to the API server.
+const verdictQPS = 100
 
 // servingCertificate reads the certificate and the key of a folder. Once it is started it reads them again when they change.
 func servingCertificate(folder string) (*certwatcher.CertWatcher, error) {

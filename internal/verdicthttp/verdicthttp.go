@@ -6,8 +6,9 @@
 //
 // GET answers with 200 whatever the verdict is, which is in the body; POST answers with 200 for Pass alone. Neither changes
 // anything. The API server is asked who the caller is, by its token, and whether it may get the object: whoever may read
-// the verdict with kubectl may read it here, and nobody else. The object, too, is read from the API server and not from a
-// cache, which a broken watch would leave as it was: without an API server there is no verdict.
+// the verdict with kubectl may read it here, and nobody else. Its answers are remembered for some seconds. The object, and the
+// Nodes of a gate, are read from the API server and not from a cache, which a broken watch would leave as it was: without an
+// API server there is no verdict. The rate of requests is limited.
 package verdicthttp
 
 import (
@@ -16,12 +17,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -81,6 +79,7 @@ const (
 	ReasonNotFound         = "NotFound"
 	ReasonMethodNotAllowed = "MethodNotAllowed"
 	ReasonUnavailable      = "Unavailable"
+	ReasonTooManyRequests  = "TooManyRequests"
 )
 
 // patience is how long the API server may take for all that one answer needs.
@@ -88,16 +87,25 @@ const patience = 5 * time.Second
 
 // Handler answers requests under Path. It authenticates and authorizes them itself.
 type Handler struct {
-	api client.Client
-	mux *http.ServeMux
+	api     client.Client
+	mux     *http.ServeMux
+	limit   *limiter
+	reviews *reviewer
+	// reading holds a place for each answer that reads all nodes of a gate.
+	reading chan struct{}
 }
+
+// maxReading is how many answers at once may read the nodes of a gate, of which there may be thousands.
+const maxReading = 4
 
 // New makes a handler that asks an API server. The client must read live and know LatencyGates, LatencyVerifications,
 // LatencyBenchmarks, Nodes, TokenReviews and SubjectAccessReviews.
-func New(api client.Client) *Handler {
-	h := &Handler{api: api, mux: http.NewServeMux()}
-	h.mux.HandleFunc(Path+"latencygates/{name}", h.serve(gate))
-	h.mux.HandleFunc(Path+"latencygates/{name}/nodes/{node}", h.serve(node))
+func New(api client.Client, now clock) *Handler {
+	h := &Handler{
+		api: api, mux: http.NewServeMux(), limit: newLimiter(now), reviews: newReviewer(api, now), reading: make(chan struct{}, maxReading),
+	}
+	h.mux.HandleFunc(Path+"latencygates/{name}", h.serve(h.gate))
+	h.mux.HandleFunc(Path+"latencygates/{name}/nodes/{node}", h.serve(h.node))
 	h.mux.HandleFunc(Path+"namespaces/{namespace}/latencybenchmarks/{name}", h.serve(benchmark))
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		write(w, r, http.StatusNotFound, unknown(Answer{}, ReasonNotFound, "there is no verdict at this path: ask for "+Path+"latencygates/GATE, "+
@@ -107,7 +115,14 @@ func New(api client.Client) *Handler {
 }
 
 // ServeHTTP implements http.Handler.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !h.limit.allows(r) {
+		w.Header().Set("Retry-After", "1")
+		write(w, r, http.StatusTooManyRequests, unknown(Answer{}, ReasonTooManyRequests, "too many requests; try again in a second"))
+		return
+	}
+	h.mux.ServeHTTP(w, r)
+}
 
 // FilterProvider is that of controller-runtime for metrics, whose callers need the right to get /metrics. It leaves verdicts
 // alone, which ask for rights of their own.
@@ -132,38 +147,39 @@ type subject struct {
 	object   client.Object
 	resource string
 	// standing reads the verdict off the object, once it was read. It may read more.
-	standing func(ctx context.Context, api client.Client, into *Answer) (standing.Standing, error)
+	standing func(ctx context.Context, into *Answer) (standing.Standing, error)
 }
 
-func gate(r *http.Request) subject {
+func (h *Handler) gate(r *http.Request) subject {
 	g := &v1alpha1.LatencyGate{}
 	g.Name = r.PathValue("name")
 	return subject{
 		about: Answer{Kind: "LatencyGate", Name: g.Name}, object: g, resource: "latencygates",
-		standing: func(_ context.Context, _ client.Client, into *Answer) (standing.Standing, error) {
+		standing: func(ctx context.Context, into *Answer) (standing.Standing, error) {
 			into.Nodes = &g.Status.Nodes
-			return standing.OfGate(g), nil
+			select {
+			case h.reading <- struct{}{}:
+				defer func() { <-h.reading }()
+				return standing.OfGateNow(ctx, h.api, g)
+			case <-ctx.Done():
+				return standing.Standing{}, ctx.Err()
+			}
 		},
 	}
 }
 
-func node(r *http.Request) subject {
+func (h *Handler) node(r *http.Request) subject {
 	v := &v1alpha1.LatencyVerification{}
 	about := Answer{Kind: "LatencyGate", Name: r.PathValue("name"), Node: r.PathValue("node")}
 	v.Name = v1alpha1.VerificationName(about.Name, about.Node)
 	return subject{
 		about: about, object: v, resource: "latencyverifications",
-		standing: func(ctx context.Context, api client.Client, _ *Answer) (standing.Standing, error) {
-			// A node that was deleted, or made anew under its name, is not the one that was verified, even before the
-			// operator sees it.
+		standing: func(ctx context.Context, _ *Answer) (standing.Standing, error) {
 			n := &corev1.Node{}
-			switch err := api.Get(ctx, client.ObjectKey{Name: v.Spec.NodeName}, n); {
-			case err != nil:
+			if err := h.api.Get(ctx, client.ObjectKey{Name: v.Spec.NodeName}, n); err != nil {
 				return standing.Standing{}, err
-			case string(n.UID) != v.Status.NodeUID && v.Status.State != "":
-				return standing.Standing{Open: true, Reason: v1alpha1.ReasonNodeReplaced, Message: "the node was deleted and made again since"}, nil
 			}
-			return standing.OfVerification(v), nil
+			return standing.OfNode(v, n), nil
 		},
 	}
 }
@@ -173,7 +189,7 @@ func benchmark(r *http.Request) subject {
 	b.Namespace, b.Name = r.PathValue("namespace"), r.PathValue("name")
 	return subject{
 		about: Answer{Kind: "LatencyBenchmark", Namespace: b.Namespace, Name: b.Name}, object: b, resource: "latencybenchmarks",
-		standing: func(context.Context, client.Client, *Answer) (standing.Standing, error) {
+		standing: func(context.Context, *Answer) (standing.Standing, error) {
 			return standing.OfBenchmark(b), nil
 		},
 	}
@@ -202,14 +218,14 @@ func (h *Handler) answer(ctx context.Context, r *http.Request, s subject) (int, 
 		log.FromContext(ctx).Error(err, "No verdict can be given", "doing", doing, "kind", s.about.Kind, "namespace", s.about.Namespace, "name", s.about.Name)
 		return http.StatusServiceUnavailable, unknown(s.about, ReasonUnavailable, doing+" failed; try again")
 	}
-	user, err := h.authenticate(ctx, r)
+	user, err := h.reviews.authenticate(ctx, r)
 	switch {
 	case errors.Is(err, errUnauthorized):
 		return http.StatusUnauthorized, unknown(s.about, ReasonUnauthorized, err.Error())
 	case err != nil:
 		return unavailable("checking the token", err)
 	}
-	allowed, err := h.authorize(ctx, user, s)
+	allowed, err := h.reviews.authorize(ctx, user, s)
 	switch {
 	case err != nil:
 		return unavailable("checking the rights", err)
@@ -233,7 +249,7 @@ func (h *Handler) answer(ctx context.Context, r *http.Request, s subject) (int, 
 	answer := s.about
 	var st standing.Standing
 	if err == nil {
-		st, err = s.standing(ctx, h.api, &answer)
+		st, err = s.standing(ctx, &answer)
 	}
 	switch {
 	case apierrors.IsNotFound(err):
@@ -250,56 +266,6 @@ func (h *Handler) answer(ctx context.Context, r *http.Request, s subject) (int, 
 		return http.StatusPreconditionFailed, answer
 	}
 	return http.StatusOK, answer
-}
-
-// errUnauthorized is for callers that nobody knows.
-var errUnauthorized = errors.New("a token that the API server knows is needed: Authorization: Bearer TOKEN, or Basic with the token as password")
-
-// authenticate asks the API server who the caller is.
-func (h *Handler) authenticate(ctx context.Context, r *http.Request) (authenticationv1.UserInfo, error) {
-	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token(r)}}
-	if review.Spec.Token == "" {
-		return authenticationv1.UserInfo{}, errUnauthorized
-	}
-	if err := h.api.Create(ctx, review); err != nil {
-		return authenticationv1.UserInfo{}, err
-	}
-	if !review.Status.Authenticated {
-		return authenticationv1.UserInfo{}, errUnauthorized
-	}
-	return review.Status.User, nil
-}
-
-// token is that of a request, empty when it has none. Tools that can send no header of their own, such as Flagger, send the
-// user and password of a URL: the password is the token, then, and the user anything.
-func token(r *http.Request) string {
-	if _, password, ok := r.BasicAuth(); ok {
-		return password
-	}
-	scheme, value, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
-	}
-	return strings.TrimSpace(value)
-}
-
-// authorize asks the API server whether a user may get an object.
-func (h *Handler) authorize(ctx context.Context, user authenticationv1.UserInfo, s subject) (bool, error) {
-	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
-	for key, value := range user.Extra {
-		extra[key] = authorizationv1.ExtraValue(value)
-	}
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: "get", Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: s.resource,
-			Namespace: s.object.GetNamespace(), Name: s.object.GetName(),
-		},
-	}}
-	if err := h.api.Create(ctx, review); err != nil {
-		return false, err
-	}
-	return review.Status.Allowed && !review.Status.Denied, nil
 }
 
 // unknown is the answer when no verdict is given.

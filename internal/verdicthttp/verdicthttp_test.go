@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	realclock "k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -28,6 +31,10 @@ type cluster struct {
 	may     map[authorizationv1.ResourceAttributes]bool
 	// fails says of which requests it answers none.
 	fails func(verb string, o client.Object) bool
+	// reviews counts the reviews that it answered, by their kind.
+	reviews map[string]int
+	// now is the clock; nil: the real one.
+	now clock
 }
 
 func (c cluster) handler(t *testing.T) *Handler {
@@ -39,16 +46,29 @@ func (c cluster) handler(t *testing.T) *Handler {
 		}
 	}
 	down := errors.New("the API server does not answer")
-	return New(fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.objects...).WithInterceptorFuncs(interceptor.Funcs{
+	ofGate := func(o client.Object) []string { return []string{o.(*v1alpha1.LatencyVerification).Spec.GateName} }
+	if c.now == nil {
+		c.now = realclock.RealClock{}
+	}
+	return New(fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.objects...).WithIndex(&v1alpha1.LatencyVerification{}, "spec.gateName", ofGate).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 			if c.fails != nil && c.fails("get", o) {
 				return down
 			}
 			return api.Get(ctx, key, o, options...)
 		},
+		List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if c.fails != nil && c.fails("list", nil) {
+				return down
+			}
+			return api.List(ctx, list, options...)
+		},
 		Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
 			if c.fails != nil && c.fails("create", o) {
 				return down
+			}
+			if c.reviews != nil {
+				c.reviews[fmt.Sprintf("%T", o)]++
 			}
 			switch review := o.(type) {
 			case *authenticationv1.TokenReview:
@@ -58,7 +78,7 @@ func (c cluster) handler(t *testing.T) *Handler {
 			}
 			return nil
 		},
-	}).Build())
+	}).Build(), c.now)
 }
 
 // isA says whether an object is of a type.
@@ -75,7 +95,7 @@ func right(resource, namespace, name string) authorizationv1.ResourceAttributes 
 // makeGate is a gate with a condition Passed, for so many generations less than it has.
 func makeGate(name string, status metav1.ConditionStatus, reason string, behind int64, nodes v1alpha1.NodeCounts) *v1alpha1.LatencyGate {
 	g := &v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 2 - behind}}
-	g.Status.Nodes = nodes
+	g.Spec.NodeSelector, g.Status.Nodes = map[string]string{"gated": ""}, nodes
 	g.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, "told"))
 	g.Generation = 2
 	return g
@@ -85,7 +105,7 @@ func makeVerification(node, uid string, state v1alpha1.VerificationState, reason
 	return &v1alpha1.LatencyVerification{
 		ObjectMeta: metav1.ObjectMeta{Name: "gate." + node},
 		Spec:       v1alpha1.LatencyVerificationSpec{GateName: "gate", NodeName: node},
-		Status:     v1alpha1.LatencyVerificationStatus{State: state, Reason: reason, Message: "told", NodeUID: uid},
+		Status:     v1alpha1.LatencyVerificationStatus{State: state, Reason: reason, Message: "told", NodeUID: uid, Identity: map[string]string{"BootID": ""}},
 	}
 }
 
@@ -139,10 +159,13 @@ func TestVerdicts(t *testing.T) {
 		want   Verdict
 		reason string
 	}{
-		"a gate that passed":              {makeGate("gate", "True", v1alpha1.ReasonAllVerified, 0, all), gates, Pass, "AllVerified"},
-		"a gate with a node that failed":  {makeGate("gate", "False", v1alpha1.ReasonNodesFailed, 0, one(func(n *v1alpha1.NodeCounts) { n.Failed = 1 })), gates, Fail, "NodesFailed"},
-		"a gate with too many unverified": {makeGate("gate", "False", v1alpha1.ReasonTooManyUnverified, 0, one(func(n *v1alpha1.NodeCounts) { n.Unverified = 1 })), gates, Fail, "TooManyUnverified"},
-		"a gate that measures":            {makeGate("gate", "Unknown", v1alpha1.ReasonNotAllVerified, 0, one(func(n *v1alpha1.NodeCounts) { n.Measuring = 1 })), gates, Pending, "NotAllVerified"},
+		"a gate that passed":                     {makeGate("gate", "True", v1alpha1.ReasonAllVerified, 0, all), gates, Pass, "AllVerified"},
+		"a gate that passed, booted since":       {makeGate("gate", "True", v1alpha1.ReasonAllVerified, 0, all), gates, Pending, "IdentityChanged"},
+		"a node that was verified, booted since": {nil, gates + "/nodes/b", Pending, "IdentityChanged"},
+		"a node that is as it was verified":      {nil, gates + "/nodes/b", Pass, "Passed"},
+		"a gate with a node that failed":         {makeGate("gate", "False", v1alpha1.ReasonNodesFailed, 0, one(func(n *v1alpha1.NodeCounts) { n.Failed = 1 })), gates, Fail, "NodesFailed"},
+		"a gate with too many unverified":        {makeGate("gate", "False", v1alpha1.ReasonTooManyUnverified, 0, one(func(n *v1alpha1.NodeCounts) { n.Unverified = 1 })), gates, Fail, "TooManyUnverified"},
+		"a gate that measures":                   {makeGate("gate", "Unknown", v1alpha1.ReasonNotAllVerified, 0, one(func(n *v1alpha1.NodeCounts) { n.Measuring = 1 })), gates, Pending, "NotAllVerified"},
 		"a gate of which nothing can be concluded": {makeGate("gate", "Unknown", v1alpha1.ReasonNotAllVerified, 0, one(func(n *v1alpha1.NodeCounts) { n.Inconclusive = 1 })),
 			gates, Inconclusive, "NotAllVerified"},
 		"a gate without nodes":                         {makeGate("gate", "Unknown", v1alpha1.ReasonNoNodes, 0, v1alpha1.NodeCounts{}), gates, Pending, "NoNodes"},
@@ -164,12 +187,26 @@ func TestVerdicts(t *testing.T) {
 		"a benchmark that nobody has looked at so far": {makeBenchmark("sweep", true, nil), benchmarks, Pending, "NotJudged"},
 	}
 	may := map[authorizationv1.ResourceAttributes]bool{
-		right("latencygates", "", "gate"): true, right("latencyverifications", "", "gate.a"): true, right("latencybenchmarks", "perf", "sweep"): true,
+		right("latencygates", "", "gate"): true, right("latencyverifications", "", "gate.a"): true, right("latencyverifications", "", "gate.b"): true, right("latencybenchmarks", "perf", "sweep"): true,
 	}
 	nodeA := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid-a"}}
+	// Gated nodes: one is as it was verified, the other was booted since.
+	gated := map[string]string{"gated": ""}
+	nodeB := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "uid-b", Labels: gated}}
+	booted := nodeB.DeepCopy()
+	booted.Status.NodeInfo.BootID = "another"
+	verifiedB := makeVerification("b", "uid-b", v1alpha1.VerificationVerified, "Passed")
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			h := cluster{objects: []client.Object{c.object, nodeA}, may: may}.handler(t)
+			b := nodeB
+			if strings.HasSuffix(name, ", booted since") {
+				b = booted
+			}
+			objects := []client.Object{nodeA, b, verifiedB}
+			if c.object != nil {
+				objects = append(objects, c.object)
+			}
+			h := cluster{objects: objects, may: may}.handler(t)
 			w := ask(h, http.MethodGet, c.path, "good")
 			a := decode(t, w)
 			if w.Code != http.StatusOK || a.Verdict != c.want || a.Reason != c.reason || a.Message == "" || a.Passed != (c.want == Pass) {
@@ -224,6 +261,9 @@ func TestNoVerdict(t *testing.T) {
 		"rights cannot be checked": {cluster{objects: []client.Object{passes}, may: gateRight, fails: is("create", isA[*authorizationv1.SubjectAccessReview])},
 			"POST", path, "good", 503, ReasonUnavailable},
 		"the gate cannot be read": {cluster{objects: []client.Object{passes}, may: gateRight, fails: is("get", func(client.Object) bool { return true })}, "POST", path, "good", 503, ReasonUnavailable},
+		"the nodes of a gate cannot be read": {cluster{objects: []client.Object{passes}, may: gateRight, fails: is("list", func(client.Object) bool { return true })},
+			"POST", path, "good", 503, ReasonUnavailable},
+		"a token that is too long": {cluster{objects: []client.Object{passes}, may: gateRight}, "POST", path, strings.Repeat("a", maxToken+1), 401, ReasonUnauthorized},
 		"the node cannot be read": {cluster{objects: []client.Object{verified}, may: nodeRight, fails: is("get", isA[*corev1.Node])},
 			"POST", path + "/nodes/a", "good", 503, ReasonUnavailable},
 	}

@@ -88,7 +88,7 @@ var _ = DescribeTable("A role for users may do what its name says, and no more:"
 	},
 	Entry("tailgate-view", "tailgate-view", map[string]string{"latencybenchmarks": mayRead}),
 	Entry("tailgate-edit", "tailgate-edit", map[string]string{"latencybenchmarks": mayRead + " " + mayWrite}),
-	Entry("tailgate-gate-reader", "tailgate-gate-reader", map[string]string{"latencybenchmarks": mayRead, "latencygates": mayRead, "latencyverifications": mayRead}),
+	Entry("tailgate-gate-reader", "tailgate-gate-reader", map[string]string{"latencybenchmarks": mayRead, "latencygates": mayRead, "latencyverifications": mayRead, "nodes": "get list"}),
 	Entry("tailgate-gate-view", "tailgate-gate-view", map[string]string{"latencygates": mayRead, "latencyverifications": mayRead}),
 	Entry("tailgate-gate-operate", "tailgate-gate-operate", map[string]string{"latencygates": mayRead, "latencyverifications": mayRead + " patch"}),
 )

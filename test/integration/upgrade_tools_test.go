@@ -198,7 +198,7 @@ func Verdicts() (base string) {
 	Expect(err).NotTo(HaveOccurred())
 	live, err := client.New(config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(mgr.AddMetricsServerExtraHandler(verdicthttp.Path, verdicthttp.New(live))).To(Succeed())
+	Expect(mgr.AddMetricsServerExtraHandler(verdicthttp.Path, verdicthttp.New(live, &clock{}))).To(Succeed())
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -775,7 +775,8 @@ var _ = Describe("Verdicts over HTTP", func() {
 		Eventually(func() int {
 			code, _ := ask("GET", base+"/verdict/namespaces/"+namespace+"/latencybenchmarks/b", reader.Token)
 			return code
-		}).Should(Equal(200))
+			// The refusal is remembered for some seconds, and the rate is limited.
+		}).WithPolling(time.Second).Should(Equal(200))
 		expect("GET", base+"/verdict/namespaces/"+namespace+"/latencybenchmarks/b", reader.Token, 200, verdicthttp.Pending, "NotJudged")
 		expect("POST", base+"/verdict/namespaces/"+namespace+"/latencybenchmarks/b", reader.Token, 412, verdicthttp.Pending, "NotJudged")
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonInconclusive, "too noisy"))

@@ -1,0 +1,60 @@
+package verdicthttp
+
+import (
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/cache"
+)
+
+// How many requests a second are answered, and how many at once after a pause: of one client, by its address, and of all.
+// Requests beyond that are refused before anything is asked of the API server.
+const (
+	clientRate, clientBurst = rate.Limit(10), 20
+	totalRate, totalBurst   = rate.Limit(50), 100
+	// maxClients is how many clients are told apart; the one that was quiet for longest is forgotten first.
+	maxClients = 1024
+	// quiet is after what time a client is forgotten. Its burst is full again long before.
+	quiet = time.Minute
+)
+
+// limiter bounds the rate of requests.
+type limiter struct {
+	now   func() time.Time
+	total *rate.Limiter
+
+	mu      sync.Mutex
+	clients *cache.LRUExpireCache
+}
+
+func newLimiter(now clock) *limiter {
+	return &limiter{now: now.Now, total: rate.NewLimiter(totalRate, totalBurst), clients: cache.NewLRUExpireCacheWithClock(maxClients, now)}
+}
+
+// allows says whether a request is within the limits. A client that is beyond its own does not use up what all share.
+func (l *limiter) allows(r *http.Request) bool {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	now := l.now()
+	return l.client(host).AllowN(now, 1) && l.total.AllowN(now, 1)
+}
+
+// client returns the limiter of a client.
+func (l *limiter) client(host string) *rate.Limiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	client, ok := l.clients.Get(host)
+	if !ok {
+		client = rate.NewLimiter(clientRate, clientBurst)
+	}
+	l.clients.Add(host, client, quiet)
+	return client.(*rate.Limiter)
+}
+
+// clock tells the time.
+type clock interface{ Now() time.Time }

@@ -1,0 +1,112 @@
+package verdicthttp
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+const gatePath = "/verdict/latencygates/gate"
+
+// askFrom sends a request from an address.
+func askFrom(h http.Handler, address, token string) int {
+	r := httptest.NewRequest(http.MethodGet, gatePath, nil)
+	r.RemoteAddr = address
+	r.Header.Set("Authorization", "Bearer "+token)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if (w.Code == http.StatusTooManyRequests) != (w.Header().Get("Retry-After") == "1") {
+		panic(fmt.Sprint(w.Code, w.Header()))
+	}
+	return w.Code
+}
+
+func limited(t *testing.T, now clock) (http.Handler, cluster) {
+	passes := makeGate("gate", "True", v1alpha1.ReasonAllVerified, 0, v1alpha1.NodeCounts{Total: 1, Verified: 1})
+	c := cluster{
+		objects: []client.Object{passes}, may: map[authorizationv1.ResourceAttributes]bool{right("latencygates", "", "gate"): true},
+		now: now, reviews: map[string]int{},
+	}
+	return c.handler(t), c
+}
+
+func TestClientIsLimited(t *testing.T) {
+	now := testingclock.NewFakePassiveClock(time.Unix(1e9, 0))
+	h, c := limited(t, now)
+	count := func(address string, requests int) (codes map[int]int) {
+		codes = map[int]int{}
+		for range requests {
+			codes[askFrom(h, address, "good")]++
+		}
+		return codes
+	}
+	expect := func(what string, got, want map[int]int) {
+		t.Helper()
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	expect("a burst", count("10.0.0.1:1", clientBurst+5), map[int]int{200: clientBurst, 429: 5})
+	expect("another port of the same client", count("10.0.0.1:2", 1), map[int]int{429: 1})
+	expect("another client", count("10.0.0.2:1", 1), map[int]int{200: 1})
+	now.SetTime(now.Now().Add(time.Second))
+	expect("a second later", count("10.0.0.1:1", 15), map[int]int{200: int(clientRate), 429: 5})
+	if got := c.reviews["*v1.TokenReview"]; got != 1 {
+		t.Errorf("%d TokenReviews, want 1: requests beyond the limit ask for nothing, and answers are remembered", got)
+	}
+}
+
+func TestAllClientsAreLimited(t *testing.T) {
+	now := testingclock.NewFakePassiveClock(time.Unix(1e9, 0))
+	h, _ := limited(t, now)
+	codes := map[int]int{}
+	for i := range totalBurst + 10 {
+		codes[askFrom(h, fmt.Sprintf("10.0.%d.%d:1", i/200, i%200), "good")]++
+	}
+	if want := (map[int]int{200: totalBurst, 429: 10}); !maps.Equal(codes, want) {
+		t.Errorf("%v, want %v", codes, want)
+	}
+}
+
+// However many clients there are, what is known of them is bounded.
+func TestClientsAreForgotten(t *testing.T) {
+	l := newLimiter(testingclock.NewFakePassiveClock(time.Unix(1e9, 0)))
+	for i := range 2 * maxClients {
+		l.client(fmt.Sprint(i))
+	}
+	if got := len(l.clients.Keys()); got > maxClients {
+		t.Errorf("%d clients are known", got)
+	}
+}
+
+func TestReviewsAreRemembered(t *testing.T) {
+	now := testingclock.NewFakePassiveClock(time.Unix(1e9, 0))
+	h, c := limited(t, now)
+	expect := func(what string, code, want, tokens, rights int) {
+		t.Helper()
+		if code != want || c.reviews["*v1.TokenReview"] != tokens || c.reviews["*v1.SubjectAccessReview"] != rights {
+			t.Errorf("%s: %d after %v, want %d after %d and %d", what, code, c.reviews, want, tokens, rights)
+		}
+	}
+	expect("the first", askFrom(h, "10.0.0.1:1", "good"), 200, 1, 1)
+	expect("another", askFrom(h, "10.0.0.1:1", "good"), 200, 1, 1)
+	expect("a token that is not known", askFrom(h, "10.0.0.1:1", "bad"), 401, 2, 1)
+	expect("the same", askFrom(h, "10.0.0.1:1", "bad"), 401, 2, 1)
+	clear(c.may)
+	expect("a right that was withdrawn a moment ago", askFrom(h, "10.0.0.1:1", "good"), 200, 2, 1)
+	now.SetTime(now.Now().Add(remembered + time.Millisecond))
+	expect("and some seconds ago", askFrom(h, "10.0.0.1:1", "good"), 403, 3, 2)
+	expect("the refusal again", askFrom(h, "10.0.0.1:1", "good"), 403, 3, 2)
+	c.may[right("latencygates", "", "gate")] = true
+	now.SetTime(now.Now().Add(remembered + time.Millisecond))
+	expect("a right that was given", askFrom(h, "10.0.0.1:1", "good"), 200, 4, 3)
+}
