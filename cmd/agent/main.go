@@ -1,6 +1,7 @@
 // Command agent is the program in the pods of a benchmark: "agent client" and "agent server" carry out the task
-// in the environment. "agent hold" sleeps in the hold pods of gates until it is told to stop, and "agent unverified" is the
-// probe of those whose node is not verified: it fails. "agent inspect" looks at the node for kubectl tailgate doctor.
+// in the environment. "agent hold" sleeps in the hold pods of gates until it is told to stop. "agent verified" is the probe of
+// those whose node is verified: it fails if the node runs another boot or kernel than the one that was verified. "agent
+// unverified" is the probe of the others: it fails. "agent inspect" looks at the node for kubectl tailgate doctor.
 package main
 
 import (
@@ -23,7 +24,7 @@ import (
 const terminationLog = "/dev/termination-log"
 
 // verbs are all that there are.
-const verbs = "client|server|hold|unverified|inspect"
+const verbs = "client|server|hold|verified|unverified|inspect"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -35,6 +36,9 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer) error {
+	if len(args) > 0 && args[0] == "verified" {
+		return agent.Verified("/", args[1:])
+	}
 	if len(args) != 1 {
 		return fmt.Errorf("usage: agent %s", verbs)
 	}

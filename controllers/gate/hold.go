@@ -23,20 +23,12 @@ const maxPodName = 63
 // holdPodOf is the pod that stands on a node as long as its gate asks for it: always Running, and Ready only while the node is
 // verified. The bench image's agent sleeps in it. Operators look at its condition Ready, which waits for the condition that
 // this controller sets, or at whether its containers are ready, as NVIDIA's k8s-operator-libs do, which a readiness gate does
-// not change: the container of a node that is not verified has a probe that fails. A pod cannot get or lose a probe, so that
-// it is made anew when the node comes to be verified, or does not any more.
+// not change: see probeOf. A pod cannot get another probe, so that it is made anew when the node comes to be verified, or does
+// not any more.
 func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, image string, pull corev1.PullPolicy) *corev1.Pod {
-	const agent = "/usr/local/bin/tailgate-agent"
 	labels := labelsOf(v)
 	labels[v1alpha1.LabelHold] = "true"
 	labels[v1alpha1.NodeLabelVerified] = fmt.Sprint(v.Status.State == v1alpha1.VerificationVerified)
-	var probe *corev1.Probe
-	if v.Status.State != v1alpha1.VerificationVerified {
-		probe = &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{agent, "unverified"}}},
-			PeriodSeconds: 3600,
-		}
-	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: gate.Spec.Namespace, Name: baseName(gate.Name, v.Spec.NodeName, maxPodName-len("-hold")) + "-hold",
@@ -55,7 +47,7 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 			},
 			Containers: []corev1.Container{{
 				Name: "hold", Image: image, ImagePullPolicy: pull,
-				Command: []string{agent, "hold"}, ReadinessProbe: probe,
+				Command: []string{agent, "hold"}, ReadinessProbe: probeOf(v),
 				// No CPU: of a node whose CPUs are given out whole, the least request costs somebody a whole one.
 				Resources: corev1.ResourceRequirements{
 					Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("16Mi")},
@@ -68,6 +60,38 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 			}},
 		},
 	}
+}
+
+// agent is the agent's path in the bench image.
+const agent = "/usr/local/bin/tailgate-agent"
+
+// probeOf is the probe of a hold pod. That of a node that is not verified fails. That of a verified node compares the boot and
+// the kernel that the container sees with those that were verified, as far as the gate counts them: after a boot the kubelet
+// runs the container again, and it does not become ready, whether or not a manager runs. Neither changes while the container
+// runs, so that the probe need not run often.
+func probeOf(v *v1alpha1.LatencyVerification) *corev1.Probe {
+	probe := &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{agent, "unverified"}}},
+		PeriodSeconds: 3600,
+	}
+	if v.Status.State == v1alpha1.VerificationVerified {
+		probe.Exec.Command[1] = "verified"
+		for _, key := range []v1alpha1.IdentityKey{v1alpha1.IdentityBootID, v1alpha1.IdentityKernel} {
+			if value, ok := v.Status.Identity[string(key)]; ok {
+				probe.Exec.Command = append(probe.Exec.Command, fmt.Sprintf("%s=%s", key, value))
+			}
+		}
+		probe.PeriodSeconds, probe.TimeoutSeconds, probe.FailureThreshold = 30, 10, 1
+	}
+	return probe
+}
+
+// probes returns the command of a hold pod's probe.
+func probes(pod *corev1.Pod) []string {
+	if len(pod.Spec.Containers) == 0 || pod.Spec.Containers[0].ReadinessProbe == nil || pod.Spec.Containers[0].ReadinessProbe.Exec == nil {
+		return nil
+	}
+	return pod.Spec.Containers[0].ReadinessProbe.Exec.Command
 }
 
 // hold makes the hold pod of a node, or removes it, and says in its condition whether the node is verified.
@@ -90,8 +114,7 @@ func (r *Verifications) hold(ctx context.Context, gate *v1alpha1.LatencyGate, v 
 		}
 		return nil
 	}
-	over := pod != nil && (pods.Ended(pod) ||
-		pod.Labels[v1alpha1.NodeLabelVerified] != want.Labels[v1alpha1.NodeLabelVerified])
+	over := pod != nil && (pods.Ended(pod) || !slices.Equal(probes(pod), probes(want)))
 	switch {
 	case pod != nil && (!gate.Spec.Enforcement.HoldPod || over):
 		if !pod.DeletionTimestamp.IsZero() {

@@ -601,6 +601,19 @@ var _ = Describe("A gate", func() {
 		Expect(pod.Spec.ReadinessGates).To(Equal([]corev1.PodReadinessGate{{ConditionType: v1alpha1.NodeConditionVerified}}))
 		change(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = false })
 		Eventually(says).Should(Equal("True Verified"))
+		probe := func() []string {
+			current := &corev1.Pod{}
+			Expect(client.IgnoreNotFound(k8s.Get(ctx, key, current))).To(Succeed())
+			if len(current.Spec.Containers) == 0 {
+				return nil
+			}
+			return current.Spec.Containers[0].ReadinessProbe.Exec.Command[1:]
+		}
+		Expect(probe()).To(Equal([]string{"verified", "BootID=boot-1", "Kernel=6.1.0"}), "it compares what the container sees with what was verified")
+		By("an upgrade")
+		w.Upgrade(ctx, w.A, "6.2.0")
+		Eventually(probe).Should(Equal([]string{"verified", "BootID=boot of 6.2.0", "Kernel=6.2.0"}))
+		Eventually(says).Should(Equal("True Verified"))
 		By("a pod that was evicted")
 		pod.Status.Phase = corev1.PodFailed
 		Eventually(func() error {

@@ -132,7 +132,8 @@ func (c *cluster) writeState(ctx context.Context) error {
 		err := once(ctx, c.node(n, "sys"), func(tmp string) error {
 			return errors.Join(
 				numaTree(c.numa, memory).write(filepath.Join(tmp, "node")),
-				pciTree(n.nics(), c.numa).write(filepath.Join(tmp, "pci")))
+				pciTree(n.nics(), c.numa).write(filepath.Join(tmp, "pci")),
+				os.WriteFile(filepath.Join(tmp, bootFile), newBoot(), 0o644))
 		})
 		if err != nil {
 			return err
@@ -199,7 +200,7 @@ func (c *cluster) buildOwn(ctx context.Context) error {
 // generation identifies everything that cannot be changed while the cluster runs, so that an Up after such a change
 // begins anew. It includes the boot of the machine, which no process survives.
 func (c *cluster) generation() (string, error) {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := os.ReadFile(bootPath)
 	if err != nil {
 		return "", fmt.Errorf("reading the machine's boot: %w", err)
 	}
@@ -213,6 +214,10 @@ func (c *cluster) generation() (string, error) {
 		if err != nil {
 			return "", err
 		}
+		base, err := baseSpec(c.paths, n, []byte(`{"mounts": []}`))
+		if err != nil {
+			return "", err
+		}
 		cni, err := cniConfig(c.paths, n)
 		if err != nil {
 			return "", err
@@ -221,7 +226,7 @@ func (c *cluster) generation() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		parts = append(parts, pciTree(n.nics(), c.numa), kubelet, containerd, cni, devices)
+		parts = append(parts, pciTree(n.nics(), c.numa), kubelet, containerd, base, cni, devices)
 	}
 	encoded, err := json.Marshal(parts)
 	if err != nil {

@@ -234,8 +234,8 @@ func plugIn(h netnsHandle, port string, bridge netlink.Link) error {
 	return nil
 }
 
-// Upgrade restarts the kubelet of a node as after an upgrade of its operating system: with another boot ID, and with an
-// OS image of that name. It does not wait until the node is ready: Up does. Only Down undoes it.
+// Upgrade restarts the kubelet of a node as after an upgrade of its operating system: with another boot ID, which its
+// containers see too, and with an OS image of that name. The containers are not restarted. It does not wait until the node is ready: Up does. Only Down undoes it.
 func Upgrade(ctx context.Context, o Options, node, image string) error {
 	c, err := existing(ctx, o)
 	if err != nil {
@@ -248,17 +248,18 @@ func Upgrade(ctx context.Context, o Options, node, image string) error {
 	if err := KillKubelet(ctx, o, node); err != nil {
 		return err
 	}
-	// The kubelet reads them when it starts.
-	for target, content := range map[string]string{
-		"/proc/sys/kernel/random/boot_id": string(uuid.NewUUID()),
-		"/etc/os-release":                 fmt.Sprintf("PRETTY_NAME=%q", image),
-	} {
-		if err := c.coverFile(n, target, content+"\n"); err != nil {
-			return err
-		}
+	// The kubelet reads them when it starts. Written, and not replaced: it is this file that is mounted, in containers too.
+	if err := os.WriteFile(c.node(n, "sys", bootFile), newBoot(), 0o644); err != nil {
+		return fmt.Errorf("writing the boot ID of %s: %w", node, err)
+	}
+	if err := c.coverFile(n, "/etc/os-release", fmt.Sprintf("PRETTY_NAME=%q\n", image)); err != nil {
+		return err
 	}
 	return StartKubelet(ctx, o, node)
 }
+
+// newBoot is a boot ID as the kernel tells it.
+func newBoot() []byte { return []byte(string(uuid.NewUUID()) + "\n") }
 
 // coverFile gives a file another content, as the node sees it.
 func (c *cluster) coverFile(n node, target, content string) error {

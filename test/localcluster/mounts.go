@@ -67,6 +67,12 @@ func createMountNamespace(p paths, n node, keep []string) error {
 	}
 }
 
+const (
+	// bootPath is where a kernel tells of its boot, and bootFile what a node has instead: its own, which Upgrade changes.
+	bootPath = "/proc/sys/kernel/random/boot_id"
+	bootFile = "boot_id"
+)
+
 // populateMountNamespace gives the calling thread a mount namespace with the node's view of the machine.
 func populateMountNamespace(p paths, n node, keep []string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
@@ -96,6 +102,7 @@ func populateMountNamespace(p paths, n node, keep []string) error {
 		"/var/lib/kubelet":         p.node(n, "kubelet"),
 		"/sys/devices/system/node": p.node(n, "sys", "node"),
 		"/sys/bus/pci/devices":     p.node(n, "sys", "pci"),
+		bootPath:                   p.node(n, "sys", bootFile),
 	} {
 		if own[target], err = openTree(dir); err != nil {
 			return err

@@ -135,8 +135,8 @@ func containerdConfig(p paths, n node, binaries, snapshotter string) ([]byte, er
 	return []byte(out.String()), nil
 }
 
-// baseSpec adds the node's view of NUMA nodes and PCI devices to containerd's default OCI runtime specification, which
-// is all that a container sees of /sys otherwise.
+// baseSpec adds the node's view of NUMA nodes, PCI devices and of its boot to containerd's default OCI runtime specification,
+// with which a container would see those of the machine.
 func baseSpec(p paths, n node, defaults []byte) ([]byte, error) {
 	var spec map[string]any
 	if err := json.Unmarshal(defaults, &spec); err != nil {
@@ -156,6 +156,11 @@ func baseSpec(p paths, n node, defaults []byte) ([]byte, error) {
 		})
 	}
 	spec["mounts"] = mounts
+	// runc lets nobody mount anything on files of /proc, but a hook may.
+	spec["hooks"] = map[string]any{"createContainer": []any{map[string]any{
+		"path": "/bin/sh", "env": []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
+		"args": []string{"sh", "-c", fmt.Sprintf(`mount --bind %s "$(sed -n 's/.*"bundle":"\([^"]*\)".*/\1/p')/rootfs%s"`, p.node(n, "sys", bootFile), bootPath)},
+	}}}
 	content, err := json.MarshalIndent(spec, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encoding the runtime specification: %w", err)
