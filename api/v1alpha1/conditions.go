@@ -176,9 +176,12 @@ const (
 	OutcomeToolFailed = "ToolFailed"
 	// OutcomeToolTimeout surfaces when a tool was killed at its deadline.
 	OutcomeToolTimeout = "ToolTimeout"
-	// OutcomeAccelerationFailed surfaces when a tool ran without Onload although it was asked for: its library could not
-	// be preloaded, or something else was to be.
+	// OutcomeAccelerationFailed surfaces when a tool could not use Onload although it was asked for: the library could not
+	// be preloaded, the kernel module is not loaded or its device not accessible, or a setting is unknown.
 	OutcomeAccelerationFailed = "AccelerationFailed"
+	// OutcomeResourceUnavailable surfaces when Onload could not make a stack for want of memory or of virtual interfaces
+	// of the NIC.
+	OutcomeResourceUnavailable = "ResourceUnavailable"
 	// OutcomeWrongNetwork surfaces when the messages would not have gone over the asked interface.
 	OutcomeWrongNetwork = "WrongNetwork"
 	// OutcomePeerUnreachable surfaces when the client's agent could not reach the server's, or lost it.
@@ -234,10 +237,11 @@ const (
 	WarningMTUMismatch = "MTUMismatch"
 	// WarningLinkNotUp surfaces when an interface had no carrier, or lost it meanwhile, or nobody can tell.
 	WarningLinkNotUp = "LinkNotUp"
-	// WarningNotAccelerated surfaces when Onload was asked for and not every socket was accelerated, or nobody can tell.
+	// WarningNotAccelerated surfaces when Onload was asked for and messages of a cell went through the kernel, or it is
+	// unknown which way they went.
 	WarningNotAccelerated = "NotAccelerated"
-	// WarningAccelerated surfaces when the kernel's sockets were asked for and something else was in the tools'
-	// processes, or nobody can tell.
+	// WarningAccelerated surfaces when the kernel's stack was asked for and messages of a cell bypassed it, or something
+	// else was in the tools' processes, or it is unknown which way they went.
 	WarningAccelerated = "Accelerated"
 	// WarningPodChanged surfaces when an admission webhook changed a pod, or nobody can tell.
 	WarningPodChanged = "PodChanged"

@@ -163,7 +163,7 @@ const (
 
 // Acceleration is how the tools' sockets work.
 //
-// +kubebuilder:validation:XValidation:rule="self.type == 'Onload' || !has(self.profile) && !has(self.profileRef) && !has(self.resourceName) && !has(self.source)",message="profile, profileRef, resourceName and source belong to type Onload; remove them or set type: Onload"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Onload' || !has(self.profile) && !has(self.profileRef) && !has(self.resourceName) && !has(self.source) && !has(self.library)",message="profile, profileRef, resourceName, source and library belong to type Onload; remove them or set type: Onload"
 // +kubebuilder:validation:XValidation:rule="!has(self.profile) || !has(self.profileRef)",message="give profile or profileRef, not both"
 type Acceleration struct {
 	// type is Kernel or Onload.
@@ -190,6 +190,14 @@ type Acceleration struct {
 	// the bench image.
 	// +optional
 	Source OnloadSource `json:"source,omitempty"`
+
+	// library is the path of the library in the pod. Default, with source DevicePlugin:
+	// /opt/onload/usr/lib64/libonload.so, where AMD's device plugin mounts it unless the Onload resource says otherwise;
+	// with source Image: wherever the dynamic linker finds libonload.so.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^/[A-Za-z0-9._/+-]+/libonload[A-Za-z0-9._+-]*$')",message="must be the absolute path of a library whose name begins with libonload"
+	Library string `json:"library,omitempty"`
 }
 
 // ProfileRef names a ConfigMap of Onload's settings.

@@ -41,9 +41,11 @@ const (
 	ProofDriver          = "Driver"
 	ProofFirmware        = "Firmware"
 	ProofFirmwareVariant = "FirmwareVariant"
-	// ProofAcceleration is, with Onload, that its library was in every process of the tools and their sockets were its
-	// own, in every cell; with Kernel, that there was none in any. Either the tools tell so of their own sockets, or the
-	// agent saw it in their processes; whichever is known must agree.
+	// ProofAcceleration is, with Onload, that the messages of every cell bypassed the kernel at this end; with Kernel, that
+	// they all went through it. The counters of the endpoint's network namespace before and after each cell decide, held
+	// against the number of messages; Onload's library in the memory of the tool's server, its banner, its stacks, its
+	// descriptors, the counters of the interface and the word of the tool have to agree. In the network of the host, whose
+	// counters are those of all its processes, it may remain unknown.
 	ProofAcceleration = "Acceleration"
 	// ProofPodUnchanged is that no admission webhook changed what the pod was made with, as far as it matters for the
 	// measurement.

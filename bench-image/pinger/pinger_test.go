@@ -96,6 +96,27 @@ func TestPreload(t *testing.T) {
 	}
 }
 
+// Onload sends SIGIO whenever it wakes the control connection. The server then goes on, as that has nothing to read.
+func TestSIGIOAlone(t *testing.T) {
+	for _, protocol := range []string{"tcp", "udp"} {
+		t.Run(protocol, func(t *testing.T) {
+			server, port := serve(t, program, nil)
+			client := start(t, program, nil, clientArgs(port, "--protocol", protocol, "--sizes", "64,128", "--duration", "500ms", "--warmup", "0s")...)
+			for ended := false; !ended; {
+				select {
+				case <-client.done:
+					ended = true
+				case <-time.After(20 * time.Millisecond):
+					if err := server.Process.Signal(syscall.SIGIO); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			wantResult(t, client, 2)
+		})
+	}
+}
+
 func TestIsDynamic(t *testing.T) {
 	f, err := elf.Open(program)
 	if err != nil {

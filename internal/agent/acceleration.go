@@ -16,7 +16,7 @@ const (
 	onloadPrefix = "EF_"
 )
 
-// environment is that of the tools, made of the container's and of what the task says. The library is for them alone:
+// environment is that of the tools, made of the container's and of the task's. The library is for them alone:
 // the agent is linked statically, and so no dynamic linker reads its LD_PRELOAD, which a device plugin may have set for
 // the whole container. Its own sockets are always the kernel's.
 func environment(container []string, task plan.Task) []string {
@@ -45,8 +45,25 @@ func environment(container []string, task plan.Task) []string {
 
 // withoutOnload is a list of libraries to be preloaded, parted by colons or spaces, without Onload's.
 func withoutOnload(list string) string {
-	libraries := strings.FieldsFunc(list, func(r rune) bool { return r == ':' || r == ' ' })
-	return strings.Join(slices.DeleteFunc(libraries, isOnload), ":")
+	return strings.Join(slices.DeleteFunc(preloads(list), isOnload), ":")
+}
+
+// preloads are the libraries of LD_PRELOAD, or of a line of /etc/ld.so.preload.
+func preloads(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ':' || r == ' ' || r == '\t' })
+}
+
+// preloadFile is Onload's library in /etc/ld.so.preload, which the dynamic linker loads into every process; empty when it
+// is not there.
+func (h host) preloadFile() string {
+	for l := range strings.Lines(h.read("etc/ld.so.preload")) {
+		for _, path := range preloads(strings.TrimSpace(l)) {
+			if isOnload(path) {
+				return path
+			}
+		}
+	}
+	return ""
 }
 
 // isOnload says whether a path is that of Onload's library: libcitransport0.so, as it is built, or libonload.so, as it is
@@ -67,12 +84,9 @@ func notPreloaded(stderr []byte) string {
 	return ""
 }
 
-// notAccelerated kills a tool that runs without Onload, although it was asked for, and tells why as far as that is known.
+// notAccelerated kills a tool that runs without Onload, although it was asked for, and says why as far as that is known.
 func (e *endpoint) notAccelerated(p *process) error {
-	p.kill() // only then its words are all there
-	if words := notPreloaded(p.stderr.Bytes()); words != "" {
-		return fail(v1alpha1.OutcomeAccelerationFailed, "%s ran without Onload: %s", e.Task.Tool, words)
-	}
-	return fail(v1alpha1.OutcomeAccelerationFailed, "%s ran without Onload: %s is not in its memory, and nothing tells why; is the tool linked statically?",
-		e.Task.Tool, e.Task.Library)
+	p.kill() // only then all its words are there
+	return e.explained(p, fail(v1alpha1.OutcomeAccelerationFailed,
+		"%s ran without Onload: %s is not in its memory, for an unknown reason; is the tool linked statically?", e.Task.Tool, e.Task.Library))
 }

@@ -54,6 +54,16 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+func TestPreloadFile(t *testing.T) {
+	for content, want := range map[string]string{
+		"": "", "/lib/libvma.so\n": "", library + "\n": library, "/lib/a.so:" + library: library, "/lib/a.so\n " + library + " /lib/b.so\n": library,
+	} {
+		if got := fakeRoot(t, map[string]string{"etc/ld.so.preload": content}).preloadFile(); got != want {
+			t.Errorf("%q: got %q, want %q", content, got, want)
+		}
+	}
+}
+
 func TestNotPreloaded(t *testing.T) {
 	// As glibc 2.36 says it.
 	const complaint = "ERROR: ld.so: object '/x/libonload.so' from LD_PRELOAD cannot be preloaded (cannot open shared object file): ignored."

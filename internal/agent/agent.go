@@ -3,8 +3,8 @@
 // other.
 //
 // While a cell is measured both agents sleep: the client's in wait for its tool, the server's in wait for the
-// next request. They collect no garbage, poll nothing and write nothing. What they look at in a tool's process they look at
-// while it starts (look in onload.go).
+// next request. They collect no garbage, poll nothing and write nothing. Counters and processes they read before the cell
+// and after it (path.go).
 package agent
 
 import (
@@ -120,7 +120,7 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	cpus = h.order(cpus, h.deviceNUMANode(device))
 	e := endpoint{
 		Agent: a, driver: driver, environ: environ, cpus: cpus, cpusAllowed: allowed,
-		measuringCPU: cpus[0], agentCPU: h.agentCPU(cpus, a.mostToolCPUs(driver)),
+		settings: map[string]string{}, measuringCPU: cpus[0], agentCPU: h.agentCPU(cpus, a.mostToolCPUs(driver)),
 	}
 	if err := pinSelf(e.agentCPU); err != nil {
 		return result.Document{}, err
@@ -171,8 +171,9 @@ type endpoint struct {
 	watch                  *watch
 	command                tool.Command
 	voluntary, involuntary int64
-	// onload is what became of Onload in the processes; nil until one was looked at.
-	onload *result.Onload
+	// paths are those of the cells' messages, and settings those of Onload that its library printed.
+	paths    []result.Path
+	settings map[string]string
 	// iface is the measured interface, and captured what a server took from packets there.
 	iface    net.Interface
 	captured []result.Captured
@@ -214,16 +215,21 @@ func (e *endpoint) toolCPUs(n int) ([]int, error) {
 }
 
 // start starts a tool, and the watch over what happens meanwhile.
-func (e *endpoint) start(c tool.Command, cpus []int, dir string) (*process, error) {
+func (e *endpoint) start(c tool.Command, cpus []int, dir string, l *link) (*process, error) {
 	e.command = c
+	before := l.traffic()
 	e.watch.begin()
-	return start(c, cpus, dir, e.environ)
+	p, err := start(c, cpus, dir, e.environ)
+	if err != nil {
+		return nil, err
+	}
+	p.linkBefore = before
+	return p, nil
 }
 
-// account adds what happened while a process ran that has ended, and what was seen of it.
-func (e *endpoint) account(p *process) {
-	e.watch.end()
-	e.note(p)
+// account adds what happened while a process ran that has ended, and what is known of the path of its messages.
+func (e *endpoint) account(p *process, cell string, l *link) {
+	e.recordPath(p, cell, e.watch.end(), l)
 	e.watch.add("tool.run-delay-ns", p.runDelay)
 	e.watch.add("tool.major-faults", p.majorFaults())
 	voluntary, involuntary := p.switches()
@@ -234,9 +240,13 @@ func (e *endpoint) account(p *process) {
 // conclude completes the evidence when the last tool has ended.
 func (e *endpoint) conclude(evidence *result.Evidence) {
 	evidence.VoluntarySwitches, evidence.InvoluntarySwitches = e.voluntary, e.involuntary
-	evidence.Deltas, evidence.Onload = e.watch.deltas(), e.onload
+	evidence.Deltas, evidence.Paths = e.watch.deltas(), e.paths
 	f := facts(evidence.Facts)
 	environmentFacts(f, e.command.Env)
+	f.set("onload.preload-file", host{e.Root}.preloadFile())
+	for name, value := range e.settings {
+		f.set("onload.setting."+name, value)
+	}
 	f.set("tool.sha256", programDigest(e.command.Path))
 	evidence.Facts = f.bounded(maxFacts)
 }

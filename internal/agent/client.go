@@ -164,7 +164,7 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 	finished := time.Now()
 	a, err = l.ask(request{Verb: verbEnd, Cell: cell.Name})
 	if failed != nil {
-		return result.Cell{}, withServerNote(failed, a.Note)
+		return result.Cell{}, withServer(failed, a)
 	}
 	if err != nil {
 		return result.Cell{}, lost(err)
@@ -176,7 +176,7 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 		OpenRaw: func(name string) (io.ReadCloser, error) { return os.Open(filepath.Join(dir, name)) },
 	}, recorder.RecordN)
 	if err != nil {
-		return result.Cell{}, withServerNote(fail(v1alpha1.OutcomeToolFailed, "%s, %s: %v", e.Task.Tool, cell.Name, err), a.Note)
+		return result.Cell{}, withServer(e.explained(p, fail(v1alpha1.OutcomeToolFailed, "%s, %s: %v", e.Task.Tool, cell.Name, err)), a)
 	}
 	measured := result.Cell{
 		Cell: cell, Tool: string(e.Task.Tool), ToolVersion: measurement.Version, Command: append([]string{command.Path}, command.Args...),
@@ -215,37 +215,19 @@ func (e *endpoint) runClient(ctx context.Context, l *link, command tool.Command,
 	limit := e.driver.Deadline(cell)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	p, err := e.start(command, t.CPUs, t.Scratch)
+	p, err := e.start(command, t.CPUs, t.Scratch, l)
 	if err != nil {
 		return nil, err
 	}
-	p.protocol = cell.Protocol
-	err = e.lookAtBoth(ctx, l, p)
 	byItself := p.wait(ctx)
-	e.account(p)
-	if err == nil && e.accelerated() && p.seen == nil && notPreloaded(p.stderr.Bytes()) != "" {
-		err = e.notAccelerated(p) // it ended too soon to be looked at
-	}
-	if err != nil {
-		return nil, err
+	e.account(p, cell.Name, l)
+	if e.accelerated() && notPreloaded(p.stderr.Bytes()) != "" {
+		return nil, e.notAccelerated(p)
 	}
 	if !byItself {
-		return nil, fail(v1alpha1.OutcomeToolTimeout, "%s, %s: killed after %s; a message was lost, or the server hangs: %s", e.Task.Tool, cell.Name, limit, p.lastWords())
+		return nil, e.explained(p, fail(v1alpha1.OutcomeToolTimeout, "%s, %s: killed after %s; a message was lost, or the server hangs: %s", e.Task.Tool, cell.Name, limit, p.lastWords()))
 	}
 	return p, nil
-}
-
-// lookAtBoth looks at the tool's process, and lets the server look at its own when its sockets were not all there yet as
-// it began to listen.
-func (e *endpoint) lookAtBoth(ctx context.Context, l *link, p *process) error {
-	if err := e.look(ctx, p); err != nil || !e.accelerated() || p.ended() || ctx.Err() != nil {
-		return err
-	}
-	if _, err := l.ask(request{Verb: verbLook}); err != nil {
-		p.kill()
-		return lost(err)
-	}
-	return nil
 }
 
 // present says whether the image has a program.
@@ -260,11 +242,15 @@ func lost(err error) error {
 	return fail(v1alpha1.OutcomePeerUnreachable, "the client lost its server: %v", err)
 }
 
-// withServerNote adds what the tool's server had to say to a failure at the client's end.
-func withServerNote(err error, note string) error {
+// withServer adds what the tool's server said to a failure at the client's end. When Onload failed there, that is the
+// reason.
+func withServer(err error, a answer) error {
 	var f *failure
-	if !errors.As(err, &f) || note == "" {
+	switch {
+	case a.Reason != "":
+		return fail(a.Reason, "server: %s", a.Error)
+	case !errors.As(err, &f) || a.Note == "":
 		return err
 	}
-	return fail(f.reason, "%s (server: %s)", f.message, note)
+	return fail(f.reason, "%s (server: %s)", f.message, a.Note)
 }

@@ -14,7 +14,6 @@ import (
 //
 //	hello    with the token; the server then listens to nobody else
 //	prepare  a cell: the server starts the tool's server and answers when it listens
-//	look     with Onload, while the tools start: the server looks at the sockets of the tool's server
 //	end      of a cell: the server ends the tool's server, whatever became of it
 //	done     after the last cell: the server hands over its result and ends
 //
@@ -27,7 +26,8 @@ type request struct {
 	Cell    string `json:"cell,omitempty"`
 }
 
-// answer to a request. Error is empty when it was granted; Reason is then one of the API's outcomes.
+// answer to a request. Error is empty when it was granted; else Reason is one of the API's outcomes. In the answer to end
+// they say why the tool's server could not use Onload.
 type answer struct {
 	Error  string `json:"error,omitempty"`
 	Reason string `json:"reason,omitempty"`
@@ -43,7 +43,6 @@ type answer struct {
 const (
 	verbHello   = "hello"
 	verbPrepare = "prepare"
-	verbLook    = "look"
 	verbEnd     = "end"
 	verbDone    = "done"
 

@@ -2,30 +2,37 @@ package agent
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// How Onload shows in /proc, as its sources have it (github.com/Xilinx-CNS/onload; the same in its releases from 8.1 to
+// How Onload shows in /proc, according to its sources (github.com/Xilinx-CNS/onload; the same in its releases from 8.1 to
 // 9.2 and in what becomes 10.0): its library is mapped into the process, and a descriptor of its own file system is a link
 // to onload:[KIND:STACK:ENDPOINT] (onloadfs_dname in src/driver/linux_onload/onloadfs.c, OO_FDFLAG_TYPE_STR in
 // src/include/onload/common.h). KIND is tcp and udp of sockets, tcpl of those that listen, moved of those that went to
 // another stack, os_sock of those that were handed to the kernel, piper and pipew of pipes; onload:[stack:STACK] is a
 // handle. The kernel's own sockets are socket:[INODE].
 //
-// What listens is Onload's wherever its connections come from, and so proves nothing. A tcp socket that connects, or is
-// accepted, over another NIC than Onload's is handed to the kernel; a udp socket is in connect alone.
+// A descriptor does not say which way the messages go. Onload hands a TCP or UDP socket over to the kernel when it binds or
+// connects to an address, or is accepted from one, that is not on a NIC of Onload's: its descriptor is then the kernel's.
+// But a UDP socket that is not connected, or has joined a group, stays Onload's whichever way its datagrams go, and
+// datagrams that need several packets always go through the kernel. So the counters decide, and the descriptors only
+// support them.
 const (
 	kernelSocket = "socket:["
 	onloadFile   = "onload:["
@@ -40,28 +47,17 @@ func onloadSockets(p v1alpha1.Protocol) []string {
 }
 
 const (
-	// firstLook is how long after its start a tool's process is looked at for the first time. From look to look it takes
-	// twice as long, and there are at most maxLooks: until 1.3 s after the start.
-	firstLook = 10 * time.Millisecond
-	maxLooks  = 7
-
 	// maxMaps bounds what is read of the memory of a process, in bytes, and maxDescriptors how many of its descriptors
 	// are looked at.
 	maxMaps        = 1 << 20
 	maxDescriptors = 4096
+	// maxLibrary bounds what is read of Onload's library, in bytes: it has 3 MiB.
+	maxLibrary = 64 << 20
 )
 
-// glimpse is what /proc shows of a process at one moment.
-type glimpse struct {
-	// library is the path of Onload's library in its memory; empty when there is none.
-	library string
-	// sockets is how many sockets it has, onload how many of Onload among them can carry a protocol's messages.
-	sockets, onload int32
-}
-
-// glimpse looks at a process whose messages are those of a protocol. It is nil when the process cannot be seen, or ends: it
-// then loses its memory first and its descriptors next, and so those are looked at first.
-func (h host) glimpse(pid int, p v1alpha1.Protocol) *glimpse {
+// look looks at a process whose messages are those of a protocol. It returns nil when the process cannot be seen, or ends:
+// it then loses its memory first and its descriptors next, and so those are read first.
+func (h host) look(pid int, p v1alpha1.Protocol) *result.Look {
 	dir := filepath.Join(h.root, fmt.Sprintf("proc/%d", pid))
 	descriptors, err := os.Open(filepath.Join(dir, "fd"))
 	if err != nil {
@@ -72,12 +68,12 @@ func (h host) glimpse(pid int, p v1alpha1.Protocol) *glimpse {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil
 	}
-	var g glimpse
+	var l result.Look
 	for _, name := range names {
 		// One that was closed in between leads nowhere.
 		target, err := os.Readlink(filepath.Join(dir, "fd", name))
 		if err == nil {
-			g.count(target, p)
+			countDescriptor(&l, target, p)
 		}
 	}
 	maps, err := os.Open(filepath.Join(dir, "maps"))
@@ -85,24 +81,24 @@ func (h host) glimpse(pid int, p v1alpha1.Protocol) *glimpse {
 		return nil
 	}
 	defer maps.Close()
-	if g.library, err = mappedOnload(io.LimitReader(maps, maxMaps)); err != nil {
+	if l.Library, err = mappedOnload(io.LimitReader(maps, maxMaps)); err != nil {
 		return nil
 	}
-	return &g
+	return &l
 }
 
-// count takes note of where a descriptor leads.
-func (g *glimpse) count(target string, p v1alpha1.Protocol) {
+// countDescriptor takes note of where a descriptor leads.
+func countDescriptor(l *result.Look, target string, p v1alpha1.Protocol) {
 	kind, ok := strings.CutPrefix(target, onloadFile)
 	kind, _, _ = strings.Cut(kind, ":")
 	switch {
 	case strings.HasPrefix(target, kernelSocket):
-		g.sockets++
+		l.Sockets++
 	case ok && slices.Contains(onloadSockets(p), kind):
-		g.sockets++
-		g.onload++
+		l.Sockets++
+		l.Onload++
 	case ok && slices.Contains([]string{"tcp", "tcpl", "udp", "os_sock"}, kind):
-		g.sockets++
+		l.Sockets++
 	}
 }
 
@@ -123,67 +119,138 @@ func mappedOnload(maps io.Reader) (string, error) {
 	return "", cmp.Or(lines.Err(), err)
 }
 
+// stacks adds up the events of the Onload stacks that belong to a process group, in /proc/driver/onload/stacks (since
+// Onload 8.1; efab_stacks_seq_show in src/driver/linux_onload/linux_stats.c): a line for each stack, whose second field is
+// the process that made it, 0 when the reader cannot see that, and whose last two are its rx_evs and tx_evs. The stack of a
+// tool's server is as old as its process, so its counters are those of the cell.
+func (h host) stacks(group int, grown map[string]int64) {
+	file, err := os.Open(filepath.Join(h.root, "proc/driver/onload/stacks"))
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 5 {
+			continue
+		}
+		pid, err := strconv.Atoi(fields[1])
+		if err != nil || pid <= 0 {
+			continue // the heading, or a stack of others
+		}
+		if g, err := unix.Getpgid(pid); err != nil || g != group {
+			continue
+		}
+		in, errIn := strconv.ParseInt(fields[len(fields)-2], 10, 64)
+		out, errOut := strconv.ParseInt(fields[len(fields)-1], 10, 64)
+		if errIn == nil && errOut == nil {
+			grown[result.PathStackIn] += in
+			grown[result.PathStackOut] += out
+		}
+	}
+}
+
+// lookBegun looks at the tool's server when it is ready: by then the dynamic linker is done with it. Without Onload's
+// library, although that was asked for, the process is killed, and an error says why. So it is of settings that this
+// library does not know: it would only mention them in the kernel's log.
+func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
+	l := host{e.Root}.look(p.cmd.Process.Pid, protocol)
+	p.path.Begun, p.protocol = l, protocol
+	if l == nil || !e.accelerated() {
+		return nil
+	}
+	if l.Library == "" {
+		return e.notAccelerated(p)
+	}
+	names, err := host{e.Root}.unknownSettings(l.Library, e.Task.Env)
+	if err != nil || len(names) == 0 {
+		return nil //nolint:nilerr // a library that cannot be read has no settings to compare with
+	}
+	p.kill()
+	return fail(v1alpha1.OutcomeAccelerationFailed, "Onload's library %s does not know the setting %s; correct the profile or env, or use the Onload that has it",
+		l.Library, strings.Join(names, ", "))
+}
+
+// lookEnded looks at the tool's server after its client has ended.
+func (e *endpoint) lookEnded(p *process) {
+	if p.ended() {
+		return
+	}
+	p.path.Ended = host{e.Root}.look(p.cmd.Process.Pid, p.protocol)
+	p.stackEvents = map[string]int64{}
+	host{e.Root}.stacks(p.cmd.Process.Pid, p.stackEvents)
+}
+
+// unknownSettings are the variables of a task that Onload's library does not know. It knows those whose names are among its
+// strings (ef_names in its startup.c).
+func (h host) unknownSettings(library string, env map[string]string) ([]string, error) {
+	file, err := os.Open(filepath.Join(h.root, library))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxLibrary))
+	if err != nil {
+		return nil, err
+	}
+	// What is named like the library and has none of the settings is another.
+	if !bytes.Contains(data, []byte("EF_NO_FAIL\x00")) {
+		return nil, errors.New("it has no settings")
+	}
+	var unknown []string
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if strings.HasPrefix(name, onloadPrefix) && !bytes.Contains(data, []byte(name+"\x00")) {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown, nil
+}
+
 // accelerated says whether the tools are to run with Onload.
 func (e *endpoint) accelerated() bool { return e.Task.Acceleration == v1alpha1.AccelerationOnload }
 
-// look looks what became of Onload in a tool's process that was just started. The dynamic linker is done with a process
-// that has a socket, and none measures without one. So there are looks until there is one, of Onload where that is asked,
-// and none any more while it measures; one more look comes soon after, as a socket that connects may yet be handed to
-// the kernel. Without Onload in its memory the process is killed, and an error says so.
-//
-// Of a process that cannot be seen, or ended, nothing is noted.
-func (e *endpoint) look(ctx context.Context, p *process) error {
-	wait, seen := firstLook, false
-	for range maxLooks {
-		select {
-		case <-p.done:
-			return nil
-		case <-ctx.Done():
-			return nil
-		case <-time.After(wait):
-		}
-		if err := e.glance(p); err != nil || p.seen == nil || seen {
-			return err
-		}
-		wait *= 2
-		if seen = p.seen.sockets > 0 && (p.seen.onload > 0 || !e.accelerated()); seen {
-			wait = firstLook
-		}
-	}
-	return nil
+// explained is a failure of a tool, or that of Onload where it is the reason.
+func (e *endpoint) explained(p *process, err error) error {
+	return cmp.Or(e.onloadFailure(p), err)
 }
 
-// glance looks once at a tool's process. One that ends meanwhile was as it was seen last with a socket.
-func (e *endpoint) glance(p *process) error {
-	g := host{e.Root}.glimpse(p.cmd.Process.Pid, p.protocol)
-	if g == nil && p.seen != nil && p.seen.sockets > 0 {
+// onloadFailure says, by what a process printed, why it could not use Onload; nil when nothing tells.
+func (e *endpoint) onloadFailure(p *process) error {
+	if !e.accelerated() {
 		return nil
 	}
-	p.seen = g
-	if g != nil && e.accelerated() && g.sockets > 0 && g.library == "" {
-		return e.notAccelerated(p)
+	if words := notPreloaded(p.stderr.Bytes()); words != "" {
+		return fail(v1alpha1.OutcomeAccelerationFailed, "%s ran without Onload: %s%s", e.Task.Tool, words, e.elsewhere())
+	}
+	if f, ok := onload.Explain(p.stderr.Bytes()); ok {
+		return fail(f.Outcome, "%s could not use Onload: %s; %s (Onload: %s)", e.Task.Tool, cmp.Or(host{e.Root}.deviceTrouble(f), f.Why), f.Remedy, line(f.Words, maxValue))
 	}
 	return nil
 }
 
-// note adds what was seen of a process to the evidence.
-func (e *endpoint) note(p *process) {
-	if p.seen == nil {
-		return
+// deviceTrouble is why Onload's device cannot be opened, as far as the agent sees it.
+func (h host) deviceTrouble(f onload.Failure) string {
+	if !f.Device {
+		return ""
 	}
-	if e.onload == nil {
-		e.onload = &result.Onload{Sockets: p.seen.onload}
-		for _, entry := range e.environ {
-			if value, ok := strings.CutPrefix(entry, preloadVariable+"="); ok {
-				e.onload.Preloaded = line(value, maxValue)
-			}
+	switch {
+	case !h.exists("sys/module/onload"):
+		return "the kernel module onload is not loaded"
+	case !h.exists("dev/onload"):
+		return "the pod has no /dev/onload"
+	case unix.Access(filepath.Join(h.root, "dev/onload"), unix.R_OK|unix.W_OK) != nil:
+		return "the pod may not open /dev/onload"
+	}
+	return ""
+}
+
+// elsewhere says where the container has Onload's library, when it is not where the task expects it.
+func (e *endpoint) elsewhere() string {
+	h := host{e.Root}
+	for _, path := range preloads(os.Getenv(preloadVariable)) {
+		if isOnload(path) && path != e.Task.Library && h.exists(path) {
+			return "; the device plugin mounted " + path + ": set acceleration.library to it"
 		}
 	}
-	o := e.onload
-	o.Checked++
-	if p.seen.library != "" {
-		o.MappedIn++
-		o.Mapped = cmp.Or(o.Mapped, p.seen.library)
-	}
-	o.Sockets = min(o.Sockets, p.seen.onload)
+	return "; set acceleration.library to where the Onload resource mounts the library"
 }

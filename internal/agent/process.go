@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/onload"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -33,9 +35,11 @@ type process struct {
 	err            error
 	// runDelay is how long the main thread was ready to run and did not, in ns; -1 when the kernel does not tell.
 	runDelay int64
-	// protocol is that of its messages, and seen what was last seen of it; nil when nothing was.
+	// protocol is that of its messages, and path what is known of theirs.
 	protocol v1alpha1.Protocol
-	seen     *glimpse
+	path     result.Path
+	// stackEvents are the counters of its Onload stacks, and linkBefore those of the agents' connection at its start.
+	stackEvents, linkBefore map[string]int64
 }
 
 // start starts a tool on the given CPUs, in a process group of its own. Its environment is that given and what its
@@ -143,11 +147,17 @@ func (p *process) majorFaults() int64 {
 	return unknown
 }
 
-// lastWords is the last line of what a process printed, standard error first.
+// lastWords is the last line of what a process printed, standard error first. What Onload prints at its start, whatever
+// happens, is not counted.
 func (p *process) lastWords() string {
 	for _, out := range [][]byte{p.stderr.Bytes(), p.stdout.Bytes()} {
-		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-		if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
+		last := ""
+		for l := range strings.Lines(string(out)) {
+			if l = strings.TrimSpace(l); l != "" && !onload.Chatter(l) {
+				last = l
+			}
+		}
+		if last != "" {
 			return last
 		}
 	}

@@ -135,30 +135,20 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 			if capturing != nil {
 				_, _ = capturing.end()
 			}
-			p, c, err := e.prepare(ctx, r.Cell, l.conn, target)
-			if err != nil {
-				a.Error = err.Error()
-				var f *failure
-				if errors.As(err, &f) {
-					a.Reason = f.reason
-				}
-			}
+			p, c, err := e.prepare(ctx, r.Cell, l, target)
+			a.refuse(err)
 			running, capturing, a.CPU = p, c, e.measuringCPU
-		case verbLook:
-			if running != nil {
-				if err := e.look(ctx, running); err != nil {
-					return err
-				}
-			}
 		case verbEnd:
 			if running != nil {
+				e.lookEnded(running)
 				if running.interrupt {
 					running.end(interruptGrace)
 				} else {
 					running.end(endGrace)
 				}
-				e.account(running)
+				e.account(running, r.Cell, l)
 				a.Note = running.lastWords()
+				a.refuse(e.onloadFailure(running))
 				if running.interrupt {
 					said := running.stdout.Bytes()
 					a.Said = append([]byte{}, said[max(0, len(said)-maxSaid):]...)
@@ -185,8 +175,20 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 	}
 }
 
+// refuse makes an answer of an error, if there is one.
+func (a *answer) refuse(err error) {
+	if err == nil {
+		return
+	}
+	a.Error, a.Reason = err.Error(), v1alpha1.OutcomeAgentFailed
+	var f *failure
+	if errors.As(err, &f) {
+		a.Reason = f.reason
+	}
+}
+
 // prepare starts the tool's server for a cell, waits until it listens, and begins to capture where that was asked.
-func (e *endpoint) prepare(ctx context.Context, name string, client net.Conn, target tool.Target) (*process, *capturing, error) {
+func (e *endpoint) prepare(ctx context.Context, name string, l *link, target tool.Target) (*process, *capturing, error) {
 	for _, cell := range e.Task.Cells {
 		if cell.Name != name {
 			continue
@@ -202,19 +204,18 @@ func (e *endpoint) prepare(ctx context.Context, name string, client net.Conn, ta
 		} else if taken {
 			return nil, nil, fail(v1alpha1.OutcomeToolFailed, "somebody else listens on %s port %d", cell.Protocol, target.Port)
 		}
-		p, err := e.start(e.driver.Server(cell, target), target.CPUs, dir)
+		p, err := e.start(e.driver.Server(cell, target), target.CPUs, dir, l)
 		if err != nil {
 			return nil, nil, err
 		}
-		p.protocol = cell.Protocol
 		if err := awaitListening(ctx, p, e.driver.Listens(cell), target.Port); err != nil {
 			p.end(0)
+			return nil, nil, e.explained(p, err)
+		}
+		if err := e.lookBegun(p, cell.Protocol); err != nil {
 			return nil, nil, err
 		}
-		if err := e.glance(p); err != nil {
-			return nil, nil, err
-		}
-		c, err := e.beginCapture(cell, client)
+		c, err := e.beginCapture(cell, l.conn)
 		if err != nil {
 			p.end(0)
 			return nil, nil, err

@@ -51,17 +51,19 @@ func (h host) watch(cpu int, iface string) *watch {
 // begin reads the counters before something starts.
 func (w *watch) begin() { w.before, w.began = w.counters(), time.Now() }
 
-// end adds what happened since begin.
-func (w *watch) end() {
+// end adds what happened since begin, and returns it.
+func (w *watch) end() map[string]int64 {
 	elapsed := time.Since(w.began)
-	after := w.counters()
+	after, grown := w.counters(), map[string]int64{}
 	for name, n := range after {
 		// A counter that was not there, or was set back, tells nothing.
 		if b, ok := w.before[name]; ok && n >= b {
+			grown[name] = n - b
 			w.grown[name] += n - b
 		}
 	}
 	w.grown["elapsed-ms"] += elapsed.Milliseconds()
+	return grown
 }
 
 // add adds to a counter that somebody else read; it is negative when that could not be done.
@@ -128,6 +130,8 @@ func (w *watch) counters() map[string]int64 {
 	w.scan("proc/stat", func(l []byte) { cpuTimes(l, w.cpu, all) })
 	w.scan("proc/schedstat", newScheduler(w.cpu, all).line)
 	w.scan("proc/net/snmp", newProtocols(all).line)
+	w.scan("proc/net/netstat", newProtocols(all).line)
+	w.scan("proc/net/snmp6", func(l []byte) { protocol6(l, all) })
 	if w.throttled != "" {
 		w.scan(filepath.Join(w.throttled, "cpu.stat"), func(l []byte) { throttling(l, all) })
 	}
@@ -274,13 +278,36 @@ func (s *scheduler) line(l []byte) {
 	}
 }
 
-// protocolCounters are those of /proc/net/snmp that tell of trouble.
+// protocolCounters are those of /proc/net/snmp and /proc/net/netstat that tell of trouble, and how much the kernel's stack
+// carried. TCP's are of IPv4 and IPv6.
 var protocolCounters = map[string][]string{
-	"Tcp:": {"AttemptFails", "InErrs", "InSegs", "OutSegs", "RetransSegs"},
-	"Udp:": {"InCsumErrors", "InDatagrams", "InErrors", "NoPorts", "OutDatagrams", "RcvbufErrors", "SndbufErrors"},
+	"Ip:":    {"ReasmOKs", "FragCreates"},
+	"IpExt:": {"InOctets", "OutOctets"},
+	"Tcp:":   {"AttemptFails", "InErrs", "InSegs", "OutSegs", "RetransSegs"},
+	"Udp:":   {"InCsumErrors", "InDatagrams", "InErrors", "NoPorts", "OutDatagrams", "RcvbufErrors", "SndbufErrors"},
 }
 
-// protocols reads /proc/net/snmp: for each protocol a line of names and one of values.
+// protocolPrefixes are those of the counters' names where they are not the protocol's.
+var protocolPrefixes = map[string]string{"IpExt:": "ip"}
+
+// protocolCounters6 are those of /proc/net/snmp6.
+var protocolCounters6 = map[string]string{
+	"Ip6InOctets": "ip6.InOctets", "Ip6OutOctets": "ip6.OutOctets", "Ip6ReasmOKs": "ip6.ReasmOKs", "Ip6FragCreates": "ip6.FragCreates",
+	"Udp6InDatagrams": "udp6.InDatagrams", "Udp6OutDatagrams": "udp6.OutDatagrams",
+}
+
+// protocol6 reads a line of /proc/net/snmp6: a name and a value.
+func protocol6(l []byte, all map[string]int64) {
+	fields := strings.Fields(string(l))
+	if len(fields) != 2 || protocolCounters6[fields[0]] == "" {
+		return
+	}
+	if n, err := strconv.ParseInt(fields[1], 10, 64); err == nil && n >= 0 {
+		all[protocolCounters6[fields[0]]] = n
+	}
+}
+
+// protocols reads /proc/net/snmp and /proc/net/netstat: for each protocol a line of names and one of values.
 type protocols struct {
 	names []string
 	all   map[string]int64
@@ -302,7 +329,8 @@ func (p *protocols) line(l []byte) {
 			continue
 		}
 		if n, err := strconv.ParseInt(fields[i], 10, 64); err == nil && n >= 0 {
-			p.all[strings.ToLower(strings.TrimSuffix(fields[0], ":"))+"."+name] = n
+			prefix := cmp.Or(protocolPrefixes[fields[0]], strings.ToLower(strings.TrimSuffix(fields[0], ":")))
+			p.all[prefix+"."+name] = n
 		}
 	}
 	p.names = nil

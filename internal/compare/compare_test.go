@@ -17,6 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/result/resulttest"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -61,7 +62,7 @@ func side(t *testing.T, name string, s v1alpha1.LatencyBenchmarkSpec, rounds []i
 			document := func(role string) result.Document {
 				return result.Document{Run: fmt.Sprintf("%s-%s-r%d", name, v.Name, round+1), Variant: v.Name, Role: role, Evidence: result.Evidence{
 					Node: "node-" + role, Kernel: "6.1.0", BootID: "boot-" + role, CPUsAllowed: "3", OnlineCPUs: "0-3", MeasuringCPU: 3, AgentCPU: 3,
-					DeviceNUMANode: -1, Interface: "eth0", MTU: 1500, Onload: &result.Onload{Checked: 9},
+					DeviceNUMANode: -1, Interface: "eth0", MTU: 1500,
 					Facts: map[string]string{"cpu.smt.sibling": "none", "cgroup.cpu-max": "max 100000", "nic.carrier": "1"},
 				}}
 			}
@@ -72,6 +73,8 @@ func side(t *testing.T, name string, s v1alpha1.LatencyBenchmarkSpec, rounds []i
 			for _, change := range changes {
 				change(&run)
 			}
+			run.Client.Evidence.Paths = resulttest.ThroughKernel(run.Client.Cells)
+			run.Server.Evidence.Paths = run.Client.Evidence.Paths
 			out.Results.Runs = append(out.Results.Runs, run)
 		}
 	}

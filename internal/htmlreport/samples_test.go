@@ -20,6 +20,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/result/resulttest"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -126,7 +127,7 @@ func hardware(role string, v v1alpha1.Variant) result.Evidence {
 	e := result.Evidence{
 		Node: node, Kernel: "5.14.0-503.11.1.el9_5.x86_64", BootID: "boot-of-" + node, CPUModel: "Intel(R) Xeon(R) Gold 6246R CPU @ 3.40GHz",
 		CPUsAllowed: fmt.Sprint(cpu), OnlineCPUs: "0-31", MeasuringCPU: cpu, AgentCPU: cpu, CPUNUMANode: 1, DeviceNUMANode: -1, ThreadSiblings: fmt.Sprint(cpu),
-		Clocksource: "tsc", Interface: "eth0", Address: "10.244.1.7", MTU: 1500, Driver: "veth", AgentVersion: "3f2a91c", Onload: &result.Onload{Checked: 17},
+		Clocksource: "tsc", Interface: "eth0", Address: "10.244.1.7", MTU: 1500, Driver: "veth", AgentVersion: "3f2a91c",
 		Facts: map[string]string{
 			"cpu.smt.sibling": "none", "cgroup.cpu-max": "max 100000", "nic.carrier": "1", "cpu.hypervisor": "no", "cpu.governor": "performance", "cpu.turbo": "off",
 			"cpu.isolated": "yes", "cpu.nohz-full": "yes", "cpu.cstates": "POLL 0us; C1 2us; [C1E 10us]; [C6 133us]", "kernel.arg.isolcpus": "8-15", "kernel.arg.nohz_full": "8-15",
@@ -168,6 +169,8 @@ func measured(b *v1alpha1.LatencyBenchmark, fill func(run plan.Run, c *result.Ce
 			s.Client.Cells = append(s.Client.Cells, c)
 			now = now.Add(cell.Warmup + cell.Duration)
 		}
+		s.Client.Evidence.Paths = resulttest.ThroughKernel(s.Client.Cells)
+		s.Server.Evidence.Paths = s.Client.Evidence.Paths
 		now = now.Add(7 * time.Second)
 		out.Runs = append(out.Runs, s)
 		b.Status.Stored = append(b.Status.Stored, v1alpha1.StoredResult{ConfigMap: run.Name, Run: run.Name,

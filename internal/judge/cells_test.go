@@ -12,6 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/result/resulttest"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
@@ -55,7 +56,7 @@ func encoded(t *testing.T, r *result.Recorder) result.Histogram {
 func evidence(role string, v v1alpha1.Variant) result.Evidence {
 	e := result.Evidence{
 		Node: "node-" + role, Kernel: "6.1.0", BootID: "boot-" + role, CPUsAllowed: "3", OnlineCPUs: "0-3", MeasuringCPU: 3, AgentCPU: 3,
-		CPUNUMANode: 0, DeviceNUMANode: -1, Interface: "eth0", MTU: 1500, Onload: &result.Onload{Checked: 9},
+		CPUNUMANode: 0, DeviceNUMANode: -1, Interface: "eth0", MTU: 1500,
 		Facts: map[string]string{"cpu.smt.sibling": "none", "cgroup.cpu-max": "max 100000", "nic.carrier": "1"},
 	}
 	if v.Network.Type.Attached() {
@@ -67,7 +68,6 @@ func evidence(role string, v v1alpha1.Variant) result.Evidence {
 		e.Facts["nic.function"] = string(v.Network.Type)
 	}
 	if v.Acceleration.Type == v1alpha1.AccelerationOnload {
-		e.Onload = &result.Onload{Checked: 9, MappedIn: 9, Mapped: "/libonload.so", Sockets: 1}
 		e.Facts["env.LD_PRELOAD"], e.Facts["env.EF_POLL_USEC"], e.Facts["module.onload.version"] = "/libonload.so", "100000", "9.0.1"
 	}
 	return e
@@ -88,9 +88,18 @@ func run(name, variant string, s v1alpha1.LatencyBenchmarkSpec, h result.Histogr
 	}
 	if found {
 		for _, c := range plan.Cells(s, v) {
-			out.Client.Cells = append(out.Client.Cells, result.Cell{Cell: c, Tool: string(s.Tool), ToolVersion: "1", Histogram: h})
+			cell := result.Cell{Cell: c, Tool: string(s.Tool), ToolVersion: "1", Histogram: h}
+			if c.Stream {
+				cell.Bandwidth = &tool.Bandwidth{BitsPerSecond: 1e9}
+			}
+			out.Client.Cells = append(out.Client.Cells, cell)
 		}
 	}
+	out.Client.Evidence.Paths = resulttest.ThroughKernel(out.Client.Cells)
+	if v.Acceleration.Type == v1alpha1.AccelerationOnload {
+		out.Client.Evidence.Paths = resulttest.PastKernel(out.Client.Cells)
+	}
+	out.Server.Evidence.Paths = out.Client.Evidence.Paths
 	for _, f := range change {
 		f(&out)
 	}

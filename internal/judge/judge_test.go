@@ -8,6 +8,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/result/resulttest"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
@@ -150,7 +151,7 @@ func TestGateAgainstAVariant(t *testing.T) {
 			ofB(only(func(c *result.Cell) { c.Accelerated = tool.Accelerated{Client: "Yes", Server: "Yes"} })), "Pass", "WithinLimit"},
 		"another acceleration, slower": {v1alpha1.Variant{Acceleration: onload}, slow, nil, "Fail", "BeyondLimit"},
 		"another acceleration that did not happen": {v1alpha1.Variant{Acceleration: onload}, quick,
-			ofB(func(s *result.Stored) { s.Server.Evidence.Onload = &result.Onload{Checked: 9} }), "Inconclusive", "NotAccelerated"},
+			ofB(func(s *result.Stored) { s.Server.Evidence.Paths = resulttest.ThroughKernel(s.Client.Cells) }), "Inconclusive", "NotAccelerated"},
 		"another acceleration has the same variables of others": {v1alpha1.Variant{Acceleration: onload}, quick,
 			ofB(func(s *result.Stored) { s.Client.Evidence.Facts["env.XLIO_SPEC"] = "latency" }), "Inconclusive", "EvidenceDiffers"},
 		"another variable": {v1alpha1.Variant{Env: []v1alpha1.EnvVar{{Name: "XLIO_SPEC", Value: "latency"}}}, quick,

@@ -33,11 +33,12 @@ const (
 // settingName is how Onload's settings are named.
 var settingName = regexp.MustCompile(`^EF_[A-Z0-9_]+$`)
 
-// defaults make Onload tell what it does. Without the first its banner goes to the kernel's log, as the standard error
-// of a container is no terminal; without the second a socket that it cannot accelerate for want of resources is a
-// socket of the kernel, and nobody hears of it.
+// defaults make Onload tell what it does. Without the first its messages go to the kernel's log, as the standard error
+// of a container is no terminal. The second makes it print its settings once, at its start. Without the third a socket
+// that it cannot accelerate for want of resources is a socket of the kernel, without a message.
 var defaults = map[string]string{
 	"EF_LOG_VIA_IOCTL": "0",
+	"EF_CONFIG_DUMP":   "1",
 	"EF_NO_FAIL":       "0",
 }
 
@@ -57,6 +58,8 @@ func Library(a v1alpha1.Acceleration) string {
 	switch {
 	case a.Type != v1alpha1.AccelerationOnload:
 		return ""
+	case a.Library != "":
+		return a.Library
 	case a.Source == v1alpha1.OnloadFromImage:
 		return ImageLibrary
 	default:

@@ -25,6 +25,7 @@ func TestLibrary(t *testing.T) {
 		"none for the kernel": {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}},
 		"the device plugin's": {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}, want: "/opt/onload/usr/lib64/libonload.so"},
 		"the image's":         {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Source: v1alpha1.OnloadFromImage}, want: "libonload.so"},
+		"one that was moved":  {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Library: "/usr/lib64/libonload.so"}, want: "/usr/lib64/libonload.so"},
 	} {
 		if got := Library(*variant(c.acceleration).Acceleration); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
@@ -54,30 +55,30 @@ func TestEnvironment(t *testing.T) {
 		"a variant's own for the kernel": {
 			variant: variant(nil, v1alpha1.EnvVar{Name: "SFNT_AVOID_FORK", Value: "1"}), want: map[string]string{"SFNT_AVOID_FORK": "1"},
 		},
-		"the defaults": {variant: variant(onload), want: map[string]string{"EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "0"}},
+		"the defaults": {variant: variant(onload), want: map[string]string{"EF_CONFIG_DUMP": "1", "EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "0"}},
 		"the built-in profile": {
 			variant: variant(latency),
 			want: map[string]string{
-				"EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "0", "EF_POLL_USEC": "100000", "EF_TCP_FASTSTART_INIT": "0", "EF_TCP_FASTSTART_IDLE": "0",
+				"EF_CONFIG_DUMP": "1", "EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "0", "EF_POLL_USEC": "100000", "EF_TCP_FASTSTART_INIT": "0", "EF_TCP_FASTSTART_IDLE": "0",
 			},
 		},
 		"a variant's own over its profile and the defaults": {
 			variant: variant(latency, v1alpha1.EnvVar{Name: "EF_POLL_USEC", Value: "-1"}, v1alpha1.EnvVar{Name: "EF_NO_FAIL", Value: "1"}, v1alpha1.EnvVar{Name: "EF_TPH_MODE"}),
 			want: map[string]string{
-				"EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "1", "EF_POLL_USEC": "-1", "EF_TCP_FASTSTART_INIT": "0", "EF_TCP_FASTSTART_IDLE": "0", "EF_TPH_MODE": "",
+				"EF_CONFIG_DUMP": "1", "EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "1", "EF_POLL_USEC": "-1", "EF_TCP_FASTSTART_INIT": "0", "EF_TCP_FASTSTART_IDLE": "0", "EF_TPH_MODE": "",
 			},
 		},
 		"a profile of the user's": {
 			variant: variant(referred, v1alpha1.EnvVar{Name: "EF_TPH_MODE", Value: "2"}), configMap: map[string]string{"EF_NO_FAIL": "1", "EF_TPH_MODE": "1", "EF_INT_DRIVEN": "1"},
-			want: map[string]string{"EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "1", "EF_INT_DRIVEN": "1", "EF_TPH_MODE": "2"},
+			want: map[string]string{"EF_CONFIG_DUMP": "1", "EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "1", "EF_INT_DRIVEN": "1", "EF_TPH_MODE": "2"},
 		},
 		"a ConfigMap that the variant does not name": {
-			variant: variant(onload), configMap: map[string]string{"EF_NO_FAIL": "1"}, want: map[string]string{"EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "0"},
+			variant: variant(onload), configMap: map[string]string{"EF_NO_FAIL": "1"}, want: map[string]string{"EF_CONFIG_DUMP": "1", "EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "0"},
 		},
 		"as many settings as there may be": {
 			variant: variant(referred), configMap: settings(64), want: func() map[string]string {
 				all := settings(64)
-				all["EF_LOG_VIA_IOCTL"], all["EF_NO_FAIL"] = "0", "0"
+				all["EF_CONFIG_DUMP"], all["EF_LOG_VIA_IOCTL"], all["EF_NO_FAIL"] = "1", "0", "0"
 				return all
 			}(),
 		},

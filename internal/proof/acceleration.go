@@ -1,9 +1,8 @@
 package proof
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -18,87 +17,103 @@ func (e endpoint) word(c result.Cell) tool.Acceleration {
 	return c.Accelerated.Client
 }
 
-// inAll says whether the tool told one thing of the endpoint's sockets in every cell.
-func (e endpoint) inAll(word tool.Acceleration) bool {
-	return len(e.cells) > 0 && !slices.ContainsFunc(e.cells, func(c result.Cell) bool { return e.word(c) != word })
-}
-
-// inAny is the name of the first cell of which the tool told one of several things; empty when there is none.
-func (e endpoint) inAny(words ...tool.Acceleration) string {
+// ways are the judgements of all cells.
+func (e endpoint) ways() []CellWay {
+	var all []CellWay
 	for _, c := range e.cells {
-		if slices.Contains(words, e.word(c)) {
-			return c.Name
-		}
+		all = append(all, e.way(c))
 	}
-	return ""
+	return all
 }
 
-// looked is what the agent saw in the processes of the tools, if it looked into one for each cell at least.
-func (e endpoint) looked() (result.Onload, bool) {
-	if e.own.Onload == nil {
-		return result.Onload{}, false
-	}
-	return *e.own.Onload, len(e.cells) > 0 && int(e.own.Onload.Checked) >= len(e.cells)
+// Ways are the judgements of all cells at the two ends of a run of a variant, which has everything filled in.
+func Ways(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) (client, server []CellWay) {
+	both := endpoints(spec, v, run)
+	return both[0].ways(), both[1].ways()
 }
 
-// onload asks, where Onload was asked for, whether every socket was accelerated.
+// inCell is a judgement in a line.
+func (w CellWay) inCell() string {
+	if len(w.Witnesses) == 0 {
+		return w.Cell + ": " + w.Why
+	}
+	return w.Cell + ": " + w.Why + " [" + strings.Join(w.Witnesses, "; ") + "]"
+}
+
+// onload asks, where Onload was asked for, whether the messages of every cell bypassed the kernel.
 func onload(e endpoint) finding {
 	if e.variant.Acceleration.Type != v1alpha1.AccelerationOnload {
 		return finding{}
 	}
-	const expected = "Onload's sockets in every cell"
-	advice := "see whether Onload's device plugin mounts the library and sets LD_PRELOAD, and what Onload says in the kernel's log"
-	o, whole := e.looked()
-	if cell := e.inAny(tool.AccelerationNo, tool.AccelerationAbsent); cell != "" {
-		return failed(expected, "a kernel's socket in "+cell+preloaded(o), advice)
+	const expected = "Onload carries the messages of every cell"
+	advice := "see docs/onload.md for the reasons: an interface that Onload does not accelerate, datagrams above the MTU, EF_UDP or EF_TCP, a device or library that is not there"
+	ways := e.ways()
+	if len(ways) == 0 {
+		return unknown(expected, notKnown+": nothing was measured", advice)
 	}
-	switch {
-	case o.MappedIn < o.Checked:
-		return failed(expected, fmt.Sprintf("its library was in %d of %d processes%s", o.MappedIn, o.Checked, preloaded(o)), advice)
-	case o.Checked > 0 && o.Sockets == 0:
-		return failed(expected, fmt.Sprintf("%s was there, and a process without a socket of it", orNotKnown(o.Mapped)), advice)
-	case o.MappedIn > o.Checked || o.MappedIn > 0 && o.Mapped == "":
-		return unknown(expected, "what the agent saw in the processes contradicts itself", advice)
-	case !e.inAll(tool.AccelerationYes) && !(whole && o.Sockets > 0):
-		return unknown(expected, notKnown+": neither the tool nor the agent saw it in every cell"+preloaded(o), advice)
+	for _, w := range ways {
+		if w.Way == NotAccelerated || w.Way == Partly {
+			return failed(expected, w.inCell(), advice)
+		}
 	}
-	found := fmt.Sprintf("in all %d cells; module %s", len(e.cells), orNotKnown(e.own.Facts["module.onload.version"]))
-	if o.Mapped != "" {
-		found += ", library " + o.Mapped
+	for _, w := range ways {
+		if w.Way == Unknown {
+			return unknown(expected, w.inCell(), advice)
+		}
 	}
-	return proved(expected, found)
+	return proved(expected, fmt.Sprintf("in all %d cells; module %s; %s", len(ways), orNotKnown(e.own.Facts["module.onload.version"]), ways[0].inCell()))
 }
 
-// preloaded tells of a library that was to be loaded.
-func preloaded(o result.Onload) string {
-	if o.Preloaded == "" {
-		return ""
-	}
-	return ", LD_PRELOAD names " + o.Preloaded
-}
-
-// kernel asks, where the kernel's sockets were asked for, whether nothing else was in the way.
+// kernel asks, where the kernel's stack was asked for, whether no message bypassed it, and nothing else was in the way.
 func kernel(e endpoint) finding {
 	if e.variant.Acceleration.Type == v1alpha1.AccelerationOnload {
 		return finding{}
 	}
-	const expected = "the kernel's sockets"
+	const expected = "the kernel carries all messages"
 	advice := "see what adds the library to the pod, or compare with a variant of acceleration.type Onload"
-	o, whole := e.looked()
-	if cell := e.inAny(tool.AccelerationYes); cell != "" {
-		return failed(expected, "Onload's socket in "+cell, advice)
+	ways := e.ways()
+	if len(ways) == 0 {
+		return unknown(expected, notKnown+": nothing was measured", advice)
 	}
-	if cell := e.inAny(tool.AccelerationNo); cell != "" {
-		return failed(expected, "Onload's library in the process of "+cell, advice)
+	if found := e.replaced(); found != "" {
+		return failed(expected, found, advice)
 	}
-	preload := cmp.Or(o.Preloaded, e.own.Facts["env.LD_PRELOAD"])
-	switch {
-	case o.MappedIn > 0 || o.Mapped != "" || o.Sockets > 0:
-		return failed(expected, fmt.Sprintf("Onload's library %s in %d of %d processes", o.Mapped, o.MappedIn, o.Checked), advice)
-	case preload != "":
+	for _, w := range ways {
+		if w.Bypassed > 1-leastThrough {
+			return failed(expected, w.inCell(), advice)
+		}
+	}
+	if preload := e.own.Facts["env.LD_PRELOAD"]; preload != "" {
 		return unknown(expected, "LD_PRELOAD names "+preload, advice)
-	case !e.inAll(tool.AccelerationAbsent) && !whole:
-		return unknown(expected, notKnown+": neither the tool nor the agent looked into every process", advice)
 	}
-	return proved(expected, "no Onload in any process")
+	host := e.network().Type == v1alpha1.NetworkHost
+	for i, w := range ways {
+		// On the host's network nothing that was counted excludes Onload, but it takes a library.
+		if w.Way == Unknown && !(host && len(e.own.Paths) > i) {
+			return unknown(expected, w.inCell(), advice)
+		}
+	}
+	if host {
+		return proved(expected, "no library of Onload in any process")
+	}
+	return proved(expected, fmt.Sprintf("in all %d cells; %s: %s", len(ways), ways[0].Cell, ways[0].Witnesses[0]))
+}
+
+// replaced says where Onload's library was seen, whichever way the messages went; empty when nowhere.
+func (e endpoint) replaced() string {
+	if path := e.own.Facts["onload.preload-file"]; path != "" {
+		return "/etc/ld.so.preload names " + path
+	}
+	for _, c := range e.cells {
+		p := e.path(c)
+		for _, l := range []*result.Look{p.Begun, p.Ended} {
+			if l != nil && (l.Library != "" || l.Onload > 0) {
+				return fmt.Sprintf("Onload's library %s in the process of %s", l.Library, c.Name)
+			}
+		}
+		if word := e.word(c); p.Banner != "" || word == tool.AccelerationYes || word == tool.AccelerationNo {
+			return "Onload's library in the process of " + c.Name
+		}
+	}
+	return ""
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
-	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 const (
@@ -79,16 +78,6 @@ func TestChecks(t *testing.T) {
 			change(w.server())
 		}
 	}
-	onload := func(change func(*result.Onload)) func(*world) {
-		return all(withOnload, own(func(e *result.Evidence) { change(e.Onload) }))
-	}
-	kernel := func(change func(*result.Onload)) func(*world) {
-		return own(func(e *result.Evidence) { change(e.Onload) })
-	}
-	nobodyLooked := own(func(e *result.Evidence) { e.Onload = nil })
-	yes := tool.Accelerated{Client: tool.AccelerationYes, Server: tool.AccelerationYes}
-	no := tool.Accelerated{Client: tool.AccelerationNo, Server: tool.AccelerationYes}
-	absent := tool.Accelerated{Client: tool.AccelerationAbsent, Server: tool.AccelerationAbsent}
 	macvlan := network(v1alpha1.NetworkNAD, "net1")
 	primary := network(v1alpha1.NetworkPod, "eth0")
 
@@ -265,43 +254,6 @@ func TestChecks(t *testing.T) {
 			"another": {fact("nic.firmware-variant", "ultra-low-latency"), isNoted, "ultra-low-latency; the other end: full-feature"},
 			"none":    {fact("nic.firmware-variant", ""), isNoted, "not known; the other end: full-feature"},
 		},
-		"Acceleration": {
-			"Onload, seen by the agent":    {withOnload, isProved, "in all 2 cells; module 9.0.1, library /opt/onload/usr/lib64/libonload.so"},
-			"Onload, told by the tool":     {all(withOnload, nobodyLooked, words(yes)), isProved, "in all 2 cells; module 9.0.1"},
-			"Onload, by both":              {all(withOnload, words(yes)), isProved, "in all 2 cells; module 9.0.1, library /opt/onload/usr/lib64/libonload.so"},
-			"Onload, a module of nobody's": {all(withOnload, fact("module.onload.version", "")), isProved, "in all 2 cells; module not known, library /opt/onload/usr/lib64/libonload.so"},
-			"Onload, nobody looked":        {all(withOnload, nobodyLooked), isUnknown, "not known: neither the tool nor the agent saw it in every cell"},
-			"Onload, told in one cell":     {all(withOnload, nobodyLooked, words(yes, tool.Accelerated{})), isUnknown, "not known: neither the tool nor the agent saw it in every cell"},
-			"Onload, seen in one cell": {onload(func(o *result.Onload) { o.Checked, o.MappedIn = 1, 1 }), isUnknown,
-				"not known: neither the tool nor the agent saw it in every cell, LD_PRELOAD names /opt/onload/usr/lib64/libonload.so"},
-			"Onload, nothing was measured": {all(withOnload, func(w *world) { w.run.Client.Cells = nil }), isUnknown,
-				"not known: neither the tool nor the agent saw it in every cell, LD_PRELOAD names /opt/onload/usr/lib64/libonload.so"},
-			"Onload, sockets not counted": {onload(func(o *result.Onload) { o.Sockets = -1 }), isUnknown,
-				"not known: neither the tool nor the agent saw it in every cell, LD_PRELOAD names /opt/onload/usr/lib64/libonload.so"},
-			"Onload, sockets not counted, but told": {all(onload(func(o *result.Onload) { o.Sockets = -1 }), words(yes)), isProved,
-				"in all 2 cells; module 9.0.1, library /opt/onload/usr/lib64/libonload.so"},
-			"Onload, a socket of the kernel": {all(withOnload, words(yes, no)), isFailed, "a kernel's socket in udp-64, LD_PRELOAD names /opt/onload/usr/lib64/libonload.so"},
-			"Onload, not in the process":     {all(withOnload, nobodyLooked, words(absent)), isFailed, "a kernel's socket in tcp-64"},
-			"Onload, not in one process": {onload(func(o *result.Onload) { o.MappedIn = 1 }), isFailed,
-				"its library was in 1 of 2 processes, LD_PRELOAD names /opt/onload/usr/lib64/libonload.so"},
-			"Onload, told and not seen": {all(words(yes), onload(func(o *result.Onload) { o.MappedIn, o.Mapped = 0, "" })), isFailed,
-				"its library was in 0 of 2 processes, LD_PRELOAD names /opt/onload/usr/lib64/libonload.so"},
-			"Onload, without a socket": {onload(func(o *result.Onload) { o.Sockets = 0 }), isFailed,
-				"/opt/onload/usr/lib64/libonload.so was there, and a process without a socket of it"},
-			"Onload, in more than there are":    {onload(func(o *result.Onload) { o.MappedIn = 3 }), isUnknown, "what the agent saw in the processes contradicts itself"},
-			"Onload, mapped from nowhere":       {onload(func(o *result.Onload) { o.Mapped = "" }), isUnknown, "what the agent saw in the processes contradicts itself"},
-			"Kernel, seen by the agent":         {asIs, isProved, "no Onload in any process"},
-			"Kernel, told by the tool":          {all(nobodyLooked, words(absent)), isProved, "no Onload in any process"},
-			"Kernel, nobody looked":             {nobodyLooked, isUnknown, "not known: neither the tool nor the agent looked into every process"},
-			"Kernel, told in one cell":          {all(nobodyLooked, words(absent, tool.Accelerated{})), isUnknown, "not known: neither the tool nor the agent looked into every process"},
-			"Kernel, seen in one cell":          {kernel(func(o *result.Onload) { o.Checked = 1 }), isUnknown, "not known: neither the tool nor the agent looked into every process"},
-			"Kernel, accelerated":               {words(yes), isFailed, "Onload's socket in tcp-64"},
-			"Kernel, Onload that steps aside":   {words(no), isFailed, "Onload's library in the process of tcp-64"},
-			"Kernel, the library in a process":  {kernel(func(o *result.Onload) { o.MappedIn, o.Mapped = 1, "/lib/libonload.so" }), isFailed, "Onload's library /lib/libonload.so in 1 of 2 processes"},
-			"Kernel, a library of another kind": {fact("env.LD_PRELOAD", "libvma.so"), isUnknown, "LD_PRELOAD names libvma.so"},
-			"Kernel, a library that it preloads": {kernel(func(o *result.Onload) { o.Preloaded = "libvma.so" }), isUnknown,
-				"LD_PRELOAD names libvma.so"},
-		},
 		"PodUnchanged": {
 			"unchanged":    {asIs, isProved, "unchanged"},
 			"changed":      {pod(func(s *result.Seen) { s.Changed = []string{"requests cpu: 3 instead of 2", "a container more: proxy"} }), isFailed, "requests cpu: 3 instead of 2; a container more: proxy"},
@@ -350,16 +302,6 @@ func TestChecks(t *testing.T) {
 	})
 }
 
-// What the tool tells of the server's sockets is the server's proof.
-func TestAccelerationOfTheServer(t *testing.T) {
-	w := good(withOnload, func(w *world) { w.client().Onload, w.server().Onload = nil, nil },
-		words(tool.Accelerated{Client: tool.AccelerationYes, Server: tool.AccelerationNo}))
-	client, server := Endpoints(w.spec, w.variant(), w.run)
-	if c, s := lineOf(client, "Acceleration").State, lineOf(server, "Acceleration").State; c != isProved || s != isFailed {
-		t.Errorf("client %s, server %s; want Proved and Failed", c, s)
-	}
-}
-
 func TestVariable(t *testing.T) {
 	for resource, want := range map[string]string{
 		"amd.com/sf_vf": "PCIDEVICE_AMD_COM_SF_VF", "openshift.io/x2-VF": "PCIDEVICE_OPENSHIFT_IO_X2-VF",
@@ -381,7 +323,7 @@ func FuzzEndpoints(f *testing.F) {
 			e.AllocatedDevices[Variable(sfVF)], e.PCIAddress, e.Address, e.Addresses, e.MAC = pci, address, address, []string{address, pci}, mac
 			e.MeasuringCPU, e.CPUNUMANode, e.MTU = number, number, number
 			e.Facts["cgroup.cpus"], e.Facts["cgroup.cpu-max"], e.Facts["numa.nodes"] = online, limit, cpus
-			e.Onload = &result.Onload{Checked: number, MappedIn: number, Mapped: pci, Sockets: number}
+			e.Paths = []result.Path{{Cell: "tcp-64", Grown: map[string]int64{result.PathTCPIn: int64(number)}, Begun: &result.Look{Library: pci, Onload: number}, Banner: mac}}
 			s.Network.IPs, s.Network.MAC = []string{address, mac}, pci
 		}))
 		for _, v := range plan.Variants(w.spec) {

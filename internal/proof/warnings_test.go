@@ -8,6 +8,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/result/resulttest"
 )
 
 // warned are the reasons of a run's warnings, and those of them that forbid a verdict.
@@ -58,13 +59,9 @@ func TestSabotage(t *testing.T) {
 			server(func(e *result.Evidence, _ *result.Seen) { e.MTU = 1500 }),
 			[]string{"MTUMismatch"}, []string{"client on a: MTU: expected 1500, as the other end, found 9000"},
 		},
-		"LD_PRELOAD of a library that is not there": {
-			all(withOnload, func(w *world) {
-				for _, e := range []*result.Evidence{w.client(), w.server()} {
-					e.Onload = &result.Onload{Checked: 2, Preloaded: "/opt/onload/usr/lib64/libonload.so"}
-				}
-			}),
-			[]string{"NotAccelerated"}, []string{"its library was in 0 of 2 processes, LD_PRELOAD names /opt/onload/usr/lib64/libonload.so"},
+		"Onload whose messages go through the kernel": {
+			all(withOnload, func(w *world) { w.client().Paths = resulttest.ThroughKernel(w.run.Client.Cells) }),
+			[]string{"NotAccelerated"}, []string{"client on a: Acceleration: expected Onload carries the messages of every cell, found tcp-64: all messages went through the kernel"},
 		},
 		// Its device information files are gone, and Multus knows of no device.
 		"the device plugin restarted between admission and start, on the local cluster": {
@@ -107,7 +104,7 @@ func TestSabotage(t *testing.T) {
 			[]string{"CPUThrottled"}, []string{"periods used up: 4", "cpuCFSQuota: false"},
 		},
 		"a link that broke":                 {client(func(e *result.Evidence, _ *result.Seen) { e.Deltas["nic.carrier-changes"] = 2 }), []string{"LinkNotUp"}, nil},
-		"Onload where none was asked for":   {client(func(e *result.Evidence, _ *result.Seen) { e.Onload.MappedIn, e.Onload.Mapped = 2, "x" }), []string{"Accelerated"}, nil},
+		"Onload where none was asked for":   {func(w *world) { w.client().Paths = resulttest.PastKernel(w.run.Client.Cells) }, []string{"Accelerated"}, nil},
 		"a capture on the measuring CPU":    {func(w *world) { w.spec.Capture, w.server().AgentCPU = true, 2 }, []string{"CaptureSharesCPU"}, []string{"server on b", "set placement.cpus to 2 or more"}},
 		"both ends of a reason are one":     {func(w *world) { w.client().OnlineCPUs, w.server().OnlineCPUs = "", "" }, []string{"CPUsNotExclusive"}, []string{"client on a"}},
 		"a NUMA node of which nobody tells": {client(func(e *result.Evidence, _ *result.Seen) { e.DeviceNUMANode = -1 }), []string{"NUMAUnknown"}, nil},

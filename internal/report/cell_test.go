@@ -11,6 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/result/resulttest"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
@@ -24,11 +25,14 @@ func oneCell(workload v1alpha1.Workload) v1alpha1.LatencyBenchmarkSpec {
 
 // stored is a run of a variant with one cell.
 func stored(variant string, c result.Cell) result.Stored {
-	return result.Stored{
+	s := result.Stored{
 		Client:     result.Document{Run: "b-r1", Variant: variant, Role: v1alpha1.RoleClient, Evidence: evidence("a", "boot-a"), Cells: []result.Cell{c}},
 		Server:     result.Document{Run: "b-r1", Variant: variant, Role: v1alpha1.RoleServer, Evidence: evidence("b", "boot-b")},
 		ClientSeen: looked("c"), ServerSeen: looked("s"),
 	}
+	s.Client.Evidence.Paths = resulttest.ThroughKernel(s.Client.Cells)
+	s.Server.Evidence.Paths = s.Client.Evidence.Paths
+	return s
 }
 
 func summarize(t *testing.T, s v1alpha1.LatencyBenchmarkSpec, runs ...result.Stored) Summary {

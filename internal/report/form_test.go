@@ -18,6 +18,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/result/resulttest"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/tool/sfntpingpong"
 )
@@ -47,15 +48,17 @@ func measured(b *v1alpha1.LatencyBenchmark, fill func(run plan.Run, c *result.Ce
 			if asked := run.Variant.Network.Interface; asked != "" {
 				e.Interface = asked
 			}
-			if run.Variant.Acceleration.Type == v1alpha1.AccelerationOnload {
-				e.Onload = &result.Onload{Checked: 99, MappedIn: 99, Mapped: "/opt/onload/usr/lib64/libonload.so", Sockets: 1}
-			}
 		}
 		for _, cell := range run.Cells {
 			c := result.Cell{Cell: cell, ToolVersion: "1.0"}
 			fill(run, &c)
 			s.Client.Cells = append(s.Client.Cells, c)
 		}
+		s.Client.Evidence.Paths = resulttest.ThroughKernel(s.Client.Cells)
+		if run.Variant.Acceleration.Type == v1alpha1.AccelerationOnload {
+			s.Client.Evidence.Paths = resulttest.PastKernel(s.Client.Cells)
+		}
+		s.Server.Evidence.Paths = s.Client.Evidence.Paths
 		all = append(all, s)
 	}
 	return all

@@ -14,6 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/result/resulttest"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -53,7 +54,7 @@ func evidence(node, boot string) result.Evidence {
 	return result.Evidence{
 		Node: node, Kernel: "6.1.0", BootID: boot, CPUsAllowed: "3", OnlineCPUs: "0-7", MeasuringCPU: 3, CPUNUMANode: 1, DeviceNUMANode: 1,
 		Interface: "net1", Address: "192.0.2.1", MTU: 1500, Driver: "sfc", PCIAddress: "0000:3b:02.0", PCISource: result.PCIFromSysfs,
-		AllocatedDevices: map[string]string{"PCIDEVICE_AMD_COM_SF_VF": "0000:3b:02.0"}, Onload: &result.Onload{Checked: 99},
+		AllocatedDevices: map[string]string{"PCIDEVICE_AMD_COM_SF_VF": "0000:3b:02.0"},
 		Facts: map[string]string{
 			"cpu.smt.sibling": "none", "cgroup.cpu-max": "max 100000", "nic.carrier": "1", "nic.speed": "25000", "nic.function": "VF", "nic.port": "0000:3b:00.0",
 			"cpu.hypervisor": "no",
@@ -78,6 +79,8 @@ func run(h result.Histogram, change ...func(*result.Stored)) result.Stored {
 	for _, f := range change {
 		f(&s)
 	}
+	s.Client.Evidence.Paths = resulttest.ThroughKernel(s.Client.Cells)
+	s.Server.Evidence.Paths = s.Client.Evidence.Paths
 	return s
 }
 

@@ -137,8 +137,8 @@ type Evidence struct {
 	AgentVersion string `json:"agentVersion,omitempty"`
 	// AllocatedDevices are the values of PCIDEVICE_* by name of the variable.
 	AllocatedDevices map[string]string `json:"allocatedDevices,omitempty"`
-	// Onload is what became of Onload in the processes of the tools; nil when nobody looked.
-	Onload *Onload `json:"onload,omitempty"`
+	// Paths are what was recorded of the path of the messages, one for each cell.
+	Paths []Path `json:"paths,omitempty"`
 	// Facts are further conditions of the measurement, by the Keys of this package: only those that could be read.
 	Facts map[string]string `json:"facts,omitempty"`
 	// Deltas are the DeltaKeys: what happened on this end while its tools ran.
@@ -151,18 +151,3 @@ type Evidence struct {
 
 // PCIFromSysfs is the PCISource of an address that sysfs shows behind the interface.
 const PCIFromSysfs = "sysfs"
-
-// Onload is what an agent found of Onload in the processes of its tools while they measured.
-type Onload struct {
-	// Checked is how many processes were looked at: all when there is one for each cell. MappedIn is how many of them
-	// had an Onload library mapped.
-	Checked  int32 `json:"checked"`
-	MappedIn int32 `json:"mappedIn"`
-	// Mapped is the path of that library; empty when no process had one.
-	Mapped string `json:"mapped,omitempty"`
-	// Sockets is how many of a process's file descriptors were sockets of Onload, in the process that had the fewest;
-	// -1 when they could not be counted.
-	Sockets int32 `json:"sockets"`
-	// Preloaded is the library that LD_PRELOAD of the tools names. That it is named does not mean that it was found.
-	Preloaded string `json:"preloaded,omitempty"`
-}

@@ -143,7 +143,10 @@ var Keys = []Key{
 	{"nic.irq-cpus", false, "CPUs at which these are directed"},
 	{"nic.irq-on-cpu", false, "whether the CPU is among them: yes or no"},
 
-	{"onload.mapped", true, "path of the Onload library that the tools had mapped"},
+	{"onload.mapped", true, "path of the Onload library that the tool's server had mapped; of the server only"},
+	{"onload.library", true, "version of the Onload library, as it told on the tool's standard error"},
+	{"onload.preload-file", true, "Onload's library in /etc/ld.so.preload of the container"},
+	{"onload.setting.*", true, "onload.setting.NAME: a setting in effect, of those that the library prints with EF_CONFIG_DUMP=1"},
 
 	{"facts.omitted-fingerprint", true, "begin of the SHA-256 of those of the fingerprint that were left out"},
 	{"facts.omitted", false, "number of facts that were left out because there were too many"},
@@ -172,6 +175,9 @@ var DeltaKeys = []Key{
 	{Name: "nic.*", Meaning: "nic.NAME: the interface's packets, errors, drops and changes of its carrier"},
 	{Name: "tcp.*", Meaning: "tcp.NAME: of this network namespace, such as RetransSegs"},
 	{Name: "udp.*", Meaning: "udp.NAME: of this network namespace, such as RcvbufErrors"},
+	{Name: "udp6.*", Meaning: "udp6.NAME: the same over IPv6"},
+	{Name: "ip.*", Meaning: "ip.NAME: of this network namespace, such as ReasmOKs; InOctets and OutOctets are bytes"},
+	{Name: "ip6.*", Meaning: "ip6.NAME: the same over IPv6"},
 }
 
 // find returns the entry for a name: its own, or else the longest that stands for all names that begin so.

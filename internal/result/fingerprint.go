@@ -158,8 +158,11 @@ func Conditions(d Document) map[string]string {
 	number("nic.mtu", e.MTU)
 	set("nic.driver", e.Driver)
 	set("nic.firmware", e.Firmware)
-	if e.Onload != nil {
-		set("onload.mapped", e.Onload.Mapped)
+	for _, p := range e.Paths {
+		if p.Begun != nil {
+			set("onload.mapped", p.Begun.Library)
+		}
+		set("onload.library", p.Banner)
 	}
 	for _, c := range d.Cells {
 		set("tool.name", c.Tool)

@@ -30,7 +30,7 @@ func measured(change ...func(*Document)) Document {
 				"env.EF_POLL_USEC": "100000", "kernel.arg.isolcpus": "2-3", "sysctl.vm.swappiness": "60",
 			},
 			MAC: "00:0f:53:4a:81:c0", PCISource: PCIFromSysfs, AllowedNUMANodes: "1",
-			Onload: &Onload{Checked: 2, MappedIn: 2, Mapped: "/opt/onload/usr/lib64/libonload.so", Sockets: 1},
+			Paths:  []Path{{Cell: "tcp-64", Begun: &Look{Library: "/opt/onload/usr/lib64/libonload.so"}}},
 			Deltas: map[string]int64{"elapsed-ms": 7000}, VoluntarySwitches: 12, InvoluntarySwitches: 3,
 		},
 		Cells: []Cell{
@@ -97,7 +97,7 @@ func TestDifferences(t *testing.T) {
 			want:   []Difference{{"numa.relation", "local", "remote", true}, {"numa.cpu", "1", "0", false}},
 		},
 		"without Onload": {
-			change: func(d *Document) { d.Evidence.Onload = nil },
+			change: func(d *Document) { d.Evidence.Paths = nil },
 			want:   []Difference{{"onload.mapped", "/opt/onload/usr/lib64/libonload.so", "", true}},
 		},
 		"a CPU and a NIC that are both elsewhere": {

@@ -26,6 +26,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/result/resulttest"
 )
 
 // samplesPerRun is the number of samples that each cell of a run has.
@@ -379,12 +380,8 @@ func documentOf(pod *corev1.Pod) (result.Document, error) {
 		Evidence: result.Evidence{
 			Node: pod.Spec.NodeName, Kernel: "6.1.0-37-amd64", BootID: "boot-" + pod.Spec.NodeName, CPUsAllowed: "1", OnlineCPUs: "0-7",
 			MeasuringCPU: 1, DeviceNUMANode: -1, Interface: "eth0", Address: "10.244.0.2", MTU: 1500,
-			Facts:  map[string]string{"cpu.smt.sibling": "none", "cgroup.cpu-max": "max 100000", "nic.carrier": "1"},
-			Onload: &result.Onload{Checked: int32(len(task.Cells))},
+			Facts: map[string]string{"cpu.smt.sibling": "none", "cgroup.cpu-max": "max 100000", "nic.carrier": "1"},
 		},
-	}
-	if task.Role == v1alpha1.RoleServer {
-		return d, nil
 	}
 	started := time.Now().Add(-time.Second)
 	for _, cell := range task.Cells {
@@ -396,6 +393,13 @@ func documentOf(pod *corev1.Pod) (result.Document, error) {
 			Cell: cell, Tool: string(task.Tool), ToolVersion: "sockperf, version 3.10", Command: []string{"sockperf"},
 			StartedAt: started, FinishedAt: started.Add(time.Second), Histogram: histogram,
 		})
+	}
+	d.Evidence.Paths = resulttest.ThroughKernel(d.Cells)
+	if task.Acceleration == v1alpha1.AccelerationOnload {
+		d.Evidence.Paths = resulttest.PastKernel(d.Cells)
+	}
+	if task.Role == v1alpha1.RoleServer {
+		d.Cells = nil
 	}
 	return d, nil
 }

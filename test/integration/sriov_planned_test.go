@@ -122,7 +122,6 @@ func sriovAgents(b *v1alpha1.LatencyBenchmark) func(*result.Document) {
 			e.AllocatedDevices = map[string]string{proof.Variable(v.Network.ResourceName): e.PCIAddress}
 		}
 		if v.Acceleration.Type == v1alpha1.AccelerationOnload {
-			e.Onload.MappedIn, e.Onload.Sockets, e.Onload.Mapped = e.Onload.Checked, 1, "/opt/onload/usr/lib64/libonload.so"
 			e.Facts["module.onload.version"] = "8.1.2.26"
 		}
 	}

@@ -55,16 +55,21 @@ static struct {
 	unsigned char buffer[MAX_TCP + 64] __attribute__((aligned(64)));
 } cell;
 
-// stop ends the running cell; data is its socket to be woken by it, or -1.
+// stop ends the running cell; data is its socket to be woken by it, or -1. watched is the control connection.
 static volatile sig_atomic_t stop;
-static volatile int data = -1;
+static volatile int data = -1, watched = -1;
 
+// on_control ends the cell when the control connection has something to read, or is gone. The signal alone does not say
+// so: Onload sends SIGIO whenever it wakes the socket.
 static void on_control(int signal_number) {
 	(void)signal_number;
-	stop = 1;
 	int why = errno;
-	if (data >= 0)
-		shutdown(data, SHUT_RDWR);
+	char next;
+	if (recv(watched, &next, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || (errno != EAGAIN && errno != EINTR)) {
+		stop = 1;
+		if (data >= 0)
+			shutdown(data, SHUT_RDWR);
+	}
 	errno = why;
 }
 
@@ -299,6 +304,7 @@ static void watch(int control, int fd, bool on) {
 	if (on) {
 		stop = 0;
 		data = fd;
+		watched = control;
 		fcntl(control, F_SETOWN, getpid());
 		fcntl(control, F_SETFL, flags | O_ASYNC);
 		// What came before the signal was asked for has not sent one.

@@ -108,21 +108,6 @@ func (h Header) Version() string {
 	return strings.TrimSpace(v + " (src " + src + ")")
 }
 
-// OnloadVersion is the version of the Onload library that was really loaded into the client, or "" when none
-// was. LD_PRELOAD and EF_* lines prove nothing: they show the environment, also when the library could not be
-// loaded. And a library that is loaded need not have taken the socket.
-func (h Header) OnloadVersion() string { return h.Value("onload_version") }
-
-// Accelerated is what the header proves of the client's sockets: those of a process without the library are the kernel's.
-// Of the server it tells only the environment.
-func (h Header) Accelerated() tool.Accelerated {
-	// Without a version there is no header that could tell.
-	if h.Value("version") == "" || h.OnloadVersion() != "" {
-		return tool.Accelerated{}
-	}
-	return tool.Accelerated{Client: tool.AccelerationAbsent}
-}
-
 // FullRTT says whether the latencies, in rows and raw files, are round-trip times and not half of them. Builds
 // before 2026 do not say so; then it depends on whether --rtt was among the arguments. It is an error if
 // nothing tells.
@@ -156,16 +141,15 @@ func (h Header) Figures() []tool.Figure {
 	return out
 }
 
-// Warnings are the tool's own, and that of an Onload that was wanted and is not there.
+// Warnings are the tool's own. Whether Onload was there does not show: the header's onload_version is absent with Onload 9
+// and later, which do not export it, and LD_PRELOAD and EF_* lines show the environment, also when the library could not be
+// loaded.
 func (h Header) Warnings(name v1alpha1.Tool) []string {
 	var out []string
 	for _, e := range h {
 		if e.Key == "WARNING" {
 			out = append(out, string(name)+": "+e.Value)
 		}
-	}
-	if strings.Contains(h.Value("LD_PRELOAD"), "onload") && h.OnloadVersion() == "" {
-		out = append(out, fmt.Sprintf("LD_PRELOAD names Onload's library, but %s did not load it: not accelerated", name))
 	}
 	return out
 }

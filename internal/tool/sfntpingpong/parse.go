@@ -47,7 +47,6 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	}
 	return tool.Measurement{
 		Version: table.Version(), Figures: figures(table, row, fullRTT), Warnings: table.Warnings(v1alpha1.ToolSfntPingpong),
-		Accelerated: table.Accelerated(),
 		// The tool ends at the first message that is not answered.
 		Lost: 0,
 	}, nil

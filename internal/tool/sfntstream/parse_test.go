@@ -142,8 +142,7 @@ func TestParse(t *testing.T) {
 	}
 	m.ActualStart = nil
 	want := tool.Measurement{Version: "1.6.0 (src abc)", Start: tool.StartIntended,
-		Bandwidth:   &tool.Bandwidth{BitsPerSecond: 1_000 * 64 * 8, SentBitsPerSecond: 1_000 * 64 * 8},
-		Accelerated: tool.Accelerated{Client: tool.AccelerationAbsent},
+		Bandwidth: &tool.Bandwidth{BitsPerSecond: 1_000 * 64 * 8, SentBitsPerSecond: 1_000 * 64 * 8},
 		Figures: []tool.Figure{
 			{Name: "target (messages/s)", Value: "1000"}, {Name: "send (messages/s)", Value: "1000"}, {Name: "recv (messages/s)", Value: "1000"},
 			{Name: "mean (ns, RTT)", Value: "0"}, {Name: "min (ns, RTT)", Value: "1000"}, {Name: "median (ns, RTT)", Value: "0"}, {Name: "max (ns, RTT)", Value: "100000"},

@@ -1,0 +1,121 @@
+package onload
+
+import (
+	"cmp"
+	"regexp"
+	"strings"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// Failure is a reason why a tool could not use Onload.
+type Failure struct {
+	// Outcome is AccelerationFailed, or ResourceUnavailable where another attempt may succeed.
+	Outcome string
+	// Why is the reason, Remedy what to do, and Words are Onload's own.
+	Why, Remedy, Words string
+	// Device is true when Onload's device could not be opened.
+	Device bool
+}
+
+// How Onload begins a line on standard error: oo:sfnt-pingpong[9773]: Using Onload 9.0.2 [3]. The device's messages have
+// the name of a function instead.
+var prefix = regexp.MustCompile(`^oo:[^\[\]]*\[\d+\]: `)
+
+var (
+	setting = regexp.MustCompile(`^(EF_[A-Z0-9_]+)=([0-9a-fx-]+)$`)
+	banner  = regexp.MustCompile(`^Using (?:Onload|OpenOnload|EnterpriseOnload) (.*?)\s*(?:\[[^\]]*\])?$`)
+	chatter = []string{"Using ", "Copyright ", "GNU_LIB", "ci_glibc_uses_nptl", "ci_is_multithreaded"}
+)
+
+// words are what Onload said in a line, and whether it was Onload.
+func words(line string) (string, bool) {
+	line = strings.TrimSpace(line)
+	start := prefix.FindString(line)
+	return line[len(start):], start != ""
+}
+
+// Chatter says whether a line is one that Onload prints whatever happens: its banner and its settings.
+func Chatter(line string) bool {
+	said, ok := words(line)
+	if !ok {
+		return false
+	}
+	for _, start := range chatter {
+		if strings.HasPrefix(said, start) {
+			return true
+		}
+	}
+	return setting.MatchString(said)
+}
+
+// Banner is the version of Onload in its banner, which the library prints when it makes a stack; empty without one.
+func Banner(stderr []byte) string {
+	for line := range strings.Lines(string(stderr)) {
+		if said, ok := words(line); ok {
+			if found := banner.FindStringSubmatch(said); found != nil {
+				return found[1]
+			}
+		}
+	}
+	return ""
+}
+
+// Settings are those in effect that Onload printed because of EF_CONFIG_DUMP.
+func Settings(stderr []byte) map[string]string {
+	all := map[string]string{}
+	for line := range strings.Lines(string(stderr)) {
+		if said, ok := words(line); ok {
+			if found := setting.FindStringSubmatch(said); found != nil {
+				all[found[1]] = found[2]
+			}
+		}
+	}
+	return all
+}
+
+const (
+	remedyModule = "see whether the node has the module (lsmod), and whether the pod's resource gives it /dev/onload, which everybody may open"
+	remedyBuild  = "use the library of the module's version, and load the modules again after an upgrade"
+	remedyNIC    = "attach an interface of a NIC that Onload supports, which is up, and whose driver was there when the module was loaded"
+	remedyVI     = "end other processes that use Onload on the node, and stacks that are left of them (onload_stackdump lists both), or share a stack"
+	remedyMemory = "give the endpoint more memory (placement.memory), huge pages (template.hugepages) or locked memory (the runtime's memlock limit)"
+	remedyAny    = "see the kernel's log of the node"
+)
+
+// known are the failures by parts of what Onload prints, as its sources have it (ci_log in src/lib/transport). Numbers are
+// those of errno.
+var known = []struct {
+	says string
+	Failure
+}{
+	{"Driver/Library version mismatch", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "library and kernel module are of different versions", Remedy: remedyBuild}},
+	{"Driver/Library debug build mismatch", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "library and kernel module are of different builds", Remedy: remedyBuild}},
+	{"Failed to open /dev/onload", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "its device cannot be opened", Remedy: remedyModule, Device: true}},
+	{"failed to open driver", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "its device cannot be opened", Remedy: remedyModule, Device: true}},
+	{": ENODEV.", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "no NIC that it can use", Remedy: remedyNIC}},
+	{"Failed to allocate stack (rc=-1)", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "the pod may not make a stack", Remedy: remedyAny}},
+	{"Failed to allocate stack (rc=-16)", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "no virtual interface of the NIC is left", Remedy: remedyVI}},
+	{"Failed to allocate stack (rc=-28)", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "the NIC has no room for another stack", Remedy: remedyVI}},
+	{"Failed to allocate stack (rc=-12)", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "no memory for a stack", Remedy: remedyMemory}},
+	{"Failed to allocate stack", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "a stack cannot be made", Remedy: remedyAny}},
+	{"Failed to map packets", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "no memory for packets", Remedy: remedyMemory}},
+	{"oo_resource_mmap", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "a stack's memory cannot be mapped", Remedy: remedyMemory}},
+	{"netif_tcp_helper_build failed", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "a stack's memory cannot be mapped", Remedy: remedyMemory}},
+	{"Unknown option \"EF_", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "a setting that it does not know", Remedy: "correct the profile or env"}},
+}
+
+// Explain finds the reason why a tool could not use Onload in what that printed. ok is false when nothing there says that
+// it could not.
+func Explain(stderr []byte) (failure Failure, ok bool) {
+	for _, k := range known {
+		for line := range strings.Lines(string(stderr)) {
+			if strings.Contains(line, k.says) {
+				k.Failure.Words, _ = words(line)
+				k.Failure.Words = cmp.Or(k.Failure.Words, k.says)
+				return k.Failure, true
+			}
+		}
+	}
+	return Failure{}, false
+}

@@ -1,0 +1,287 @@
+package proof
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// Way is which way the messages of a cell went at one end.
+type Way string
+
+// The ways.
+const (
+	// Accelerated: all messages bypassed the kernel, and Onload was there.
+	Accelerated Way = "Accelerated"
+	// NotAccelerated: all messages went through the kernel.
+	NotAccelerated Way = "NotAccelerated"
+	// Partly: some did.
+	Partly Way = "Partly"
+	// Unknown: nothing decides, or the witnesses contradict each other.
+	Unknown Way = "Unknown"
+)
+
+// CellWay is the judgement of one cell at one end.
+type CellWay struct {
+	Cell string
+	Way  Way
+	// Bypassed is the share of the messages that bypassed the kernel, from 0 to 1, by the counters; -1 where those do not
+	// decide.
+	Bypassed float64
+	// Why says what decided, and Witnesses are all that was recorded, parts of a sentence each.
+	Why       string
+	Witnesses []string
+}
+
+// What the kernel's counters may grow by in a cell although its messages bypass the kernel: name resolution, a first packet
+// before the neighbour's address is known, the connection reset of a peer.
+const (
+	strayPackets = 8
+	strayBytes   = strayPackets * 1500
+)
+
+const (
+	// mostStray is the share of the messages that may go through the kernel, beyond the stray ones, of a cell that is
+	// accelerated; leastThrough the share that must of one that is not. The latter is less than 1 because bandwidth is told
+	// by rate and time.
+	mostStray    = 0.01
+	leastThrough = 0.95
+	// segmentHeaders is the least of a segment that is not payload: the headers of IPv4 and TCP without options.
+	segmentHeaders = 40
+	// datagramHeaders are those of UDP and IPv4.
+	datagramHeaders = 28
+)
+
+// load is what a cell's messages add to the counters of one direction when all go through the kernel.
+type load struct {
+	// messages is their number, 0 of a stream of TCP, and bytes their payload.
+	messages, bytes int64
+}
+
+// loads are those of a cell at one end. They count what arrived after the warm-up, and so are the least.
+func loads(c result.Cell, role string) (in, out load) {
+	n := c.Histogram.Count + c.Histogram.OverRange
+	if c.Own != nil {
+		n = c.Own.Count
+	}
+	if !c.Stream {
+		l := load{n, n * int64(c.MessageSize)}
+		return l, l
+	}
+	if c.Bandwidth == nil {
+		return load{}, load{}
+	}
+	arrived := load{c.Bandwidth.Received, int64(c.Bandwidth.BitsPerSecond / 8 * c.Duration.Seconds())}
+	if arrived.messages == 0 && c.Protocol != v1alpha1.ProtocolTCP && c.MessageSize > 0 {
+		arrived.messages = arrived.bytes / int64(c.MessageSize)
+	}
+	if role == v1alpha1.RoleServer {
+		return arrived, load{}
+	}
+	return load{}, arrived
+}
+
+// direction is what the counters say of a cell's messages in one direction.
+type direction struct {
+	name string
+	load
+	// kernel is what the kernel's stack carried, in packets; known is false when that could not be read.
+	kernel int64
+	known  bool
+	// through is the share of the messages that may have gone through the kernel, and beyond the share without stray packets.
+	through, beyond float64
+	// few is true when there are too few messages to be told from stray packets.
+	few bool
+}
+
+// newDirection compares counters with a load. A datagram is counted once, in however many packets it travels. TCP may join
+// messages in one segment, and the kernel joins received segments before it counts them: only a message that waits for its
+// answer has a segment of its own. Of other messages the payload counts.
+func newDirection(name string, c result.Cell, p result.Path, l load, udp, segments, bytes string) direction {
+	d := direction{name: name, load: l}
+	if c.Protocol != v1alpha1.ProtocolTCP {
+		d.kernel, d.known = known(p, udp)
+		d.through, d.beyond, d.few = share(d.kernel, l.messages, strayPackets)
+		return d
+	}
+	d.kernel, d.known = known(p, segments)
+	if !c.Stream {
+		d.through, d.beyond, d.few = share(d.kernel, l.messages, strayPackets)
+	}
+	if c.Stream || c.OpenLoop() {
+		octets, ok := known(p, bytes)
+		d.known = d.known && ok
+		through, beyond, few := share(max(0, octets-d.kernel*segmentHeaders), l.bytes, strayBytes)
+		d.through, d.beyond = max(d.through, through), max(d.beyond, beyond)
+		d.few = few && (c.Stream || d.few)
+	}
+	return d
+}
+
+func known(p result.Path, counter string) (int64, bool) {
+	n, ok := p.Grown[counter]
+	return n, ok
+}
+
+// share is which share of a load was counted, with and without stray ones, and whether the load is too small for that.
+func share(counted, load, stray int64) (through, beyond float64, few bool) {
+	if load <= 0 {
+		return 0, 0, true
+	}
+	return math.Min(1, float64(counted)/float64(load)), math.Min(1, float64(max(0, counted-stray))/float64(load)), load <= 2*stray
+}
+
+// directions are those in which a cell has messages at the endpoint.
+func (e endpoint) directions(c result.Cell, p result.Path) []direction {
+	in, out := loads(c, e.role)
+	both := []direction{
+		newDirection("sent", c, p, out, result.PathUDPOut, result.PathTCPOut, result.PathIPOut),
+		newDirection("received", c, p, in, result.PathUDPIn, result.PathTCPIn, result.PathIPIn),
+	}
+	return slices.DeleteFunc(both, func(d direction) bool { return d.load == load{} })
+}
+
+// path is what the agent recorded of a cell.
+func (e endpoint) path(c result.Cell) result.Path {
+	for _, p := range e.own.Paths {
+		if p.Cell == c.Name {
+			return p
+		}
+	}
+	return result.Path{Cell: c.Name}
+}
+
+// way judges a cell. The counters of the kernel decide: what they did not count did not go through it. That it was Onload
+// that carried it needs a second witness. Neither the word of the tool nor a descriptor decides anything.
+func (e endpoint) way(c result.Cell) CellWay {
+	p := e.path(c)
+	directions := e.directions(c, p)
+	w := CellWay{Cell: c.Name, Way: Unknown, Bypassed: -1, Witnesses: e.witnesses(c, p, directions)}
+	if len(directions) == 0 {
+		w.Why = "no messages are known"
+		return w
+	}
+	least, most, few, through := 1.0, 0.0, false, 0.0
+	for _, d := range directions {
+		if !d.known {
+			w.Why = "the counters of the kernel could not be read"
+			return w
+		}
+		least, most, few = math.Min(least, d.through), math.Max(most, d.beyond), few || d.few
+		through += d.through / float64(len(directions))
+	}
+	shared := e.network().Type == v1alpha1.NetworkHost
+	switch {
+	case most <= mostStray && !few:
+		w.Bypassed = 1
+		e.accelerated(&w, c, p)
+	case shared:
+		// What others add makes the share that bypassed the kernel look smaller, never larger.
+		w.Bypassed, w.Why = 1-through, "the counters of the host's network are those of all its processes"
+	case least >= leastThrough:
+		w.Way, w.Bypassed, w.Why = NotAccelerated, 0, "all messages went through the kernel"+e.fragments(c)
+	case few:
+		w.Why = "too few messages to tell"
+	default:
+		w.Way, w.Bypassed = Partly, 1-through
+		w.Why = fmt.Sprintf("%.0f %% of the messages bypassed the kernel (%s)%s", math.Floor(100*w.Bypassed), perDirection(directions), e.fragments(c))
+	}
+	return w
+}
+
+// accelerated completes the judgement of a cell whose messages bypassed the kernel.
+func (e endpoint) accelerated(w *CellWay, c result.Cell, p result.Path) {
+	word := e.word(c)
+	switch {
+	case p.Begun != nil && p.Begun.Library == "":
+		w.Why = "the messages bypassed the kernel, but Onload's library was not in the tool's server"
+	case word == tool.AccelerationNo || word == tool.AccelerationAbsent:
+		w.Why = "the messages bypassed the kernel, but the tool says that its socket is not Onload's"
+	case len(e.supporting(c, p)) == 0:
+		w.Why = "the messages bypassed the kernel, but nothing shows Onload"
+	default:
+		w.Way, w.Why = Accelerated, "all messages bypassed the kernel"
+	}
+}
+
+// supporting are the witnesses of Onload itself, apart from the kernel's counters. The interface counts what went past the
+// kernel as well, if its driver shows that.
+func (e endpoint) supporting(c result.Cell, p result.Path) []string {
+	var all []string
+	in, out := loads(c, e.role)
+	nicIn, knownIn := known(p, result.PathNICIn)
+	nicOut, knownOut := known(p, result.PathNICOut)
+	if knownIn && knownOut && nicIn >= packets(c, in) && nicOut >= packets(c, out) {
+		all = append(all, fmt.Sprintf("interface %d sent, %d received", nicOut, nicIn))
+	}
+	stackIn := p.Grown[result.PathStackIn]
+	if stackIn > 0 && stackIn >= packets(c, in)/2 {
+		all = append(all, fmt.Sprintf("stack %d sent, %d received", p.Grown[result.PathStackOut], stackIn))
+	}
+	if p.Begun != nil && p.Begun.Library != "" {
+		all = append(all, "library "+p.Begun.Library)
+	}
+	if p.Banner != "" {
+		all = append(all, "banner "+p.Banner)
+	}
+	if p.Ended != nil && p.Ended.Onload > 0 {
+		all = append(all, fmt.Sprintf("%d of %d sockets Onload's at the end", p.Ended.Onload, p.Ended.Sockets))
+	}
+	return all
+}
+
+// packets is how many packets a load has at least at the interface.
+func packets(c result.Cell, l load) int64 {
+	if c.Protocol == v1alpha1.ProtocolTCP && (c.Stream || c.OpenLoop()) {
+		return l.bytes >> 16
+	}
+	return l.messages
+}
+
+// witnesses lists all that was recorded of a cell.
+func (e endpoint) witnesses(c result.Cell, p result.Path, directions []direction) []string {
+	var kernel []string
+	for _, d := range directions {
+		if d.known {
+			kernel = append(kernel, fmt.Sprintf("%d %s", d.kernel, d.name))
+		}
+	}
+	var all []string
+	if len(kernel) > 0 {
+		of := fmt.Sprintf("%d messages", directions[0].messages)
+		if directions[0].messages == 0 {
+			of = fmt.Sprintf("%d bytes", directions[0].bytes)
+		}
+		all = append(all, "kernel "+strings.Join(kernel, ", ")+" of "+of)
+	}
+	all = append(all, e.supporting(c, p)...)
+	if p.Begun != nil && p.Begun.Library == "" {
+		all = append(all, "no library in the tool's server")
+	}
+	if word := e.word(c); word != "" {
+		all = append(all, "the tool says "+string(word))
+	}
+	return all
+}
+
+// perDirection says of each direction which share of the messages bypassed the kernel.
+func perDirection(directions []direction) string {
+	var all []string
+	for _, d := range directions {
+		all = append(all, fmt.Sprintf("%s %.0f %%", d.name, math.Floor(100*(1-d.through))))
+	}
+	return strings.Join(all, ", ")
+}
+
+// fragments names the reason where messages were too large for one packet.
+func (e endpoint) fragments(c result.Cell) string {
+	if c.Protocol == v1alpha1.ProtocolTCP || c.MessageSize <= e.own.MTU-datagramHeaders {
+		return ""
+	}
+	return fmt.Sprintf("; datagrams of %d bytes need several packets of MTU %d, and Onload leaves the receipt of those to the kernel", c.MessageSize, e.own.MTU)
+}
