@@ -204,6 +204,8 @@ const (
 	OutcomeResultCorrupt = "ResultCorrupt"
 	// OutcomeResultTooLarge surfaces when a result does not fit a ConfigMap, not even with fewer digits.
 	OutcomeResultTooLarge = "ResultTooLarge"
+	// OutcomeStoreRefused surfaces when the ConfigMap of a result could not be created in time: a quota, a webhook.
+	OutcomeStoreRefused = "StoreRefused"
 	// OutcomeNameTaken surfaces when an object that is not this benchmark's has a name that a run needs.
 	OutcomeNameTaken = "NameTaken"
 )

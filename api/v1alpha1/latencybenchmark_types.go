@@ -779,6 +779,13 @@ type ActiveAttempt struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ClientPodUID string `json:"clientPodUID,omitempty"`
+	// collected is what both pods handed over, once it is verified, and the ConfigMap that is to keep it. It is written
+	// before that ConfigMap is created: no other content is accepted as the result of the attempt.
+	// +optional
+	Collected *StoredResult `json:"collected,omitempty"`
+	// collectedAt is when collected was first written.
+	// +optional
+	CollectedAt *metav1.MicroTime `json:"collectedAt,omitempty"`
 	// measuredMilliseconds is the time for which the tools ran, once it is known.
 	// +optional
 	MeasuredMilliseconds int64 `json:"measuredMilliseconds,omitempty"`
@@ -818,7 +825,7 @@ type Attempt struct {
 
 // StoredResult points at the ConfigMap of a finished run.
 type StoredResult struct {
-	// configMap is its name, in the benchmark's namespace.
+	// configMap is its name, in the benchmark's namespace: that of the run, and a random part.
 	// +kubebuilder:validation:MaxLength=253
 	ConfigMap string `json:"configMap"`
 	// run is the run's name.

@@ -58,6 +58,15 @@ func (in *ActiveAttempt) DeepCopyInto(out *ActiveAttempt) {
 	*out = *in
 	out.Pair = in.Pair
 	in.ClaimedAt.DeepCopyInto(&out.ClaimedAt)
+	if in.Collected != nil {
+		in, out := &in.Collected, &out.Collected
+		*out = new(StoredResult)
+		**out = **in
+	}
+	if in.CollectedAt != nil {
+		in, out := &in.CollectedAt, &out.CollectedAt
+		*out = (*in).DeepCopy()
+	}
 	if in.Outcome != nil {
 		in, out := &in.Outcome, &out.Outcome
 		*out = new(Outcome)

@@ -16,8 +16,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
-	"github.com/tailgate-dev/tailgate/internal/report"
-	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // apply carries out a step and notes in the benchmark's status (not yet written) what follows from it. It
@@ -42,7 +40,11 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 			b.Status.StartTime = &metav1.Time{Time: w.now}
 		}
 	case stepWithdraw:
-		// Nothing was tried: the attempt is not listed, and its number is used again.
+		// Nothing was tried: the attempt is not listed, and its number is used again. If the claim was the first one, the
+		// benchmark has not started, and has no precedence over those that wait.
+		if b.Status.StartTime != nil && b.Status.StartTime.Unix() == b.Status.Active.ClaimedAt.Unix() {
+			b.Status.StartTime = nil
+		}
 		b.Status.Active = nil
 	case stepCreateServer:
 		if err := r.createEndpoint(ctx, w, &s, v1alpha1.RoleServer, &b.Status.Active.ServerPodUID); err != nil {
@@ -56,6 +58,8 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 		if err := r.collect(ctx, w); err != nil {
 			return 0, err
 		}
+	case stepStore:
+		r.store(ctx, w, &s)
 	case stepConclude:
 		w.fail(&s, s.reason, s.message)
 	case stepRemove:
@@ -258,117 +262,6 @@ func (r *Reconciler) deletePod(ctx context.Context, b *v1alpha1.LatencyBenchmark
 		return fmt.Errorf("deleting pod %s: %w", p.Name, err)
 	}
 	return nil
-}
-
-// collect takes the results of both ends from the logs, verifies and stores them. What can be wrong with a
-// result is an outcome, not an error; an error is what another reconcile may not meet again.
-func (r *Reconciler) collect(ctx context.Context, w *world) error {
-	b, active := w.benchmark, w.benchmark.Status.Active
-	if cm := w.stored; cm != nil && !metav1.IsControlledBy(cm, b) {
-		w.setOutcome(v1alpha1.OutcomeNameTaken, fmt.Sprintf("ConfigMap %s exists and is not this benchmark's; delete it, or give the benchmark another name", cm.Name))
-		return nil
-	}
-	stored, err := r.storedResult(ctx, w)
-	if err != nil {
-		return r.unusable(w, err)
-	}
-	active.MeasuredMilliseconds = stored.Client.MeasuredTime().Milliseconds()
-	b.Status.Stored = append(b.Status.Stored, v1alpha1.StoredResult{
-		ConfigMap: active.Run, Run: active.Run, SHA256: stored.ClientDigest, ServerSHA256: stored.ServerDigest, PodsSHA256: stored.PodsDigest,
-	})
-	w.setOutcome(v1alpha1.OutcomeMeasured, "")
-	return nil
-}
-
-// storedResult returns the stored result of the active run, after storing it unless it is stored already. A
-// ConfigMap that appears in between is an error: another reconcile takes it.
-func (r *Reconciler) storedResult(ctx context.Context, w *world) (result.Stored, error) {
-	if w.stored != nil {
-		return result.FromConfigMap(w.stored)
-	}
-	client, clientErr := r.takeResult(ctx, w, w.client)
-	server, serverErr := r.takeResult(ctx, w, w.server)
-	if err := errors.Join(clientErr, serverErr); err != nil {
-		return result.Stored{}, err
-	}
-	clientSeen, clientErr := pods.Seen(w.endpoint(plan.Task{Role: v1alpha1.RoleClient}), w.client)
-	serverSeen, serverErr := pods.Seen(w.endpoint(plan.Task{Role: v1alpha1.RoleServer}), w.server)
-	if err := errors.Join(clientErr, serverErr); err != nil {
-		return result.Stored{}, err
-	}
-	stored, err := result.NewStored(client, server, clientSeen, serverSeen)
-	if err != nil {
-		return result.Stored{}, err
-	}
-	b, active := w.benchmark, w.benchmark.Status.Active
-	if _, err := report.Summarize(b.Spec, []result.Stored{stored}); err != nil {
-		return result.Stored{}, err
-	}
-	labels := pods.Labels(b.Name)
-	labels[v1alpha1.LabelRun] = active.Run
-	cm, err := stored.ConfigMap(active.Run, b.Namespace, labels, pods.Owner(b))
-	if err != nil {
-		return result.Stored{}, err
-	}
-	if err := r.Client.Create(ctx, cm); err != nil {
-		return result.Stored{}, fmt.Errorf("storing the result of %s: %w", active.Run, err)
-	}
-	return stored, nil
-}
-
-// unusable turns what is wrong with a result into an outcome, and passes everything else on.
-func (r *Reconciler) unusable(w *world, err error) error {
-	switch {
-	case errors.Is(err, result.ErrTooLarge):
-		w.setOutcome(v1alpha1.OutcomeResultTooLarge, oneLine(err.Error())+"; measure fewer message sizes in one benchmark")
-	case errors.Is(err, result.ErrMissing):
-		w.setOutcome(v1alpha1.OutcomeResultMissing, oneLine(err.Error()))
-	case errors.Is(err, result.ErrCorrupt):
-		w.setOutcome(v1alpha1.OutcomeResultCorrupt, oneLine(err.Error()))
-	default:
-		return err
-	}
-	return nil
-}
-
-// takeResult reads the framed result from a pod's log and checks it against the digest in the termination
-// message and against the run it should be of.
-func (r *Reconciler) takeResult(ctx context.Context, w *world, p *corev1.Pod) (result.Framed, error) {
-	role := p.Labels[v1alpha1.LabelRole]
-	termination, err := terminationOf(p)
-	if err != nil {
-		return result.Framed{}, fmt.Errorf("%s: %w", role, err)
-	}
-	log, err := r.Logs(ctx, clientKey(p))
-	if err != nil {
-		if w.now.Sub(endTime(p)) > peerGrace {
-			return result.Framed{}, fmt.Errorf("%w: the log of pod %s cannot be read: %w", result.ErrMissing, p.Name, err)
-		}
-		return result.Framed{}, fmt.Errorf("reading the log of pod %s: %w", p.Name, err)
-	}
-	defer log.Close()
-	framed, err := result.ReadFrame(log, termination.Digest)
-	if err != nil {
-		return result.Framed{}, fmt.Errorf("%s: %w", role, err)
-	}
-	active := w.benchmark.Status.Active
-	if d := framed.Document; d.Run != active.Run || d.Variant != w.activeRun().Variant.Name || d.Attempt != active.Attempt || d.Role != role {
-		return result.Framed{}, fmt.Errorf("%w: pod %s handed over the result of %s of %s, attempt %d", result.ErrCorrupt, p.Name, d.Role, d.Run, d.Attempt)
-	}
-	return framed, nil
-}
-
-// terminationOf reads the termination message of a pod that succeeded.
-func terminationOf(p *corev1.Pod) (result.Termination, error) {
-	end := terminated(p)
-	if end == nil {
-		return result.Termination{}, fmt.Errorf("%w: pod %s has no terminated container", result.ErrMissing, p.Name)
-	}
-	t, err := result.ParseTermination(end.Message)
-	if err != nil || t.Digest == "" {
-		return result.Termination{}, fmt.Errorf("%w: pod %s left no digest", result.ErrMissing, p.Name)
-	}
-	return t, nil
 }
 
 func clientKey(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }

@@ -25,7 +25,8 @@ const (
 	stepCreateServer = "create server" // the first pod of an attempt
 	stepCreateClient = "create client" // the second, once the first runs
 	stepWatch        = "watch"         // nothing to do but wait for the pods
-	stepCollect      = "collect"       // both pods have ended well: verify and store the result
+	stepCollect      = "collect"       // both pods have ended well: verify the result and note its digests
+	stepStore        = "store"         // the digests are noted: keep what has them in a ConfigMap
 	stepConclude     = "conclude"      // the attempt is over without a result
 	stepRemove       = "remove"        // delete the pods of an attempt that is over
 	stepRelease      = "release"       // its pods hold nothing more: give the nodes back, note the attempt
@@ -127,7 +128,7 @@ func decideIdle(w *world) step {
 			message: fmt.Sprintf("spec.suspend holds it with %d of %d runs measured and stored; set it to false to go on", len(b.Status.Stored), len(w.runs))}
 	}
 
-	if last != nil && last.Outcome.Reason != v1alpha1.OutcomeMeasured {
+	if last != nil {
 		if wait := last.Outcome.FinishedAt.Add(time.Duration(next.tries) * retryAfter).Sub(w.now); wait > 0 {
 			return step{kind: stepWait, reason: v1alpha1.ReasonRetrying, again: wait,
 				message: fmt.Sprintf("run %s failed (%s) at attempt %d of %d and is tried again: %s", run.Name, last.Outcome.Reason, next.tries, w.settings.MaxAttempts, last.Outcome.Message)}
@@ -156,8 +157,8 @@ type upcoming struct {
 	run *plan.Run
 	// attempt is the number of its next attempt.
 	attempt int32
-	// tries is how many attempts at it count, and last the latest of these; nil when there is none. Those that ended because
-	// the benchmark was suspended do not.
+	// tries is how many attempts at it have failed since it was last measured, and last the latest of these; nil when there
+	// is none. Those that ended because the benchmark was suspended do not count.
 	tries int32
 	last  *v1alpha1.Attempt
 }
@@ -178,7 +179,12 @@ func nextRun(w *world) upcoming {
 				continue
 			}
 			next.attempt = a.Attempt + 1
-			if a.Outcome.Reason != v1alpha1.OutcomeSuspended {
+			switch a.Outcome.Reason {
+			case v1alpha1.OutcomeSuspended:
+			case v1alpha1.OutcomeMeasured:
+				// The run is measured again because its result was deleted or changed: nothing has failed since.
+				next.tries, next.last = 0, nil
+			default:
 				next.tries++
 				next.last = a
 			}
@@ -206,14 +212,13 @@ func decideActive(w *world) step {
 	if w.driver == nil {
 		return conclude(v1alpha1.OutcomeAgentFailed, fmt.Sprintf("this operator does not know %s; upgrade it", b.Spec.Tool))
 	}
+	if active.Collected != nil {
+		return decideStore(w)
+	}
 	for _, p := range []*corev1.Pod{w.server, w.client} {
 		if p != nil && !w.ours(p) {
 			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists and is not this benchmark's; delete it, or give the benchmark another name", p.Name))
 		}
-	}
-	if w.stored != nil && metav1.IsControlledBy(w.stored, b) {
-		// By a manager that died before it could say so. It counts even if the pods are gone since.
-		return step{kind: stepCollect, reason: v1alpha1.ReasonRunning, message: "taking the stored result"}
 	}
 	if w.server == nil && active.ServerPodUID == "" && w.client == nil {
 		return startServer(w)
@@ -258,6 +263,16 @@ func decideActive(w *world) step {
 	}
 	return step{kind: stepWatch, reason: v1alpha1.ReasonRunning, again: waitAgain,
 		message: "measuring " + round(b)}
+}
+
+// decideStore is for an attempt whose result is verified, and of which the status has the digests. A ConfigMap that has
+// them counts, even if the pods are gone since: a manager created it and ended before it could say so.
+func decideStore(w *world) step {
+	active := w.benchmark.Status.Active
+	if lost := lostPod(active, w.server, w.client); lost != "" && w.kept != keptWhole {
+		return conclude(v1alpha1.OutcomePodLost, fmt.Sprintf("the %s's pod was deleted before its result was stored", lost))
+	}
+	return step{kind: stepStore, reason: v1alpha1.ReasonRunning, message: "storing the result"}
 }
 
 // round says which part of the plan is active.

@@ -8,10 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
 type decision struct {
@@ -201,6 +199,14 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeMeasured, time.Hour)),
 			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 2,
 		},
+		"no number of deleted results makes a run fail": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeMeasured, 3*time.Hour), withAttempt("x-r1", 2, v1alpha1.OutcomeMeasured, 2*time.Hour), withAttempt("x-r1", 3, v1alpha1.OutcomeMeasured, time.Hour)),
+			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 4,
+		},
+		"what failed before the run was measured does not count": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, 3*time.Hour), withAttempt("x-r1", 2, v1alpha1.OutcomeToolFailed, 2*time.Hour), withAttempt("x-r1", 3, v1alpha1.OutcomeMeasured, time.Hour), withAttempt("x-r1", 4, v1alpha1.OutcomeToolFailed, time.Second)),
+			kind:    stepWait, reason: v1alpha1.ReasonRetrying, message: []string{"attempt 1 of 3"},
+		},
 	})
 }
 
@@ -231,10 +237,8 @@ func TestDecideToSuspend(t *testing.T) {
 			kind:    stepCollect, reason: v1alpha1.ReasonRunning,
 		},
 		"what is stored is taken": {
-			changes: on(active(time.Minute), suspended, withServer(running), withClient(running), func(w *world) {
-				w.stored = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{pods.Owner(w.benchmark)}}}
-			}),
-			kind: stepCollect, reason: v1alpha1.ReasonRunning,
+			changes: on(active(time.Minute), suspended, withServer(succeeded(time.Second)), withClient(succeeded(time.Second)), collectedAs(keptWhole)),
+			kind:    stepStore, reason: v1alpha1.ReasonRunning,
 		},
 		"what has failed has failed": {
 			changes: on(active(time.Minute), suspended, withServer(running), withClient(refused("Evicted", "the node was low on memory"))),
@@ -366,13 +370,6 @@ func TestDecideWhilePodsStart(t *testing.T) {
 }
 
 func TestDecideWhenPodsEnd(t *testing.T) {
-	storedBy := func(uid types.UID) func(*world) {
-		return func(w *world) {
-			owner := w.benchmark.DeepCopy()
-			owner.UID = uid
-			w.stored = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x-r1", OwnerReferences: []metav1.OwnerReference{pods.Owner(owner)}}}
-		}
-	}
 	noted := func(server, client string) func(*world) {
 		return func(w *world) {
 			w.benchmark.Status.Active.ServerPodUID, w.benchmark.Status.Active.ClientPodUID = server, client
@@ -488,12 +485,24 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			changes: on(active(0), withServer(running), withClient(running), noted("", "")),
 			kind:    stepWatch, reason: v1alpha1.ReasonRunning,
 		},
-		"a result that is stored is taken, whatever became of the pods": {
-			changes: on(active(0), noted("uid-server", "uid-client"), storedBy("uid-x")),
-			kind:    stepCollect, reason: v1alpha1.ReasonRunning, message: []string{"stored"},
+		"what the status has the digests of is stored": {
+			changes: on(active(0), withServer(succeeded(1)), withClient(succeeded(1)), collectedAs(keptAbsent)),
+			kind:    stepStore, reason: v1alpha1.ReasonRunning, none: true,
 		},
-		"a result that somebody else stored does not matter yet": {
-			changes: on(active(0), withServer(running), storedBy("uid-somebody")),
+		"so it is under another name, where the first is taken": {
+			changes: on(active(0), withServer(succeeded(1)), withClient(succeeded(1)), collectedAs(keptOther)),
+			kind:    stepStore, reason: v1alpha1.ReasonRunning,
+		},
+		"a ConfigMap with these digests is taken, whatever became of the pods": {
+			changes: on(active(0), noted("uid-server", "uid-client"), collectedAs(keptWhole)),
+			kind:    stepStore, reason: v1alpha1.ReasonRunning,
+		},
+		"a ConfigMap without these digests does not replace the pods": {
+			changes: on(active(0), noted("uid-server", "uid-client"), collectedAs(keptOther)),
+			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"server's pod was deleted before its result was stored"},
+		},
+		"no ConfigMap counts before the status has its digests": {
+			changes: on(active(0), withServer(running), func(w *world) { w.kept = keptWhole }),
 			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting,
 		},
 		"a node that is unready for a moment": {
@@ -552,6 +561,7 @@ func TestCurable(t *testing.T) {
 		v1alpha1.OutcomeToolTimeout: true, v1alpha1.OutcomePeerUnreachable: true, v1alpha1.OutcomeAgentFailed: true,
 		v1alpha1.OutcomeEvicted: true, v1alpha1.OutcomeNodeLost: true, v1alpha1.OutcomePodLost: true,
 		v1alpha1.OutcomeDeadlineExceeded: true, v1alpha1.OutcomeResultMissing: true, v1alpha1.OutcomeResultCorrupt: true,
+		v1alpha1.OutcomeStoreRefused: true,
 
 		v1alpha1.OutcomeImagePullFailed: false, v1alpha1.OutcomeContainerConfig: false, v1alpha1.OutcomeToolMissing: false,
 		v1alpha1.OutcomeWrongNetwork: false, v1alpha1.OutcomeOOMKilled: false, v1alpha1.OutcomeResultTooLarge: false,

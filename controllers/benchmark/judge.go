@@ -334,8 +334,8 @@ func storedOf(b *v1alpha1.LatencyBenchmark) []client.ListOption {
 	return []client.ListOption{client.InNamespace(b.Namespace), client.MatchingLabels(pods.Labels(b.Name))}
 }
 
-// stored reads the results that a benchmark's status lists, oldest first, as far as they still are what was stored: of
-// this benchmark, and with the digests that their agents gave.
+// stored reads the results that a benchmark's status lists, oldest first, as far as they still are what was stored:
+// Open compares them with the digests of the status.
 func (r *Reconciler) stored(
 	ctx context.Context, b *v1alpha1.LatencyBenchmark,
 ) ([]result.Stored, []v1alpha1.StoredResult, error) {
@@ -351,10 +351,10 @@ func (r *Reconciler) stored(
 	var kept []v1alpha1.StoredResult
 	for _, s := range b.Status.Stored {
 		cm, ok := byName[s.ConfigMap]
-		if !ok || !metav1.IsControlledBy(cm, b) {
+		if !ok {
 			continue
 		}
-		stored, err := result.FromStatus(cm, s)
+		stored, err := result.Open(cm, s)
 		if err != nil {
 			continue
 		}

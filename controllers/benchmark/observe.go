@@ -51,8 +51,8 @@ type world struct {
 	// listening is the address of a server that measures a named interface of its host, which only it knows; unheard
 	// says why it is not known yet.
 	listening, unheard string
-	// stored is the ConfigMap of the active run, whoever owns it; nil when there is none.
-	stored *corev1.ConfigMap
+	// kept is what the ConfigMap is that should keep the collected result of the active attempt.
+	kept kept
 	// events are the warnings about a pod that does not start, by pod UID, newest last; filled only for pods
 	// that have been pending for a while.
 	events map[types.UID][]corev1.Event
@@ -188,8 +188,12 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 	if w.client, err = r.pod(ctx, b, active, v1alpha1.RoleClient); err != nil {
 		return err
 	}
-	if w.stored, err = r.configMap(ctx, b.Namespace, active.Run); err != nil {
-		return err
+	if active.Collected != nil {
+		cm, err := r.configMap(ctx, b.Namespace, active.Collected.ConfigMap)
+		if err != nil {
+			return err
+		}
+		w.kept = keptBy(cm, *active.Collected)
 	}
 	for _, p := range []*corev1.Pod{w.server, w.client} {
 		if p == nil || p.Status.Phase != corev1.PodPending || w.now.Sub(p.CreationTimestamp.Time) < quietStart {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
@@ -104,7 +105,7 @@ type Notice struct {
 // noticesOf derives events from what changed in the status.
 func noticesOf(old, b *v1alpha1.LatencyBenchmark) []Notice {
 	var out []Notice
-	for _, a := range b.Status.Attempts[min(len(old.Status.Attempts), len(b.Status.Attempts)):] {
+	for _, a := range metrics.NewAttempts(old, b) {
 		switch a.Outcome.Reason {
 		case v1alpha1.OutcomeMeasured:
 			out = append(out, Notice{corev1.EventTypeNormal, a.Outcome.Reason, "Measure", fmt.Sprintf("measured %s at attempt %d", a.Run, a.Attempt)})
@@ -114,12 +115,24 @@ func noticesOf(old, b *v1alpha1.LatencyBenchmark) []Notice {
 			out = append(out, Notice{corev1.EventTypeWarning, a.Outcome.Reason, "Measure", fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)})
 		}
 	}
+	if before, now := collected(old), collected(b); before.SHA256 != "" && now.SHA256 != "" && before.Run == now.Run && before.ConfigMap != now.ConfigMap {
+		out = append(out, Notice{corev1.EventTypeWarning, v1alpha1.OutcomeNameTaken, "Store", fmt.Sprintf(
+			"ConfigMap %s, which was to keep the result of %s, exists with other content; ConfigMap %s is to keep it", before.ConfigMap, now.Run, now.ConfigMap)})
+	}
 	if b.Status.ExtendedRounds != old.Status.ExtendedRounds {
 		if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
 			out = append(out, Notice{corev1.EventTypeNormal, v1alpha1.ReasonExtended, "Extend", c.Message})
 		}
 	}
 	return append(out, ConditionNotices(old, b)...)
+}
+
+// collected is the verified result of the active attempt; empty when there is none.
+func collected(b *v1alpha1.LatencyBenchmark) v1alpha1.StoredResult {
+	if b.Status.Active == nil || b.Status.Active.Collected == nil {
+		return v1alpha1.StoredResult{}
+	}
+	return *b.Status.Active.Collected
 }
 
 // ConditionNotices derives events from the conditions that changed.

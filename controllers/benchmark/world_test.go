@@ -126,6 +126,15 @@ func withOutcome(reason string) func(*world) {
 	return func(w *world) { w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{Reason: reason} }
 }
 
+// collectedAs adds the digests of a verified result, and what its ConfigMap is.
+func collectedAs(k kept) func(*world) {
+	return func(w *world) {
+		w.benchmark.Status.Active.Collected = &v1alpha1.StoredResult{ConfigMap: "x-r1-abcde", Run: "x-r1", SHA256: "c", ServerSHA256: "s", PodsSHA256: "p"}
+		w.benchmark.Status.Active.CollectedAt = new(metav1.NewMicroTime(ago(time.Second)))
+		w.kept = k
+	}
+}
+
 // withServer adds the server's pod, created 10 s before noon and noted in the status.
 func withServer(changes ...func(*corev1.Pod)) func(*world) {
 	return func(w *world) {

@@ -68,7 +68,7 @@ func storedRun(t *testing.T, run string, change func(*result.Evidence)) (*corev1
 		t.Fatal(err)
 	}
 	cm.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
-	return cm, v1alpha1.StoredResult{ConfigMap: cm.Name, Run: run, SHA256: stored.ClientDigest, ServerSHA256: stored.ServerDigest, PodsSHA256: stored.PodsDigest}
+	return cm, stored.Named(cm.Name)
 }
 
 // newCluster has benchmark perf/sweep with one stored run of TCP in two sizes.
@@ -233,11 +233,11 @@ func TestGetRefuses(t *testing.T) {
 		},
 		"a result that was put in its place": {
 			change: func(s *apiServer) { s.benchmarks[sweep].Status.Stored[0].SHA256 = strings.Repeat("0", 64) },
-			want:   []string{"run sweep-r1", "the client's result", "corrupt result", "the benchmark's status names 000"},
+			want:   []string{"run sweep-r1", result.KeyClient, "corrupt result", "the benchmark's status names 000"},
 		},
 		"a server's result that was put in its place": {
 			change: func(s *apiServer) { s.benchmarks[sweep].Status.Stored[0].ServerSHA256 = strings.Repeat("0", 64) },
-			want:   []string{"run sweep-r1", "the server's result", "corrupt result", "the benchmark's status names 000"},
+			want:   []string{"run sweep-r1", result.KeyServer, "corrupt result", "the benchmark's status names 000"},
 		},
 		"a ConfigMap that holds no result": {
 			change: func(s *apiServer) { s.configMaps[stored].BinaryData = nil }, want: []string{"run sweep-r1", "no result", result.KeyClient},

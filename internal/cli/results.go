@@ -168,7 +168,7 @@ func storedResults(ctx context.Context, api client.Client, b *v1alpha1.LatencyBe
 		} else if err != nil {
 			return nil, fmt.Errorf("getting the result of run %s: %w", s.Run, err)
 		}
-		stored, err := result.FromStatus(cm, s)
+		stored, err := result.Open(cm, s)
 		if err != nil {
 			return nil, fmt.Errorf("reading the result of run %s: %w", s.Run, err)
 		}

@@ -207,10 +207,7 @@ func (m Manifest) run(fsys fs.FS, s v1alpha1.StoredResult) (result.Stored, error
 		return result.Stored{}, fmt.Errorf("%.253q is no name of a run", s.Run)
 	}
 	kept := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: s.Run, Annotations: map[string]string{
-			result.AnnotationClientDigest: s.SHA256, result.AnnotationServerDigest: s.ServerSHA256, result.AnnotationPodsDigest: s.PodsSHA256,
-		}},
-		Data: map[string]string{}, BinaryData: map[string][]byte{},
+		ObjectMeta: metav1.ObjectMeta{Name: s.Run}, Data: map[string]string{}, BinaryData: map[string][]byte{},
 	}
 	for _, key := range []string{result.KeyClient, result.KeyServer, result.KeyPods} {
 		content, err := m.listed(fsys, path.Join(runsDir, s.Run, key))
@@ -223,7 +220,7 @@ func (m Manifest) run(fsys fs.FS, s v1alpha1.StoredResult) (result.Stored, error
 			kept.BinaryData[key] = content
 		}
 	}
-	stored, err := result.FromStatus(kept, s)
+	stored, err := result.Open(kept, s)
 	if err != nil {
 		return result.Stored{}, fmt.Errorf("the result of run %s: %w", s.Run, err)
 	}

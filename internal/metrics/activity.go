@@ -47,14 +47,14 @@ func (a *Activity) Observe(old, b *v1alpha1.LatencyBenchmark) {
 	if old.Status.StartTime == nil && b.Status.StartTime != nil {
 		a.wait.Observe(max(0, b.Status.StartTime.Sub(b.CreationTimestamp.Time).Seconds()))
 	}
-	for _, attempt := range newAttempts(old, b) {
+	for _, attempt := range NewAttempts(old, b) {
 		a.attempts.WithLabelValues(attempt.Outcome.Reason).Inc()
 		a.measuring.Add((time.Duration(attempt.MeasuredMilliseconds) * time.Millisecond).Seconds())
 	}
 }
 
-// newAttempts are those that the old status does not have. The list is bounded: the oldest may be gone.
-func newAttempts(old, b *v1alpha1.LatencyBenchmark) []v1alpha1.Attempt {
+// NewAttempts are those that the old status does not have. The list is bounded: the oldest may be gone.
+func NewAttempts(old, b *v1alpha1.LatencyBenchmark) []v1alpha1.Attempt {
 	all := b.Status.Attempts
 	for i := len(all) - 1; i >= 0; i-- {
 		if n := len(old.Status.Attempts); n > 0 && all[i].Run == old.Status.Attempts[n-1].Run && all[i].Attempt == old.Status.Attempts[n-1].Attempt {

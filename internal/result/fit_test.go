@@ -109,7 +109,7 @@ func TestFitInAConfigMap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := expand(cm.BinaryData[KeyClient], cm.Annotations[AnnotationClientDigest])
+	again, err := expand(cm.BinaryData[KeyClient], stored.ClientDigest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,10 +19,6 @@ const (
 	KeyServer = "server.json.gz"
 	// KeyPods holds what the API server told of both pods: JSON, two Seen under client and server.
 	KeyPods = "pods.json"
-	// AnnotationClientDigest, AnnotationServerDigest and AnnotationPodsDigest hold their SHA-256, in hex.
-	AnnotationClientDigest = "tailgate.dev/client-sha256"
-	AnnotationServerDigest = "tailgate.dev/server-sha256"
-	AnnotationPodsDigest   = "tailgate.dev/pods-sha256"
 	// AnnotationFormat holds the version of their format.
 	AnnotationFormat = "tailgate.dev/result-format"
 	// maxStored bounds both documents together, maxPods what is kept of the pods, in bytes. The API server takes
@@ -106,12 +102,7 @@ func (s Stored) ConfigMap(name, namespace string, labels map[string]string, owne
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: namespace, Labels: labels, OwnerReferences: []metav1.OwnerReference{owner},
-			Annotations: map[string]string{
-				AnnotationClientDigest: s.ClientDigest,
-				AnnotationServerDigest: s.ServerDigest,
-				AnnotationPodsDigest:   s.PodsDigest,
-				AnnotationFormat:       strconv.Itoa(Version),
-			},
+			Annotations: map[string]string{AnnotationFormat: strconv.Itoa(Version)},
 		},
 		Immutable:  new(true),
 		Data:       map[string]string{KeyPods: string(s.pods)},
@@ -119,48 +110,60 @@ func (s Stored) ConfigMap(name, namespace string, labels map[string]string, owne
 	}, nil
 }
 
-// FromConfigMap reads a stored result and verifies it again: people can delete an immutable ConfigMap and make
-// another. The error wraps ErrMissing when it holds no result, ErrCorrupt when it is not the one that was put in.
-func FromConfigMap(cm *corev1.ConfigMap) (Stored, error) {
-	client, err := stored(cm, KeyClient, AnnotationClientDigest)
-	if err != nil {
-		return Stored{}, err
-	}
-	server, err := stored(cm, KeyServer, AnnotationServerDigest)
-	if err != nil {
-		return Stored{}, err
-	}
-	pods, ok := cm.Data[KeyPods]
-	if !ok {
-		return Stored{}, fmt.Errorf("%w: ConfigMap %s has no %s", ErrMissing, cm.Name, KeyPods)
-	}
-	if len(pods) > maxPods {
-		return Stored{}, fmt.Errorf("%w: %s of ConfigMap %s has %d KiB, and at most %d KiB are stored", ErrCorrupt, KeyPods, cm.Name, (len(pods)+1023)>>10, maxPods>>10)
-	}
-	if digest := digestOf([]byte(pods)); digest != cm.Annotations[AnnotationPodsDigest] {
-		return Stored{}, fmt.Errorf("%w: %s of ConfigMap %s has digest %s, and %.64q was kept with it", ErrCorrupt, KeyPods, cm.Name, digest, cm.Annotations[AnnotationPodsDigest])
-	}
-	return newStored(client, server, []byte(pods))
+// Named is how a status names the result that a ConfigMap keeps: only its digests say what the result is.
+func (s Stored) Named(configMap string) v1alpha1.StoredResult {
+	return v1alpha1.StoredResult{ConfigMap: configMap, Run: s.Client.Run, SHA256: s.ClientDigest, ServerSHA256: s.ServerDigest, PodsSHA256: s.PodsDigest}
 }
 
-// FromStatus reads a stored result and verifies that it is the one that a benchmark's status names: of that run, and
-// with the digests that its agents gave, and that of what was seen of their pods. The errors are those of FromConfigMap.
-func FromStatus(cm *corev1.ConfigMap, named v1alpha1.StoredResult) (Stored, error) {
-	s, err := FromConfigMap(cm)
+// Verify says whether a ConfigMap holds, byte by byte, the result that a benchmark's status names. It decodes nothing, so
+// that a ConfigMap of another author costs no more than its digest. The error wraps ErrMissing when the ConfigMap lacks a
+// part of the result, ErrCorrupt when a part is not the one that the status names.
+func Verify(cm *corev1.ConfigMap, named v1alpha1.StoredResult) error {
+	pods, ok := cm.Data[KeyPods]
+	parts := []struct {
+		key, digest string
+		content     []byte
+		ok          bool
+	}{
+		{KeyClient, named.SHA256, cm.BinaryData[KeyClient], cm.BinaryData[KeyClient] != nil},
+		{KeyServer, named.ServerSHA256, cm.BinaryData[KeyServer], cm.BinaryData[KeyServer] != nil},
+		{KeyPods, named.PodsSHA256, []byte(pods), ok},
+	}
+	for _, part := range parts {
+		if !part.ok {
+			return fmt.Errorf("%w: ConfigMap %s has no %s", ErrMissing, cm.Name, part.key)
+		}
+		if held := digestOf(part.content); held != part.digest {
+			return fmt.Errorf("%w: %s of ConfigMap %s has digest %s, and the benchmark's status names %.64s", ErrCorrupt, part.key, cm.Name, held, part.digest)
+		}
+	}
+	return nil
+}
+
+// Open reads the result that a benchmark's status names from its ConfigMap. Who made the ConfigMap does not matter, and
+// neither does what else it says: Verify compares its content with the status before anything is decompressed or decoded.
+// The errors are those of Verify, and ErrCorrupt when the result is not of the run that the status names.
+func Open(cm *corev1.ConfigMap, named v1alpha1.StoredResult) (Stored, error) {
+	if err := Verify(cm, named); err != nil {
+		return Stored{}, err
+	}
+	if n := len(cm.Data[KeyPods]); n > maxPods {
+		return Stored{}, fmt.Errorf("%w: %s of ConfigMap %s has %d KiB, and at most %d KiB are stored", ErrCorrupt, KeyPods, cm.Name, (n+1023)>>10, maxPods>>10)
+	}
+	client, err := expand(cm.BinaryData[KeyClient], named.SHA256)
+	if err != nil {
+		return Stored{}, fmt.Errorf("%s of ConfigMap %s: %w", KeyClient, cm.Name, err)
+	}
+	server, err := expand(cm.BinaryData[KeyServer], named.ServerSHA256)
+	if err != nil {
+		return Stored{}, fmt.Errorf("%s of ConfigMap %s: %w", KeyServer, cm.Name, err)
+	}
+	s, err := newStored(client, server, []byte(cm.Data[KeyPods]))
 	if err != nil {
 		return Stored{}, err
 	}
 	if s.Client.Run != named.Run {
 		return Stored{}, fmt.Errorf("%w: ConfigMap %s holds the result of run %s, and the benchmark's status names %s", ErrCorrupt, cm.Name, s.Client.Run, named.Run)
-	}
-	for _, part := range []struct{ name, held, named string }{
-		{"the client's result", s.ClientDigest, named.SHA256}, {"the server's result", s.ServerDigest, named.ServerSHA256},
-		{"what was seen of the pods", s.PodsDigest, named.PodsSHA256},
-	} {
-		if part.held != part.named {
-			return Stored{}, fmt.Errorf("%w: ConfigMap %s holds %s with digest %s, and the benchmark's status names %s",
-				ErrCorrupt, cm.Name, part.name, part.held, part.named)
-		}
 	}
 	return s, nil
 }
@@ -174,16 +177,4 @@ func OfVariant(runs []Stored, variant string) []Stored {
 		}
 	}
 	return own
-}
-
-func stored(cm *corev1.ConfigMap, key, annotation string) (Framed, error) {
-	content, ok := cm.BinaryData[key]
-	if !ok {
-		return Framed{}, fmt.Errorf("%w: ConfigMap %s has no %s", ErrMissing, cm.Name, key)
-	}
-	framed, err := expand(content, cm.Annotations[annotation])
-	if err != nil {
-		return Framed{}, fmt.Errorf("%s of ConfigMap %s: %w", key, cm.Name, err)
-	}
-	return framed, nil
 }

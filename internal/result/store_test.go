@@ -1,8 +1,11 @@
 package result
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/rand"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -72,10 +75,7 @@ func TestConfigMap(t *testing.T) {
 	want := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "first-p0-r1", Namespace: "default", Labels: map[string]string{v1alpha1.LabelRun: "first-p0-r1"}, OwnerReferences: []metav1.OwnerReference{owner},
-			Annotations: map[string]string{
-				"tailgate.dev/client-sha256": client.Digest, "tailgate.dev/server-sha256": server.Digest, "tailgate.dev/pods-sha256": podsDigest,
-				"tailgate.dev/result-format": "1",
-			},
+			Annotations: map[string]string{"tailgate.dev/result-format": "1"},
 		},
 		Immutable:  new(true),
 		Data:       map[string]string{"pods.json": podsJSON},
@@ -86,9 +86,21 @@ func TestConfigMap(t *testing.T) {
 	}
 }
 
-func TestFromConfigMap(t *testing.T) {
+// named is how a status names the result of storedMap.
+func named(t *testing.T) v1alpha1.StoredResult {
+	t.Helper()
 	client, server := ends(t)
-	got, err := FromConfigMap(storedMap(t))
+	return v1alpha1.StoredResult{
+		ConfigMap: "first-p0-r1", Run: client.Document.Run, SHA256: client.Digest, ServerSHA256: server.Digest, PodsSHA256: podsDigest,
+	}
+}
+
+func TestOpen(t *testing.T) {
+	client, server := ends(t)
+	cm := storedMap(t)
+	// Who owns it, and what it says of itself, does not matter.
+	cm.OwnerReferences, cm.Labels, cm.Annotations = nil, nil, nil
+	got, err := Open(cm, named(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +111,9 @@ func TestFromConfigMap(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Stored{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	if diff := cmp.Diff(named(t), got.Named("first-p0-r1")); diff != "" {
+		t.Errorf("named again, -want +got:\n%s", diff)
+	}
 	again, err := got.ConfigMap("first-p0-r1", "default", map[string]string{v1alpha1.LabelRun: "first-p0-r1"}, owner)
 	if err != nil {
 		t.Fatal(err)
@@ -108,81 +123,73 @@ func TestFromConfigMap(t *testing.T) {
 	}
 }
 
-func TestFromConfigMapRefuses(t *testing.T) {
+func TestOpenRefuses(t *testing.T) {
+	client, server := ends(t)
 	cases := map[string]struct {
-		spoil func(*corev1.ConfigMap)
+		spoil func(*corev1.ConfigMap, *v1alpha1.StoredResult)
 		want  error
 	}{
-		"no client":       {func(cm *corev1.ConfigMap) { delete(cm.BinaryData, KeyClient) }, ErrMissing},
-		"no server":       {func(cm *corev1.ConfigMap) { delete(cm.BinaryData, KeyServer) }, ErrMissing},
-		"no data":         {func(cm *corev1.ConfigMap) { cm.BinaryData = nil }, ErrMissing},
-		"no digests":      {func(cm *corev1.ConfigMap) { cm.Annotations = nil }, ErrCorrupt},
-		"changed content": {func(cm *corev1.ConfigMap) { cm.BinaryData[KeyClient][20] ^= 1 }, ErrCorrupt},
-		"content that was cut off": {func(cm *corev1.ConfigMap) {
+		"no client":       {func(cm *corev1.ConfigMap, _ *v1alpha1.StoredResult) { delete(cm.BinaryData, KeyClient) }, ErrMissing},
+		"no server":       {func(cm *corev1.ConfigMap, _ *v1alpha1.StoredResult) { delete(cm.BinaryData, KeyServer) }, ErrMissing},
+		"no data":         {func(cm *corev1.ConfigMap, _ *v1alpha1.StoredResult) { cm.BinaryData = nil }, ErrMissing},
+		"changed content": {func(cm *corev1.ConfigMap, _ *v1alpha1.StoredResult) { cm.BinaryData[KeyClient][20] ^= 1 }, ErrCorrupt},
+		"content that was cut off": {func(cm *corev1.ConfigMap, _ *v1alpha1.StoredResult) {
 			cm.BinaryData[KeyServer] = cm.BinaryData[KeyServer][:10]
 		}, ErrCorrupt},
-		"no pods":               {func(cm *corev1.ConfigMap) { cm.Data = nil }, ErrMissing},
-		"pods that were edited": {func(cm *corev1.ConfigMap) { cm.Data[KeyPods] = strings.Replace(podsJSON, "uid-s", "uid-t", 1) }, ErrCorrupt},
-		"pods without a digest": {func(cm *corev1.ConfigMap) { delete(cm.Annotations, AnnotationPodsDigest) }, ErrCorrupt},
-		"pods that are no JSON": {func(cm *corev1.ConfigMap) {
-			cm.Data[KeyPods], cm.Annotations[AnnotationPodsDigest] = "nonsense", digestOf([]byte("nonsense"))
+		"no pods":               {func(cm *corev1.ConfigMap, _ *v1alpha1.StoredResult) { cm.Data = nil }, ErrMissing},
+		"pods that were edited": {func(cm *corev1.ConfigMap, _ *v1alpha1.StoredResult) { cm.Data[KeyPods] = strings.Replace(podsJSON, "uid-s", "uid-t", 1) }, ErrCorrupt},
+		"pods that are no JSON": {func(cm *corev1.ConfigMap, n *v1alpha1.StoredResult) {
+			cm.Data[KeyPods], n.PodsSHA256 = "nonsense", digestOf([]byte("nonsense"))
 		}, ErrCorrupt},
-		"ends that were swapped": {func(cm *corev1.ConfigMap) {
-			d, a := cm.BinaryData, cm.Annotations
+		"a client that is no document": {func(cm *corev1.ConfigMap, n *v1alpha1.StoredResult) {
+			cm.BinaryData[KeyClient], n.SHA256 = []byte("nonsense"), digestOf([]byte("nonsense"))
+		}, ErrCorrupt},
+		"ends that were swapped": {func(cm *corev1.ConfigMap, n *v1alpha1.StoredResult) {
+			d := cm.BinaryData
 			d[KeyClient], d[KeyServer] = d[KeyServer], d[KeyClient]
-			a[AnnotationClientDigest], a[AnnotationServerDigest] = a[AnnotationServerDigest], a[AnnotationClientDigest]
+			n.SHA256, n.ServerSHA256 = n.ServerSHA256, n.SHA256
 		}, ErrCorrupt},
+		"another run":     {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.Run = "other" }, ErrCorrupt},
+		"another client":  {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.SHA256 = server.Digest }, ErrCorrupt},
+		"another server":  {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.ServerSHA256 = client.Digest }, ErrCorrupt},
+		"other pods":      {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.PodsSHA256 = client.Digest }, ErrCorrupt},
+		"no pods named":   {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.PodsSHA256 = "" }, ErrCorrupt},
+		"no digest named": {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.ServerSHA256 = "" }, ErrCorrupt},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			cm := storedMap(t)
-			c.spoil(cm)
-			if _, err := FromConfigMap(cm); !errors.Is(err, c.want) {
+			cm, n := storedMap(t), named(t)
+			c.spoil(cm, &n)
+			if _, err := Open(cm, n); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 		})
 	}
 }
 
-func TestFromStatus(t *testing.T) {
-	client, server := ends(t)
-	named := v1alpha1.StoredResult{
-		ConfigMap: "first-p0-r1", Run: client.Document.Run, SHA256: client.Digest, ServerSHA256: server.Digest, PodsSHA256: podsDigest,
+// A ConfigMap that replaces a result is compared with the digests before it is expanded: expanding this one takes 8 MiB and more.
+func TestOpenExpandsNothingThatIsNotNamed(t *testing.T) {
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	if _, err := z.Write(make([]byte, maxPlain)); err != nil {
+		t.Fatal(err)
 	}
-	cases := map[string]struct {
-		change func(*corev1.ConfigMap, *v1alpha1.StoredResult)
-		want   error
-	}{
-		"the one named":  {change: func(*corev1.ConfigMap, *v1alpha1.StoredResult) {}},
-		"another run":    {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.Run = "other" }, ErrCorrupt},
-		"another client": {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.SHA256 = server.Digest }, ErrCorrupt},
-		"another server": {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.ServerSHA256 = client.Digest }, ErrCorrupt},
-		"other pods":     {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.PodsSHA256 = client.Digest }, ErrCorrupt},
-		"no pods named":  {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.PodsSHA256 = "" }, ErrCorrupt},
-		"pods and digest edited": {func(cm *corev1.ConfigMap, _ *v1alpha1.StoredResult) {
-			cm.Data[KeyPods] = "{}"
-			cm.Annotations[AnnotationPodsDigest] = digestOf([]byte("{}"))
-		}, ErrCorrupt},
-		"no digest named": {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.ServerSHA256 = "" }, ErrCorrupt},
-		"no result":       {func(cm *corev1.ConfigMap, _ *v1alpha1.StoredResult) { cm.BinaryData = nil }, ErrMissing},
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
 	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			cm, named := storedMap(t), named
-			c.change(cm, &named)
-			got, err := FromStatus(cm, named)
-			if !errors.Is(err, c.want) {
-				t.Fatalf("got %v, want %v", err, c.want)
+	for _, key := range []string{KeyClient, KeyServer} {
+		t.Run(key, func(t *testing.T) {
+			cm, n := storedMap(t), named(t)
+			cm.BinaryData[key] = bomb.Bytes()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := Open(cm, n)
+			runtime.ReadMemStats(&after)
+			if !errors.Is(err, ErrCorrupt) {
+				t.Errorf("got %v", err)
 			}
-			if err != nil {
-				return
-			}
-			want, err := NewStored(client, server, clientSeen, serverSeen)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(want, got, cmp.AllowUnexported(Stored{})); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
+			if used := after.TotalAlloc - before.TotalAlloc; used > maxPlain/8 {
+				t.Errorf("%d bytes were allocated to refuse %d", used, bomb.Len())
 			}
 		})
 	}

@@ -319,7 +319,7 @@ func storedCell(ctx context.Context, b *v1alpha1.LatencyBenchmark) result.Cell {
 	cm := &corev1.ConfigMap{}
 	key := types.NamespacedName{Namespace: b.Namespace, Name: b.Status.Stored[0].ConfigMap}
 	Expect(kube.Get(ctx, key, cm)).To(Succeed())
-	stored, err := result.FromConfigMap(cm)
+	stored, err := result.Open(cm, b.Status.Stored[0])
 	Expect(err).NotTo(HaveOccurred())
 	Expect(stored.Client.Cells).To(HaveLen(1))
 	return stored.Client.Cells[0]

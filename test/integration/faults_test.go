@@ -213,15 +213,4 @@ var _ = Describe("A name that is taken", func() {
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(taken), taken)).To(Succeed())
 	})
 
-	It("by a ConfigMap fails the benchmark and leaves the ConfigMap", func(ctx SpecContext) {
-		w := NewWorld(ctx)
-		taken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "x-r1"}, Data: map[string]string{"mine": "yes"}}
-		Expect(k8s.Create(ctx, taken)).To(Succeed())
-		w.Start()
-		w.Kubelet.Auto(ctx)
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
-		ExpectSucceeded(ctx, b, "^False Failed: .*NameTaken.*ConfigMap x-r1")
-		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(taken), taken)).To(Succeed())
-		Expect(taken.Data).To(HaveKeyWithValue("mine", "yes"))
-	})
 })

@@ -58,9 +58,7 @@ func twoRounds(file string) string {
 func carriedOut(ctx context.Context, k *Kubelet, b *v1alpha1.LatencyBenchmark) []ran {
 	GinkgoHelper()
 	runs := map[string]result.Stored{}
-	for _, kept := range configMaps(ctx, b) {
-		stored, err := result.FromConfigMap(&kept)
-		Expect(err).NotTo(HaveOccurred())
+	for _, stored := range storedRuns(ctx, b) {
 		runs[stored.Client.Run] = stored
 	}
 	var made []string

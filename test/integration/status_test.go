@@ -8,9 +8,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // condition returns a condition as "status reason: message".
@@ -58,6 +60,35 @@ func podsLeft(ctx context.Context, b *v1alpha1.LatencyBenchmark) []corev1.Pod {
 	Expect(k8s.List(ctx, list, client.InNamespace(b.Namespace), client.MatchingLabels{v1alpha1.LabelBenchmark: b.Name})).To(Succeed())
 	return list.Items
 }
+
+// storedRuns opens the results that a benchmark's status lists.
+func storedRuns(ctx context.Context, b *v1alpha1.LatencyBenchmark) []result.Stored {
+	GinkgoHelper()
+	var runs []result.Stored
+	for _, named := range Get(ctx, b).Status.Stored {
+		cm := &corev1.ConfigMap{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: named.ConfigMap}, cm)).To(Succeed())
+		stored, err := result.Open(cm, named)
+		Expect(err).NotTo(HaveOccurred())
+		runs = append(runs, stored)
+	}
+	return runs
+}
+
+// remade is a ConfigMap that can be created in the place of another: the same, but for what changes.
+func remade(cm corev1.ConfigMap, changes ...func(*corev1.ConfigMap)) *corev1.ConfigMap {
+	made := cm.DeepCopy()
+	made.ObjectMeta = metav1.ObjectMeta{
+		Name: cm.Name, Namespace: cm.Namespace, Labels: made.Labels, Annotations: made.Annotations, OwnerReferences: made.OwnerReferences,
+	}
+	for _, change := range changes {
+		change(made)
+	}
+	return made
+}
+
+// flipBit changes one bit of the client's result.
+func flipBit(cm *corev1.ConfigMap) { cm.BinaryData[result.KeyClient][20] ^= 1 }
 
 // configMaps lists what is stored of the benchmark.
 func configMaps(ctx context.Context, b *v1alpha1.LatencyBenchmark) []corev1.ConfigMap {

@@ -1,0 +1,216 @@
+package benchmark
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// A result becomes one in three writes, and only the first decides what it is:
+//
+//  1. collect verifies what both pods handed over, and writes its digests and the name of a ConfigMap to the status, which
+//     only the operator may write.
+//  2. store reads the logs again, and creates the ConfigMap from what has these digests.
+//  3. The status lists the ConfigMap as stored, and the attempt as Measured.
+//
+// A manager that ends between two of them leaves a status from which the next one goes on. Whoever creates or replaces
+// ConfigMaps can delay a result, and make the operator measure again, but cannot bring in a result.
+
+// storeGrace is how long the API server may refuse the ConfigMap of a verified result before the attempt ends without it
+// and gives its nodes back.
+const storeGrace = time.Minute
+
+// kept is what the ConfigMap is that should keep a collected result.
+type kept string
+
+const (
+	keptAbsent kept = ""      // it does not exist
+	keptWhole  kept = "whole" // it has the digests of the status
+	keptOther  kept = "other" // it has the name, and another content
+)
+
+// keptBy compares a ConfigMap, nil when it does not exist, with the digests of a collected result. Nothing is decoded.
+func keptBy(cm *corev1.ConfigMap, collected v1alpha1.StoredResult) kept {
+	switch {
+	case cm == nil:
+		return keptAbsent
+	case result.Verify(cm, collected) != nil:
+		return keptOther
+	}
+	return keptWhole
+}
+
+// resultName draws the name of the ConfigMap of a run's result. Its random part is not known before it is in the status, so
+// that no other object can be prepared under the name.
+func resultName(run string) string {
+	return run + "-" + strings.ToLower(rand.Text()[:10])
+}
+
+// collect verifies what both ends handed over and notes its digests. What can be wrong with a result is an outcome, not an
+// error; an error is what another reconcile may not meet again.
+func (r *Reconciler) collect(ctx context.Context, w *world) error {
+	active := w.benchmark.Status.Active
+	client, clientErr := terminationOf(w.client)
+	server, serverErr := terminationOf(w.server)
+	if err := errors.Join(clientErr, serverErr); err != nil {
+		return w.unusable(err)
+	}
+	name := resultName(active.Run)
+	stored, _, err := r.verified(ctx, w, name, client.Digest, server.Digest)
+	if err != nil {
+		return w.unusable(err)
+	}
+	active.MeasuredMilliseconds = stored.Client.MeasuredTime().Milliseconds()
+	active.Collected, active.CollectedAt = new(stored.Named(name)), new(metav1.NewMicroTime(w.now))
+	return nil
+}
+
+// store creates the ConfigMap of the collected result, unless it exists. Whatever prevents that is told in the step's
+// message and tried again for storeGrace.
+func (r *Reconciler) store(ctx context.Context, w *world, s *step) {
+	active := w.benchmark.Status.Active
+	if w.kept == keptWhole {
+		w.measured()
+		return
+	}
+	var err error
+	if w.kept == keptOther {
+		err = fmt.Errorf("ConfigMap %s exists with other content", active.Collected.ConfigMap)
+		active.Collected.ConfigMap = resultName(active.Run)
+	} else {
+		err = r.createResult(ctx, w)
+	}
+	switch {
+	case err == nil || active.Outcome != nil:
+	case w.now.Sub(active.CollectedAt.Time) > storeGrace:
+		w.fail(s, v1alpha1.OutcomeStoreRefused, fmt.Sprintf(
+			"the result was measured and could not be stored for %s: %s; change the quota, policy or webhook of namespace %s that it names",
+			storeGrace, oneLine(err.Error()), w.benchmark.Namespace))
+	default:
+		s.reason, s.again = v1alpha1.OutcomeStoreRefused, lookAgain
+		s.message = fmt.Sprintf("the result of %s cannot be stored yet: %s", active.Run, oneLine(err.Error()))
+	}
+}
+
+// createResult reads what has the digests of the collected result, and creates its ConfigMap.
+func (r *Reconciler) createResult(ctx context.Context, w *world) error {
+	collected := w.benchmark.Status.Active.Collected
+	stored, cm, err := r.verified(ctx, w, collected.ConfigMap, collected.SHA256, collected.ServerSHA256)
+	if err != nil {
+		return w.unusable(err)
+	}
+	if stored.PodsDigest != collected.PodsSHA256 {
+		// What the API server says of the pods has changed since: that is noted first, too.
+		*collected = stored.Named(collected.ConfigMap)
+		return errors.New("the pods have changed since they ended")
+	}
+	err = r.Client.Create(ctx, cm)
+	if apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("ConfigMap %s exists", cm.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("creating ConfigMap %s: %w", cm.Name, err)
+	}
+	if err := result.Verify(cm, *collected); err != nil {
+		return fmt.Errorf("it was changed when it was created, as by an admission webhook: %w", err)
+	}
+	w.measured()
+	return nil
+}
+
+// measured notes that the collected result of the active attempt is stored.
+func (w *world) measured() {
+	status := &w.benchmark.Status
+	status.Stored = append(status.Stored, *status.Active.Collected)
+	w.setOutcome(v1alpha1.OutcomeMeasured, "")
+}
+
+// verified reads what both ends handed over, verifies that it has the given digests and can be summarized, and makes the
+// ConfigMap that keeps it under a name.
+func (r *Reconciler) verified(ctx context.Context, w *world, name, clientDigest, serverDigest string) (result.Stored, *corev1.ConfigMap, error) {
+	fail := func(err error) (result.Stored, *corev1.ConfigMap, error) { return result.Stored{}, nil, err }
+	client, clientErr := r.takeResult(ctx, w, w.client, v1alpha1.RoleClient, clientDigest)
+	server, serverErr := r.takeResult(ctx, w, w.server, v1alpha1.RoleServer, serverDigest)
+	if err := errors.Join(clientErr, serverErr); err != nil {
+		return fail(err)
+	}
+	clientSeen, clientErr := pods.Seen(w.endpoint(plan.Task{Role: v1alpha1.RoleClient}), w.client)
+	serverSeen, serverErr := pods.Seen(w.endpoint(plan.Task{Role: v1alpha1.RoleServer}), w.server)
+	if err := errors.Join(clientErr, serverErr); err != nil {
+		return fail(err)
+	}
+	stored, err := result.NewStored(client, server, clientSeen, serverSeen)
+	if err != nil {
+		return fail(err)
+	}
+	b := w.benchmark
+	if _, err := report.Summarize(b.Spec, []result.Stored{stored}); err != nil {
+		return fail(err)
+	}
+	labels := pods.Labels(b.Name)
+	labels[v1alpha1.LabelRun] = b.Status.Active.Run
+	cm, err := stored.ConfigMap(name, b.Namespace, labels, pods.Owner(b))
+	return stored, cm, err
+}
+
+// unusable turns what is wrong with a result into an outcome, and passes everything else on.
+func (w *world) unusable(err error) error {
+	switch {
+	case errors.Is(err, result.ErrTooLarge):
+		w.setOutcome(v1alpha1.OutcomeResultTooLarge, oneLine(err.Error())+"; measure fewer message sizes in one benchmark")
+	case errors.Is(err, result.ErrMissing):
+		w.setOutcome(v1alpha1.OutcomeResultMissing, oneLine(err.Error()))
+	case errors.Is(err, result.ErrCorrupt):
+		w.setOutcome(v1alpha1.OutcomeResultCorrupt, oneLine(err.Error()))
+	default:
+		return err
+	}
+	return nil
+}
+
+// takeResult reads the framed result with a digest from a pod's log and checks it against the run it should be of.
+func (r *Reconciler) takeResult(ctx context.Context, w *world, p *corev1.Pod, role, digest string) (result.Framed, error) {
+	log, err := r.Logs(ctx, clientKey(p))
+	if err != nil {
+		if w.now.Sub(endTime(p)) > peerGrace {
+			return result.Framed{}, fmt.Errorf("%w: the log of pod %s cannot be read: %w", result.ErrMissing, p.Name, err)
+		}
+		return result.Framed{}, fmt.Errorf("reading the log of pod %s: %w", p.Name, err)
+	}
+	defer log.Close()
+	framed, err := result.ReadFrame(log, digest)
+	if err != nil {
+		return result.Framed{}, fmt.Errorf("%s: %w", role, err)
+	}
+	active := w.benchmark.Status.Active
+	if d := framed.Document; d.Run != active.Run || d.Variant != w.activeRun().Variant.Name || d.Attempt != active.Attempt || d.Role != role {
+		return result.Framed{}, fmt.Errorf("%w: pod %s handed over the result of %s of %s, attempt %d", result.ErrCorrupt, p.Name, d.Role, d.Run, d.Attempt)
+	}
+	return framed, nil
+}
+
+// terminationOf reads the termination message of a pod that succeeded.
+func terminationOf(p *corev1.Pod) (result.Termination, error) {
+	end := terminated(p)
+	if end == nil {
+		return result.Termination{}, fmt.Errorf("%w: pod %s has no terminated container", result.ErrMissing, p.Name)
+	}
+	t, err := result.ParseTermination(end.Message)
+	if err != nil || t.Digest == "" {
+		return result.Termination{}, fmt.Errorf("%w: pod %s left no digest", result.ErrMissing, p.Name)
+	}
+	return t, nil
+}
