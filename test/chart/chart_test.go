@@ -344,11 +344,17 @@ func TestPod(t *testing.T) {
 	}
 }
 
+// The defaults are for a manager that is always there: what the kustomization has, too, see TestDefaultsAreTheKustomization.
 func TestReplicas(t *testing.T) {
-	if render(t)["PodDisruptionBudget manager"] != nil {
-		t.Error("a budget of one replica would only be in the way of drains")
+	all := render(t)
+	d := deployment(t, all)
+	if *d.Spec.Replicas != 2 || d.Spec.Template.Spec.PriorityClassName != "system-cluster-critical" {
+		t.Errorf("%d replicas with priority class %q", *d.Spec.Replicas, d.Spec.Template.Spec.PriorityClassName)
 	}
-	all := render(t, "replicas=2")
+	spread := d.Spec.Template.Spec.TopologySpreadConstraints
+	if len(spread) != 1 || spread[0].TopologyKey != "kubernetes.io/hostname" || !maps.Equal(spread[0].LabelSelector.MatchLabels, d.Spec.Selector.MatchLabels) {
+		t.Errorf("they are spread by %v", spread)
+	}
 	budget := all["PodDisruptionBudget manager"]
 	if budget == nil {
 		t.Fatal("there is no budget of two replicas")
@@ -356,7 +362,10 @@ func TestReplicas(t *testing.T) {
 	if got, _, _ := unstructured.NestedFieldNoCopy(budget.Object, "spec", "maxUnavailable"); fmt.Sprint(got) != "1" {
 		t.Errorf("maxUnavailable is %v", got)
 	}
-	if render(t, "replicas=2", "podDisruptionBudget.enabled=false")["PodDisruptionBudget manager"] != nil {
+	if render(t, "replicas=1")["PodDisruptionBudget manager"] != nil {
+		t.Error("a budget of one replica would only be in the way of drains")
+	}
+	if render(t, "podDisruptionBudget.enabled=false")["PodDisruptionBudget manager"] != nil {
 		t.Error("there is a budget that is off")
 	}
 }

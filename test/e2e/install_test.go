@@ -103,7 +103,7 @@ var _ = Describe("An installation", Label("install"), Serial, func() {
 		Eventually(func(g Gomega) {
 			list := &corev1.PodList{}
 			g.Expect(kube.List(ctx, list, client.InNamespace(chartNamespace))).To(Succeed())
-			g.Expect(list.Items).To(HaveLen(1))
+			g.Expect(list.Items).To(HaveLen(2))
 		}).WithTimeout(soon).Should(Succeed())
 		cas := x509.NewCertPool()
 		Expect(cas.AppendCertsFromPEM(certificate)).To(BeTrue())

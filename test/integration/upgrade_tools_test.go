@@ -1084,6 +1084,67 @@ var _ = Describe("The admission policies", func() {
 		Expect(patch(ctx, admin, seen, uncordon)).To(Succeed())
 	})
 
+	It("hold back a verified node in the write by which it tells of a change, while no manager runs", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		w := &World{Namespace: namespace}
+		build := MakeNode(namespace + "-a")
+		build.Labels[gateLabel] = namespace
+		node := w.AddNode(ctx, build)
+		policies(ctx, namespace)
+		objects := objectsOf(readSample("hold-on-change.yaml", "latency: gated", gateLabel+": "+namespace,
+			"name: tailgate-", "name: "+namespace+"-", "policyName: tailgate-", "policyName: "+namespace+"-"))
+		Expect(objects).To(HaveLen(4))
+		create(ctx, objects...)
+		kubelet, lifecycle, gate := as("system:node:"+node.Name), as("system:serviceaccount:kube-system:node-controller"), as(manager)
+		status := func(c client.Client, data string) {
+			GinkgoHelper()
+			Expect(c.Status().Patch(ctx, node.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(data)))).To(Succeed())
+		}
+		verify := func() {
+			GinkgoHelper()
+			status(gate, fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":"True","reason":"Passed"}]}}`, v1alpha1.NodeConditionVerified))
+			Expect(patch(ctx, gate, node, `{"metadata":{"labels":{"tailgate.dev/latency-verified":"true"}},"spec":{"taints":null}}`)).To(Succeed())
+		}
+		said := func() string {
+			GinkgoHelper()
+			return strings.TrimPrefix(w.Says(ctx, node.Name), ": ")
+		}
+		boots := 0
+		boot := func() string {
+			GinkgoHelper()
+			boots++
+			status(kubelet, fmt.Sprintf(`{"status":{"nodeInfo":{"bootID":"%d"},"conditions":[{"type":"Ready","status":"True"}]}}`, boots))
+			return said()
+		}
+		By("boots, once the API server knows the policies")
+		Eventually(func() string { verify(); return boot() }).WithPolling(100 * time.Millisecond).Should(Equal("False false -"))
+		By("what Kubernetes writes when the node is back")
+		Eventually(func() string {
+			Expect(patch(ctx, gate, node, `{"spec":{"taints":[{"key":"node.kubernetes.io/not-ready","effect":"NoSchedule"}]}}`)).To(Succeed())
+			Expect(patch(ctx, lifecycle, node, `{"spec":{"taints":null}}`)).To(Succeed())
+			return said()
+		}).WithPolling(100 * time.Millisecond).Should(Equal("False false NoSchedule"))
+		verify()
+		Expect(said()).To(Equal("True true -"))
+		Expect(boot()).To(Equal("False false -"), "a taint cannot be written with a status")
+		Expect(patch(ctx, lifecycle, node, `{"metadata":{"annotations":{"any":"write"}}}`)).To(Succeed())
+		Expect(said()).To(Equal("False false NoSchedule"), "and comes with the next write of anybody")
+		By("changes of everything that a kubelet tells, each by itself")
+		for _, field := range []string{"kernelVersion", "kubeletVersion", "containerRuntimeVersion", "osImage"} {
+			verify()
+			status(kubelet, fmt.Sprintf(`{"status":{"nodeInfo":{%q:"another"}}}`, field))
+			Expect(said()).To(Equal("False false -"), field)
+		}
+		By("what changes nothing")
+		verify()
+		status(kubelet, `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"again"}]}}`)
+		Expect(said()).To(Equal("True true -"))
+		By("what the gate writes, which has the last word")
+		status(gate, fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":"False"}]}}`, v1alpha1.NodeConditionVerified))
+		Expect(patch(ctx, gate, node, `{"metadata":{"annotations":{"a":"b"}}}`)).To(Succeed())
+		Expect(said()).To(Equal("False true -"))
+	})
+
 	It("keep rollouts paused while the gate has not passed", func(ctx SpecContext) {
 		installTools()
 		namespace := newNamespace(ctx)
