@@ -53,6 +53,7 @@ func (e ethtool) askWords(size int, begin ...uint32) []uint32 {
 
 // The sets of names that a driver tells.
 const (
+	setStatistics   = 1
 	setPrivateFlags = 2
 	setFeatures     = 4
 	// nameLength is the length of each name, in bytes.
@@ -203,4 +204,57 @@ func firmwareVariant(driver, firmware string) string {
 		}
 	}
 	return ""
+}
+
+// expressPrefix begins the names of the driver's statistics of the Express datapath, which an X4 has beside that of the
+// earlier series (Enterprise): exp_rx_packets and so on. Onload chooses between the two by itself.
+const expressPrefix = "exp_"
+
+// expressNames are the names of an interface's statistics, without those that are not of the Express datapath.
+func expressNames(iface string) []string {
+	e, err := openEthtool(iface)
+	if err != nil {
+		return nil
+	}
+	defer e.close()
+	return onlyExpress(e.names(setStatistics))
+}
+
+// onlyExpress leaves other names empty, so that the places stay; nil when there is none of Express.
+func onlyExpress(names []string) []string {
+	found := false
+	for i, name := range names {
+		if !strings.HasPrefix(name, expressPrefix) {
+			names[i] = ""
+		} else {
+			found = true
+		}
+	}
+	if !found {
+		return nil
+	}
+	return names
+}
+
+// express reads the statistics with these names.
+func express(iface string, names []string, all map[string]int64) {
+	if len(names) == 0 {
+		return
+	}
+	e, err := openEthtool(iface)
+	if err != nil {
+		return
+	}
+	defer e.close()
+	// ethtool_stats: the command, the number of statistics, and each in 64 bits. The kernel fills in as many as the driver
+	// has now, which may be more than there were names.
+	words := e.askWords(2+2*maxNames, unix.ETHTOOL_GSTATS, uint32(len(names)))
+	if words == nil || int(words[1]) != len(names) {
+		return
+	}
+	for i, name := range names {
+		if name != "" {
+			all["nic."+name] = int64(uint64(words[2+2*i]) | uint64(words[3+2*i])<<32)
+		}
+	}
 }

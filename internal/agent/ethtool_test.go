@@ -123,3 +123,13 @@ func TestEthtoolOfLoopback(t *testing.T) {
 		t.Errorf("an interface that is not there: %v", f)
 	}
 }
+
+func TestOnlyExpress(t *testing.T) {
+	got := onlyExpress([]string{"rx_packets", "exp_rx_packets", "tx_packets", "exp_tx_packets"})
+	if diff := cmp.Diff([]string{"", "exp_rx_packets", "", "exp_tx_packets"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := onlyExpress([]string{"rx_packets"}); got != nil {
+		t.Errorf("without Express: %q", got)
+	}
+}

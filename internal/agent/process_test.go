@@ -119,6 +119,21 @@ func TestEndOfAProcess(t *testing.T) {
 	}
 }
 
+// What Onload prints whatever happens is not the reason of a failure.
+func TestLastWordsAreNotOnloadsBanner(t *testing.T) {
+	p := &process{}
+	p.stdout.WriteString("# a table\n")
+	p.stderr.WriteString("ERROR: it went wrong\noo:x[1]: Using Onload 9.0.2 [3]\noo:x[1]: Copyright (c) 2002-2026 AMD\n\n")
+	if got := p.lastWords(); got != "ERROR: it went wrong" {
+		t.Errorf("last words %q", got)
+	}
+	p.stderr.Reset()
+	p.stderr.WriteString("oo:x[1]: Using Onload 9.0.2 [3]\n")
+	if got := p.lastWords(); got != "# a table" {
+		t.Errorf("last words %q", got)
+	}
+}
+
 func TestDeadlineKillsTheWholeGroup(t *testing.T) {
 	p := startTool(t, asTool("family"))
 	child := childOf(t, p)

@@ -31,7 +31,9 @@ type watch struct {
 	place int
 	// throttled and pressed are the folders of the cgroup with cpu.stat and with cpu.pressure.
 	throttled, pressed string
-	buffer             []byte
+	// express are the names of the interface's statistics of the Express datapath.
+	express []string
+	buffer  []byte
 
 	began  time.Time
 	before map[string]int64
@@ -45,6 +47,7 @@ func (h host) watch(cpu int, iface string) *watch {
 	}
 	w.throttled, _ = h.cgroup("cpu", "cpu.max", "cpu.cfs_quota_us")
 	w.pressed = h.cgroupWith("", "cpu.pressure")
+	w.express = expressNames(iface)
 	return w
 }
 
@@ -124,6 +127,7 @@ func (w *watch) counters() map[string]int64 {
 			all["cpu.cstate."+w.read(filepath.Join(state, "name"))] += n
 		}
 	}
+	express(w.iface, w.express, all)
 	w.interrupts(all)
 	w.scan("proc/interrupts", newPerCPU("interrupt.", w.cpu, all).line)
 	w.scan("proc/softirqs", newPerCPU("softirq.", w.cpu, all).line)

@@ -32,6 +32,8 @@ func counting(n int) map[string]string {
 		"proc/stat":                                  "cpu  1 1 1 1 1 1 1 1 1 1\ncpu2 0 0 0 0 0 " + s + " " + s + " " + s + " 0 0\ncpu20 0 0 0 0 0 9 9 9 0 0\nintr 1 2 3\n",
 		"proc/schedstat":                             "version 15\ntimestamp 4295\ncpu2 0 0 " + s + " 0 0 0 0 " + s + " 0\ndomain0 0f 0 0\n",
 		"proc/net/snmp":                              "Ip: Forwarding DefaultTTL\nIp: 2 64\nTcp: RtoMin MaxConn RetransSegs\nTcp: 200 -1 " + s + "\nUdp: InDatagrams NoPorts\nUdp: " + s + " 0\n",
+		"proc/net/netstat":                           "TcpExt: SyncookiesSent\nTcpExt: 7\nIpExt: InNoRoutes InOctets OutOctets\nIpExt: 1 " + s + " " + s + "\n",
+		"proc/net/snmp6":                             "Ip6InReceives                   \t3\nIp6InOctets                     \t" + s + "\nUdp6OutDatagrams                \t" + s + "\n",
 		"proc/self/cgroup":                           "0::/\n",
 		"proc/self/mountinfo":                        "30 25 0:26 / /cg rw - cgroup2 cgroup2 rw\n",
 		"cg/cpu.max":                                 "200000 100000\n",
@@ -76,8 +78,9 @@ func TestWatchAddsUpWhatHappens(t *testing.T) {
 	delete(got, "elapsed-ms")
 	want := map[string]int64{
 		"cgroup.pressure-us": 4, "cgroup.throttled": 4, "cgroup.throttled-us": 4, "cpu.cstate.C1": 4, "cpu.irq-ms": 40, "cpu.run-delay-ns": 4,
-		"cpu.schedules": 4, "cpu.softirq-ms": 40, "cpu.steal-ms": 40, "cpu.thermal-throttles": 4, "interrupt.loc": 4, "irq": 4, "irq.24.net1-0": 4,
-		"nic.carrier-changes": 0, "nic.rx-dropped": 4, "softirq.net_rx": 4, "tcp.RetransSegs": 4, "tool.run-delay-ns": 7, "udp.InDatagrams": 4, "udp.NoPorts": 0,
+		"cpu.schedules": 4, "cpu.softirq-ms": 40, "cpu.steal-ms": 40, "cpu.thermal-throttles": 4, "interrupt.loc": 4, "ip.InOctets": 4, "ip.OutOctets": 4, "ip6.InOctets": 4,
+		"irq": 4, "irq.24.net1-0": 4,
+		"nic.carrier-changes": 0, "nic.rx-dropped": 4, "softirq.net_rx": 4, "tcp.RetransSegs": 4, "tool.run-delay-ns": 7, "udp.InDatagrams": 4, "udp.NoPorts": 0, "udp6.OutDatagrams": 4,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("deltas (-want +got):\n%s", diff)

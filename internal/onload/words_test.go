@@ -1,0 +1,73 @@
+package onload
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// What Onload printed in an emulated machine.
+const (
+	start = "oo:sfnt-pingpong[9773]: Using Onload ef17681d 2026-07-22 master  [7]\n" +
+		"oo:sfnt-pingpong[9773]: Copyright (c) 2002-2026 Advanced Micro Devices, Inc.\n"
+	dump = "oo:sockperf[12]: EF_UNIX_LOG=3\noo:sockperf[12]: EF_TCP=1\noo:sockperf[12]: EF_SPIN_USEC=100000\noo:sockperf[12]: EF_SLEEP_SPIN_USEC=-1\n" +
+		"oo:sockperf[12]: GNU_LIBC_VERSION = glibc 2.36\noo:sockperf[12]: ci_is_multithreaded = 0\n"
+	busy = "oo:tailgate-pinger[13]: netif_tcp_helper_alloc_u: ERROR: Failed to allocate stack (rc=-16)\n" +
+		"See kernel messages in dmesg or /var/log/syslog for more details of this failure\n" +
+		"tailgate-pinger: binding 192.0.2.2 port 22048: Device or resource busy\n"
+)
+
+func TestExplain(t *testing.T) {
+	const failed, unavailable = v1alpha1.OutcomeAccelerationFailed, v1alpha1.OutcomeResourceUnavailable
+	for name, c := range map[string]struct{ stderr, outcome, words string }{
+		"nothing":                         {},
+		"banner and settings":             {stderr: start + dump},
+		"a tool's own words":              {stderr: "ERROR: Test failed.\n"},
+		"no virtual interface":            {start + busy, unavailable, "netif_tcp_helper_alloc_u: ERROR: Failed to allocate stack (rc=-16)"},
+		"no memory":                       {"oo:x[1]: f: ERROR: Failed to allocate stack (rc=-12)\n", unavailable, "f: ERROR: Failed to allocate stack (rc=-12)"},
+		"no room":                         {"oo:x[1]: f: ERROR: Failed to allocate stack (rc=-28)\n", unavailable, "f: ERROR: Failed to allocate stack (rc=-28)"},
+		"not permitted":                   {"oo:x[1]: f: ERROR: Failed to allocate stack (rc=-1)\n", failed, "f: ERROR: Failed to allocate stack (rc=-1)"},
+		"another number":                  {"oo:x[1]: f: ERROR: Failed to allocate stack (rc=-22)\n", failed, "f: ERROR: Failed to allocate stack (rc=-22)"},
+		"no device, which has no prefix":  {"citp_oo_get_cpu_khz: Failed to open /dev/onload\n", failed, "citp_oo_get_cpu_khz: Failed to open /dev/onload"},
+		"another version":                 {start + "oo:x[1]: ERROR: Driver/Library version mismatch detected.\n", failed, "ERROR: Driver/Library version mismatch detected."},
+		"no NIC":                          {"oo:x[1]: netif_tcp_helper_alloc_u: ENODEV.\nThis error can occur if:\n", failed, "netif_tcp_helper_alloc_u: ENODEV."},
+		"packets that cannot be mapped":   {"oo:x[1]: Failed to map packets!\n", unavailable, "Failed to map packets!"},
+		"a setting that it does not know": {"oo:x[1]: Unknown option \"EF_POL_USEC=1\" identified\n", failed, "Unknown option \"EF_POL_USEC=1\" identified"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, ok := Explain([]byte(c.stderr))
+			if ok != (c.outcome != "") || got.Outcome != c.outcome || got.Words != c.words {
+				t.Errorf("got %+v, %t", got, ok)
+			}
+			if ok && (got.Why == "" || got.Remedy == "") {
+				t.Errorf("it says not why, or not what to do: %+v", got)
+			}
+		})
+	}
+}
+
+func TestWhatOnloadAlwaysPrints(t *testing.T) {
+	if got := Banner([]byte("sockperf: ready\n" + start)); got != "ef17681d 2026-07-22 master" {
+		t.Errorf("banner %q", got)
+	}
+	if got := Banner([]byte("oo:x[1]: Using OpenOnload 201811-u1 [0]\n")); got != "201811-u1" {
+		t.Errorf("banner %q", got)
+	}
+	if got := Banner([]byte("Using Onload 9 [0]\n" + dump)); got != "" {
+		t.Errorf("banner %q of a tool", got)
+	}
+	want := map[string]string{"EF_UNIX_LOG": "3", "EF_TCP": "1", "EF_SPIN_USEC": "100000", "EF_SLEEP_SPIN_USEC": "-1"}
+	if diff := cmp.Diff(want, Settings([]byte(start+dump+"EF_UDP=1\n"))); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	for line, want := range map[string]bool{
+		"oo:x[1]: Using Onload 9.0.2 [3]": true, "oo:x[1]: Copyright (c) 2002-2026": true, "oo:x[1]: EF_TCP=1": true, "oo:x[1]: ci_is_multithreaded = 0": true,
+		"oo:x[1]: Failed to map packets!": false, "Using Onload": false, "EF_TCP=1": false, "": false,
+	} {
+		if got := Chatter(line); got != want {
+			t.Errorf("%q: %t", line, got)
+		}
+	}
+}

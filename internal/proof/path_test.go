@@ -1,0 +1,269 @@
+package proof
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// recorded is a cell that was measured under a real Onload, over AF_XDP in an emulated machine, or with the kernel beside
+// it: what the agents of both ends recorded of it, and which way the messages went by the counters of Onload's stacks. Of
+// some cells only the counters of the stacks were recorded; the growth of the kernel's and the interface's follows from them.
+type recorded struct {
+	Name, Truth string
+	Protocol    v1alpha1.Protocol
+	MessageSize int32
+	Count       int64
+	Client      recordedEnd
+	Server      recordedEnd
+	Want        map[string]Way
+	// Bypassed is the share that is wanted of a cell that is accelerated in part. Kernel is the state of the line where the
+	// kernel was asked for; all others had asked for Onload.
+	Bypassed float64
+	Kernel   v1alpha1.ProofState
+}
+
+type recordedEnd struct {
+	result.Path
+	Word tool.Acceleration
+}
+
+func recordings(t *testing.T) []recorded {
+	t.Helper()
+	data, err := os.ReadFile("testdata/onload.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []recorded
+	if err := json.Unmarshal(data, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// world is a run with the recorded cell alone.
+func (r recorded) world() *world {
+	return good(func(w *world) {
+		if r.Kernel == "" {
+			withOnload(w)
+		}
+		r.Client.Cell, r.Server.Cell = "cell", "cell"
+		c := cellOf("cell", r.Protocol)
+		c.MessageSize, c.Histogram.Count = r.MessageSize, r.Count
+		c.Accelerated = tool.Accelerated{Client: r.Client.Word, Server: r.Server.Word}
+		w.run.Client.Cells = []result.Cell{c}
+		w.client().Paths, w.server().Paths = []result.Path{r.Client.Path}, []result.Path{r.Server.Path}
+		w.client().MTU, w.server().MTU = 1500, 1500
+	})
+}
+
+func (w *world) ways() (client, server CellWay) {
+	c, s := Ways(w.spec, w.variant(), w.run)
+	return c[0], s[0]
+}
+
+// TestRecordings judges all that was recorded as it really was.
+func TestRecordings(t *testing.T) {
+	for _, r := range recordings(t) {
+		t.Run(r.Name, func(t *testing.T) {
+			w := r.world()
+			client, server := w.ways()
+			clientLines, serverLines := Endpoints(w.spec, w.variant(), w.run)
+			for role, got := range map[string]struct {
+				way  CellWay
+				line v1alpha1.ProofLine
+			}{"client": {client, lineOf(clientLines, "Acceleration")}, "server": {server, lineOf(serverLines, "Acceleration")}} {
+				if got.way.Way != r.Want[role] {
+					t.Errorf("%s: %s, want %s: %s", role, got.way.Way, r.Want[role], got.way.inCell())
+				}
+				if got.way.Way == Partly && got.way.Bypassed != r.Bypassed {
+					t.Errorf("%s: %g bypassed the kernel, want %g", role, got.way.Bypassed, r.Bypassed)
+				}
+				state := r.Kernel
+				if state == "" {
+					state = map[Way]v1alpha1.ProofState{Accelerated: isProved, NotAccelerated: isFailed, Partly: isFailed}[r.Want[role]]
+				}
+				if got.line.State != state {
+					t.Errorf("%s: %s, want %s: %s", role, got.line.State, state, got.line.Found)
+				}
+			}
+		})
+	}
+}
+
+// recordedAs is a recording by its name.
+func recordedAs(t *testing.T, name string) recorded {
+	t.Helper()
+	for _, r := range recordings(t) {
+		if r.Name == name {
+			return r
+		}
+	}
+	t.Fatalf("no recording %q", name)
+	return recorded{}
+}
+
+// TestWitnesses takes each witness away, or turns it, and sees the outcome change where it has to, and only there.
+func TestWitnesses(t *testing.T) {
+	const (
+		udp    = "pinger UDP, profile latency"
+		tcp    = "sockperf TCP"
+		kernel = "the kernel was asked for, LD_PRELOAD and EF_ in the container, UDP"
+		past   = "sockperf multicast on an interface that is not accelerated"
+	)
+	grown := func(name string, n int64) func(*world) {
+		return func(w *world) { w.server().Paths[0].Grown[name] = n }
+	}
+	without := func(names ...string) func(*world) {
+		return func(w *world) {
+			for _, name := range names {
+				delete(w.server().Paths[0].Grown, name)
+			}
+		}
+	}
+	path := func(change func(*result.Path)) func(*world) {
+		return func(w *world) { change(&w.server().Paths[0]) }
+	}
+	word := func(said tool.Acceleration) func(*world) {
+		return func(w *world) { w.run.Client.Cells[0].Accelerated.Server = said }
+	}
+	nobody := path(func(p *result.Path) { p.Begun, p.Ended, p.Banner = nil, nil, "" })
+	alone := all(nobody, without(result.PathNICIn, result.PathNICOut, result.PathStackIn, result.PathStackOut))
+	host := func(w *world) { w.spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost, Interface: "net1"} }
+	cases := map[string]struct {
+		recording string
+		change    func(*world)
+		want      Way
+		state     v1alpha1.ProofState
+		why       string
+	}{
+		"as recorded":                             {udp, func(*world) {}, Accelerated, isProved, ""},
+		"datagrams in by the kernel":              {udp, grown(result.PathUDPIn, 276), Partly, isFailed, "50 % of the messages bypassed the kernel (sent 100 %, received 0 %)"},
+		"datagrams out by the kernel":             {udp, grown(result.PathUDPOut, 272), Partly, isFailed, "(sent 0 %, received 100 %)"},
+		"datagrams both ways by the kernel":       {udp, all(grown(result.PathUDPIn, 276), grown(result.PathUDPOut, 272)), NotAccelerated, isFailed, "all messages went through the kernel"},
+		"some datagrams by the kernel":            {udp, all(grown(result.PathUDPIn, 24), grown(result.PathUDPOut, 24)), Partly, isFailed, "88 % of the messages"},
+		"stray datagrams":                         {udp, all(grown(result.PathUDPIn, 8), grown(result.PathUDPOut, 8)), Accelerated, isProved, ""},
+		"datagrams of the kernel not counted":     {udp, without(result.PathUDPIn), Unknown, isUnknown, "could not be read"},
+		"segments in by the kernel":               {tcp, all(grown(result.PathTCPIn, 171), grown(result.PathTCPOut, 167)), NotAccelerated, isFailed, "all messages"},
+		"segments of the kernel not counted":      {tcp, without(result.PathTCPOut), Unknown, isUnknown, "could not be read"},
+		"segments of UDP's control connection":    {udp, all(grown(result.PathTCPIn, 500), grown(result.PathTCPOut, 500)), Accelerated, isProved, ""},
+		"only the interface beside the counters":  {udp, all(nobody, without(result.PathStackIn), word("")), Accelerated, isProved, "interface 283 sent, 284 received"},
+		"an interface that counted too few":       {udp, all(nobody, without(result.PathStackIn), grown(result.PathNICIn, 100)), Unknown, isUnknown, "nothing shows Onload"},
+		"only the stack beside the counters":      {udp, all(nobody, without(result.PathNICIn, result.PathNICOut)), Accelerated, isProved, "stack 272 sent, 276 received"},
+		"a stack that received nothing":           {udp, all(nobody, without(result.PathNICIn), grown(result.PathStackIn, 0)), Unknown, isUnknown, "nothing shows Onload"},
+		"only the library beside the counters":    {udp, all(alone, path(func(p *result.Path) { p.Begun = &result.Look{Library: "/l/libonload.so"} })), Accelerated, isProved, "library /l/libonload.so"},
+		"only the banner beside the counters":     {udp, all(alone, path(func(p *result.Path) { p.Banner = "9.0.2" })), Accelerated, isProved, "banner 9.0.2"},
+		"only a descriptor beside the counters":   {udp, all(alone, path(func(p *result.Path) { p.Ended = &result.Look{Sockets: 2, Onload: 1} })), Accelerated, isProved, "1 of 2 sockets Onload's"},
+		"only the tool's word beside them":        {udp, all(alone, word("Yes")), Unknown, isUnknown, "nothing shows Onload"},
+		"the counters alone":                      {udp, all(alone, word("")), Unknown, isUnknown, "nothing shows Onload"},
+		"a server without the library":            {udp, path(func(p *result.Path) { p.Begun.Library = "" }), Unknown, isUnknown, "library was not in the tool's server"},
+		"the tool says no":                        {udp, word("No"), Unknown, isUnknown, "its socket is not Onload's"},
+		"the tool sees no Onload":                 {udp, word("Absent"), Unknown, isUnknown, "its socket is not Onload's"},
+		"the tool says nothing":                   {udp, word(""), Accelerated, isProved, ""},
+		"nothing was recorded":                    {udp, func(w *world) { w.server().Paths = nil }, Unknown, isUnknown, "could not be read"},
+		"no messages":                             {udp, func(w *world) { w.run.Client.Cells[0].Histogram.Count = 0 }, Unknown, isUnknown, "no messages are known"},
+		"too few messages":                        {udp, func(w *world) { w.run.Client.Cells[0].Histogram.Count = 16 }, Unknown, isUnknown, "too few messages"},
+		"the host's network, and nothing counted": {udp, host, Accelerated, isProved, ""},
+		"the host's network, and all counted":     {past, host, Unknown, isUnknown, "those of all its processes"},
+		"every witness says yes, but the kernel counts": {past, all(word("Yes"), grown(result.PathStackIn, 500), path(func(p *result.Path) { p.Ended = &result.Look{Library: "l", Sockets: 1, Onload: 1} })),
+			NotAccelerated, isFailed, "all messages went through the kernel"},
+
+		"Kernel, as recorded":                 {kernel, func(*world) {}, NotAccelerated, isProved, ""},
+		"Kernel, messages bypass it":          {kernel, all(grown(result.PathUDPIn, 0), grown(result.PathUDPOut, 0)), Unknown, isFailed, "library was not in the tool's server"},
+		"Kernel, some messages bypass it":     {kernel, grown(result.PathUDPIn, 1900), Partly, isFailed, "of the messages bypassed the kernel"},
+		"Kernel, not counted":                 {kernel, without(result.PathUDPOut), Unknown, isUnknown, "could not be read"},
+		"Kernel, the library in the server":   {kernel, path(func(p *result.Path) { p.Begun.Library = "/l/libonload.so" }), NotAccelerated, isFailed, ""},
+		"Kernel, the library at the end":      {kernel, path(func(p *result.Path) { p.Ended.Library = "/l/libonload.so" }), NotAccelerated, isFailed, ""},
+		"Kernel, a socket of Onload":          {kernel, path(func(p *result.Path) { p.Ended.Onload = 1 }), NotAccelerated, isFailed, ""},
+		"Kernel, a banner":                    {kernel, path(func(p *result.Path) { p.Banner = "9.0.2" }), NotAccelerated, isFailed, ""},
+		"Kernel, the tool says yes":           {kernel, word("Yes"), NotAccelerated, isFailed, ""},
+		"Kernel, the tool says no":            {kernel, word("No"), NotAccelerated, isFailed, ""},
+		"Kernel, the tool says nothing":       {kernel, word(""), NotAccelerated, isProved, ""},
+		"Kernel, a preload file":              {kernel, func(w *world) { w.server().Facts["onload.preload-file"] = "/l/libonload.so" }, NotAccelerated, isFailed, ""},
+		"Kernel, another library":             {kernel, func(w *world) { w.server().Facts["env.LD_PRELOAD"] = "libvma.so" }, NotAccelerated, isUnknown, ""},
+		"Kernel in the host's network":        {kernel, host, Unknown, isProved, ""},
+		"Kernel in the host's, bypassed":      {kernel, all(host, grown(result.PathUDPIn, 0)), Unknown, isFailed, ""},
+		"Kernel in the host's, not recorded":  {kernel, all(host, func(w *world) { w.server().Paths = nil }), Unknown, isUnknown, "could not be read"},
+		"Kernel in the host's, not countable": {kernel, all(host, without(result.PathUDPIn)), Unknown, isProved, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := recordedAs(t, c.recording).world()
+			c.change(w)
+			_, server := w.ways()
+			_, lines := Endpoints(w.spec, w.variant(), w.run)
+			line := lineOf(lines, "Acceleration")
+			if server.Way != c.want || line.State != c.state {
+				t.Errorf("%s and %s, want %s and %s: %s", server.Way, line.State, c.want, c.state, line.Found)
+			}
+			if !strings.Contains(server.inCell(), c.why) {
+				t.Errorf("%q does not say %q", server.inCell(), c.why)
+			}
+		})
+	}
+}
+
+// TestStreams: of messages that do not wait for an answer the payload is compared, as TCP and the kernel join them; of a stream
+// only the direction in which it flows.
+func TestStreams(t *testing.T) {
+	const seconds = 2
+	tcp := func(rate int32, stream bool, size int32) result.Cell {
+		c := cellOf("cell", v1alpha1.ProtocolTCP)
+		c.RatePerSecond, c.Stream, c.MessageSize, c.Duration = rate, stream, size, seconds*time.Second
+		if stream {
+			c.Histogram.Count, c.Bandwidth = 0, &tool.Bandwidth{BitsPerSecond: 8e6 / seconds}
+		}
+		return c
+	}
+	datagrams := cellOf("cell", v1alpha1.ProtocolUDP)
+	datagrams.Stream, datagrams.Histogram.Count = true, 0
+	datagrams.Bandwidth = &tool.Bandwidth{Sent: 2000, Received: 1000}
+	grown := func(in, out, inBytes, outBytes int64) map[string]int64 {
+		return map[string]int64{result.PathTCPIn: in, result.PathTCPOut: out, result.PathIPIn: inBytes, result.PathIPOut: outBytes, result.PathUDPIn: in, result.PathUDPOut: out}
+	}
+	cases := map[string]struct {
+		cell  result.Cell
+		grown map[string]int64
+		// client and server are which share may have gone through the kernel, in percent; -1 when that is unknown.
+		client, server int64
+	}{
+		"a stream by Onload":                        {tcp(0, true, 65536), grown(4, 4, 600, 600), 0, 0},
+		"a stream by the kernel, its server":        {tcp(0, true, 65536), grown(20, 350, 1_000_800, 18_200), 0, 100},
+		"a stream by the kernel, its client":        {tcp(0, true, 65536), grown(350, 700, 18_200, 1_002_000), 100, 0},
+		"a stream too small to tell":                {func() result.Cell { c := tcp(0, true, 64); c.Bandwidth.BitsPerSecond = 8000; return c }(), grown(4, 4, 600, 600), -1, -1},
+		"a rate by Onload":                          {tcp(1000, false, 64), grown(4, 4, 600, 600), 0, 0},
+		"a rate by the kernel":                      {tcp(1000, false, 64), grown(1000, 1000, 116_000, 116_000), 100, 100},
+		"a rate by the kernel, joined by the NIC":   {tcp(1000, false, 1000), grown(40, 700, 1_002_000, 1_035_000), 100, 100},
+		"datagrams, of which only the client tells": {datagrams, grown(1000, 0, 0, 0), 0, 100},
+		"datagrams that its own queue dropped":      {datagrams, grown(0, 1000, 0, 0), 100, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := good(withOnload, func(w *world) {
+				w.run.Client.Cells = []result.Cell{c.cell}
+				for _, e := range []*result.Evidence{w.client(), w.server()} {
+					e.Paths = []result.Path{{Cell: "cell", Grown: c.grown, Banner: "9.0.2"}}
+				}
+			})
+			client, server := w.ways()
+			for role, got := range map[string]struct {
+				way  CellWay
+				want int64
+			}{"client": {client, c.client}, "server": {server, c.server}} {
+				through := int64(100 - 100*got.way.Bypassed + 0.5)
+				if got.way.Bypassed < 0 {
+					through = -1
+				}
+				if through != got.want {
+					t.Errorf("%s: %d %% through the kernel, want %d %%: %s", role, through, got.want, got.way.inCell())
+				}
+			}
+		})
+	}
+}
