@@ -57,6 +57,7 @@ type options struct {
 	servingCertDir string
 	healthAddress  string
 	leaderElection bool
+	gates          bool
 	zap            zap.Options
 }
 
@@ -75,6 +76,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.servingCertDir, "serving-cert-dir", "", "folder with tls.crt and tls.key, with which that endpoint is served; read again when they change. Empty: a certificate that the manager makes when it starts, which nobody can verify")
 	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	fs.BoolVar(&o.leaderElection, "leader-elect", true, "elect one leader of several managers")
+	fs.BoolVar(&o.gates, "gates", true, "run the controllers of LatencyGates, which need ClusterRole tailgate-manager-gates")
 	o.zap.BindFlags(fs)
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -180,16 +182,10 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("setting up the retention controller: %w", err)
 	}
-	gates := &gate.Gates{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{}}
-	if err := gates.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("setting up the gate controller: %w", err)
-	}
-	verifications := &gate.Verifications{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
-		Judge: reconciler.Judge, Image: o.settings.BenchImage, PullPolicy: o.settings.PullPolicy,
-	}
-	if err := verifications.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("setting up the verification controller: %w", err)
+	if o.gates {
+		if err := setUpGates(mgr, reconciler.Judge, o.settings); err != nil {
+			return err
+		}
 	}
 	// Its requests are its own, so that many of them do not hold up the controllers, and bounded, whatever callers ask for.
 	verdicts := rest.CopyConfig(config)
@@ -208,6 +204,22 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return fmt.Errorf("adding the readiness check: %w", err)
 	}
 	return mgr.Start(ctx)
+}
+
+// setUpGates adds the controllers of LatencyGates and LatencyVerifications.
+func setUpGates(mgr ctrl.Manager, judge func(context.Context, *v1alpha1.LatencyBenchmark, *v1alpha1.Gate) (*v1alpha1.Verdict, error), s benchmark.Settings) error {
+	gates := &gate.Gates{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{}}
+	if err := gates.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up the gate controller: %w", err)
+	}
+	verifications := &gate.Verifications{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
+		Judge: judge, Image: s.BenchImage, PullPolicy: s.PullPolicy,
+	}
+	if err := verifications.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up the verification controller: %w", err)
+	}
+	return nil
 }
 
 // verdictQPS is how many requests a second the verdicts may send to the API server.

@@ -24,13 +24,13 @@ func TestParse(t *testing.T) {
 			want: options{
 				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullIfNotPresent, StartTimeout: 2 * time.Minute, MaxAttempts: 3},
 				pullPolicy:     "IfNotPresent",
-				metricsAddress: ":8443", healthAddress: ":8081", leaderElection: true,
+				metricsAddress: ":8443", healthAddress: ":8081", leaderElection: true, gates: true,
 			},
 		},
 		"everything": {
 			args: []string{
 				"--bench-image=bench:v0", "--bench-image-pull-policy=Never", "--allow-host-network", "--allow-packet-capture", "--pod-start-timeout=1s", "--max-attempts=1",
-				"--metrics-bind-address=0", "--serving-cert-dir=/cert", "--health-probe-bind-address=:1", "--leader-elect=false", "--zap-log-level=debug",
+				"--metrics-bind-address=0", "--serving-cert-dir=/cert", "--health-probe-bind-address=:1", "--leader-elect=false", "--gates=false", "--zap-log-level=debug",
 			},
 			want: options{
 				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, AllowHostNetwork: true, AllowPacketCapture: true, StartTimeout: time.Second, MaxAttempts: 1},

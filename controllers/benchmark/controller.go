@@ -88,7 +88,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=get;list;watch
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks/status,verbs=update
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks/finalizers,verbs=update
-// +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get;list;watch
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencyverifications,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods/log,verbs=get

@@ -221,10 +221,10 @@ func TestImages(t *testing.T) {
 func TestArguments(t *testing.T) {
 	all := render(t, "benchImage.pullPolicy=Always", "benchmarks.allowHostNetwork=true", "benchmarks.allowPacketCapture=true",
 		"benchmarks.podStartTimeout=90s", "benchmarks.maxAttempts=1", "metrics.port=9443", "metrics.certificate.secretName=s", "health.port=9081", "log.level=debug",
-		"log.encoder=console", "extraArgs={--leader-elect=false}")
+		"log.encoder=console", "gates.enabled=false", "extraArgs={--leader-elect=false}")
 	d := deployment(t, all)
 	want := []string{
-		"--bench-image=tailgate-bench:latest", "--bench-image-pull-policy=Always", "--allow-host-network", "--allow-packet-capture",
+		"--bench-image=tailgate-bench:latest", "--bench-image-pull-policy=Always", "--gates=false", "--allow-host-network", "--allow-packet-capture",
 		"--pod-start-timeout=90s", "--max-attempts=1", "--metrics-bind-address=:9443", "--serving-cert-dir=/serving-cert", "--health-probe-bind-address=:9081",
 		"--zap-log-level=debug", "--zap-encoder=console", "--leader-elect=false",
 	}
@@ -263,12 +263,35 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+// Without gates the manager has no right to write anything of nodes, and does not try.
+func TestWithoutGates(t *testing.T) {
+	want := overlay(t, "without-gates", "default")
+	delete(want, "Namespace "+namespace)
+	got := render(t, "crds.keep=false", "gates.enabled=false")
+	checkSame(t, want, got)
+	for name, o := range got {
+		text, err := o.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(name, "manager-gates") || o.GetKind() == "ClusterRole" && strings.HasPrefix(o.GetName(), "tailgate-manager") && strings.Contains(string(text), "nodes/status") {
+			t.Errorf("%s is there: %s", name, text)
+		}
+	}
+	if args := deployment(t, got).Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--gates=false") {
+		t.Errorf("arguments %v", args)
+	}
+	if render(t)["ClusterRole tailgate-manager-gates"] == nil {
+		t.Error("there is no ClusterRole tailgate-manager-gates with gates")
+	}
+}
+
 func TestServingCertificate(t *testing.T) {
-	want := overlay(t, "default", "prometheus")
+	want := overlay(t, "serving-cert", "default", "prometheus")
 	delete(want, "Namespace "+namespace)
 	checkSame(t, want, render(t, "crds.keep=false", "prometheus.enabled=true", "metrics.certificate.secretName=tailgate-serving-cert"))
 	for _, alone := range []string{"default", "prometheus"} {
-		overlay(t, alone)
+		overlay(t, "serving-cert", alone)
 	}
 
 	stdout, stderr, err := run(t, helmTool, "template", "x", chart, "--namespace", "latency", "--set", "prometheus.enabled=true",
@@ -296,8 +319,8 @@ func TestServingCertificate(t *testing.T) {
 	}
 }
 
-// overlay builds folders of config, with the component for a serving certificate.
-func overlay(t *testing.T, folders ...string) map[string]object {
+// overlay builds folders of config, with a component.
+func overlay(t *testing.T, component string, folders ...string) map[string]object {
 	t.Helper()
 	config, err := filepath.Abs(filepath.Join(root, "config"))
 	if err != nil {
@@ -315,7 +338,7 @@ func overlay(t *testing.T, folders ...string) map[string]object {
 		}
 		return "- " + relative + "\n"
 	}
-	content := "components:\n" + path("serving-cert") + "resources:\n"
+	content := "components:\n" + path(component) + "resources:\n"
 	for _, folder := range folders {
 		content += path(folder)
 	}
