@@ -176,8 +176,8 @@ type Baseline struct {
 	// +kubebuilder:validation:MaxLength=63
 	Variant string `json:"variant,omitempty"`
 
-	// gateRef is a LatencyGate: the result that it has accepted of the node that is this benchmark's client. Which one that
-	// is, is settled with the first verdict (status.verdict.baseline), and later acceptances do not change it.
+	// gateRef is a LatencyGate whose spec.namespace is that of this benchmark: the result that it has accepted of the node that
+	// is this benchmark's client. Which one that is, is settled with the first verdict (status.verdict.baseline), and later acceptances do not change it.
 	// +optional
 	GateRef *ObjectName `json:"gateRef,omitempty"`
 }

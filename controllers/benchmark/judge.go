@@ -129,7 +129,7 @@ func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark)
 			return nil, err
 		}
 		if accepted == nil {
-			c.missing = fmt.Sprintf("the baseline, LatencyGate %s, has no accepted result of the client's node; look at kubectl get lver", c.gate)
+			c.missing = fmt.Sprintf("the baseline, LatencyGate %s, has no accepted result of the client's node in this namespace; look at kubectl get lver", c.gate)
 			return c, nil
 		}
 		key = types.NamespacedName{Namespace: accepted.Namespace, Name: accepted.Benchmark}
@@ -152,7 +152,8 @@ func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark)
 }
 
 // accepted is what a LatencyGate has accepted of a benchmark's client node, or had when the benchmark was first judged;
-// nil when there is nothing.
+// nil when there is nothing, or when the gate has its benchmarks in another namespace: the verdict would tell its numbers to
+// readers of this one.
 func (r *Reconciler) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark, gateName string) (*v1alpha1.GateBaseline, error) {
 	if v := b.Status.Verdict; v != nil && v.Baseline != nil && v.Baseline.Gate == gateName {
 		return v.Baseline, nil
@@ -165,7 +166,7 @@ func (r *Reconciler) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark,
 	if err == nil {
 		err = r.Live.Get(ctx, types.NamespacedName{Name: v1alpha1.VerificationName(gateName, b.Status.Pair.ClientNode)}, verification)
 	}
-	if apierrors.IsNotFound(err) || err == nil && verification.Status.Accepted == nil {
+	if apierrors.IsNotFound(err) || err == nil && (verification.Status.Accepted == nil || gate.Spec.Namespace != b.Namespace) {
 		return nil, nil
 	}
 	if err != nil {
