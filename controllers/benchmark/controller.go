@@ -81,6 +81,8 @@ type Reconciler struct {
 	Settings Settings
 	// Activity counts attempts and waiting times; nil counts nothing.
 	Activity *metrics.Activity
+	// stored is what was read of stored results.
+	stored collections
 	// absent are the optional kinds that the cluster does not have; ready to use when zero.
 	absent absentKinds
 }

@@ -7,18 +7,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/plan"
-	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
@@ -211,13 +210,13 @@ func (r *Reconciler) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, b
 	}
 	for _, of := range both {
 		s := side{UID: of.UID, Stored: of.Status.Stored, Succeeded: succeededStatus(of)}
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-		if err := r.Live.List(ctx, list, storedOf(of)...); err != nil {
-			return "", fmt.Errorf("listing the stored results of %s: %w", of.Name, err)
+		versions, err := r.versions(ctx, of)
+		if err != nil {
+			return "", err
 		}
-		for _, cm := range list.Items {
-			s.ConfigMaps = append(s.ConfigMaps, fmt.Sprint(cm.Name, " ", cm.UID, " ", cm.ResourceVersion))
+		for _, name := range slices.Sorted(maps.Keys(versions)) {
+			v := versions[name]
+			s.ConfigMaps = append(s.ConfigMaps, fmt.Sprint(name, " ", v.uid, " ", v.resourceVersion))
 		}
 		all.Sides = append(all.Sides, s)
 	}
@@ -249,13 +248,21 @@ func (r *Reconciler) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark
 	gate := b.Spec.Gate.DeepCopy()
 	// Who looked twice looked twice, whatever the gate says now.
 	gate.ExtendRounds = max(gate.ExtendRounds, b.Status.ExtendedRounds)
+	r.stored.reading.Lock()
+	defer r.stored.reading.Unlock()
 	candidate, err := r.candidateResults(ctx, b)
+	if errors.Is(err, result.ErrCorrupt) {
+		return judgement{status: unreadable(err)}, nil
+	}
 	if err != nil {
 		return judgement{}, err
 	}
 	var before *judge.Results
 	if baseline != nil {
 		results, err := r.baselineResults(ctx, baseline)
+		if errors.Is(err, result.ErrCorrupt) {
+			return judgement{status: unreadable(err)}, nil
+		}
 		if err != nil {
 			return judgement{}, err
 		}
@@ -280,20 +287,20 @@ func unreadable(err error) *v1alpha1.Verdict {
 
 // candidateResults are what a benchmark brings to its own gate.
 func (r *Reconciler) candidateResults(ctx context.Context, b *v1alpha1.LatencyBenchmark) (judge.Results, error) {
-	runs, _, err := r.stored(ctx, b)
+	all, kept, err := r.gather(ctx, b)
 	if err != nil {
 		return judge.Results{}, err
 	}
-	results := judge.Results{Spec: b.Spec, Runs: runs}
+	results := judge.Results{Collection: all}
 	switch planned := len(plan.Runs(b)); {
 	case succeededStatus(b) == metav1.ConditionFalse:
 		results.Trouble = &verdict.Blocker{
 			Reason: v1alpha1.ReasonBenchmarkFailed, Message: "the benchmark failed before everything was measured",
 		}
-	case len(runs) < planned:
+	case len(kept) < planned:
 		results.Trouble = &verdict.Blocker{Reason: v1alpha1.ReasonResultsMissing, Message: fmt.Sprintf(
 			"of the stored results of %d runs, %d were deleted or changed; delete the benchmark and apply it anew",
-			planned, planned-len(runs))}
+			planned, planned-len(kept))}
 	}
 	return results, nil
 }
@@ -301,7 +308,7 @@ func (r *Reconciler) candidateResults(ctx context.Context, b *v1alpha1.LatencyBe
 // baselineResults are what a benchmark, or the lack of it, brings to another's gate.
 func (r *Reconciler) baselineResults(ctx context.Context, c *compared) (judge.Results, error) {
 	baseline := c.benchmark
-	results := judge.Results{Spec: baseline.Spec}
+	results := judge.Results{}
 	trouble := func(reason, format string, args ...any) (judge.Results, error) {
 		results.Trouble = &verdict.Blocker{Reason: reason, Message: fmt.Sprintf(format, args...)}
 		return results, nil
@@ -317,51 +324,17 @@ func (r *Reconciler) baselineResults(ctx context.Context, c *compared) (judge.Re
 	case succeededStatus(baseline) != metav1.ConditionTrue:
 		return trouble(v1alpha1.ReasonBaselineNotComplete, "the baseline, LatencyBenchmark %s, is not finished", baseline.Name)
 	}
-	runs, _, err := r.stored(ctx, baseline)
+	all, kept, err := r.gather(ctx, baseline)
 	if err != nil {
 		return judge.Results{}, err
 	}
-	if planned := len(plan.Runs(baseline)); len(runs) < planned {
+	if planned := len(plan.Runs(baseline)); len(kept) < planned {
 		return trouble(v1alpha1.ReasonBaselineResultsMissing,
 			"of the baseline, LatencyBenchmark %s, the stored results of %d of %d runs were deleted or changed",
-			baseline.Name, planned-len(runs), planned)
+			baseline.Name, planned-len(kept), planned)
 	}
-	results.Runs = runs
+	results.Collection = all
 	return results, nil
-}
-
-// storedOf selects the ConfigMaps of a benchmark.
-func storedOf(b *v1alpha1.LatencyBenchmark) []client.ListOption {
-	return []client.ListOption{client.InNamespace(b.Namespace), client.MatchingLabels(pods.Labels(b.Name))}
-}
-
-// stored reads the results that a benchmark's status lists, oldest first, as far as they still are what was stored:
-// Open compares them with the digests of the status.
-func (r *Reconciler) stored(
-	ctx context.Context, b *v1alpha1.LatencyBenchmark,
-) ([]result.Stored, []v1alpha1.StoredResult, error) {
-	list := &corev1.ConfigMapList{}
-	if err := r.Live.List(ctx, list, storedOf(b)...); err != nil {
-		return nil, nil, fmt.Errorf("listing the stored results of %s: %w", b.Name, err)
-	}
-	byName := map[string]*corev1.ConfigMap{}
-	for i := range list.Items {
-		byName[list.Items[i].Name] = &list.Items[i]
-	}
-	var runs []result.Stored
-	var kept []v1alpha1.StoredResult
-	for _, s := range b.Status.Stored {
-		cm, ok := byName[s.ConfigMap]
-		if !ok {
-			continue
-		}
-		stored, err := result.Open(cm, s)
-		if err != nil {
-			continue
-		}
-		runs, kept = append(runs, stored), append(kept, s)
-	}
-	return runs, kept, nil
 }
 
 // undecided is the verdict's message when a benchmark of which everything planned is measured is Inconclusive, the gate

@@ -67,17 +67,16 @@ func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmar
 
 // summarize computes the results anew from everything that is stored.
 func (r *Reconciler) summarize(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
-	runs, kept, err := r.stored(ctx, b)
+	r.stored.reading.Lock()
+	defer r.stored.reading.Unlock()
+	all, kept, err := r.gather(ctx, b)
 	if err != nil {
 		return err
 	}
 	// A result that somebody deleted or replaced since does not count; its run is measured again.
 	b.Status.Stored = kept
 	b.Status.Progress = progress(b)
-	summary, err := report.Summarize(b.Spec, runs)
-	if err != nil {
-		return err
-	}
+	summary := report.Summarize(all)
 	b.Status.Results, b.Status.Warnings = summary.Results, summary.Warnings
 	b.Status.Endpoints, b.Status.Summary = summary.Endpoints, summary.Headline
 	return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
-	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
 
 // A result becomes one in three writes, and only the first decides what it is:
@@ -157,7 +157,7 @@ func (r *Reconciler) verified(ctx context.Context, w *world, name, clientDigest,
 		return fail(err)
 	}
 	b := w.benchmark
-	if _, err := report.Summarize(b.Spec, []result.Stored{stored}); err != nil {
+	if _, err := rounds.Of(b.Spec, stored); err != nil {
 		return fail(err)
 	}
 	labels := pods.Labels(b.Name)

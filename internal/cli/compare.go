@@ -14,6 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/compare"
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
 
 // newCompare is the verb that holds two benchmarks against each other.
@@ -66,13 +67,14 @@ func comparison(ctx context.Context, c *cluster, baseline, candidate, form strin
 		return nil, fmt.Errorf("--plot: it does not go with --output=%s, which is for programs; leave one of them out", form)
 	}
 	var sides [2]compare.Side
+	var series [2][]report.Series
 	var notes []string
 	for i, arg := range []string{baseline, candidate} {
-		side, note, err := c.sideOf(ctx, arg)
+		side, all, note, err := c.sideOf(ctx, arg)
 		if err != nil {
 			return nil, err
 		}
-		sides[i] = side
+		sides[i], series[i] = side, all
 		if note != "" && !slices.Contains(notes, note) {
 			notes = append(notes, note)
 		}
@@ -92,7 +94,7 @@ func comparison(ctx context.Context, c *cluster, baseline, candidate, form strin
 	if !plotted {
 		return out.Bytes(), nil
 	}
-	plots, err := plotsOfSides(compared, sides, s)
+	plots, err := plotsOfSides(compared, series, s)
 	return append(out.Bytes(), plots...), err
 }
 
@@ -107,26 +109,31 @@ func compareForm(name string) (compare.Form, error) {
 	return compare.Form{}, fmt.Errorf("--output: unknown format %q; known are %s", name, strings.Join(known, ", "))
 }
 
-// sideOf reads what NAME or NAME/VARIANT has to show, and says so if that is not all that was planned.
-func (c *cluster) sideOf(ctx context.Context, arg string) (compare.Side, string, error) {
+// sideOf reads what NAME or NAME/VARIANT has to show, with the latencies of its rounds, and says so if that is not all that
+// was planned.
+func (c *cluster) sideOf(ctx context.Context, arg string) (compare.Side, []report.Series, string, error) {
 	benchmark, variant, err := cutVariant(arg)
 	if err != nil {
-		return compare.Side{}, "", err
+		return compare.Side{}, nil, "", err
 	}
 	m, err := c.load(ctx, benchmark)
 	if err != nil {
-		return compare.Side{}, "", err
+		return compare.Side{}, nil, "", err
 	}
 	b := m.Object
 	if b.ManyPairs() {
-		return compare.Side{}, "", fmt.Errorf("LatencyBenchmark %s/%s measures many pairs of nodes: compare those of one pair; %s", b.Namespace, b.Name, itsPairs(m))
+		return compare.Side{}, nil, "", fmt.Errorf("LatencyBenchmark %s/%s measures many pairs of nodes: compare those of one pair; %s", b.Namespace, b.Name, itsPairs(m))
 	}
 	if len(m.Runs) == 0 {
-		return compare.Side{}, "", noResults(b)
+		return compare.Side{}, nil, "", noResults(b)
 	}
 	note := ""
 	if !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionSucceeded) {
 		note = fmt.Sprintf("%s is not complete: %s", b.Name, report.Standing(b))
 	}
-	return compare.Side{Name: arg, Variant: variant, Results: judge.Results{Spec: b.Spec, Runs: m.Runs}}, note, nil
+	collected, err := rounds.Of(b.Spec, m.Runs...)
+	if err != nil {
+		return compare.Side{}, nil, "", fmt.Errorf("%s: %w", arg, err)
+	}
+	return compare.Side{Name: arg, Variant: variant, Results: judge.Results{Collection: collected}}, report.AllSeries(b, m.Runs), note, nil
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/compare"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/report"
@@ -84,11 +83,7 @@ func plotsOf(m export.Benchmark, s report.Screen) ([]byte, error) {
 func title(s report.Series) string { return fmt.Sprintf("%s: %s by percentile", s.Cell, s.Counts()) }
 
 // plotsOfSides are the plots of a comparison: of each pair of variants and cell that it has, baseline and candidate.
-func plotsOfSides(c compare.Comparison, sides [2]compare.Side, s report.Screen) ([]byte, error) {
-	var series [2][]report.Series
-	for i, side := range sides {
-		series[i] = report.AllSeries(&v1alpha1.LatencyBenchmark{Spec: side.Results.Spec}, side.Results.Runs)
-	}
+func plotsOfSides(c compare.Comparison, series [2][]report.Series, s report.Screen) ([]byte, error) {
 	find := func(side int, variant, cell string) int {
 		return slices.IndexFunc(series[side], func(s report.Series) bool { return s.Variant.Name == variant && s.Name == cell })
 	}
@@ -110,7 +105,7 @@ func plotsOfSides(c compare.Comparison, sides [2]compare.Side, s report.Screen) 
 			if err != nil {
 				return nil, err
 			}
-			curve.Name = fmt.Sprintf("%s (%s)", sides[i].Name, one.Variant.Name)
+			curve.Name = fmt.Sprintf("%s (%s)", []string{c.Baseline, c.Candidate}[i], one.Variant.Name)
 			curves = append(curves, curve)
 		}
 		if err := report.Plot(&out, title(candidate), curves, s); err != nil {

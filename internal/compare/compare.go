@@ -114,8 +114,7 @@ type Figure struct {
 // eachSide is the probability of error of each bound.
 const eachSide stats.OneIn = 40
 
-// Compare holds a candidate against a baseline. The error wraps ErrNoVariant or ErrNothingInCommon; that of results that
-// cannot be read wraps result.ErrCorrupt.
+// Compare holds a candidate against a baseline. The error wraps ErrNoVariant or ErrNothingInCommon.
 func Compare(baseline, candidate Side) (Comparison, error) {
 	c := Comparison{
 		Baseline: baseline.Name, Candidate: candidate.Name, LatencyType: candidate.Results.Spec.LatencyType,
@@ -125,16 +124,9 @@ func Compare(baseline, candidate Side) (Comparison, error) {
 	if err != nil {
 		return Comparison{}, err
 	}
-	before, err := judge.Cells(baseline.Results)
-	if err != nil {
-		return Comparison{}, fmt.Errorf("%s: %w", baseline.Name, err)
-	}
-	after, err := judge.Cells(candidate.Results)
-	if err != nil {
-		return Comparison{}, fmt.Errorf("%s: %w", candidate.Name, err)
-	}
+	before, after := judge.Cells(baseline.Results), judge.Cells(candidate.Results)
 	for _, p := range pairs {
-		c.addDifferences(p, len(pairs) > 1, baseline.Results.Runs, candidate.Results.Runs)
+		c.addDifferences(p, len(pairs) > 1, baseline.Results, candidate.Results)
 		c.addNotes(p, baseline, candidate, before, after)
 		for _, a := range of(after, p.candidate) {
 			if b := named(before, p.baseline, a.Name); b != nil && len(b.Rounds) > 0 && len(a.Rounds) > 0 {
@@ -212,12 +204,12 @@ func variantsOf(s Side) ([]string, error) {
 
 // addDifferences adds what differs between the conditions of two variants at both ends. The first runs stand for all: see
 // addNotes for those that were not measured alike.
-func (c *Comparison) addDifferences(p pair, several bool, before, after []result.Stored) {
-	b, a := result.OfVariant(before, p.baseline), result.OfVariant(after, p.candidate)
-	if len(b) == 0 || len(a) == 0 {
+func (c *Comparison) addDifferences(p pair, several bool, before, after judge.Results) {
+	b, a := before.Variant(p.baseline).First, after.Variant(p.candidate).First
+	if b == nil || a == nil {
 		return
 	}
-	for _, ends := range [][2]result.Document{{b[0].Client, a[0].Client}, {b[0].Server, a[0].Server}} {
+	for _, ends := range [][2]result.Document{{b.Client, a.Client}, {b.Server, a.Server}} {
 		c.ends++
 		where := ends[1].Role
 		if several {

@@ -15,6 +15,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
@@ -62,10 +63,11 @@ type tableRow struct {
 
 // newBenchmark is the i-th of a report.
 func newBenchmark(b export.Benchmark, i int) (benchmark, error) {
-	summary, err := report.Summarize(b.Object.Spec, b.Runs)
+	collected, err := rounds.Of(b.Object.Spec, b.Runs...)
 	if err != nil {
 		return benchmark{}, err
 	}
+	summary := report.Summarize(collected)
 	manifest, err := manifestOf(b.Object)
 	if err != nil {
 		return benchmark{}, err
@@ -209,7 +211,7 @@ func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) *tab
 		})
 	}
 	var percentiles []v1alpha1.Percentile
-	for _, p := range report.Percentiles() {
+	for _, p := range rounds.Percentiles() {
 		has := some(func(r v1alpha1.CellResult) bool { return *report.PercentileOf(&r, p) != nil || report.IsLost(r, p) })
 		// The first that no cell has is there to say what it needs, but of tools that tell no samples.
 		if has || some(func(r v1alpha1.CellResult) bool { return r.StepNanoseconds == 0 }) {

@@ -10,6 +10,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
 
 // comparison is of a candidate with a baseline.
@@ -60,12 +61,20 @@ func newComparisons(all []export.Benchmark) ([]comparison, error) {
 		out = append(out, c)
 		return nil
 	}
+	collected := make(map[string]*rounds.Collection, len(all))
+	for _, b := range all {
+		c, err := rounds.Of(b.Object.Spec, b.Runs...)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", b.Object.Name, err)
+		}
+		collected[string(b.Object.UID)+"/"+b.Object.Name] = c
+	}
 	side := func(b export.Benchmark, variant string) compare.Side {
 		name := b.Object.Name
 		if variant != "" {
 			name += "/" + variant
 		}
-		return compare.Side{Name: name, Variant: variant, Results: judge.Results{Spec: b.Object.Spec, Runs: b.Runs}}
+		return compare.Side{Name: name, Variant: variant, Results: judge.Results{Collection: collected[string(b.Object.UID)+"/"+b.Object.Name]}}
 	}
 	for _, b := range all {
 		if len(b.Runs) == 0 {

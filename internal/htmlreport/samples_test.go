@@ -21,6 +21,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/result/resulttest"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -185,7 +186,11 @@ func measured(b *v1alpha1.LatencyBenchmark, fill func(run plan.Run, c *result.Ce
 // judged has the verdict of its gate.
 func judged(t *testing.T, b export.Benchmark, baseline *judge.Results) export.Benchmark {
 	t.Helper()
-	j, err := judge.Gate(*b.Object.Spec.Gate, judge.Results{Spec: b.Object.Spec, Runs: b.Runs}, baseline)
+	collected, err := rounds.Of(b.Object.Spec, b.Runs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := judge.Gate(*b.Object.Spec.Gate, judge.Results{Collection: collected}, baseline)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -407,10 +412,11 @@ func pairsSample(t *testing.T, nodes int) []export.Benchmark {
 			}
 			if nodes < 20 && len(out.Pairs) < 20 {
 				m := measured(one, func(_ plan.Run, c *result.Cell) { c.Histogram = quick.scaled(by).drawn(t, r, 30_000) })
-				s, err := report.Summarize(one.Spec, m.Runs)
+				collected, err := rounds.Of(one.Spec, m.Runs...)
 				if err != nil {
 					t.Fatal(err)
 				}
+				s := report.Summarize(collected)
 				one.Status.Results, one.Status.Endpoints, one.Status.Warnings = s.Results, s.Endpoints, s.Warnings
 			} else {
 				line := v1alpha1.CellResult{Variant: plan.DefaultVariant, Name: "tcp-64", LatencyType: v1alpha1.ResultLatencyType(b.Spec.LatencyType), Rounds: 3, Samples: 90_000,

@@ -1,13 +1,12 @@
 package judge
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
@@ -18,122 +17,96 @@ type values = map[v1alpha1.GateMetric]stats.Observation
 
 // Cells are the results by variant and cell, in the order of the spec, with a round for each run of the variant. Every
 // cell of the spec is there, measured or not, and so is every captured one of a variant that captures.
-func Cells(r Results) ([]verdict.Cell, error) {
+func Cells(r Results) []verdict.Cell {
 	var all []verdict.Cell
-	for _, v := range plan.Variants(r.Spec) {
-		own := result.OfVariant(r.Runs, v.Name)
-		blockers := blockers(r, v, own)
-		for _, planned := range plan.Cells(r.Spec, v) {
-			cell, err := measured(v.Name, planned, r.Spec.LatencyType, own)
-			if err != nil {
-				return nil, err
-			}
-			cell.Blockers = blockers
-			all = append(all, cell)
-			if !*v.Capture || planned.Stream {
-				continue
-			}
-			if cell, err = captured(cell, planned.Name, own); err != nil {
-				return nil, err
-			}
+	for _, v := range r.Variants {
+		// Each cell has blockers of its own, so that a change to those of one does not change those of another.
+		add := func(cell verdict.Cell) {
+			cell.Blockers = blockers(r, v)
 			all = append(all, cell)
 		}
+		for _, c := range v.Cells {
+			cell := measured(v.Name, c, r.Spec.LatencyType)
+			add(cell)
+			if *v.Capture && !c.Stream {
+				add(captured(cell, c))
+			}
+		}
 	}
-	// Each has blockers of its own, so that nobody changes those of another.
-	for i := range all {
-		all[i].Blockers = append([]verdict.Blocker(nil), all[i].Blockers...)
-	}
-	return all, nil
+	return all
 }
 
 // blockers are why nothing can be concluded from a variant's runs.
-func blockers(r Results, v v1alpha1.Variant, own []result.Stored) []verdict.Blocker {
+func blockers(r Results, v *rounds.Variant) []verdict.Blocker {
 	var all []verdict.Blocker
 	if r.Trouble != nil {
 		all = append(all, *r.Trouble)
 	}
-	seen := map[string]bool{}
-	for _, run := range own {
-		for _, w := range proof.Warnings(r.Spec, v, run) {
-			if !seen[w.Reason] && proof.Blocks(r.Spec, w.Reason) {
-				seen[w.Reason] = true
-				all = append(all, verdict.Blocker{Reason: w.Reason, Message: w.Message})
-			}
+	for _, w := range v.Warnings {
+		if proof.Blocks(r.Spec, w.Reason) {
+			all = append(all, verdict.Blocker{Reason: w.Reason, Message: w.Message})
 		}
 	}
-	for _, run := range own {
-		if message := unequal(own[0], run, result.Difference.BetweenRounds); message != "" {
-			return append(all, verdict.Blocker{Reason: v1alpha1.WarningEvidenceDiffers, Message: message})
-		}
+	if v.Unequal != "" {
+		all = append(all, verdict.Blocker{Reason: v1alpha1.WarningEvidenceDiffers, Message: v.Unequal})
 	}
 	return all
 }
 
 // measured is a cell as the clients measured it. A run that does not have it, which agents do not let happen, gives a
 // round without values: nothing is concluded without it.
-func measured(
-	variant string, planned tool.Cell, latencyType v1alpha1.LatencyType, own []result.Stored,
-) (verdict.Cell, error) {
+func measured(variant string, c *rounds.Cell, latencyType v1alpha1.LatencyType) verdict.Cell {
 	cell := verdict.Cell{
-		Variant: variant, Name: planned.Name, Protocol: planned.Protocol, MessageSize: planned.MessageSize,
-		RatePerSecond: planned.RatePerSecond, Stream: planned.Stream, HalfRTT: latencyType != v1alpha1.LatencyRTT,
+		Variant: variant, Name: c.Name, Protocol: c.Protocol, MessageSize: c.MessageSize,
+		RatePerSecond: c.RatePerSecond, Stream: c.Stream, HalfRTT: latencyType != v1alpha1.LatencyRTT,
 	}
-	for _, run := range own {
-		round := verdict.Round{}
-		for _, c := range run.Client.Cells {
-			if c.Name != planned.Name {
-				continue
-			}
-			var err error
-			if round, err = roundOf(c); err != nil {
-				return cell, fmt.Errorf("%s, %s: %w", run.Client.Run, c.Name, err)
-			}
-		}
-		cell.Rounds = append(cell.Rounds, round)
+	for _, round := range c.Measured.Each {
+		cell.Rounds = append(cell.Rounds, roundOf(round))
 	}
-	return cell, nil
+	return cell
 }
 
-// roundOf is what a run found in a cell. Latencies are of the full round trip.
-func roundOf(c result.Cell) (verdict.Round, error) {
+// roundOf is what a run found in a cell. Latencies are of the full round trip, but those of a capture. Samples out of the
+// histogram's range count as lost.
+func roundOf(r rounds.Round) verdict.Round {
 	switch {
-	case c.Stream:
-		round := verdict.Round{Values: values{v1alpha1.MetricLost: stats.Exact(c.Lost)}}
-		if c.Bandwidth != nil {
-			round.Values[v1alpha1.MetricThroughput] = stats.Exact(int64(math.Round(c.Bandwidth.BitsPerSecond)))
-		}
-		return round, nil
-	case c.Own != nil:
-		return ownRound(*c.Own, c.Lost), nil
+	case !r.Found:
+		return verdict.Round{}
+	case r.Own != nil:
+		return ownRound(*r.Own, r.Lost)
+	case r.Samples != nil:
+		return histogramRound(*r.Samples, r.Lost)
 	}
-	return histogramRound(c.Histogram, c.Lost)
+	round := verdict.Round{Values: values{v1alpha1.MetricLost: stats.Exact(r.Lost)}}
+	if r.Bandwidth != nil {
+		round.Values[v1alpha1.MetricThroughput] = stats.Exact(int64(math.Round(r.Bandwidth.BitsPerSecond)))
+	}
+	return round
 }
 
-// histogramRound is a round of which the samples are known. Samples out of the histogram's range count as lost.
-func histogramRound(h result.Histogram, lost int64) (verdict.Round, error) {
-	d, err := result.Merge(h)
-	if err != nil {
-		return verdict.Round{}, err
-	}
-	lost += d.OverRange
-	round := verdict.Round{Samples: d.Count + lost, Values: values{v1alpha1.MetricLost: stats.Exact(lost)}}
+// histogramRound is a round of which the samples are known.
+func histogramRound(s rounds.Samples, lost int64) verdict.Round {
+	lost += s.OverRange
+	round := verdict.Round{Samples: s.Count + lost, Values: values{v1alpha1.MetricLost: stats.Exact(lost)}}
 	if round.Samples > 0 {
-		for metric, p := range percentiles {
-			round.Values[metric] = p.Observe(d.Buckets, lost)
+		for i, p := range rounds.Percentiles() {
+			if metric, ok := metrics[p]; ok {
+				round.Values[metric] = s.Percentiles[i].Observed
+			}
 		}
 	}
-	if d.Count > 0 {
-		round.Values[v1alpha1.MetricMin] = stats.Exact(d.Min)
-		round.Values[v1alpha1.MetricMean] = stats.Exact(d.Mean())
-		round.Values[v1alpha1.MetricStdDev] = stats.Exact(d.StdDev())
+	if s.Count > 0 {
+		round.Values[v1alpha1.MetricMin] = stats.Exact(s.Min)
+		round.Values[v1alpha1.MetricMean] = stats.Exact(s.Mean)
+		round.Values[v1alpha1.MetricStdDev] = stats.Exact(s.StdDev)
 	}
-	return round, nil
+	return round
 }
 
-// percentiles are the metrics that are percentiles of samples.
-var percentiles = map[v1alpha1.GateMetric]stats.Percentile{
-	v1alpha1.MetricP50: stats.P50, v1alpha1.MetricP90: stats.P90, v1alpha1.MetricP99: stats.P99,
-	v1alpha1.MetricP999: stats.P999, v1alpha1.MetricP9999: stats.P9999, v1alpha1.MetricP99999: stats.P99999,
+// metrics are those that are percentiles of samples.
+var metrics = map[v1alpha1.Percentile]v1alpha1.GateMetric{
+	v1alpha1.P50: v1alpha1.MetricP50, v1alpha1.P90: v1alpha1.MetricP90, v1alpha1.P99: v1alpha1.MetricP99,
+	v1alpha1.P999: v1alpha1.MetricP999, v1alpha1.P9999: v1alpha1.MetricP9999, v1alpha1.P99999: v1alpha1.MetricP99999,
 }
 
 // ownRound is a round of a tool that tells no samples. What it did not tell is not there, and when messages were lost
@@ -157,20 +130,10 @@ func ownRound(own tool.Own, lost int64) verdict.Round {
 
 // captured is the cell as the servers' agents took it from packets: how long the server's end had each message. A
 // capture that is not whole gives a round without values.
-func captured(cell verdict.Cell, name string, own []result.Stored) (verdict.Cell, error) {
-	cell.Name, cell.HalfRTT, cell.Rounds = name+result.CapturedSuffix, false, nil
-	for _, run := range own {
-		round := verdict.Round{}
-		for _, c := range run.Server.Captured {
-			if c.Cell != name || c.Incomplete != "" {
-				continue
-			}
-			var err error
-			if round, err = histogramRound(c.Histogram, c.Unanswered); err != nil {
-				return cell, fmt.Errorf("%s, capture of %s: %w", run.Server.Run, name, err)
-			}
-		}
-		cell.Rounds = append(cell.Rounds, round)
+func captured(cell verdict.Cell, c *rounds.Cell) verdict.Cell {
+	cell.Name, cell.HalfRTT, cell.Rounds = c.Name+result.CapturedSuffix, false, nil
+	for _, round := range c.Captured.Each {
+		cell.Rounds = append(cell.Rounds, roundOf(round))
 	}
-	return cell, nil
+	return cell
 }

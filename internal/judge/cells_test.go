@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -185,17 +184,17 @@ func TestRoundOf(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := roundOf(c.cell)
-			if err != nil {
-				t.Fatal(err)
+			s := spec()
+			c.cell.Name = "tcp-64"
+			if c.cell.Stream {
+				s.Workload = v1alpha1.Workload{Streams: []v1alpha1.Stream{{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}}}
+				c.cell.Name = "tcp-stream-64"
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
+			all := Cells(collected(t, s, run("x-r1", "default", s, result.Histogram{}, only(func(to *result.Cell) { *to = c.cell }))))
+			if diff := cmp.Diff(c.want, all[0].Rounds[0]); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
-	}
-	if _, err := roundOf(result.Cell{Histogram: result.Histogram{Encoded: "nonsense", Count: 1}}); !errors.Is(err, result.ErrCorrupt) {
-		t.Errorf("a histogram that cannot be read: %v", err)
 	}
 }
 
@@ -213,15 +212,12 @@ func TestCells(t *testing.T) {
 	withCapture := func(c result.Captured) func(*result.Stored) {
 		return func(s *result.Stored) { s.Server.Captured = []result.Captured{c} }
 	}
-	all, err := Cells(Results{Spec: s, Runs: []result.Stored{
+	all := Cells(collected(t, s,
 		run("x-plain-r1", "plain", s, h),
 		run("x-captured-r1", "captured", s, h, own, withCapture(result.Captured{Cell: "tcp-64-at-1000", Histogram: h, Unanswered: 2})),
 		run("x-captured-r2", "captured", s, h, own, withCapture(result.Captured{Cell: "tcp-64-at-1000", Incomplete: "packets were dropped"})),
 		run("x-plain-r2", "plain", s, h, func(s *result.Stored) { s.Client.Cells = s.Client.Cells[:1] }),
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	))
 	type line struct {
 		Variant, Name  string
 		Stream, Half   bool
@@ -299,12 +295,9 @@ func TestBlockers(t *testing.T) {
 			if c.second != nil {
 				change = c.second
 			}
-			all, err := Cells(Results{Spec: c.spec, Trouble: c.trouble,
-				Runs: []result.Stored{run("x-r1", "default", c.spec, h), run("x-r2", "default", c.spec, h, change)}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, cell := range all {
+			r := collected(t, c.spec, run("x-r1", "default", c.spec, h), run("x-r2", "default", c.spec, h, change))
+			r.Trouble = c.trouble
+			for _, cell := range Cells(r) {
 				var got []string
 				for _, b := range cell.Blockers {
 					got = append(got, b.Reason)

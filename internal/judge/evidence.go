@@ -8,6 +8,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
@@ -87,17 +88,6 @@ func matchesAny(patterns []string, key string) bool {
 	return false
 }
 
-// unequal names the conditions of two runs that matter and differ; empty when there are none.
-func unequal(first, second result.Stored, matters func(result.Difference) bool) string {
-	for _, ends := range [][2]result.Document{{first.Client, second.Client}, {first.Server, second.Server}} {
-		if names := result.Unequal(ends[0], ends[1], matters); names != "" {
-			return fmt.Sprintf("%s and %s did not run under equal conditions at the %s's end: %s",
-				ends[0].Run, ends[1].Run, ends[0].Role, names)
-		}
-	}
-	return ""
-}
-
 // incomparable is why a cell of a run cannot be compared with that of the baseline's run. Where a run is missing there
 // is nothing to say: nothing is compared.
 func incomparable(
@@ -107,7 +97,7 @@ func incomparable(
 		return nil
 	}
 	own := "cell." + strings.TrimSuffix(cell.Name, result.CapturedSuffix) + "."
-	message := unequal(*baseline, *candidate, func(d result.Difference) bool {
+	message := rounds.Unequal(*baseline, *candidate, func(d result.Difference) bool {
 		return matters(d) && (!strings.HasPrefix(d.Key, "cell.") || strings.HasPrefix(d.Key, own))
 	})
 	if message == "" {

@@ -1,5 +1,5 @@
 // Package judge holds a benchmark's stored results against its gate. It stands between internal/result and
-// internal/verdict: it takes from the results what a verdict is made of, round by round, and reads in the evidence what
+// internal/verdict: it takes from what internal/rounds has collected of the results what a verdict is made of, and reads in the evidence what
 // forbids one. It is pure: the controllers and the command line get the same verdict from the same results.
 //
 // What forbids a verdict: placement, device and acceleration that were not proved, rounds that did not run under equal conditions, and, for
@@ -11,27 +11,24 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
-	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
 // Results are what a benchmark has to show.
 type Results struct {
-	Spec v1alpha1.LatencyBenchmarkSpec
-	// Runs are verified, in the order of measurement.
-	Runs []result.Stored
+	*rounds.Collection
 	// Trouble is why the runs are not all there, or there is nothing to judge at all; nil when all is well.
 	Trouble *verdict.Blocker
 }
 
 // Gate judges a benchmark's results. The baseline is that of gate.baseline.benchmarkRef, and nil when the gate has none.
-// The error is that of a rule which cannot be read, or of results which cannot: these wrap result.ErrCorrupt.
+// The error is that of a rule which cannot be read.
 func Gate(gate v1alpha1.Gate, candidate Results, baseline *Results) (verdict.Judgement, error) {
-	in := verdict.Input{Gate: gate, Note: note(candidate, baseline)}
-	var err error
-	if in.Candidate, err = Cells(candidate); err != nil {
-		return verdict.Judgement{}, err
+	in := verdict.Input{Gate: gate, Candidate: Cells(candidate)}
+	if candidate.Simulated || baseline != nil && baseline.Trouble == nil && baseline.Simulated {
+		in.Note = "on a simulated NIC"
 	}
 	switch {
 	case baseline != nil && baseline.Trouble != nil:
@@ -39,9 +36,7 @@ func Gate(gate v1alpha1.Gate, candidate Results, baseline *Results) (verdict.Jud
 			in.Candidate[i].Incomparable = []verdict.Blocker{*baseline.Trouble}
 		}
 	case baseline != nil:
-		if in.Baseline, err = Cells(*baseline); err != nil {
-			return verdict.Judgement{}, err
-		}
+		in.Baseline = Cells(*baseline)
 		for i := range in.Baseline {
 			b := &in.Baseline[i]
 			for j := range b.Blockers {
@@ -68,27 +63,11 @@ func Gate(gate v1alpha1.Gate, candidate Results, baseline *Results) (verdict.Jud
 	return verdict.Judge(in)
 }
 
-// note tells of a simulated NIC on either side.
-func note(candidate Results, baseline *Results) string {
-	runs := candidate.Runs
-	if baseline != nil {
-		runs = slices.Concat(runs, baseline.Runs)
-	}
-	for _, run := range runs {
-		if proof.Simulated(run.Client.Evidence, run.Server.Evidence) {
-			return "on a simulated NIC"
-		}
-	}
-	return ""
-}
-
 // firstRun is the first of a variant's runs, nil when there is none. It stands for all: their conditions are equal, or
 // nothing is concluded from any.
 func firstRun(r Results, variant string) *result.Stored {
-	for i := range r.Runs {
-		if r.Runs[i].Client.Variant == variant {
-			return &r.Runs[i]
-		}
+	if v := r.Variant(variant); v != nil {
+		return v.First
 	}
 	return nil
 }

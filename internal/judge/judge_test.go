@@ -9,19 +9,31 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/result/resulttest"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
-// rounds are five runs of each variant, all with one histogram for each.
-func rounds(s v1alpha1.LatencyBenchmarkSpec, name string, of map[string]result.Histogram, change ...func(*result.Stored)) Results {
-	r := Results{Spec: s}
+// collected are the results of runs.
+func collected(t *testing.T, s v1alpha1.LatencyBenchmarkSpec, runs ...result.Stored) Results {
+	t.Helper()
+	c, err := rounds.Of(s, runs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Results{Collection: c}
+}
+
+// five are five runs of each variant, all with one histogram for each.
+func five(t *testing.T, s v1alpha1.LatencyBenchmarkSpec, name string, of map[string]result.Histogram, change ...func(*result.Stored)) Results {
+	t.Helper()
+	var runs []result.Stored
 	for round := range 5 {
 		for variant, h := range of {
-			r.Runs = append(r.Runs, run(fmt.Sprintf("%s-%s-r%d", name, variant, round+1), variant, s, h, change...))
+			runs = append(runs, run(fmt.Sprintf("%s-%s-r%d", name, variant, round+1), variant, s, h, change...))
 		}
 	}
-	return r
+	return collected(t, s, runs...)
 }
 
 func TestGate(t *testing.T) {
@@ -33,7 +45,7 @@ func TestGate(t *testing.T) {
 	}
 	of := func(h result.Histogram) map[string]result.Histogram { return map[string]result.Histogram{"default": h} }
 	before := func(change ...func(*result.Stored)) *Results {
-		r := rounds(spec(), "before", of(quick), change...)
+		r := five(t, spec(), "before", of(quick), change...)
 		return &r
 	}
 	kernel := func(s *result.Stored) { s.Client.Evidence.Kernel, s.Server.Evidence.Kernel = "5.15.0", "5.15.0" }
@@ -46,6 +58,9 @@ func TestGate(t *testing.T) {
 	// The capture has a CPU of its own.
 	apart := func(s *result.Stored) { s.Server.Evidence.AgentCPU = 4 }
 	capturing := func(r *Results) *Results {
+		for _, v := range r.Variants {
+			v.Capture = new(true)
+		}
 		r.Spec.Capture = true
 		return r
 	}
@@ -58,36 +73,36 @@ func TestGate(t *testing.T) {
 		// message has parts of the verdict's.
 		message []string
 	}{
-		"as quick as the baseline":    {against(), rounds(spec(), "x", of(quick)), before(), "Pass", "WithinLimit", []string{"over 5+5 rounds"}},
-		"slower than the baseline":    {against(), rounds(spec(), "x", of(slow)), before(), "Fail", "BeyondLimit", []string{"6.00µs against 5.00µs", "ratio 1.2"}},
-		"a simulated NIC is told":     {against(), rounds(spec(), "x", of(quick), oneKernel), before(oneKernel), "Pass", "WithinLimit", []string{"on a simulated NIC: "}},
-		"another boot is comparable":  {against(), rounds(spec(), "x", of(quick)), before(boot), "Pass", "WithinLimit", nil},
-		"a limit needs no baseline":   {v1alpha1.Gate{Rules: []v1alpha1.GateRule{limit}}, rounds(spec(), "x", of(quick)), nil, "Pass", "WithinLimit", nil},
-		"a limit on half round trips": {v1alpha1.Gate{Rules: []v1alpha1.GateRule{limit}}, rounds(spec(), "x", of(slow)), nil, "Fail", "BeyondLimit", []string{"6.00µs"}},
-		"a kernel that was not named": {against(), rounds(spec(), "x", of(slow)), before(kernel), "Inconclusive", "EvidenceDiffers",
+		"as quick as the baseline":    {against(), five(t, spec(), "x", of(quick)), before(), "Pass", "WithinLimit", []string{"over 5+5 rounds"}},
+		"slower than the baseline":    {against(), five(t, spec(), "x", of(slow)), before(), "Fail", "BeyondLimit", []string{"6.00µs against 5.00µs", "ratio 1.2"}},
+		"a simulated NIC is told":     {against(), five(t, spec(), "x", of(quick), oneKernel), before(oneKernel), "Pass", "WithinLimit", []string{"on a simulated NIC: "}},
+		"another boot is comparable":  {against(), five(t, spec(), "x", of(quick)), before(boot), "Pass", "WithinLimit", nil},
+		"a limit needs no baseline":   {v1alpha1.Gate{Rules: []v1alpha1.GateRule{limit}}, five(t, spec(), "x", of(quick)), nil, "Pass", "WithinLimit", nil},
+		"a limit on half round trips": {v1alpha1.Gate{Rules: []v1alpha1.GateRule{limit}}, five(t, spec(), "x", of(slow)), nil, "Fail", "BeyondLimit", []string{"6.00µs"}},
+		"a kernel that was not named": {against(), five(t, spec(), "x", of(slow)), before(kernel), "Inconclusive", "EvidenceDiffers",
 			[]string{`before-default-r1 and x-default-r1`, `at the client's end: kernel.release "5.15.0", then "6.1.0"`, "ignoreDifferences"}},
-		"a kernel that was named":                  {against("kernel.release"), rounds(spec(), "x", of(quick)), before(kernel), "Pass", "WithinLimit", nil},
-		"a kernel that a pattern names":            {against("kernel.*"), rounds(spec(), "x", of(slow)), before(kernel), "Fail", "BeyondLimit", nil},
-		"a pattern does not name firmware":         {against("nic.*"), rounds(spec(), "x", of(quick)), before(firmware), "Inconclusive", "EvidenceDiffers", []string{`nic.firmware-variant "full-feature", then absent`}},
-		"firmware named, but not the rings":        {against("nic.firmware-variant"), rounds(spec(), "x", of(quick)), before(firmware), "Inconclusive", "EvidenceDiffers", []string{`nic.ring.rx "512"`}},
-		"firmware and rings named":                 {against("nic.ring.*", "nic.firmware-variant"), rounds(spec(), "x", of(quick)), before(firmware), "Pass", "WithinLimit", nil},
-		"acceleration is not named by a pattern":   {against("cell.*", "cell.*.server"), rounds(spec(), "x", of(quick)), before(told), "Inconclusive", "EvidenceDiffers", []string{"cell.tcp-64.accelerated.server"}},
-		"acceleration named":                       {against("cell.tcp-64.accelerated.server"), rounds(spec(), "x", of(quick)), before(told), "Pass", "WithinLimit", nil},
-		"another duration":                         {against(), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Duration *= 2 })), "Inconclusive", "EvidenceDiffers", []string{"cell.tcp-64.duration"}},
-		"another duration that was meant":          {against("cell.*.duration"), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Duration *= 2 })), "Pass", "WithinLimit", nil},
-		"another warm-up":                          {against(), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Warmup = 1 })), "Inconclusive", "EvidenceDiffers", []string{"warmup"}},
-		"a capture of the baseline":                {against(), rounds(spec(), "x", of(quick)), capturing(before(apart)), "Inconclusive", "EvidenceDiffers", []string{"capture true, then false"}},
-		"a capture that was meant":                 {against("capture"), rounds(spec(), "x", of(quick)), capturing(before(apart)), "Pass", "WithinLimit", nil},
-		"another version of the tool":              {against(), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.ToolVersion = "0.9" })), "Inconclusive", "EvidenceDiffers", []string{"tool.version"}},
-		"another tool":                             {against(), rounds(spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Tool = "sockperf" })), "Inconclusive", "EvidenceDiffers", []string{"tool.name"}},
-		"a baseline on CPUs that others used, too": {against(), rounds(spec(), "x", of(quick)), before(func(s *result.Stored) { s.Server.Evidence.CPUsAllowed = "0-3" }), "Inconclusive", "CPUsNotExclusive", []string{"the baseline: in before-default-r1"}},
-		"a baseline that is not there": {against(), rounds(spec(), "x", of(slow)), &Results{Trouble: &verdict.Blocker{Reason: "BaselineMissing", Message: "there is no baseline"}},
+		"a kernel that was named":                  {against("kernel.release"), five(t, spec(), "x", of(quick)), before(kernel), "Pass", "WithinLimit", nil},
+		"a kernel that a pattern names":            {against("kernel.*"), five(t, spec(), "x", of(slow)), before(kernel), "Fail", "BeyondLimit", nil},
+		"a pattern does not name firmware":         {against("nic.*"), five(t, spec(), "x", of(quick)), before(firmware), "Inconclusive", "EvidenceDiffers", []string{`nic.firmware-variant "full-feature", then absent`}},
+		"firmware named, but not the rings":        {against("nic.firmware-variant"), five(t, spec(), "x", of(quick)), before(firmware), "Inconclusive", "EvidenceDiffers", []string{`nic.ring.rx "512"`}},
+		"firmware and rings named":                 {against("nic.ring.*", "nic.firmware-variant"), five(t, spec(), "x", of(quick)), before(firmware), "Pass", "WithinLimit", nil},
+		"acceleration is not named by a pattern":   {against("cell.*", "cell.*.server"), five(t, spec(), "x", of(quick)), before(told), "Inconclusive", "EvidenceDiffers", []string{"cell.tcp-64.accelerated.server"}},
+		"acceleration named":                       {against("cell.tcp-64.accelerated.server"), five(t, spec(), "x", of(quick)), before(told), "Pass", "WithinLimit", nil},
+		"another duration":                         {against(), five(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Duration *= 2 })), "Inconclusive", "EvidenceDiffers", []string{"cell.tcp-64.duration"}},
+		"another duration that was meant":          {against("cell.*.duration"), five(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Duration *= 2 })), "Pass", "WithinLimit", nil},
+		"another warm-up":                          {against(), five(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Warmup = 1 })), "Inconclusive", "EvidenceDiffers", []string{"warmup"}},
+		"a capture of the baseline":                {against(), five(t, spec(), "x", of(quick)), capturing(before(apart)), "Inconclusive", "EvidenceDiffers", []string{"capture true, then false"}},
+		"a capture that was meant":                 {against("capture"), five(t, spec(), "x", of(quick)), capturing(before(apart)), "Pass", "WithinLimit", nil},
+		"another version of the tool":              {against(), five(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.ToolVersion = "0.9" })), "Inconclusive", "EvidenceDiffers", []string{"tool.version"}},
+		"another tool":                             {against(), five(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Tool = "sockperf" })), "Inconclusive", "EvidenceDiffers", []string{"tool.name"}},
+		"a baseline on CPUs that others used, too": {against(), five(t, spec(), "x", of(quick)), before(func(s *result.Stored) { s.Server.Evidence.CPUsAllowed = "0-3" }), "Inconclusive", "CPUsNotExclusive", []string{"the baseline: in before-default-r1"}},
+		"a baseline that is not there": {against(), five(t, spec(), "x", of(slow)), &Results{Trouble: &verdict.Blocker{Reason: "BaselineMissing", Message: "there is no baseline"}},
 			"Inconclusive", "BaselineMissing", []string{"there is no baseline"}},
-		"a baseline of other cells": {against(), rounds(spec(), "x", of(slow)), &Results{Spec: spec(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.MessageSizes = []int32{1} })},
+		"a baseline of other cells": {against(), five(t, spec(), "x", of(slow)), new(collected(t, spec(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.MessageSizes = []int32{1} }))),
 			"Inconclusive", "NoBaseline", nil},
-		"results that are gone": {against(), Results{Spec: spec(), Trouble: &verdict.Blocker{Reason: "ResultsMissing", Message: "all gone"}}, before(),
+		"results that are gone": {against(), Results{rounds.New(spec()), &verdict.Blocker{Reason: "ResultsMissing", Message: "all gone"}}, before(),
 			"Inconclusive", "ResultsMissing", []string{"all gone"}},
-		"nothing was measured, and nobody says why": {against(), Results{Spec: spec()}, before(), "Inconclusive", "NotMeasured", nil},
+		"nothing was measured, and nobody says why": {against(), collected(t, spec()), before(), "Inconclusive", "NotMeasured", nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { check(t, c.gate, c.candidate, c.baseline, c.outcome, c.reason, c.message...) })
@@ -171,22 +186,14 @@ func TestGateAgainstAVariant(t *testing.T) {
 			if c.change != nil {
 				changes = append(changes, c.change)
 			}
-			check(t, gate, rounds(s, "x", map[string]result.Histogram{"a": quick, "b": c.h}, changes...), nil, c.outcome, c.reason)
+			check(t, gate, five(t, s, "x", map[string]result.Histogram{"a": quick, "b": c.h}, changes...), nil, c.outcome, c.reason)
 		})
 	}
 }
 
 func TestGateErrors(t *testing.T) {
-	broken := rounds(spec(), "x", map[string]result.Histogram{"default": {Encoded: "nonsense", Count: 1}})
-	fine := rounds(spec(), "x", map[string]result.Histogram{"default": histogram(t, 1000, 0, 1000)})
-	gate := v1alpha1.Gate{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, Max: "5us"}}}
-	if _, err := Gate(gate, broken, nil); !errors.Is(err, result.ErrCorrupt) {
-		t.Errorf("results that cannot be read: %v", err)
-	}
-	if _, err := Gate(gate, fine, &broken); !errors.Is(err, result.ErrCorrupt) {
-		t.Errorf("a baseline that cannot be read: %v", err)
-	}
-	gate.Rules[0].Max = "quick"
+	fine := five(t, spec(), "x", map[string]result.Histogram{"default": histogram(t, 1000, 0, 1000)})
+	gate := v1alpha1.Gate{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, Max: "quick"}}}
 	if _, err := Gate(gate, fine, nil); err == nil || errors.Is(err, result.ErrCorrupt) {
 		t.Errorf("a rule that cannot be read: %v", err)
 	}

@@ -111,7 +111,7 @@ var chain = []check{
 
 // line is a finding as the status shows it.
 func (c check) line(f finding) v1alpha1.ProofLine {
-	return v1alpha1.ProofLine{Check: c.name, State: f.state, Expected: bounded(f.expected, maxText), Found: bounded(f.found, maxText)}
+	return v1alpha1.ProofLine{Check: c.name, State: f.state, Expected: Bounded(f.expected, maxText), Found: Bounded(f.found, maxText)}
 }
 
 // maxText is the longest that a line's expected and found may be, maxMessage a warning's message: those of the API, in
@@ -121,8 +121,8 @@ const (
 	maxMessage = 1024
 )
 
-// bounded is a text with at most so many characters.
-func bounded(text string, most int) string {
+// Bounded is a text with at most so many characters.
+func Bounded(text string, most int) string {
 	runes := []rune(strings.ToValidUTF8(text, "?"))
 	if len(runes) <= most {
 		return string(runes)
@@ -144,30 +144,48 @@ func Endpoints(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run resul
 	return lines[0], lines[1]
 }
 
-// OfVariant are the proof of a variant's two ends over all its runs, oldest first: the lines of the last run, but where
-// a check failed in an earlier one, or else came to nothing there, that line, which names the run.
-func OfVariant(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, runs []result.Stored) (client, server []v1alpha1.ProofLine) {
-	for i, run := range slices.Backward(runs) {
-		c, s := Endpoints(spec, v, run)
-		if i == len(runs)-1 {
-			client, server = c, s
-			continue
-		}
-		worst(client, c, run.Client.Run)
-		worst(server, s, run.Server.Run)
-	}
-	return client, server
+// Runs is the proof of a variant's two ends over all its runs; ready to use when zero.
+type Runs struct {
+	ends [2][]standing
+	last string
 }
 
-// worst puts lines of an earlier run in the place of better ones of later runs. Both have the same checks: whether one
-// applies follows from the spec.
-func worst(lines, earlier []v1alpha1.ProofLine, run string) {
-	for i, l := range earlier {
-		if i < len(lines) && badness(l.State) > badness(lines[i].State) {
-			l.Found = bounded(l.Found+" (in "+run+")", maxText)
-			lines[i] = l
+// standing is a line with the run that it is of.
+type standing struct {
+	v1alpha1.ProofLine
+	run string
+}
+
+// Add adds the run that was measured after those added before. All runs have the same checks: whether one applies follows
+// from the spec.
+func (r *Runs) Add(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) {
+	client, server := Endpoints(spec, v, run)
+	r.last = run.Client.Run
+	for end, lines := range [2][]v1alpha1.ProofLine{client, server} {
+		for i, l := range lines {
+			switch all := r.ends[end]; {
+			case i == len(all):
+				r.ends[end] = append(all, standing{l, r.last})
+			case badness(l.State) >= badness(all[i].State):
+				all[i] = standing{l, r.last}
+			}
 		}
 	}
+}
+
+// Lines are those of the last run, but where a check failed in an earlier one, or else came to nothing there, that line,
+// which names the run.
+func (r *Runs) Lines() (client, server []v1alpha1.ProofLine) {
+	var ends [2][]v1alpha1.ProofLine
+	for end, all := range r.ends {
+		for _, l := range all {
+			if l.run != r.last {
+				l.Found = Bounded(l.Found+" (in "+l.run+")", maxText)
+			}
+			ends[end] = append(ends[end], l.ProofLine)
+		}
+	}
+	return ends[0], ends[1]
 }
 
 // badness orders the states.

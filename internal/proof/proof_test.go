@@ -340,8 +340,8 @@ func TestNothingKnownProvesNothing(t *testing.T) {
 	}
 }
 
-// TestOfVariant has what three runs come to.
-func TestOfVariant(t *testing.T) {
+// TestRuns has what three runs come to.
+func TestRuns(t *testing.T) {
 	run := func(name string, change ...func(*world)) result.Stored {
 		w := good(change...)
 		w.run.Client.Run, w.run.Server.Run = name, name
@@ -365,7 +365,11 @@ func TestOfVariant(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := good()
-			client, server := OfVariant(w.spec, w.variant(), c.runs)
+			var all Runs
+			for _, r := range c.runs {
+				all.Add(w.spec, w.variant(), r)
+			}
+			client, server := all.Lines()
 			want := v1alpha1.ProofLine{Check: "CPUsExclusive", State: c.state, Expected: "2 CPUs of its own", Found: c.found}
 			if diff := cmp.Diff(want, client[0]); diff != "" {
 				t.Errorf("client (-want +got):\n%s", diff)
@@ -378,7 +382,7 @@ func TestOfVariant(t *testing.T) {
 			}
 		})
 	}
-	if client, server := OfVariant(good().spec, good().variant(), nil); client != nil || server != nil {
+	if client, server := new(Runs).Lines(); client != nil || server != nil {
 		t.Errorf("of no runs: %v, %v", client, server)
 	}
 }

@@ -31,7 +31,7 @@ func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result
 				continue
 			}
 			l := c.line(f)
-			warnings = append(warnings, v1alpha1.Warning{Reason: reason, Message: bounded(fmt.Sprintf("in %s, %s on %s: %s: expected %s, found %s; %s",
+			warnings = append(warnings, v1alpha1.Warning{Reason: reason, Message: Bounded(fmt.Sprintf("in %s, %s on %s: %s: expected %s, found %s; %s",
 				run.Client.Run, e.role, e.own.Node, c.name, l.Expected, l.Found, f.advice), maxMessage)})
 		}
 	}

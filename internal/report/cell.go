@@ -8,14 +8,10 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
-
-// Percentiles are those of a status, in ascending order.
-func Percentiles() []v1alpha1.Percentile {
-	return []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P90, v1alpha1.P99, v1alpha1.P999, v1alpha1.P9999, v1alpha1.P99999, v1alpha1.P999999}
-}
 
 // PercentileOf is the field of a result that holds a percentile of a status, in nanoseconds.
 func PercentileOf(c *v1alpha1.CellResult, p v1alpha1.Percentile) **int64 {
@@ -40,7 +36,7 @@ func PercentileOf(c *v1alpha1.CellResult, p v1alpha1.Percentile) **int64 {
 
 // IsLost says whether lost messages reach a percentile.
 func IsLost(c v1alpha1.CellResult, p v1alpha1.Percentile) bool {
-	all := Percentiles()
+	all := rounds.Percentiles()
 	return c.LostFrom != "" && slices.Index(all, p) >= slices.Index(all, c.LostFrom)
 }
 
@@ -60,100 +56,64 @@ type cell struct {
 }
 
 // summarizeCell puts one cell of all runs of a variant together. It is not found when no run has it.
-func summarizeCell(latencyType v1alpha1.LatencyType, variant, name string, runs []result.Stored) (cell, bool, error) {
-	var rounds []result.Cell
-	for _, run := range runs {
-		for _, c := range run.Client.Cells {
-			if c.Name == name {
-				rounds = append(rounds, c)
-			}
-		}
+func summarizeCell(latencyType v1alpha1.LatencyType, variant string, of *rounds.Cell) (cell, bool) {
+	each := of.Measured.Found()
+	line := newCell(v1alpha1.CellResult{Variant: variant, Name: of.Name, Rounds: int32(len(each))})
+	if len(each) == 0 {
+		return line, false
 	}
-	line := newCell(v1alpha1.CellResult{Variant: variant, Name: name, Rounds: int32(len(rounds))})
-	if len(rounds) == 0 {
-		return line, false, nil
+	line.Protocol, line.MessageSizeBytes, line.RatePerSecond = of.Protocol, of.MessageSize, of.RatePerSecond
+	line.CountedFrom = string(each[0].Start)
+	for _, r := range each {
+		line.Lost += r.Lost
 	}
-	first := rounds[0]
-	line.Protocol, line.MessageSizeBytes, line.RatePerSecond = first.Protocol, first.MessageSize, first.RatePerSecond
-	line.CountedFrom = string(first.Start)
-	for _, c := range rounds {
-		line.Lost += c.Lost
+	if slices.ContainsFunc(each, func(r rounds.Round) bool { return r.Bandwidth != nil }) {
+		line.Bandwidth = bandwidth(each)
 	}
-	if slices.ContainsFunc(rounds, func(c result.Cell) bool { return c.Bandwidth != nil }) {
-		line.Bandwidth = bandwidth(rounds)
-	}
-	if first.Stream {
-		return line, true, nil
+	if of.Stream {
+		return line, true
 	}
 	line.LatencyType = v1alpha1.ResultLatencyType(latencyType)
 	shown := showing(latencyType)
-	if first.Own != nil {
-		ownStatistics(&line, rounds, shown)
-		return line, true, nil
+	if each[0].Own != nil {
+		ownStatistics(&line, each, shown)
+		return line, true
 	}
-	histograms := make([]result.Histogram, 0, len(rounds))
-	for _, c := range rounds {
-		histograms = append(histograms, c.Histogram)
-	}
-	if err := distribution(&line, histograms, lostOf(rounds), shown); err != nil {
-		return line, false, fmt.Errorf("merging the rounds of %s: %w", label(line.CellResult), err)
-	}
-	line.Outliers = outliers(rounds)
-	return line, true, nil
+	distribution(&line, each, of.Measured.Merged(), shown)
+	line.Outliers = outliers(each)
+	return line, true
 }
 
 func newCell(line v1alpha1.CellResult) cell {
 	return cell{CellResult: line, rounds: map[v1alpha1.Percentile][]stats.Observation{}}
 }
 
-// summarizeCaptured puts together what the servers captured of a cell, whose line has just been made. It is not found
-// when no run has it whole.
-func summarizeCaptured(of v1alpha1.CellResult, runs []result.Stored) (cell, bool, error) {
+// summarizeCaptured puts together what the servers captured of a cell. It is not found when no run has it whole.
+func summarizeCaptured(variant string, of *rounds.Cell) (cell, bool) {
+	each := of.Captured.Found()
 	line := newCell(v1alpha1.CellResult{
-		Variant: of.Variant, Name: of.Name + result.CapturedSuffix, Protocol: of.Protocol, MessageSizeBytes: of.MessageSizeBytes,
-		RatePerSecond: of.RatePerSecond, LatencyType: v1alpha1.ResultInToOut,
+		Variant: variant, Name: of.Name + result.CapturedSuffix, Protocol: of.Protocol, MessageSizeBytes: of.MessageSize,
+		RatePerSecond: of.RatePerSecond, LatencyType: v1alpha1.ResultInToOut, Rounds: int32(len(each)),
 	})
-	var histograms []result.Histogram
-	var unanswered []int64
-	for _, run := range runs {
-		for _, c := range run.Server.Captured {
-			if c.Cell == of.Name && c.Incomplete == "" {
-				histograms, unanswered = append(histograms, c.Histogram), append(unanswered, c.Unanswered)
-				line.Lost += c.Unanswered
-			}
-		}
+	if len(each) == 0 {
+		return line, false
 	}
-	if len(histograms) == 0 {
-		return line, false, nil
+	for _, r := range each {
+		line.Lost += r.Lost
 	}
-	line.Rounds = int32(len(histograms))
-	if err := distribution(&line, histograms, unanswered, func(ns int64) int64 { return ns }); err != nil {
-		return line, false, fmt.Errorf("merging the captures of %s: %w", label(of), err)
-	}
-	return line, true, nil
+	distribution(&line, each, of.Captured.Merged(), func(ns int64) int64 { return ns })
+	return line, true
 }
 
-func lostOf(rounds []result.Cell) []int64 {
-	lost := make([]int64, 0, len(rounds))
-	for _, c := range rounds {
-		lost = append(lost, c.Lost)
-	}
-	return lost
-}
-
-// distribution fills in what follows from the samples of all rounds, of which each lost so many messages besides.
-func distribution(line *cell, rounds []result.Histogram, lost []int64, shown func(int64) int64) error {
-	d, err := result.Merge(rounds...)
-	if err != nil {
-		return err
-	}
+// distribution fills in what follows from the samples of all rounds, which are d together.
+func distribution(line *cell, each []rounds.Round, d result.Distribution, shown func(int64) int64) {
 	line.Samples = d.Count
 	line.Lost += d.OverRange
 	if d.Count > 0 {
 		line.MinNanoseconds, line.MaxNanoseconds = new(shown(d.Min)), new(shown(d.Max))
 		line.MeanNanoseconds, line.StddevNanoseconds = new(shown(d.Mean())), new(shown(d.StdDev()))
 	}
-	for _, name := range Percentiles() {
+	for _, name := range rounds.Percentiles() {
 		p, _ := stats.Named(string(name))
 		switch r := d.Percentile(p, line.Lost-d.OverRange); {
 		case r.Lost:
@@ -168,40 +128,33 @@ func distribution(line *cell, rounds []result.Histogram, lost []int64, shown fun
 			*PercentileOf(&line.CellResult, name) = new(shown(r.Ns))
 		}
 	}
-	if len(rounds) < 2 {
-		return nil
+	if len(each) < 2 {
+		return
 	}
-	each := make([]result.Distribution, 0, len(rounds))
-	for _, h := range rounds {
-		one, err := result.Merge(h)
-		if err != nil {
-			return err
-		}
-		each = append(each, one)
-	}
-	for _, name := range Percentiles() {
-		p, _ := stats.Named(string(name))
+	for i, name := range rounds.Percentiles() {
 		var values []int64
 		var observed []stats.Observation
-		for i, one := range each {
-			r := one.Percentile(p, lost[i])
-			if r.Needs == 0 {
-				observed = append(observed, p.Observe(one.Buckets, lost[i]+one.OverRange))
+		for _, round := range each {
+			if round.Samples == nil {
+				continue
 			}
-			if r.Needs == 0 && !r.Lost {
-				values = append(values, shown(r.Ns))
+			p := round.Samples.Percentiles[i]
+			if p.Reported.Needs == 0 {
+				observed = append(observed, p.Observed)
+			}
+			if p.Reported.Needs == 0 && !p.Reported.Lost {
+				values = append(values, shown(p.Reported.Ns))
 			}
 		}
 		line.observe(name, observed)
 		line.Spread = appendSpread(line.Spread, name, values)
 	}
-	return nil
 }
 
 // observe keeps a percentile for comparisons, if every round has it: those that lack something are seldom the quick ones.
-func (c *cell) observe(p v1alpha1.Percentile, rounds []stats.Observation) {
-	if len(rounds) == int(c.Rounds) {
-		c.rounds[p] = rounds
+func (c *cell) observe(p v1alpha1.Percentile, each []stats.Observation) {
+	if len(each) == int(c.Rounds) {
+		c.rounds[p] = each
 	}
 }
 
@@ -222,7 +175,7 @@ func median(sorted []int64) int64 { return sorted[(len(sorted)-1)/2] }
 
 // ownStatistics fills in what a tool without samples says itself: the mean over all round trips, and of the rest the
 // median of the rounds, as percentiles of rounds cannot be merged.
-func ownStatistics(line *cell, rounds []result.Cell, shown func(int64) int64) {
+func ownStatistics(line *cell, each []rounds.Round, shown func(int64) int64) {
 	var sum float64
 	var least, most, deviations []int64
 	of := map[v1alpha1.Percentile][]int64{}
@@ -233,7 +186,7 @@ func ownStatistics(line *cell, rounds []result.Cell, shown func(int64) int64) {
 		}
 		return to
 	}
-	for _, c := range rounds {
+	for _, c := range each {
 		if c.Own == nil {
 			continue
 		}
@@ -262,7 +215,7 @@ func ownStatistics(line *cell, rounds []result.Cell, shown func(int64) int64) {
 		slices.Sort(deviations)
 		line.StddevNanoseconds = new(median(deviations))
 	}
-	for _, p := range Percentiles() {
+	for _, p := range rounds.Percentiles() {
 		line.observe(p, observed[p])
 		values := of[p]
 		if len(values) == 0 {
@@ -275,10 +228,10 @@ func ownStatistics(line *cell, rounds []result.Cell, shown func(int64) int64) {
 }
 
 // bandwidth is the median of the rounds, with their extremes.
-func bandwidth(rounds []result.Cell) *v1alpha1.BandwidthResult {
+func bandwidth(each []rounds.Round) *v1alpha1.BandwidthResult {
 	var received, sent []int64
 	b := &v1alpha1.BandwidthResult{}
-	for _, c := range rounds {
+	for _, c := range each {
 		if c.Bandwidth == nil {
 			continue
 		}
@@ -299,10 +252,10 @@ func bandwidth(rounds []result.Cell) *v1alpha1.BandwidthResult {
 }
 
 // outliers says in one sentence with what the slowest samples of all rounds coincide; empty when no round knows.
-func outliers(rounds []result.Cell) string {
+func outliers(each []rounds.Round) string {
 	var a tool.Attribution
 	gaps := true
-	for _, c := range rounds {
+	for _, c := range each {
 		if c.Attribution == nil {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/result/resulttest"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
@@ -37,11 +38,11 @@ func stored(variant string, c result.Cell) result.Stored {
 
 func summarize(t *testing.T, s v1alpha1.LatencyBenchmarkSpec, runs ...result.Stored) Summary {
 	t.Helper()
-	got, err := Summarize(s, runs)
+	collected, err := rounds.Of(s, runs...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return got
+	return Summarize(collected)
 }
 
 // A lost message is slower than any sample: the percentiles that it reaches cannot be told, and the others count it.
@@ -166,12 +167,19 @@ func TestToolWarnings(t *testing.T) {
 	cell := func(warnings ...string) result.Stored {
 		return stored(plan.DefaultVariant, result.Cell{Cell: tool.Cell{Name: "tcp-64"}, Warnings: warnings})
 	}
-	got := toolWarnings([]result.Stored{cell("no warm-up"), cell("no warm-up", "a reset"), cell("no warm-up", "1", "2", "3", "4")})
+	told := func(runs ...result.Stored) string {
+		collected, err := rounds.Of(oneCell(v1alpha1.Workload{}), runs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return collected.ToolWarnings()
+	}
+	got := told(cell("no warm-up"), cell("no warm-up", "a reset"), cell("no warm-up", "1", "2", "3", "4"))
 	want := "no warm-up (b-r1, tcp-64 and 2 more); a reset (b-r1, tcp-64); 1 (b-r1, tcp-64); 2 (b-r1, tcp-64); 2 other warnings are in the stored results"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got := toolWarnings([]result.Stored{cell()}); got != "" {
+	if got := told(cell()); got != "" {
 		t.Errorf("without warnings: %q", got)
 	}
 }

@@ -36,7 +36,7 @@ func TestDiffers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			first, second := result.Document{Evidence: evidence("a", "boot-a")}, result.Document{Evidence: evidence("a", "boot-a")}
 			c.change(&second.Evidence)
-			if got := differs(first, second); got != c.want {
+			if got := result.Unequal(first, second, result.Difference.BetweenRounds); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
 
 // What says which shape a Document has. Fields may be added to a version; what is there keeps its name, its unit and its
@@ -116,7 +117,7 @@ func (s sheet) document() (Document, error) {
 	d.RunsMeasured = len(s.runs)
 	numbers := roundNumbers(s.benchmark)
 	for _, run := range s.runs {
-		one, err := Summarize(s.benchmark.Spec, []result.Stored{run})
+		alone, err := rounds.Of(s.benchmark.Spec, run)
 		if err != nil {
 			return Document{}, fmt.Errorf("reading run %s: %w", run.Client.Run, err)
 		}
@@ -124,7 +125,7 @@ func (s sheet) document() (Document, error) {
 		for _, c := range run.Client.Cells {
 			started[c.Name], started[c.Name+result.CapturedSuffix] = c.StartedAt, c.StartedAt
 		}
-		for _, r := range one.Results {
+		for _, r := range Summarize(alone).Results {
 			i := slices.IndexFunc(d.Cells, func(c DocumentCell) bool { return c.Variant == r.Variant && c.Name == r.Name })
 			if i >= 0 {
 				d.Cells[i].EachRound = append(d.Cells[i].EachRound, DocumentRound{numbers[run.Client.Run], run.Client.Run, started[r.Name], r})
@@ -242,7 +243,7 @@ func csvColumns() []csvColumn {
 		known("mean_ns", func(r v1alpha1.CellResult) *int64 { return r.MeanNanoseconds }),
 		known("stddev_ns", func(r v1alpha1.CellResult) *int64 { return r.StddevNanoseconds }),
 	}
-	for _, p := range Percentiles() {
+	for _, p := range rounds.Percentiles() {
 		columns = append(columns, known(strings.ReplaceAll(string(p), ".", "_")+"_ns", func(r v1alpha1.CellResult) *int64 { return *PercentileOf(&r, p) }))
 	}
 	return append(columns,

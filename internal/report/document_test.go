@@ -84,10 +84,7 @@ func TestFormCSVIsOfTheResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := func(line []string, column string) string { return line[slices.Index(lines[0], column)] }
-	summary, err := Summarize(b.Spec, runs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	summary := summarize(t, b.Spec, runs...)
 	var all int
 	for _, line := range lines[1:] {
 		if at(line, "scope") != ScopeAll {

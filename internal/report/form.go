@@ -9,6 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
@@ -46,10 +47,11 @@ type sheet struct {
 
 // newSheet computes what follows from the runs.
 func newSheet(b *v1alpha1.LatencyBenchmark, runs []result.Stored) (sheet, error) {
-	summary, err := Summarize(b.Spec, runs)
+	collected, err := rounds.Of(b.Spec, runs...)
 	if err != nil {
 		return sheet{}, err
 	}
+	summary := Summarize(collected)
 	b = b.DeepCopy()
 	b.Status.Results, b.Status.Warnings, b.Status.Endpoints = summary.Results, summary.Warnings, summary.Endpoints
 	return sheet{benchmark: b, runs: runs}, nil

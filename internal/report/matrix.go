@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
 
 // matrix prints a line for each rate and message size, from min to max, of all rounds together: a table for each variant
@@ -23,7 +24,7 @@ func matrix(w io.Writer, s sheet) error {
 		fmt.Fprintf(w, "\nvariant %s (%s), %s, %s%s, µs\n", first.Variant, Ways(s.variant(first.Variant)), first.Protocol, first.LatencyType, countedFrom(first.CountedFrom))
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 		header := "RATE/S\tSIZE\tROUNDS\tSAMPLES\tLOST\tMIN\tMEAN\t"
-		for _, p := range Percentiles() {
+		for _, p := range rounds.Percentiles() {
 			header += strings.ToUpper(string(p)) + "\t"
 		}
 		fmt.Fprintln(t, header+"MAX\t")
@@ -33,7 +34,7 @@ func matrix(w io.Writer, s sheet) error {
 				rate = strconv.Itoa(int(r.RatePerSecond))
 			}
 			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t%s\t", rate, r.MessageSizeBytes, r.Rounds, r.Samples, r.Lost, microsOf(r.MinNanoseconds), microsOf(r.MeanNanoseconds))
-			for _, p := range Percentiles() {
+			for _, p := range rounds.Percentiles() {
 				fmt.Fprintf(t, "%s\t", percentile(r, p, micros))
 			}
 			fmt.Fprintf(t, "%s\t\n", microsOf(r.MaxNanoseconds))

@@ -5,12 +5,11 @@ package report
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
@@ -22,54 +21,43 @@ type Summary struct {
 	Headline  *v1alpha1.Summary
 }
 
-// Summarize computes the summary of a benchmark's stored runs, oldest first.
-func Summarize(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored) (Summary, error) {
+// Summarize computes the summary of a benchmark's stored runs.
+func Summarize(c *rounds.Collection) Summary {
 	var s Summary
-	if len(runs) == 0 {
-		return s, nil
+	if c.Runs == 0 {
+		return s
 	}
-	variants := plan.Variants(spec)
 	reference := map[string]cell{}
-	add := func(c cell) {
-		if c.Variant == variants[0].Name {
-			reference[c.Name] = c
-		} else if first, found := reference[c.Name]; found {
-			c.Ratios = ratios(first, c)
+	add := func(line cell) {
+		if line.Variant == c.Variants[0].Name {
+			reference[line.Name] = line
+		} else if first, found := reference[line.Name]; found {
+			line.Ratios = ratios(first, line)
 		}
-		s.Results = append(s.Results, c.CellResult)
+		s.Results = append(s.Results, line.CellResult)
 	}
-	for _, v := range variants {
-		own := result.OfVariant(runs, v.Name)
-		if len(own) == 0 {
+	for _, v := range c.Variants {
+		if v.Runs == 0 {
 			continue
 		}
-		for _, planned := range plan.Cells(spec, v) {
-			c, found, err := summarizeCell(spec.LatencyType, v.Name, planned.Name, own)
-			if err != nil {
-				return Summary{}, err
+		for _, of := range v.Cells {
+			if line, found := summarizeCell(c.Spec.LatencyType, v.Name, of); found {
+				add(line)
 			}
-			if found {
-				add(c)
-			}
-			c, found, err = summarizeCaptured(c.CellResult, own)
-			if err != nil {
-				return Summary{}, err
-			}
-			if found {
-				add(c)
+			if line, found := summarizeCaptured(v.Name, of); found {
+				add(line)
 			}
 		}
-		last := own[len(own)-1]
-		client, server := proof.OfVariant(spec, v, own)
-		s.Endpoints = append(s.Endpoints, endpoint(last.Client, client), endpoint(last.Server, server))
+		client, server := v.Proof.Lines()
+		s.Endpoints = append(s.Endpoints, endpoint(v.Last.Client, client), endpoint(v.Last.Server, server))
 	}
 	if len(s.Results) > 0 {
 		s.Headline = headline(s.Results[0])
-		s.Headline.Variants = variantsLine(spec, s.Headline.Cell, s.Results)
+		s.Headline.Variants = variantsLine(c.Spec, s.Headline.Cell, s.Results)
 		s.Headline.Placement = placement(s.Endpoints)
 	}
-	s.Warnings = warnings(spec, runs, s.Results)
-	return s, nil
+	s.Warnings = warnings(c, s.Results)
+	return s
 }
 
 // headline is the first cell for kubectl get.
@@ -100,13 +88,22 @@ func placement(endpoints []v1alpha1.Endpoint) v1alpha1.PlacementState {
 	return v1alpha1.PlacementVerified
 }
 
+// The longest texts that the API takes, in characters. Agents tell what they found, of any length.
+const (
+	maxName    = 64
+	maxNode    = 253
+	maxText    = 256
+	maxMessage = 1024
+)
+
 // endpoint is what an agent observed, with the proof of its end.
 func endpoint(d result.Document, lines []v1alpha1.ProofLine) v1alpha1.Endpoint {
 	e := d.Evidence
 	return v1alpha1.Endpoint{
-		Variant: d.Variant, ToolVersion: toolVersion(d),
-		Role: d.Role, Node: e.Node, Kernel: e.Kernel, CPUs: e.CPUsAllowed, MeasuringCPU: e.MeasuringCPU, CPUNUMANode: e.CPUNUMANode,
-		Interface: e.Interface, Address: e.Address, MTU: e.MTU, Driver: e.Driver, PCIAddress: e.PCIAddress, DeviceNUMANode: e.DeviceNUMANode,
+		Variant: d.Variant, ToolVersion: proof.Bounded(toolVersion(d), maxText), Role: d.Role, Node: proof.Bounded(e.Node, maxNode),
+		Kernel: proof.Bounded(e.Kernel, maxText), CPUs: proof.Bounded(e.CPUsAllowed, maxText), MeasuringCPU: e.MeasuringCPU, CPUNUMANode: e.CPUNUMANode,
+		Interface: proof.Bounded(e.Interface, maxName), Address: proof.Bounded(e.Address, maxName), MTU: e.MTU,
+		Driver: proof.Bounded(e.Driver, maxName), PCIAddress: proof.Bounded(e.PCIAddress, maxName), DeviceNUMANode: e.DeviceNUMANode,
 		Verified: proof.Verified(lines), Proof: lines,
 	}
 }
@@ -122,64 +119,32 @@ func toolVersion(d result.Document) string {
 }
 
 // warnings gathers what limits the numbers, each reason once: the message of the first run that has it.
-func warnings(spec v1alpha1.LatencyBenchmarkSpec, runs []result.Stored, results []v1alpha1.CellResult) []v1alpha1.Warning {
+func warnings(c *rounds.Collection, results []v1alpha1.CellResult) []v1alpha1.Warning {
 	var all []v1alpha1.Warning
-	seen := map[string]bool{}
-	add := func(w v1alpha1.Warning) {
-		if !seen[w.Reason] {
-			seen[w.Reason] = true
-			all = append(all, w)
+	add := func(reason, message string) {
+		if message != "" && !slices.ContainsFunc(all, func(w v1alpha1.Warning) bool { return w.Reason == reason }) {
+			all = append(all, v1alpha1.Warning{Reason: reason, Message: proof.Bounded(message, maxMessage)})
 		}
 	}
-	for _, v := range plan.Variants(spec) {
-		for _, run := range result.OfVariant(runs, v.Name) {
-			for _, w := range proof.Warnings(spec, v, run) {
-				add(w)
-			}
+	for _, v := range c.Variants {
+		for _, w := range v.Warnings {
+			add(w.Reason, w.Message)
 		}
 	}
 	for _, r := range results {
 		if r.Lost > 0 {
-			add(v1alpha1.Warning{Reason: v1alpha1.WarningMessagesLost, Message: label(r) + ": " + messagesLost(r)})
+			add(v1alpha1.WarningMessagesLost, label(r)+": "+messagesLost(r))
 		}
-		if p := spec.HighestPercentile; p != "" && r.Rounds >= spec.Rounds && r.LatencyType != "" && *PercentileOf(&r, p) == nil && !IsLost(r, p) {
-			add(v1alpha1.Warning{Reason: v1alpha1.WarningTooFewSamples, Message: fmt.Sprintf(
-				"%s: %d samples are too few for %s; the next percentile needs %d: measure longer, or more rounds", label(r), r.Samples, p, r.NeedsSamples)})
-		}
-	}
-	for _, run := range runs {
-		for _, c := range run.Server.Captured {
-			if c.Incomplete != "" {
-				add(v1alpha1.Warning{Reason: v1alpha1.WarningCaptureIncomplete, Message: fmt.Sprintf("%s, %s: %s", run.Server.Run, c.Cell, c.Incomplete)})
-			}
+		if p := c.Spec.HighestPercentile; p != "" && r.Rounds >= c.Spec.Rounds && r.LatencyType != "" && *PercentileOf(&r, p) == nil && !IsLost(r, p) {
+			add(v1alpha1.WarningTooFewSamples, fmt.Sprintf(
+				"%s: %d samples are too few for %s; the next percentile needs %d: measure longer, or more rounds", label(r), r.Samples, p, r.NeedsSamples))
 		}
 	}
-	for _, run := range runs {
-		for _, d := range []result.Document{run.Client, run.Server} {
-			if len(d.Reduced) > 0 {
-				add(v1alpha1.Warning{Reason: v1alpha1.WarningResolutionReduced, Message: fmt.Sprintf(
-					"%s, %s: the result was too large to be kept whole: %s", d.Run, d.Role, strings.Join(d.Reduced, "; "))})
-			}
-		}
-	}
-	if message := toolWarnings(runs); message != "" {
-		add(v1alpha1.Warning{Reason: v1alpha1.WarningTool, Message: message})
-	}
-	for _, v := range plan.Variants(spec) {
-		own := result.OfVariant(runs, v.Name)
-		for _, run := range own {
-			for _, ends := range [][2]result.Document{{own[0].Client, run.Client}, {own[0].Server, run.Server}} {
-				if difference := differs(ends[0], ends[1]); difference != "" {
-					add(v1alpha1.Warning{Reason: v1alpha1.WarningEvidenceDiffers, Message: fmt.Sprintf(
-						"%s and %s did not run under equal conditions at the %s's end: %s", ends[0].Run, ends[1].Run, ends[0].Role, difference)})
-				}
-			}
-		}
+	add(v1alpha1.WarningCaptureIncomplete, c.Incomplete)
+	add(v1alpha1.WarningResolutionReduced, c.Reduced)
+	add(v1alpha1.WarningTool, c.ToolWarnings())
+	for _, v := range c.Variants {
+		add(v1alpha1.WarningEvidenceDiffers, v.Unequal)
 	}
 	return all
-}
-
-// differs names the first conditions that must be equal in all rounds and are not, and how many more there are.
-func differs(a, b result.Document) string {
-	return result.Unequal(a, b, result.Difference.BetweenRounds)
 }

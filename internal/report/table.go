@@ -11,6 +11,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
@@ -145,7 +146,7 @@ func latencies(results []v1alpha1.CellResult) []resultTable {
 	}
 	columns := []tableColumn{variantColumn, cellColumn, roundsColumn, samplesColumn, lostColumn,
 		latencyColumn("MIN", func(r v1alpha1.CellResult) *int64 { return r.MinNanoseconds }), meanColumn}
-	for _, p := range Percentiles() {
+	for _, p := range rounds.Percentiles() {
 		columns = append(columns, percentileColumn(p))
 	}
 	columns = append(columns, latencyColumn("MAX", func(r v1alpha1.CellResult) *int64 { return r.MaxNanoseconds }),
@@ -189,7 +190,7 @@ func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 		if some(func(r v1alpha1.CellResult) bool { return r.StepNanoseconds > 0 }) {
 			columns = append(columns, meanColumn)
 		}
-		for _, p := range Percentiles() {
+		for _, p := range rounds.Percentiles() {
 			if some(func(r v1alpha1.CellResult) bool { return *PercentileOf(&r, p) != nil || IsLost(r, p) }) {
 				columns = append(columns, percentileColumn(p))
 			}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
@@ -46,7 +47,7 @@ func roundTitles(r v1alpha1.CellResult) []string {
 		return []string{"ROUND", "BANDWIDTH", "SENT", "LOST"}
 	}
 	titles := []string{"ROUND", "SAMPLES", "LOST", "MIN", "MEAN"}
-	for _, p := range Percentiles() {
+	for _, p := range rounds.Percentiles() {
 		titles = append(titles, strings.ToUpper(string(p)))
 	}
 	return append(titles, "MAX", "STDDEV")
@@ -60,7 +61,7 @@ func roundLine(round string, r v1alpha1.CellResult) []string {
 		return []string{round, stats.FormatBitRate(r.Bandwidth.BitsPerSecond), stats.FormatBitRate(r.Bandwidth.SentBitsPerSecond), strconv.FormatInt(r.Lost, 10)}
 	}
 	values := []string{round, strconv.FormatInt(r.Samples, 10), strconv.FormatInt(r.Lost, 10), orEmpty(r.MinNanoseconds), orEmpty(r.MeanNanoseconds)}
-	for _, p := range Percentiles() {
+	for _, p := range rounds.Percentiles() {
 		values = append(values, percentile(r, p, stats.FormatLatency))
 	}
 	return append(values, orEmpty(r.MaxNanoseconds), orEmpty(r.StddevNanoseconds))

@@ -67,6 +67,16 @@ func (d Document) MeasuredTime() time.Duration {
 	return sum
 }
 
+// withoutMeasurements is the document without what was measured: what Conditions reads is left.
+func (d Document) withoutMeasurements() Document {
+	cells := make([]Cell, 0, len(d.Cells))
+	for _, c := range d.Cells {
+		cells = append(cells, Cell{Cell: c.Cell, Tool: c.Tool, ToolVersion: c.ToolVersion, Start: c.Start, Accelerated: c.Accelerated})
+	}
+	d.Cells, d.Captured, d.Reduced = cells, nil, nil
+	return d
+}
+
 // Cell is the measurement of one cell.
 type Cell struct {
 	tool.Cell

@@ -177,7 +177,7 @@ func compress(d Document) (Framed, error) {
 	if err != nil {
 		return Framed{}, fmt.Errorf("encoding a result: %w", err)
 	}
-	if err := checkPlain(plain); err != nil {
+	if err := errors.Join(checkPlain(plain), checkConditions(d)); err != nil {
 		return Framed{}, fmt.Errorf("%w: %w", ErrTooLarge, err)
 	}
 	var b bytes.Buffer
@@ -213,6 +213,9 @@ func expand(compressed []byte, wantDigest string) (Framed, error) {
 	}
 	if err == nil {
 		err = json.Unmarshal(plain, &framed.Document)
+	}
+	if err == nil {
+		err = checkConditions(framed.Document)
 	}
 	if err != nil {
 		return Framed{}, fmt.Errorf("%w: %w", ErrCorrupt, err)

@@ -123,7 +123,7 @@ func (d Distribution) Percentile(p stats.Percentile, lost int64) stats.Reported 
 func Merge(hs ...Histogram) (Distribution, error) {
 	m := NewMerger()
 	for i, h := range hs {
-		if err := m.Add(h); err != nil {
+		if _, err := m.Add(h); err != nil {
 			return Distribution{}, fmt.Errorf("histogram %d of %d: %w", i+1, len(hs), err)
 		}
 	}
@@ -144,29 +144,34 @@ func NewMerger() *Merger {
 	}
 }
 
-// Add decodes a histogram and adds it. The error wraps ErrCorrupt.
-func (m *Merger) Add(h Histogram) error {
+// Add decodes a histogram, adds it, and returns it alone. The error wraps ErrCorrupt.
+func (m *Merger) Add(h Histogram) (Distribution, error) {
 	decoded, err := h.decode()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return Distribution{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
+	alone := Merger{all: decoded, sum: Distribution{
+		OverRange: h.OverRange, Min: h.MinNs, Max: h.MaxNs, Sum: h.SumNs, SumOfSquares: h.SumOfSquaresNs2,
+	}}
 	if decoded.SignificantFigures() < m.all.SignificantFigures() {
 		finer := m.all
 		m.all = hdr.NewPacked(lowest, highest, fewerDigits)
 		m.all.Merge(finer)
 	}
 	if h.Count+h.OverRange == 0 {
-		return nil
+		return alone.Distribution(), nil
 	}
 	d := &m.sum
 	if m.all.Merge(decoded) > 0 || d.OverRange > math.MaxInt64-h.OverRange || d.Sum > math.MaxInt64-h.SumNs {
-		return fmt.Errorf("%w: with the histograms before it there are more samples than can be counted", ErrCorrupt)
+		return Distribution{}, fmt.Errorf("%w: with the histograms before it there are more samples than can be counted", ErrCorrupt)
 	}
 	d.OverRange += h.OverRange
 	d.Sum += h.SumNs
 	d.SumOfSquares += h.SumOfSquaresNs2
 	d.Min, d.Max = min(d.Min, h.MinNs), max(d.Max, h.MaxNs)
-	return nil
+	// What stays in memory takes no more room than its samples need.
+	m.all.Compact()
+	return alone.Distribution(), nil
 }
 
 // Distribution is all that was added so far.

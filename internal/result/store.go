@@ -168,6 +168,13 @@ func Open(cm *corev1.ConfigMap, named v1alpha1.StoredResult) (Stored, error) {
 	return s, nil
 }
 
+// WithoutMeasurements is the result without what was measured: the conditions of both ends and of each cell are left.
+func (s Stored) WithoutMeasurements() Stored {
+	s.Client, s.Server = s.Client.withoutMeasurements(), s.Server.withoutMeasurements()
+	s.client, s.server, s.pods = nil, nil, nil
+	return s
+}
+
 // OfVariant are the runs of one variant, in the order given.
 func OfVariant(runs []Stored, variant string) []Stored {
 	var own []Stored

@@ -18,6 +18,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
 
 var _ = Describe("A measurement", Label("measurement"), func() {
@@ -70,9 +71,9 @@ var _ = Describe("A measurement", Label("measurement"), func() {
 				Expect(err).NotTo(HaveOccurred())
 				runs = append(runs, stored)
 			}
-			again, err := report.Summarize(b.Spec, runs)
+			collected, err := rounds.Of(b.Spec, runs...)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(again.Results).To(Equal(b.Status.Results))
+			Expect(report.Summarize(collected).Results).To(Equal(b.Status.Results))
 		}
 		Eventually(benchmarkPods).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
 	})

@@ -1,0 +1,79 @@
+package rounds
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+var spec = v1alpha1.LatencyBenchmarkSpec{
+	Tool: v1alpha1.ToolPinger, Rounds: 5, LatencyType: v1alpha1.LatencyHalfRTT, Network: v1alpha1.Network{Type: v1alpha1.NetworkPod},
+	Workload: v1alpha1.Workload{
+		Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64}, Duration: metav1.Duration{Duration: time.Second},
+	},
+	Placement: v1alpha1.Placement{CPUs: 1},
+}
+
+func stored(c result.Cell, captured ...result.Captured) result.Stored {
+	document := func(role string) result.Document {
+		return result.Document{Run: "x-r1", Variant: "default", Role: role}
+	}
+	s := result.Stored{Client: document(v1alpha1.RoleClient), Server: document(v1alpha1.RoleServer)}
+	c.Name = "tcp-64"
+	s.Client.Cells, s.Server.Captured = []result.Cell{c}, captured
+	return s
+}
+
+func TestAddRefusesWhatCannotBeRead(t *testing.T) {
+	bad := result.Histogram{Encoded: "nonsense", Count: 1}
+	for name, run := range map[string]result.Stored{
+		"a histogram": stored(result.Cell{Histogram: bad}),
+		"a capture":   stored(result.Cell{Own: &tool.Own{}}, result.Captured{Cell: "tcp-64", Histogram: bad}),
+	} {
+		if err := New(spec).Add(run); !errors.Is(err, result.ErrCorrupt) {
+			t.Errorf("%s that cannot be read: %v", name, err)
+		}
+	}
+}
+
+// Nothing is kept of a run that grows with its samples, its intervals or its slow samples.
+func TestMeasurementsAreNotKept(t *testing.T) {
+	r := result.NewRecorder()
+	r.Record(1000)
+	h, err := r.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Of(spec, stored(result.Cell{
+		Histogram: h, Intervals: make([]tool.Interval, 9), Attribution: &tool.Attribution{Examined: 1, Slowest: make([]tool.Outlier, 9)},
+		Figures: make([]tool.Figure, 9), Warnings: []string{"a warning"}, Command: []string{"pinger"},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := c.Variants[0]
+	kept := v.First.Client.Cells[0]
+	if kept.Histogram.Encoded != "" || kept.Intervals != nil || kept.Attribution != nil || kept.Figures != nil || kept.Warnings != nil || kept.Command != nil {
+		t.Errorf("of a run %+v is kept", kept)
+	}
+	round := v.Cells[0].Measured.Each[0]
+	if round.Attribution.Examined != 1 || round.Attribution.Slowest != nil || round.Samples.Count != 1 {
+		t.Errorf("of a round %+v is kept", round)
+	}
+}
+
+// Runs of a variant that the spec does not have, which agents do not let happen, do not count.
+func TestAddLeavesOutOtherVariants(t *testing.T) {
+	run := stored(result.Cell{Own: &tool.Own{}})
+	run.Client.Variant = "another"
+	c, err := Of(spec, run)
+	if err != nil || c.Runs != 0 {
+		t.Errorf("%d runs, %v", c.Runs, err)
+	}
+}

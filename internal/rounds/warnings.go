@@ -1,0 +1,86 @@
+package rounds
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+const (
+	// mostTold is how many different warnings of the tools are told, maxTold how long each may be, in bytes.
+	mostTold, maxTold = 4, 400
+	// maxTexts is how many different warnings are told apart, to count those that are not told.
+	maxTexts = 1024
+)
+
+// toolWarnings are the tools' own warnings, each different one once.
+type toolWarnings struct {
+	known map[[sha256.Size]byte]int
+	texts []toolWarning
+}
+
+// toolWarning is one of them, with the first measurement that has it and how many more do.
+type toolWarning struct {
+	text, first string
+	more        int
+}
+
+func newToolWarnings() toolWarnings {
+	return toolWarnings{known: map[[sha256.Size]byte]int{}}
+}
+
+func (w *toolWarnings) add(text, from string) {
+	key := sha256.Sum256([]byte(text))
+	place, known := w.known[key]
+	switch {
+	case known && place < mostTold:
+		w.texts[place].more++
+	case known || len(w.known) == maxTexts:
+	default:
+		w.known[key] = len(w.known)
+		if len(w.texts) < mostTold {
+			if len(text) > maxTold {
+				text = strings.ToValidUTF8(text[:maxTold], "") + "…"
+			}
+			w.texts = append(w.texts, toolWarning{text: strings.Clone(text), first: from})
+		}
+	}
+}
+
+// ToolWarnings has the first different warnings of the tools, with the first measurement that has each and how many more
+// do; all of them are in the stored results. Empty when no tool warned.
+func (c *Collection) ToolWarnings() string {
+	var told []string
+	for _, w := range c.tools.texts {
+		from := w.first
+		if w.more > 0 {
+			from = fmt.Sprintf("%s and %d more", from, w.more)
+		}
+		told = append(told, fmt.Sprintf("%s (%s)", w.text, from))
+	}
+	if rest := len(c.tools.known) - len(told); rest > 0 {
+		told = append(told, fmt.Sprintf("%d other warnings are in the stored results", rest))
+	}
+	return strings.Join(told, "; ")
+}
+
+// note keeps what a run says besides its measurements.
+func (c *Collection) note(run result.Stored) {
+	for _, cell := range run.Client.Cells {
+		for _, text := range cell.Warnings {
+			c.tools.add(text, run.Client.Run+", "+cell.Name)
+		}
+	}
+	for _, captured := range run.Server.Captured {
+		if captured.Incomplete != "" && c.Incomplete == "" {
+			c.Incomplete = fmt.Sprintf("%s, %s: %s", run.Server.Run, captured.Cell, captured.Incomplete)
+		}
+	}
+	for _, d := range []result.Document{run.Client, run.Server} {
+		if len(d.Reduced) > 0 && c.Reduced == "" {
+			c.Reduced = fmt.Sprintf("%s, %s: the result was too large to be kept whole: %s", d.Run, d.Role, strings.Join(d.Reduced, "; "))
+		}
+	}
+}
