@@ -3,12 +3,14 @@ package controllers
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
 // CacheOptions keep in memory what the controllers' watches and lists need, and no more: whatever decides is read live. Of
@@ -19,8 +21,9 @@ func CacheOptions() cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:       {Label: ours},
-			&corev1.ConfigMap{}: {Label: ours},
+			// Anyone who may create pods or ConfigMaps can give them our label, and a megabyte of whatever they like.
+			&corev1.Pod{}:       {Label: ours, Transform: slimPod},
+			&corev1.ConfigMap{}: {Label: ours, Transform: slimConfigMap},
 			&corev1.Node{}:      {Transform: slim(func(n *corev1.Node) { n.Status.Images = nil })},
 			&v1alpha1.LatencyBenchmark{}: {Transform: slim(func(b *v1alpha1.LatencyBenchmark) {
 				// Of a gate's there are some for each node, and one for each of many pairs, whose results are compared.
@@ -37,6 +40,49 @@ func CacheOptions() cache.Options {
 			})},
 		},
 	}
+}
+
+// labelsKept are those for which the controllers look at cached pods and ConfigMaps.
+var labelsKept = []string{
+	v1alpha1.LabelManagedBy, v1alpha1.LabelBenchmark, v1alpha1.LabelRun, v1alpha1.LabelRole, v1alpha1.LabelGate, v1alpha1.LabelNode,
+	v1alpha1.LabelHold, v1alpha1.NodeLabelVerified,
+}
+
+// slimMeta leaves of an object's metadata its identity, its controller and our labels.
+func slimMeta(o metav1.Object) {
+	o.SetManagedFields(nil)
+	o.SetAnnotations(nil)
+	o.SetFinalizers(nil)
+	kept := map[string]string{}
+	for _, name := range labelsKept {
+		if value, ok := o.GetLabels()[name]; ok {
+			kept[name] = value
+		}
+	}
+	o.SetLabels(kept)
+	controller := metav1.GetControllerOf(o)
+	o.SetOwnerReferences(nil)
+	if controller != nil {
+		o.SetOwnerReferences([]metav1.OwnerReference{*controller})
+	}
+}
+
+// slimPod leaves of a cached pod what is looked for there: whose it is, on which node, and whether it has ended.
+func slimPod(object any) (any, error) {
+	if p, ok := object.(*corev1.Pod); ok {
+		slimMeta(p)
+		p.Spec = corev1.PodSpec{NodeName: pods.Node(p)}
+		p.Status = corev1.PodStatus{Phase: p.Status.Phase}
+	}
+	return object, nil
+}
+
+// slimConfigMap leaves of a cached ConfigMap, of which only the metadata is watched, whose it is.
+func slimConfigMap(object any) (any, error) {
+	if cm, ok := object.(metav1.Object); ok {
+		slimMeta(cm)
+	}
+	return object, nil
 }
 
 // slim leaves out of cached objects what nobody looks for there.

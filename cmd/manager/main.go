@@ -38,6 +38,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers/retention"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 	"github.com/tailgate-dev/tailgate/internal/verdicthttp"
 )
@@ -253,6 +254,6 @@ func endpoint(address string, certificate *certwatcher.CertWatcher) metricsserve
 
 func podLogs(clientset kubernetes.Interface) benchmark.LogReader {
 	return func(ctx context.Context, pod types.NamespacedName) (io.ReadCloser, error) {
-		return clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: pods.Container}).Stream(ctx)
+		return clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: pods.Container, LimitBytes: new(int64(result.MaxLog))}).Stream(ctx)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -27,11 +28,24 @@ const unknown = -1
 type host struct{ root string }
 
 func (h host) read(path string) string {
-	data, err := os.ReadFile(filepath.Join(h.root, path))
+	data, err := h.content(path)
 	if err != nil {
 		return ""
 	}
 	return strings.TrimSpace(string(data))
+}
+
+// maxFile is how much of a file of /proc, /sys or /etc is read at once, in bytes: most have a line.
+const maxFile = 1 << 20
+
+// content is that of a file, or its first maxFile bytes.
+func (h host) content(path string) ([]byte, error) {
+	file, err := os.Open(filepath.Join(h.root, path))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, maxFile))
 }
 
 // either is the content of the first of two files that has any.

@@ -335,7 +335,7 @@ func (h host) cpuFacts(f facts, cpu int, own []int) {
 
 // cpuList sets whether a CPU is in the list of a file, and the list itself.
 func (h host) cpuList(f facts, key, path string, cpu int) {
-	data, err := os.ReadFile(filepath.Join(h.root, path))
+	data, err := h.content(path)
 	if err != nil {
 		return
 	}

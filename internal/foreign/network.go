@@ -96,9 +96,15 @@ type PCIDevice struct {
 	PFAddress string `json:"pf-pci-address,omitempty"`
 }
 
+// maxNetworkStatus bounds what is read of AnnotationNetworkStatus, in bytes: Multus writes some hundred for each network.
+const maxNetworkStatus = 64 << 10
+
 // FindStatus returns the element of an AnnotationNetworkStatus value with this name and this interface; both
 // must match, because one definition may be attached twice, and order means nothing.
 func FindStatus(annotation, name, iface string) (Status, error) {
+	if len(annotation) > maxNetworkStatus {
+		return Status{}, fmt.Errorf("annotation %s has %d KiB, and at most %d KiB are read", AnnotationNetworkStatus, len(annotation)>>10, maxNetworkStatus>>10)
+	}
 	var all []Status
 	if err := json.Unmarshal([]byte(annotation), &all); err != nil {
 		return Status{}, fmt.Errorf("reading annotation %s: %w", AnnotationNetworkStatus, err)

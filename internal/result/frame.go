@@ -38,6 +38,9 @@ const (
 	// bytesPerLine in base64, with the mark and the line's end, stay within 4 KiB.
 	bytesPerLine = 3030
 	maxLine      = 4096
+	// MaxLog is how much of a pod's log is read, in bytes: a result takes at most 1.3 MiB of it, and agents write little
+	// besides. What comes later is not read, so that a result which stands there is missing.
+	MaxLog = 8 << 20
 )
 
 // Framed is a document together with the bytes that were verified.
@@ -87,7 +90,7 @@ func Framing(line string) bool {
 // the same. What changes the meaning changes the version, and is refused.
 func ReadFrame(r io.Reader, wantDigest string) (Framed, error) {
 	var (
-		lines   = bufio.NewReader(r)
+		lines   = bufio.NewReader(io.LimitReader(r, MaxLog))
 		current *frame
 		problem error
 	)

@@ -74,6 +74,9 @@ func (t Termination) WriteFile(path string) error {
 // runtime leaves messages of its own there, and a process that was killed leaves none.
 func ParseTermination(message string) (Termination, error) {
 	var t Termination
+	if len(message) > maxTermination {
+		return Termination{}, fmt.Errorf("reading a termination message: it has %d bytes, and the kubelet keeps at most %d", len(message), maxTermination)
+	}
 	if err := json.Unmarshal([]byte(message), &t); err != nil {
 		return Termination{}, fmt.Errorf("reading a termination message: %w", err)
 	}

@@ -1,0 +1,64 @@
+package controllers
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// Of a pod or a ConfigMap with our label, which anyone can make, the cache keeps a few hundred bytes.
+func TestWhatIsCachedOfAnyonesObjectsIsSmall(t *testing.T) {
+	large := strings.Repeat("x", 1<<20)
+	meta := metav1.ObjectMeta{
+		Name: "x", Namespace: "perf", UID: "u", Annotations: map[string]string{"a": large}, Finalizers: []string{large},
+		Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate, v1alpha1.LabelRole: "client", large: "x"},
+		OwnerReferences: []metav1.OwnerReference{
+			{Name: large}, {Name: "b", Kind: "LatencyBenchmark", UID: "uid-b", Controller: new(true)},
+		},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: large}},
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: meta,
+		Spec:       corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{Name: large}}},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning, Message: large},
+	}
+	options := CacheOptions().ByObject
+	for name, o := range map[string]client.Object{"a pod": pod, "the metadata of a ConfigMap": &metav1.PartialObjectMetadata{ObjectMeta: meta}} {
+		transform := options[find[*corev1.ConfigMap](options)].Transform
+		if o == client.Object(pod) {
+			transform = options[find[*corev1.Pod](options)].Transform
+		}
+		if _, err := transform(o); err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(text) > 1024 {
+			t.Errorf("of %s %d bytes are kept", name, len(text))
+		}
+		if !metav1.IsControlledBy(o, &metav1.ObjectMeta{UID: "uid-b"}) || o.GetLabels()[v1alpha1.LabelRole] != "client" || o.GetUID() != "u" {
+			t.Errorf("of %s is kept %s", name, text)
+		}
+	}
+	if pod.Spec.NodeName != "a" || pod.Status.Phase != corev1.PodRunning {
+		t.Errorf("kept %+v, %+v", pod.Spec, pod.Status)
+	}
+}
+
+// find is the key of a kind.
+func find[T client.Object, V any](options map[client.Object]V) client.Object {
+	for o := range options {
+		if _, ok := o.(T); ok {
+			return o
+		}
+	}
+	return nil
+}
