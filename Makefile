@@ -47,6 +47,10 @@ ifeq ($(LABELS),)
 	go test -v -count=1 -timeout 10m -tags e2e ./test/localcluster
 endif
 
+.PHONY: lab
+lab: ## As root: tests in an emulated machine; ONLOAD_DIR names an Onload to test with (README).
+	ONLOAD_DIR='$(ONLOAD_DIR)' go test -v -count=1 -timeout 60m -tags e2e ./test/lab/...
+
 .PHONY: fuzz
 fuzz: ## Fuzz every parser, FUZZTIME (default 30s) each.
 	hack/fuzz.sh $${FUZZTIME:-30s}

@@ -23,7 +23,7 @@ type Failure struct {
 var prefix = regexp.MustCompile(`^oo:[^\[\]]*\[\d+\]: `)
 
 var (
-	setting = regexp.MustCompile(`^(EF_[A-Z0-9_]+)=([0-9a-fx-]+)$`)
+	setting = regexp.MustCompile(`^(EF_[A-Z0-9_]+)=(\S*)$`)
 	banner  = regexp.MustCompile(`^Using (?:Onload|OpenOnload|EnterpriseOnload) (.*?)\s*(?:\[[^\]]*\])?$`)
 	chatter = []string{"Using ", "Copyright ", "GNU_LIB", "ci_glibc_uses_nptl", "ci_is_multithreaded"}
 )
@@ -66,7 +66,7 @@ func Settings(stderr []byte) map[string]string {
 	all := map[string]string{}
 	for line := range strings.Lines(string(stderr)) {
 		if said, ok := words(line); ok {
-			if found := setting.FindStringSubmatch(said); found != nil {
+			if found := setting.FindStringSubmatch(said); found != nil && found[2] != "" {
 				all[found[1]] = found[2]
 			}
 		}
@@ -111,8 +111,8 @@ func Explain(stderr []byte) (failure Failure, ok bool) {
 	for _, k := range known {
 		for line := range strings.Lines(string(stderr)) {
 			if strings.Contains(line, k.says) {
-				k.Failure.Words, _ = words(line)
-				k.Failure.Words = cmp.Or(k.Failure.Words, k.says)
+				k.Words, _ = words(line)
+				k.Words = cmp.Or(k.Words, k.says)
 				return k.Failure, true
 			}
 		}

@@ -59,11 +59,11 @@ func TestWhatOnloadAlwaysPrints(t *testing.T) {
 		t.Errorf("banner %q of a tool", got)
 	}
 	want := map[string]string{"EF_UNIX_LOG": "3", "EF_TCP": "1", "EF_SPIN_USEC": "100000", "EF_SLEEP_SPIN_USEC": "-1"}
-	if diff := cmp.Diff(want, Settings([]byte(start+dump+"EF_UDP=1\n"))); diff != "" {
+	if diff := cmp.Diff(want, Settings([]byte(start+dump+"EF_UDP=1\noo:sockperf[12]: EF_CLUSTER_NAME=\n"))); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 	for line, want := range map[string]bool{
-		"oo:x[1]: Using Onload 9.0.2 [3]": true, "oo:x[1]: Copyright (c) 2002-2026": true, "oo:x[1]: EF_TCP=1": true, "oo:x[1]: ci_is_multithreaded = 0": true,
+		"oo:x[1]: Using Onload 9.0.2 [3]": true, "oo:x[1]: Copyright (c) 2002-2026": true, "oo:x[1]: EF_TCP=1": true, "oo:x[1]: EF_CLUSTER_NAME=": true, "oo:x[1]: ci_is_multithreaded = 0": true,
 		"oo:x[1]: Failed to map packets!": false, "Using Onload": false, "EF_TCP=1": false, "": false,
 	} {
 		if got := Chatter(line); got != want {

@@ -15,16 +15,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/andybalholm/brotli"
-	"golang.org/x/sys/unix"
+	"github.com/tailgate-dev/tailgate/test/cached"
 )
 
 const (
@@ -34,8 +32,6 @@ const (
 	integrity = "sha512-jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA=="
 	// registry is npm's, unless npm_config_registry names another, as for npm itself.
 	registry = "https://registry.npmjs.org"
-	// patience is how long 70 MB may take.
-	patience = 5 * time.Minute
 )
 
 // Browser is an installed Chromium.
@@ -51,51 +47,17 @@ func Install(ctx context.Context, log io.Writer) (Browser, error) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		return Browser{}, fmt.Errorf("there is a browser for tests on linux/amd64, and none on %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return Browser{}, fmt.Errorf("looking for the cache folder: %w", err)
-	}
-	dir := filepath.Join(cache, "tailgate", "chromium-"+Version)
-	if err := once(dir, func(tmp string) error {
+	dir, err := cached.Folder("chromium-"+Version, func(tmp string) error {
 		fmt.Fprintf(log, "fetching Chromium %s (once, 70 MB)\n", Version)
 		return fetch(ctx, tmp)
-	}); err != nil {
-		return Browser{}, fmt.Errorf("installing Chromium %s in %s: %w", Version, dir, err)
+	})
+	if err != nil {
+		return Browser{}, fmt.Errorf("installing Chromium %s: %w", Version, err)
 	}
 	return Browser{
 		Path: filepath.Join(dir, "chromium"),
 		Env:  []string{"LD_LIBRARY_PATH=" + filepath.Join(dir, "lib"), "FONTCONFIG_FILE=" + filepath.Join(dir, "fonts.xml"), "LC_ALL=en_US.UTF-8"},
 	}, nil
-}
-
-// once fills a folder unless it is there: completely or not at all, and by one process at a time.
-func once(dir string, fill func(tmp string) error) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
-	}
-	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("waiting for another that installs it: %w", err)
-	}
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	}
-	// Who died while filling it left it.
-	tmp := dir + ".tmp"
-	if err := os.RemoveAll(tmp); err != nil {
-		return err
-	}
-	if err := os.Mkdir(tmp, 0o755); err != nil {
-		return err
-	}
-	if err := fill(tmp); err != nil {
-		return errors.Join(err, os.RemoveAll(tmp))
-	}
-	return os.Rename(tmp, dir)
 }
 
 // fetch downloads the package, verifies it and unpacks what a test needs of it.
@@ -105,7 +67,7 @@ func fetch(ctx context.Context, dir string) error {
 		from = own
 	}
 	url := strings.TrimSuffix(from, "/") + "/@sparticuz/chromium/-/chromium-" + Version + ".tgz"
-	tarball, err := download(ctx, url)
+	tarball, err := cached.Download(ctx, url)
 	if err != nil {
 		return fmt.Errorf("downloading %s: %w; without a network put what it has into the cache of this machine", url, err)
 	}
@@ -114,24 +76,6 @@ func fetch(ctx context.Context, dir string) error {
 		return fmt.Errorf("%s has the digest %s, not %s", url, got, integrity)
 	}
 	return unpack(tarball, dir)
-}
-
-func download(ctx context.Context, url string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, errors.New(response.Status)
-	}
-	return io.ReadAll(response.Body)
 }
 
 // unpack writes the browser, its libraries and its font.

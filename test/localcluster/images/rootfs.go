@@ -35,9 +35,6 @@ func rootfs(ctx context.Context, o Options, packages []string) ([]byte, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the cached root file system: %w", err)
 	}
-	if err := needMmdebstrap(ctx, o); err != nil {
-		return nil, err
-	}
 	fmt.Fprintf(o.Log, "unpacking Debian packages: %s\n", strings.Join(packages, " "))
 	dir, err := os.MkdirTemp("", "tailgate-rootfs-")
 	if err != nil {
@@ -46,7 +43,7 @@ func rootfs(ctx context.Context, o Options, packages []string) ([]byte, error) {
 	defer os.RemoveAll(dir)
 	target := filepath.Join(dir, "rootfs.tar")
 	// Without a mirror given, mmdebstrap takes Debian's own with its security updates.
-	err = runCommand(ctx, "", nil, "mmdebstrap", "--variant=extract", "--components="+components,
+	err = Mmdebstrap(ctx, o, "--variant=extract", "--components="+components,
 		"--include="+strings.Join(packages, ","), "--format=tar", suite, target)
 	if err != nil {
 		return nil, fmt.Errorf("unpacking the bench image's packages: %w", err)
@@ -64,6 +61,14 @@ func rootfs(ctx context.Context, o Options, packages []string) ([]byte, error) {
 		return nil, fmt.Errorf("caching the root file system: %w", err)
 	}
 	return out.Bytes(), nil
+}
+
+// Mmdebstrap runs mmdebstrap, which is installed where that can be done without asking.
+func Mmdebstrap(ctx context.Context, o Options, args ...string) error {
+	if err := needMmdebstrap(ctx, o); err != nil {
+		return err
+	}
+	return runCommand(ctx, "", nil, "mmdebstrap", args...)
 }
 
 // needMmdebstrap installs mmdebstrap where that can be done without asking.

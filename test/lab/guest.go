@@ -1,0 +1,101 @@
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// serial is the guest's end of the line on which the host reads the output of the tests. The kernel's own messages are on
+// the other one.
+const serial = "/dev/ttyS1"
+
+// controllers are those of the cgroups of pods.
+const controllers = "+cpuset +cpu +memory +hugetlb"
+
+// inGuest is the guest's first process: it prepares the guest, runs the tests, reports how they ended and powers off.
+func inGuest(m *testing.M) {
+	code := 1
+	if err := prepare(); err != nil {
+		fmt.Println("preparing the guest:", err)
+	} else {
+		code = m.Run()
+	}
+	fmt.Printf("%s%d\n", exitMark, code)
+	_ = unix.IoctlSetInt(1, unix.TCSBRK, 1) // until it is written
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+// prepare mounts what programs expect, opens the line to the host and loads the modules.
+func prepare() error {
+	for _, m := range [][2]string{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/run"}, {"tmpfs", "/tmp"}, {"cgroup2", "/sys/fs/cgroup"}} {
+		if err := errors.Join(os.MkdirAll(m[1], 0o755), unix.Mount(m[0], m[1], m[0], 0, "")); err != nil {
+			return fmt.Errorf("mounting %s: %w", m[1], err)
+		}
+	}
+	if err := openSerial(); err != nil {
+		return fmt.Errorf("opening %s: %w", serial, err)
+	}
+	if err := os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte(controllers), 0o644); err != nil {
+		return fmt.Errorf("enabling the cgroup controllers: %w", err)
+	}
+	text, err := os.ReadFile(bootPath)
+	if err != nil {
+		return err
+	}
+	var b boot
+	if err := json.Unmarshal(text, &b); err != nil {
+		return fmt.Errorf("reading %s: %w", bootPath, err)
+	}
+	for _, entry := range append(b.Env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin") {
+		name, value, _ := strings.Cut(entry, "=")
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
+	}
+	os.Args = append(os.Args[:1], b.Args...)
+	for _, m := range b.Modules {
+		path, parameters, _ := strings.Cut(m, " ")
+		if err := LoadModule(path, parameters); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// LoadModule loads a kernel module.
+func LoadModule(path, parameters string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.FinitModule(int(f.Fd()), parameters, 0); err != nil {
+		return fmt.Errorf("loading %s: %w", path, err)
+	}
+	return nil
+}
+
+// openSerial makes the line to the host the output of this process. The line must not change what is written.
+func openSerial() error {
+	line, err := os.OpenFile(serial, os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return err
+	}
+	defer line.Close()
+	fd := int(line.Fd())
+	settings, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return err
+	}
+	settings.Oflag &^= unix.OPOST
+	if err := unix.IoctlSetTermios(fd, unix.TCSETS, settings); err != nil {
+		return err
+	}
+	return errors.Join(unix.Dup2(fd, 1), unix.Dup2(fd, 2))
+}

@@ -1,0 +1,240 @@
+// Package lab runs a package's tests as root in a guest: an emulated machine with a kernel of its own, for what tests
+// must not do to the machine that they run on, such as loading kernel modules, or cannot do there. It takes no KVM.
+//
+// A package calls Main in its TestMain. On the host Main boots the guest with this package's tests as its first process,
+// passes the test's flags on, and ends with the exit code of the tests; their output is the test's. The files of the
+// guest are those of the bench image, so that a Pod has the tools. The guest has no network but its own.
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tailgate-dev/tailgate/test/localcluster/images"
+)
+
+// Machine is what a guest has.
+type Machine struct {
+	CPUs      int
+	MemoryMiB int
+	// NICs are virtio-net devices, eth0 and so on, each with the number of the hub that its cable leads to.
+	NICs []int
+	// Modules are loaded in this order, each with its parameters after its name, as in "loop max_loop=1": by its name from
+	// the kernel's package, with the modules that it depends on before it, or by its path among Files.
+	Modules []string
+	// Files of the host by their paths in the guest.
+	Files map[string]string
+}
+
+const (
+	// guestVariable is in the environment of the guest's first process: the kernel puts it there from its command line.
+	guestVariable = "TAILGATE_LAB"
+	// initPath is the guest's first process, and bootPath says what it has to do.
+	initPath = "/lab/init"
+	bootPath = "/lab/boot.json"
+	// exitMark precedes the exit code of the tests in a line of its own.
+	exitMark = "the guest's tests end with exit code "
+)
+
+// boot is what the guest's first process has to do.
+type boot struct {
+	// Modules are paths in the guest with parameters.
+	Modules []string
+	// Args are the flags of the tests, Env the variables that the guest gets from the host.
+	Args, Env []string
+}
+
+// Main runs the tests of a package in a guest, and does not return. The machine is asked for on the host alone; without
+// one, reason says why the tests are skipped.
+func Main(m *testing.M, machine func() (guest *Machine, reason string)) {
+	if len(os.Args) > 1 && os.Args[1] == podCommand {
+		fmt.Fprintln(os.Stderr, "starting a pod's process:", becomePod(os.Args[2]))
+		os.Exit(125)
+	}
+	if os.Getenv(guestVariable) != "" {
+		inGuest(m)
+	}
+	guest, reason := machine()
+	if guest == nil {
+		fmt.Println("skipped:", reason)
+		os.Exit(0)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	code, err := run(ctx, *guest)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "lab:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// run boots a guest and returns the exit code of its tests.
+func run(ctx context.Context, m Machine) (code int, err error) {
+	if runtime.GOARCH != "amd64" {
+		return 0, fmt.Errorf("there is a guest for amd64, none for %s", runtime.GOARCH)
+	}
+	system, err := debian(ctx, os.Stderr)
+	if err != nil {
+		return 0, err
+	}
+	dir, err := os.MkdirTemp("", "tailgate-lab-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	initramfs := filepath.Join(dir, "initramfs")
+	if err := makeInitramfs(ctx, m, system, dir, initramfs); err != nil {
+		return 0, fmt.Errorf("making the guest's files: %w", err)
+	}
+	console := filepath.Join(dir, "console")
+	code, err = qemu(ctx, m, system, initramfs, console)
+	if err != nil {
+		words, _ := os.ReadFile(console)
+		return 0, fmt.Errorf("%w; the last lines of the guest's console:\n%s", err, words[max(0, len(words)-4000):])
+	}
+	return code, nil
+}
+
+// qemu runs the guest until it powers off. The kernel ends it with this thread.
+func qemu(ctx context.Context, m Machine, system, initramfs, console string) (code int, err error) {
+	libraries := filepath.Join(system, "usr/lib/x86_64-linux-gnu") + ":" + filepath.Join(system, "lib/x86_64-linux-gnu")
+	args := []string{
+		"--library-path", libraries, filepath.Join(system, "usr/bin/qemu-system-x86_64"),
+		"-L", filepath.Join(system, "usr/share/qemu"), "-L", filepath.Join(system, "usr/share/seabios"),
+		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", strconv.Itoa(m.CPUs), "-m", fmt.Sprintf("%dM", m.MemoryMiB),
+		"-nodefaults", "-no-reboot", "-display", "none", "-serial", "file:" + console, "-serial", "stdio",
+		"-kernel", filepath.Join(system, "boot/vmlinuz-"+kernel), "-initrd", initramfs,
+		"-append", "console=ttyS0 rdinit=" + initPath + " panic=-1 mitigations=off quiet " + guestVariable + "=1",
+	}
+	for i, hub := range m.NICs {
+		args = append(args, "-netdev", fmt.Sprintf("hubport,id=n%d,hubid=%d", i, hub),
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=n%d,mac=52:54:00:00:00:%02x,romfile=", i, i+1))
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(system, "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"), args...)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, fmt.Errorf("starting QEMU: %w", err)
+	}
+	code, err = relay(stdout, os.Stdout)
+	return code, errors.Join(err, cmd.Wait())
+}
+
+// relay copies the output of the guest's tests and takes their exit code from it.
+func relay(from io.Reader, to io.Writer) (code int, err error) {
+	code = -1
+	var rest string
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		rest += string(buffer[:n])
+		for {
+			line, after, found := strings.Cut(rest, "\n")
+			if !found {
+				break
+			}
+			rest = after
+			if text, ok := strings.CutPrefix(line, exitMark); ok {
+				if code, err = strconv.Atoi(text); err != nil {
+					return 0, fmt.Errorf("reading the exit code: %w", err)
+				}
+				continue
+			}
+			fmt.Fprintln(to, line)
+		}
+		switch {
+		case errors.Is(err, io.EOF) && code < 0:
+			return 0, errors.New("the guest ended before its tests")
+		case errors.Is(err, io.EOF):
+			return code, nil
+		case err != nil:
+			return 0, fmt.Errorf("reading from the guest: %w", err)
+		}
+	}
+}
+
+// makeInitramfs writes the guest's files: the bench image, the tests of the package in the working directory, the
+// kernel's modules and the caller's files.
+func makeInitramfs(ctx context.Context, m Machine, system, dir, path string) error {
+	tests := filepath.Join(dir, "tests")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-tags", "e2e", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", tests, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the tests: %w: %s", err, out)
+	}
+	root, err := images.RepositoryRoot()
+	if err != nil {
+		return err
+	}
+	o, err := images.DefaultOptions(root, os.Stderr)
+	if err != nil {
+		return err
+	}
+	o.OutDir = dir
+	built, err := images.Build(ctx, o, "bench")
+	if err != nil {
+		return err
+	}
+	out, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	w := newCPIO(out)
+	if err := w.image(built[0].Path); err != nil {
+		return err
+	}
+	b := boot{Args: testFlags(os.Args[1:])}
+	for _, e := range os.Environ() {
+		if strings.HasPrefix(e, "LAB_") {
+			b.Env = append(b.Env, e)
+		}
+	}
+	files := map[string]string{initPath: tests}
+	for guest, host := range m.Files {
+		files[guest] = host
+	}
+	if b.Modules, err = modules(m.Modules, filepath.Join(system, "lib/modules", kernel, "kernel"), files); err != nil {
+		return err
+	}
+	for guest, host := range files {
+		if err := w.copy(guest, host); err != nil {
+			return err
+		}
+	}
+	text, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	if err := w.file(bootPath, 0o644, text); err != nil {
+		return err
+	}
+	return errors.Join(w.close(), out.Close())
+}
+
+// testFlags are the flags for the tests in the guest. Files that a flag names are the host's.
+func testFlags(args []string) []string {
+	return slices.DeleteFunc(slices.Clone(args), func(a string) bool {
+		return strings.HasPrefix(a, "-test.testlogfile=") || strings.HasPrefix(a, "-test.coverprofile=") || strings.HasPrefix(a, "-test.gocoverdir=")
+	})
+}

@@ -1,0 +1,341 @@
+//go:build e2e
+
+// Package onload runs the project's agents, tools and proof on a real Onload in a guest. It is opt-in: ONLOAD_DIR names a
+// folder with an Onload that was built for the guest's kernel.
+package onload
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/test/lab"
+)
+
+const (
+	// seconds is how long a cell takes, unless a case says otherwise.
+	seconds  = 4 * time.Second
+	patience = 3 * time.Minute
+
+	clientAddress, serverAddress           = "192.0.2.1", "192.0.2.2"
+	otherClientAddress, otherServerAddress = "198.51.100.1", "198.51.100.2"
+)
+
+func TestMain(m *testing.M) {
+	lab.Main(m, func() (*lab.Machine, string) {
+		dir := os.Getenv("ONLOAD_DIR")
+		if dir == "" {
+			return nil, "ONLOAD_DIR names no folder with an Onload"
+		}
+		files := map[string]string{}
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return nil, err.Error()
+		}
+		for _, e := range entries {
+			inGuest := "/usr/lib/x86_64-linux-gnu/" + e.Name()
+			switch filepath.Ext(e.Name()) {
+			case ".ko":
+				inGuest = "/onload/" + e.Name()
+			case "":
+				inGuest = "/sbin/" + e.Name()
+			}
+			if e.Name() == "libonload.so" {
+				inGuest = "/opt/onload/usr/lib64/libonload.so"
+			}
+			files[inGuest] = filepath.Join(dir, e.Name())
+		}
+		return &lab.Machine{
+			CPUs: 4, MemoryMiB: 4096, NICs: []int{0, 0, 1, 1},
+			Modules: []string{"virtio_pci", "virtio_net", "/onload/sfc_resource.ko enable_af_xdp_flow_filters=0",
+				"/onload/sfc_char.ko", "/onload/onload.ko inject_kernel_gid=-1"},
+			Files: files,
+		}, ""
+	})
+}
+
+// spaces are the network namespaces of client and server.
+var spaces = map[string]*lab.Space{}
+
+func setup(t *testing.T) {
+	if len(spaces) > 0 {
+		return
+	}
+	for _, d := range []string{"/scratch"} {
+		if err := os.MkdirAll(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A pod's root is read-only: what a case mounts a file on is there.
+	if err := os.WriteFile("/etc/ld.so.preload", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for i, role := range roles {
+		s, err := lab.NewSpace()
+		if err != nil {
+			t.Fatal(err)
+		}
+		spaces[role] = s
+		registered, other := fmt.Sprintf("eth%d", i), fmt.Sprintf("eth%d", i+2)
+		if err := s.Attach(registered, []string{clientAddress, serverAddress}[i]+"/24"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Attach(other, []string{otherClientAddress, otherServerAddress}[i]+"/24"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.In(func() error {
+			return os.WriteFile("/sys/module/sfc_resource/afxdp/register", []byte(registered+"\n"), 0o200)
+		}); err != nil {
+			t.Fatalf("registering %s: %v", registered, err)
+		}
+	}
+}
+
+// testCase is a run, and what is true of it.
+type testCase struct {
+	name         string
+	program      v1alpha1.Tool
+	protocols    []v1alpha1.Protocol
+	sizes, rates []int32
+	streams      []v1alpha1.Stream
+	duration     time.Duration
+	cpus         int32
+	wait         v1alpha1.WaitMode
+	profile      v1alpha1.OnloadProfile
+	// settings are in the spec, container variables are set by others in the container.
+	settings, container []string
+	// preload is the content of /etc/ld.so.preload.
+	preload string
+	binds   map[string]string
+	capture bool
+	// kernel asks for the kernel's sockets instead of Onload's.
+	kernel bool
+	// unregistered runs over the NICs that Onload does not accelerate.
+	unregistered bool
+	// noDevice hides Onload's devices, as from a pod that did not ask for them; closed lets only root open them.
+	noDevice, closed bool
+	// noLibrary hides Onload's library.
+	noLibrary bool
+	// truth is which way the messages go at both ends.
+	truth string
+	// fails is the reason with which the run fails, and words are in its message.
+	fails, words string
+}
+
+var (
+	tcp = []v1alpha1.Protocol{v1alpha1.ProtocolTCP}
+	udp = []v1alpha1.Protocol{v1alpha1.ProtocolUDP}
+	mc  = []v1alpha1.Protocol{v1alpha1.ProtocolMulticast}
+)
+
+const (
+	latency = v1alpha1.OnloadProfileLatency
+	library = "/opt/onload/usr/lib64/libonload.so"
+)
+
+var cases = []testCase{
+	{name: "pinger TCP", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, truth: accelerated},
+	{name: "pinger UDP", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, truth: accelerated},
+	{name: "pinger multicast", program: v1alpha1.ToolPinger, protocols: mc, profile: latency, truth: accelerated},
+	{name: "pinger TCP that spins", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, wait: v1alpha1.WaitSpin, truth: accelerated},
+	{name: "pinger TCP without a profile", program: v1alpha1.ToolPinger, protocols: tcp, truth: accelerated},
+	{name: "pinger UDP without a profile", program: v1alpha1.ToolPinger, protocols: udp, truth: accelerated},
+	{name: "pinger multicast without a profile", program: v1alpha1.ToolPinger, protocols: mc, truth: accelerated},
+	{name: "pinger TCP that spins, without a profile", program: v1alpha1.ToolPinger, protocols: tcp, wait: v1alpha1.WaitSpin, truth: accelerated},
+	// sfnt-pingpong warms up with 10,000 messages, for which the emulated machine has to be given time, and to spin.
+	{name: "sfnt-pingpong TCP", program: v1alpha1.ToolSfntPingpong, protocols: tcp, profile: latency, duration: 40 * time.Second, truth: accelerated},
+	{name: "sfnt-pingpong UDP", program: v1alpha1.ToolSfntPingpong, protocols: udp, profile: latency, duration: 40 * time.Second, truth: accelerated},
+	{name: "sfnt-pingpong multicast", program: v1alpha1.ToolSfntPingpong, protocols: mc, profile: latency, duration: 40 * time.Second, truth: accelerated},
+	{name: "sfnt-stream UDP", program: v1alpha1.ToolSfntStream, protocols: udp, rates: []int32{100}, cpus: 2, truth: accelerated},
+	{name: "sockperf TCP", program: v1alpha1.ToolSockperf, protocols: tcp, profile: latency, truth: accelerated},
+	{name: "sockperf UDP", program: v1alpha1.ToolSockperf, protocols: udp, profile: latency, truth: accelerated},
+	{name: "sockperf UDP without a profile", program: v1alpha1.ToolSockperf, protocols: udp, truth: accelerated},
+	{name: "sockperf UDP at a rate", program: v1alpha1.ToolSockperf, protocols: udp, profile: latency, rates: []int32{100}, cpus: 2, truth: accelerated},
+	{name: "sockperf multicast", program: v1alpha1.ToolSockperf, protocols: mc, profile: latency, truth: accelerated},
+	{name: "netperf TCP", program: v1alpha1.ToolNetperf, protocols: tcp, profile: latency, truth: accelerated},
+	{name: "netperf UDP", program: v1alpha1.ToolNetperf, protocols: udp, profile: latency, truth: accelerated},
+	// Each cell has a process, and so a stack, of its own. A NIC of the guest has one queue, which the stack of a TCP
+	// connection that waits for its end would keep.
+	{name: "several cells", program: v1alpha1.ToolSockperf, protocols: udp, sizes: []int32{64, 512, 1400}, profile: latency, truth: accelerated},
+	{name: "capture", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, capture: true, truth: accelerated},
+
+	{name: "unregistered NIC, pinger TCP", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, unregistered: true, truth: kernel},
+	{name: "unregistered NIC, pinger UDP", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, unregistered: true, truth: kernel},
+	{name: "unregistered NIC, pinger multicast", program: v1alpha1.ToolPinger, protocols: mc, profile: latency, unregistered: true, truth: kernel},
+	{name: "unregistered NIC, sfnt-pingpong TCP", program: v1alpha1.ToolSfntPingpong, protocols: tcp, duration: 20 * time.Second, unregistered: true, truth: kernel},
+	{name: "unregistered NIC, sfnt-pingpong UDP", program: v1alpha1.ToolSfntPingpong, protocols: udp, duration: 20 * time.Second, unregistered: true, truth: kernel},
+	{name: "unregistered NIC, sockperf TCP", program: v1alpha1.ToolSockperf, protocols: tcp, profile: latency, unregistered: true, truth: kernel},
+	{name: "unregistered NIC, sockperf UDP", program: v1alpha1.ToolSockperf, protocols: udp, profile: latency, unregistered: true, truth: kernel},
+	{name: "unregistered NIC, sockperf multicast", program: v1alpha1.ToolSockperf, protocols: mc, profile: latency, unregistered: true, truth: kernel},
+	{name: "UDP of 2000 bytes", program: v1alpha1.ToolPinger, protocols: udp, sizes: []int32{2000}, profile: latency, truth: partly},
+	{name: "UDP of 8000 bytes", program: v1alpha1.ToolPinger, protocols: udp, sizes: []int32{8000}, profile: latency, truth: partly},
+	{name: "EF_UDP=0", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, settings: []string{"EF_UDP=0"}, truth: kernel},
+	{name: "EF_TCP=0", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, settings: []string{"EF_TCP=0"}, truth: kernel},
+
+	{name: "kernel", program: v1alpha1.ToolPinger, protocols: udp, kernel: true, truth: kernel},
+	{name: "kernel, TCP", program: v1alpha1.ToolPinger, protocols: tcp, kernel: true, truth: kernel},
+	{name: "kernel, the container preloads Onload", program: v1alpha1.ToolPinger, protocols: tcp, kernel: true,
+		container: []string{"LD_PRELOAD=" + library, "EF_POLL_USEC=100000"}, truth: kernel},
+	{name: "kernel, /etc/ld.so.preload names Onload", program: v1alpha1.ToolPinger, protocols: udp, kernel: true, preload: library, truth: accelerated},
+
+	{name: "no device", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, noDevice: true, fails: v1alpha1.OutcomeAccelerationFailed, words: "/dev/onload"},
+	{name: "device that only root may open", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, closed: true, fails: v1alpha1.OutcomeAccelerationFailed, words: "/dev/onload"},
+	{name: "no library", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, noLibrary: true, fails: v1alpha1.OutcomeAccelerationFailed, words: library},
+	{name: "unknown setting", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, settings: []string{"EF_NO_SUCH=1"}, fails: v1alpha1.OutcomeAccelerationFailed, words: "EF_NO_SUCH"},
+}
+
+// devices are those of the case's pods.
+func (c testCase) devices() []string {
+	if c.noDevice {
+		return nil
+	}
+	return []string{"onload", "onload_epoll"}
+}
+
+// TestCases runs every case, and holds what the proof says against Onload's own counters.
+func TestCases(t *testing.T) {
+	setup(t)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			endStacks(t)
+			c.prepare(t)
+			var most [2]packets
+			var dumped error
+			o := c.run(t, func(o *outcome) { most, dumped = watch(o, c.protocols[0]) })
+			if dumped != nil {
+				t.Error(dumped)
+			}
+			c.judge(t, o, most)
+			c.record(t, o)
+		})
+	}
+}
+
+// prepare makes what is special about a case's pods.
+func (c *testCase) prepare(t *testing.T) {
+	t.Helper()
+	mode := os.FileMode(0o666)
+	if c.closed {
+		mode = 0o600
+	}
+	for _, d := range []string{"/dev/onload", "/dev/onload_epoll"} {
+		if err := os.Chmod(d, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.binds = map[string]string{}
+	if c.noLibrary {
+		c.binds[filepath.Dir(library)] = t.TempDir()
+	}
+	if c.preload != "" {
+		file := filepath.Join(t.TempDir(), "ld.so.preload")
+		if err := os.WriteFile(file, []byte(c.preload+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		c.binds["/etc/ld.so.preload"] = file
+	}
+}
+
+// wanted is the state of the proof's line: whether the messages went the way that was asked for.
+func (c testCase) wanted() v1alpha1.ProofState {
+	if c.kernel == (c.truth == kernel) && c.truth != partly {
+		return v1alpha1.ProofProved
+	}
+	return v1alpha1.ProofFailed
+}
+
+// judge holds the proof against the truth.
+func (c testCase) judge(t *testing.T, o *outcome, most [2]packets) {
+	t.Helper()
+	if o.stored == nil {
+		reason, message := o.failure(t)
+		t.Logf("%s: %s", reason, message)
+		if reason != c.fails || !strings.Contains(message, c.words) {
+			t.Errorf("the run failed with %s: %s; want %q with %q", reason, message, c.fails, c.words)
+		}
+		return
+	}
+	if c.fails != "" {
+		t.Errorf("the run did not fail; want %s", c.fails)
+	}
+	want := c.wanted()
+	for i, e := range o.ends {
+		line := acceleration(o.proofs[i])
+		t.Logf("%s: truth %s %+v; proof %s: expected %q, found %q", e.role, most[i].way(), most[i], line.State, line.Expected, line.Found)
+		if got := most[i].way(); got != c.truth {
+			t.Errorf("%s: Onload's counters say %s, want %s", e.role, got, c.truth)
+		}
+		if line.State != want {
+			t.Errorf("%s: the proof says %s, want %s", e.role, line.State, want)
+		}
+	}
+	for _, cell := range o.stored.Client.Cells {
+		t.Logf("cell %s: %d samples, %d lost, accelerated %+v, %v", cell.Name, cell.Histogram.Count, cell.Lost, cell.Accelerated, cell.Warnings)
+	}
+	t.Logf("took %s; memory at most %d MiB and %d MiB", o.took, o.ends[0].process.Peak>>20, o.ends[1].process.Peak>>20)
+}
+
+// record prints what the agents recorded of each cell, as internal/proof/testdata/onload.json has it, if LAB_RECORD is set.
+func (c testCase) record(t *testing.T, o *outcome) {
+	t.Helper()
+	if os.Getenv("LAB_RECORD") == "" || o.stored == nil {
+		return
+	}
+	type end struct {
+		result.Path
+		Word tool.Acceleration `json:"word,omitempty"`
+	}
+	way := map[string]string{accelerated: "Accelerated", partly: "Partly", kernel: "NotAccelerated"}[c.truth]
+	for i, cell := range o.stored.Client.Cells {
+		recorded := map[string]any{
+			"name": c.name, "truth": c.truth, "protocol": cell.Protocol, "messageSize": cell.MessageSize, "count": cell.Histogram.Count,
+			"client": end{o.stored.Client.Evidence.Paths[i], cell.Accelerated.Client}, "server": end{o.stored.Server.Evidence.Paths[i], cell.Accelerated.Server},
+			"want": map[string]string{"client": way, "server": way},
+		}
+		if cell.Own != nil {
+			recorded["count"] = cell.Own.Count
+		}
+		if len(o.stored.Client.Cells) > 1 {
+			recorded["name"] = c.name + ", " + cell.Name
+		}
+		if c.truth == partly {
+			recorded["bypassed"] = 0.5 // all that was sent, and nothing of what was received
+		}
+		if c.kernel {
+			recorded["kernel"] = c.wanted()
+		}
+		text, err := json.Marshal(recorded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("RECORDED %s\n", text)
+	}
+}
+
+// endStacks ends the stacks that outlive their processes because of a connection that waits for its end. Each keeps the
+// only queue of its NIC.
+func endStacks(t *testing.T) {
+	t.Helper()
+	for range 100 {
+		text, err := os.ReadFile("/proc/driver/onload/stacks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(text) == 0 {
+			return
+		}
+		if out, err := exec.Command("onload_stackdump", "-z", "kill").CombinedOutput(); err != nil {
+			t.Fatalf("onload_stackdump: %v: %s", err, out)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatal("stacks of Onload do not end")
+}
