@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -114,6 +115,32 @@ func TestSIGIOAlone(t *testing.T) {
 			}
 			wantResult(t, client, 2)
 		})
+	}
+}
+
+// No connection waits in TIME_WAIT after a client has ended: under Onload it would keep a stack alive.
+func TestNoTimeWait(t *testing.T) {
+	_, port := serve(t, program, nil)
+	client := start(t, program, nil, clientArgs(port, "--protocol", "tcp", "--sizes", "64,128", "--duration", "50ms", "--warmup", "0s")...)
+	wantResult(t, client, 2)
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var waiting []string
+	for line := range strings.Lines(string(table)) {
+		// Local address, remote address, state.
+		if f := strings.Fields(line); len(f) > 3 && f[3] == "06" && (strings.HasSuffix(f[1], fmt.Sprintf(":%04X", n)) || strings.HasSuffix(f[2], fmt.Sprintf(":%04X", n))) {
+			waiting = append(waiting, line)
+		}
+	}
+	// One is of the test itself, which connects to see whether the server listens.
+	if len(waiting) > 1 {
+		t.Errorf("in TIME_WAIT: %q", waiting)
 	}
 }
 

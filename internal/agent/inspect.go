@@ -109,7 +109,7 @@ func (h host) onload(environ []string) doctor.Onload {
 	for _, entry := range environ {
 		if value, ok := strings.CutPrefix(entry, preloadVariable+"="); ok {
 			o.Preload = line(value, maxValue)
-			libraries = append(strings.FieldsFunc(value, func(r rune) bool { return r == ':' || r == ' ' }), libraries...)
+			libraries = append(preloads(value), libraries...)
 		}
 	}
 	for _, path := range libraries {
@@ -123,5 +123,6 @@ func (h host) onload(environ []string) doctor.Onload {
 			o.Devices = append(o.Devices, device)
 		}
 	}
+	o.ControlPlane = line(h.read("sys/module/onload/parameters/cplane_server_path"), maxValue)
 	return o
 }

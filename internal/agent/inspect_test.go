@@ -32,6 +32,7 @@ func TestInspect(t *testing.T) {
 		"sys/devices/pci0000:00/0000:00:1f.6/device":                      "0x15bc\n",
 		"opt/onload/usr/lib64/libonload.so":                               "",
 		"dev/onload":                                                      "",
+		"sys/module/onload/parameters/cplane_server_path":                 "/usr/bin/crictl\n",
 	})
 	i := Inspector{Node: "a", PodIP: "203.0.113.7", Root: fakeRoot(t, files).root, Environ: []string{"LD_PRELOAD=/opt/onload/usr/lib64/libonload.so"}}
 	got, err := i.Inspect()
@@ -57,7 +58,7 @@ func TestInspect(t *testing.T) {
 			{PCIAddress: "0000:65:00.0", ID: "1924:0b03", Driver: "sfc", NUMANode: 1, VFs: 4, TotalVFs: 16},
 		},
 		Onload: doctor.Onload{
-			Preload: "/opt/onload/usr/lib64/libonload.so", Library: "/opt/onload/usr/lib64/libonload.so", Devices: []string{"/dev/onload"},
+			Preload: "/opt/onload/usr/lib64/libonload.so", Library: "/opt/onload/usr/lib64/libonload.so", Devices: []string{"/dev/onload"}, ControlPlane: "/usr/bin/crictl",
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

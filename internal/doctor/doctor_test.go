@@ -361,6 +361,8 @@ func TestChecks(t *testing.T) {
 
 		{"no library", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.Library = "" })}, false, "onload", onloads, Wrong, "no library"},
 		{"no module", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.Devices = nil })}, false, "onload", onloads, Wrong, "no /dev/onload"},
+		{"a control plane of the runtime's", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.ControlPlane = "/usr/bin/crictl" })}, false, "onload", onloads, Good,
+			"control plane by /usr/bin/crictl, which the node has to have"},
 		{"Onload that cannot be mounted", changes{troubleOnA(KindOnload, TroubleContainer, "CreateContainerError")}, false, "onload", onloads, Wrong, "CreateContainerError"},
 		{"Onload that takes too long", changes{troubleOnA(KindOnload, TroubleTimeout, "Pending")}, false, "onload", onloads, Unknown, "Pending"},
 		{"Onload whose plugin is gone", changes{allocatableOnA(onloads, "0"), onA(func(n *Node) { n.Looks = n.Looks[:3] })}, false, "onload", onloads, Wrong, "0 of 100"},

@@ -49,6 +49,8 @@ type Onload struct {
 	Library string `json:"library,omitempty"`
 	// Devices are those of Onload's device files that the container has.
 	Devices []string `json:"devices,omitempty"`
+	// ControlPlane is the program by which the kernel module starts Onload's control plane on the node; empty: its own.
+	ControlPlane string `json:"controlPlane,omitempty"`
 }
 
 const (

@@ -259,11 +259,15 @@ func onload(o Observed, n Node) []Line {
 	}
 	switch {
 	case has.Library == "":
-		bad.mend = "let the device plugin mount it (Onload resource: devicePlugin.setPreload or mountOnload), or use acceleration.source: Image with an image that has it"
+		bad.mend = "let the device plugin mount it (Onload resource: devicePlugin.setPreload or mountOnload), set acceleration.library where it is mounted elsewhere, or use acceleration.source: Image with an image that has it"
 		return bad.wrong(check, o.Onload, "the pod had the device, but no library of Onload (LD_PRELOAD %q)", has.Preload)
 	case len(has.Devices) == 0:
 		bad.mend = "load the module (see the pods of KMM or onload-module), then restart the device plugin there"
 		return bad.wrong(check, o.Onload, "%s is there, but no /dev/onload", has.Library)
 	}
-	return good(check, o.Onload, "%s, %s, %s", has.Library, strings.Join(has.Devices, " "), module)
+	controlPlane := ""
+	if has.ControlPlane != "" {
+		controlPlane = fmt.Sprintf(", control plane by %s, which the node has to have", has.ControlPlane)
+	}
+	return good(check, o.Onload, "%s, %s, %s%s", has.Library, strings.Join(has.Devices, " "), module, controlPlane)
 }

@@ -159,7 +159,7 @@ static void finish(struct json *j, const struct client_options *o, struct link *
 	if (!link_sendf(l, "END\n"))
 		control_lost("after a cell");
 	if (o->protocol == TCP)
-		shutdown(cell.path.out, SHUT_WR);
+		path_close(&cell.path);
 	else
 		(void)!send(cell.path.out, "", 0, MSG_NOSIGNAL);
 	char line[256];

@@ -205,7 +205,13 @@ void path_close(struct path *p) {
 	p->in = p->out = -1;
 }
 
-void prepare_tcp(int fd) { set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1); }
+void prepare_tcp(int fd) {
+	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	// When an end closes, the other has read all: a reset leaves no TIME_WAIT, for which Onload would keep the stack, and
+	// with it a virtual interface of the NIC, beyond the end of the process.
+	struct linger none = {.l_onoff = 1};
+	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+}
 
 void set_receive_timeout(int fd, uint64_t ns) {
 	struct timeval t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_usec = (suseconds_t)(ns % 1000000000u / 1000)};
