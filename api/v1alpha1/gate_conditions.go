@@ -18,13 +18,29 @@ const (
 	ReasonReady = "Ready"
 	// ReasonScheduleInvalid surfaces when schedule or timeZone cannot be understood: nothing is measured by it.
 	ReasonScheduleInvalid = "ScheduleInvalid"
-	// ReasonBenchmarkRefused surfaces when the API server refuses a benchmark of the gate, because its namespace does not
-	// exist or a quota is used up.
+	// ReasonBenchmarkRefused surfaces when a benchmark of the gate cannot be made: its namespace does not exist, a quota is
+	// used up, a webhook denies it. It is also a reason of state Unverified. Other nodes are measured meanwhile.
 	ReasonBenchmarkRefused = "BenchmarkRefused"
+	// ReasonNoProgress surfaces when a benchmark of the gate was given up, because for minutes nothing of it was measured: a
+	// pod that cannot be removed from a dead node, or nodes that are busy. It is also a reason of state Unverified. The node
+	// is measured again, with another peer if there is one.
+	ReasonNoProgress = "NoProgress"
+	// ReasonHoldPodRefused surfaces when a hold pod cannot be made.
+	ReasonHoldPodRefused = "HoldPodRefused"
+	// ReasonHoldPodEnded surfaces when a hold pod does not stay: its node evicts or rejects it.
+	ReasonHoldPodEnded = "HoldPodEnded"
 	// ReasonNodesTaken surfaces when nodes that the gate selects belong to an older gate.
 	ReasonNodesTaken = "NodesTaken"
 	// ReasonSuspended surfaces while spec.suspend is set.
 	ReasonSuspended = "Suspended"
+)
+
+// Reasons of status.retained of a LatencyVerification.
+const (
+	// ReasonNotSelected surfaces while the gate's nodeSelector does not select the node.
+	ReasonNotSelected = "NotSelected"
+	// ReasonTaken surfaces while another gate has the node.
+	ReasonTaken = "Taken"
 )
 
 // Reasons of ConditionPassed of a LatencyGate. ReasonNodesTaken, too, makes it Unknown.
@@ -66,8 +82,8 @@ const (
 	ReasonBenchmarkEdited = "BenchmarkEdited"
 )
 
-// Reasons of the other states. Failed and Inconclusive also have those of the benchmark's condition Passed, and Inconclusive
-// has ReasonNotAccepted when the benchmark waited in vain for what a node does not give.
+// Reasons of the other states. Failed and Inconclusive also have those of the benchmark's condition Passed. Unverified also
+// has ReasonNotAccepted when a benchmark waited in vain for what a node does not give.
 const (
 	// ReasonMeasuring surfaces with Measuring.
 	ReasonMeasuring = "Measuring"
@@ -90,6 +106,9 @@ const (
 const (
 	// ReasonAcceptRefused surfaces when annotation AnnotationAccept names a benchmark that cannot be accepted.
 	ReasonAcceptRefused = "AcceptRefused"
+	// ReasonReleased surfaces when the gate has not selected a node for spec.releaseAfter: it is not held back any more, and
+	// its baselines are gone.
+	ReasonReleased = "Released"
 )
 
 // SetCondition sets a condition for the current generation of the spec. The transition time changes with the status only.

@@ -109,7 +109,7 @@ type OnInconclusive struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.template.gate) || !has(self.template.gate.ignoreDifferences) || self.template.gate.ignoreDifferences.size() <= 31",message="template.gate.ignoreDifferences: at most 31, because the gate adds node when a node's peer is not that of its baseline"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.template) || !has(self.template.template.tolerations) || self.template.template.tolerations.size() <= 15",message="template.template.tolerations: at most 15, because the gate adds one of its own taint"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.variants) || self.template.variants.all(v, v.name.size() <= 16)",message="template.variants: names have at most 16 characters, because the gate's benchmarks are named after nodes"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.suspend) || !self.template.suspend",message="template.suspend: nothing would ever be verified; suspend a benchmark of the gate itself"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.suspend) || !self.template.suspend",message="template.suspend: nothing would ever be verified; set suspend of the gate itself"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.ttlSecondsAfterFinished) && !has(self.template.historyLimit)",message="template.ttlSecondsAfterFinished, template.historyLimit: a gate keeps as many benchmarks of each node as historyLimit of its own spec says"
 // +kubebuilder:validation:XValidation:rule="!has(self.timeZone) || has(self.schedule)",message="timeZone: there is no schedule to which it could belong; remove it, or give a schedule"
 type LatencyGateSpec struct {
@@ -132,6 +132,16 @@ type LatencyGateSpec struct {
 	// node that has none yet is held against the other rules alone. Editing it does not make a node unverified.
 	// +required
 	Template LatencyBenchmarkSpec `json:"template"`
+
+	// releaseAfter is how long a node that the gate does not select any more stays held back if it is not verified, and
+	// keeps its baselines in any case, 1m to 8760h; default 1h. A label that is lost in an upgrade and comes back within
+	// that time changes nothing. To release a node at once, delete its LatencyVerification.
+	// +optional
+	// +kubebuilder:default="1h"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('8760h')",message="must be a duration from 1m to 8760h, such as 1h"
+	ReleaseAfter metav1.Duration `json:"releaseAfter,omitzero"`
 
 	// identity says what of a node must stay as it is: any change makes the node unverified.
 	// +optional
@@ -234,7 +244,7 @@ type LatencyGateStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// nodes counts the nodes by state.
+	// nodes counts the nodes by state, those that are retained included.
 	// +optional
 	Nodes NodeCounts `json:"nodes,omitzero"`
 

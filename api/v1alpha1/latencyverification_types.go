@@ -160,6 +160,39 @@ type VerificationResult struct {
 	IdentitySHA256 string `json:"identitySHA256"`
 }
 
+// Setback is a step that did not succeed, and when it is tried again.
+type Setback struct {
+	// reason is BenchmarkRefused, NotAccepted or NoProgress of a measurement, HoldPodRefused or HoldPodEnded of a hold pod.
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason"`
+	// message tells it to people, and what to do.
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message"`
+	// count is how many there were in a row. The wait doubles with each.
+	// +kubebuilder:validation:Minimum=1
+	Count int32 `json:"count"`
+	// retryAt is when it is tried again.
+	RetryAt metav1.Time `json:"retryAt"`
+	// peers are the nodes with which a measurement made no progress, newest first. Others are tried before them.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=253
+	Peers []string `json:"peers,omitempty"`
+}
+
+// Retention is why a LatencyVerification is kept although its node is not the gate's.
+type Retention struct {
+	// since is when the gate lost the node.
+	Since metav1.Time `json:"since"`
+	// reason is NotSelected when no gate selects the node, and Taken when another one has it.
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason"`
+	// message tells it to people, and when it ends.
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message"`
+}
+
 // LatencyVerificationStatus is where the node stands, for what it was measured, and what comes next.
 type LatencyVerificationStatus struct {
 	// state is Unverified, Measuring, Verified, Failed or Inconclusive.
@@ -213,6 +246,17 @@ type LatencyVerificationStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	SuspectPeer string `json:"suspectPeer,omitempty"`
+	// setback is why the node could not be measured; absent when nothing stood in the way.
+	// +optional
+	Setback *Setback `json:"setback,omitempty"`
+	// holdPodSetback is why the node has no hold pod, or one that does not stay; absent when all is well.
+	// +optional
+	HoldPodSetback *Setback `json:"holdPodSetback,omitempty"`
+	// retained is set while the gate does not select the node, or another gate has it. State, baselines and history are
+	// kept for spec.releaseAfter of the gate, and a node that is not verified is held back; it goes on from there when the
+	// gate selects the node again.
+	// +optional
+	Retained *Retention `json:"retained,omitempty"`
 	// accepted is the result that is the baseline of the next.
 	// +optional
 	Accepted *AcceptedResult `json:"accepted,omitempty"`
@@ -257,6 +301,7 @@ type LatencyVerificationStatus struct {
 // +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.since`
 // +kubebuilder:printcolumn:name="Benchmark",type=string,JSONPath=`.status.benchmark.name`
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.accepted.benchmark`,priority=1
+// +kubebuilder:printcolumn:name="Retained",type=string,JSONPath=`.status.retained.reason`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`,priority=1
 type LatencyVerification struct {
 	metav1.TypeMeta `json:",inline"`

@@ -184,7 +184,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return fmt.Errorf("setting up the retention controller: %w", err)
 	}
 	if o.gates {
-		if err := setUpGates(mgr, reconciler.Judge, o.settings); err != nil {
+		if err := setUpGates(mgr, reconciler, o.settings); err != nil {
 			return err
 		}
 	}
@@ -208,14 +208,14 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 }
 
 // setUpGates adds the controllers of LatencyGates and LatencyVerifications.
-func setUpGates(mgr ctrl.Manager, judge func(context.Context, *v1alpha1.LatencyBenchmark, *v1alpha1.Gate) (*v1alpha1.Verdict, error), s benchmark.Settings) error {
+func setUpGates(mgr ctrl.Manager, r *benchmark.Reconciler, s benchmark.Settings) error {
 	gates := &gate.Gates{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{}}
 	if err := gates.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the gate controller: %w", err)
 	}
 	verifications := &gate.Verifications{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
-		Judge: judge, Image: s.BenchImage, PullPolicy: s.PullPolicy,
+		Judge: r.Judge, Activity: r.Activity, Image: s.BenchImage, PullPolicy: s.PullPolicy,
 	}
 	if err := verifications.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the verification controller: %w", err)

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,10 +23,18 @@ const (
 )
 
 // baseName is what the objects of a gate's node in the gate's namespace are named after. Names with dots would make
-// surprising host names of pods.
+// surprising host names of pods. Two nodes may have the same.
 func baseName(gate, node string, limit int) string {
 	name := v1alpha1.Shortened(gate+"-"+node, limit)
 	return strings.ReplaceAll(name, ".", "-")
+}
+
+// holdPodName is the name of a node's hold pod. The digest keeps nodes a.b and a-b apart, and node b-c of gate a from node c of
+// gate a-b.
+func holdPodName(gate, node string) string {
+	sum := sha256.Sum256([]byte(v1alpha1.VerificationName(gate, node)))
+	suffix := fmt.Sprintf("-%x-hold", sum[:4])
+	return baseName(gate, node, maxPodName-len(suffix)) + suffix
 }
 
 // benchmarkName is the name of the benchmark of a node with a number.
@@ -43,8 +52,8 @@ func labelsOf(v *v1alpha1.LatencyVerification) map[string]string {
 	}
 }
 
-// ownerOf makes an object go with its verification.
-func ownerOf(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
+// goesWith makes an object go with its verification.
+func goesWith(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
 	return *metav1.NewControllerRef(v, v1alpha1.GroupVersion.WithKind("LatencyVerification"))
 }
 
@@ -60,7 +69,7 @@ func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, pe
 	return &v1alpha1.LatencyBenchmark{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: gate.Spec.Namespace, Name: benchmarkName(gate.Name, v.Spec.NodeName, number),
-			Labels: labelsOf(v), OwnerReferences: []metav1.OwnerReference{ownerOf(v)},
+			Labels: labelsOf(v), OwnerReferences: []metav1.OwnerReference{goesWith(v)},
 		},
 		Spec: spec,
 	}
@@ -108,9 +117,8 @@ func compareWith(gate *v1alpha1.Gate, accepted v1alpha1.AcceptedResult, peer str
 	}
 }
 
-// specDigest tells whether a benchmark still is what it was made as. Its priority may be edited, and it may be suspended for
-// a while: that changes no result.
+// specDigest tells whether a benchmark still is what it was made as. Its priority may be edited: that changes no result.
 func specDigest(spec v1alpha1.LatencyBenchmarkSpec) (string, error) {
-	spec.Priority, spec.Suspend = 0, false
+	spec.Priority = 0
 	return digestOf(spec)
 }

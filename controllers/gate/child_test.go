@@ -79,6 +79,14 @@ func TestNames(t *testing.T) {
 	if a, b := benchmarkName(long, "a", 1), benchmarkName(long, "b", 1); a == b {
 		t.Errorf("both are %s", a)
 	}
+	seen := map[string]bool{}
+	for _, c := range [][2]string{{"up", "a.b"}, {"up", "a-b"}, {"a", "b-c"}, {"a-b", "c"}, {long, long}, {long, long + ".x"}} {
+		name := holdPodName(c[0], c[1])
+		if len(name) > maxPodName || strings.Contains(name, ".") || seen[name] {
+			t.Errorf("%v: %s", c, name)
+		}
+		seen[name] = true
+	}
 	if got := benchmarkName("up", "node-a", 7); got != "up-node-a-7" {
 		t.Errorf("got %s", got)
 	}
@@ -108,6 +116,9 @@ func TestSpecDigest(t *testing.T) {
 	made := digest(func(*v1alpha1.LatencyBenchmarkSpec) {})
 	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Priority = 5 }); got != made {
 		t.Error("a priority changes nothing that is measured")
+	}
+	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Suspend = true }); got == made {
+		t.Error("a benchmark that was suspended goes unseen")
 	}
 	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.Rules[0].Max = "1s" }); got == made {
 		t.Error("a rule that was loosened goes unseen")

@@ -39,6 +39,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -47,7 +48,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/identity"
 )
 
 // Gates reconciles LatencyGates.
@@ -77,8 +77,10 @@ const (
 	gather = 500 * time.Millisecond
 	// maxCreated is how many verifications are made in one go, so that a status is written in between.
 	maxCreated = 500
-	// lookAgain is when a gate looks again that could not do what it wanted.
-	lookAgain = 10 * time.Second
+	// writtenAgain is when to look again after another writer came first.
+	writtenAgain = 50 * time.Millisecond
+	// reconcilePatience is how long one reconcile may take.
+	reconcilePatience = 2 * time.Minute
 )
 
 // Reconcile looks at all nodes of one gate.
@@ -103,21 +105,19 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 		return ctrl.Result{}, err
 	}
 	chosen := choose(all.lineup)
-	refused, err := r.start(ctx, all, chosen)
-	if err != nil {
+	// What is wrong with one node is reported, and keeps no other from being measured.
+	startErr := r.start(ctx, all, chosen)
+	summarize(all, chosen)
+	if err := r.report(ctx, old, g); err != nil {
 		return again(0, err)
 	}
-	if refused != "" {
-		next = lookAgain
-	}
-	summarize(all, chosen, refused)
-	return again(soonest(next, all.nextFire), r.report(ctx, old, g))
+	return again(soonest(soonest(next, all.nextFire), chosen.again), startErr)
 }
 
-// again is the end of a reconcile that looks again after a while. A conflict is no error: somebody wrote in between.
+// again is the end of a reconcile that looks again after a while. A conflict is no error: another writer came first.
 func again(after time.Duration, err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
+		return ctrl.Result{RequeueAfter: writtenAgain}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, err
@@ -138,9 +138,9 @@ type survey struct {
 	gate *v1alpha1.LatencyGate
 	// lineup is what the next benchmarks are chosen from. Its verifications are those of the gate's own nodes.
 	lineup lineup
-	// missing are the nodes of the gate without a verification, gone the verifications without a node of the gate.
-	missing []*corev1.Node
-	gone    []*v1alpha1.LatencyVerification
+	// missing are the nodes of the gate without a verification, retained the verifications of nodes that it lost.
+	missing  []*corev1.Node
+	retained []*v1alpha1.LatencyVerification
 	// taken are the nodes that the gate selects and that belong to an older one, by that one's name.
 	taken map[string][]string
 	// invalid is what is wrong with the schedule.
@@ -156,7 +156,7 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 	s := &survey{gate: g, taken: map[string][]string{}}
 	s.lineup = lineup{
 		now: now, gate: g, pods: podsOf(g), nodes: map[string]*corev1.Node{},
-		standing: map[string]v1alpha1.VerificationState{}, busy: map[string]bool{},
+		busy: map[string]bool{},
 	}
 	gates, nodes, verifications := &v1alpha1.LatencyGateList{}, &corev1.NodeList{}, &v1alpha1.LatencyVerificationList{}
 	for _, list := range []client.ObjectList{gates, nodes, verifications} {
@@ -180,26 +180,21 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 		}
 	}
 
+	s.lineup.standing = standings(verifications.Items)
 	own := map[string]*v1alpha1.LatencyVerification{}
 	for i := range verifications.Items {
-		v := &verifications.Items[i]
-		// While a node passes from one gate to another it may have two: what is not verified with both is not.
-		if known, ok := s.lineup.standing[v.Spec.NodeName]; !ok || known == v1alpha1.VerificationVerified {
-			s.lineup.standing[v.Spec.NodeName] = v.Status.State
-		}
-		if v.Spec.GateName == g.Name {
+		if v := &verifications.Items[i]; v.Spec.GateName == g.Name {
 			own[v.Spec.NodeName] = v
 		}
 	}
-	older := olderGates(g, gates.Items)
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		s.lineup.nodes[node.Name] = node
 		if !selects(g, node) || !node.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if j := slices.IndexFunc(older, func(o *v1alpha1.LatencyGate) bool { return selects(o, node) }); j >= 0 {
-			s.taken[older[j].Name] = append(s.taken[older[j].Name], node.Name)
+		if owner := ownerOf(node, gates.Items); owner != nil && owner.Name != g.Name {
+			s.taken[owner.Name] = append(s.taken[owner.Name], node.Name)
 			continue
 		}
 		if v, ok := own[node.Name]; ok {
@@ -210,7 +205,9 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 		}
 	}
 	for _, v := range own {
-		s.gone = append(s.gone, v)
+		if s.lineup.nodes[v.Spec.NodeName] != nil {
+			s.retained = append(s.retained, v)
+		}
 	}
 	slices.SortFunc(s.missing, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	r.consult(s, now)
@@ -241,16 +238,16 @@ func selects(g *v1alpha1.LatencyGate, node *corev1.Node) bool {
 	return labels.SelectorFromSet(g.Spec.NodeSelector).Matches(labels.Set(node.Labels))
 }
 
-// olderGates are those that have a node before a gate does, oldest first.
-func olderGates(g *v1alpha1.LatencyGate, all []v1alpha1.LatencyGate) []*v1alpha1.LatencyGate {
-	var older []*v1alpha1.LatencyGate
-	for i := range all {
-		if all[i].Name != g.Name && all[i].DeletionTimestamp.IsZero() && compareAge(&all[i], g) < 0 {
-			older = append(older, &all[i])
+// ownerOf is the gate that has a node: the oldest that selects it and is not being deleted; nil when there is none.
+func ownerOf(node *corev1.Node, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyGate {
+	var owner *v1alpha1.LatencyGate
+	for i := range gates {
+		g := &gates[i]
+		if node != nil && g.DeletionTimestamp.IsZero() && selects(g, node) && (owner == nil || compareAge(g, owner) < 0) {
+			owner = g
 		}
 	}
-	slices.SortFunc(older, compareAge)
-	return older
+	return owner
 }
 
 func compareAge(a, b *v1alpha1.LatencyGate) int {
@@ -260,13 +257,8 @@ func compareAge(a, b *v1alpha1.LatencyGate) int {
 	return cmp.Compare(a.Name, b.Name)
 }
 
-// members makes a verification for each of the gate's nodes, and deletes those of others. It returns when to go on.
+// members makes a verification for each of the gate's nodes. It returns when to go on.
 func (r *Gates) members(ctx context.Context, s *survey) (time.Duration, error) {
-	for _, v := range s.gone {
-		if err := r.deleteVerification(ctx, v); err != nil {
-			return 0, err
-		}
-	}
 	for i, node := range s.missing {
 		if i == maxCreated {
 			return time.Millisecond, nil
@@ -298,36 +290,23 @@ func (r *Gates) deleteVerification(ctx context.Context, v *v1alpha1.LatencyVerif
 	return nil
 }
 
-// start makes the chosen benchmarks, and makes the nodes unverified whose turn it is by the schedule. It returns what the
-// API server said when it refused a benchmark.
-func (r *Gates) start(ctx context.Context, s *survey, chosen choice) (refused string, err error) {
+// start makes the chosen benchmarks, and makes the nodes unverified whose turn it is by the schedule. It does what it can, and
+// returns the first error.
+func (r *Gates) start(ctx context.Context, s *survey, chosen choice) error {
+	var first error
 	for _, begin := range chosen.starts {
-		v := &v1alpha1.LatencyVerification{}
-		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(begin.verification), v); err != nil {
-			return "", err
+		if err := r.measure(ctx, s.gate, begin); err != nil && first == nil {
+			first = err
 		}
-		if v.ResourceVersion != begin.verification.ResourceVersion || !v.DeletionTimestamp.IsZero() {
-			// It was chosen as it is not any more.
-			return "", conflict(v)
-		}
-		why, err := r.measure(ctx, s.gate, v, begin)
-		if err != nil {
-			return "", err
-		}
-		// What is wrong with one need not be wrong with all.
-		refused = cmp.Or(refused, why)
 	}
 	for _, cached := range chosen.due {
 		v := cached.DeepCopy()
-		now := metav1.Time{Time: s.lineup.now}
-		v.Status.State, v.Status.Since, v.Status.Changed = v1alpha1.VerificationUnverified, &now, nil
-		v.Status.Reason, v.Status.Message = v1alpha1.ReasonScheduleDue, "it is its turn by the schedule, "+s.gate.Spec.Schedule
-		v.Status.Retried, v.Status.Lost, v.Status.SuspectPeer = 0, 0, ""
-		if err := r.Client.Status().Update(ctx, v); err != nil {
-			return "", fmt.Errorf("writing the status of %s: %w", v.Name, err)
+		v.Status = due(v.Status, s.gate.Spec.Schedule, s.lineup.now)
+		if err := r.writeStatus(ctx, v); err != nil && first == nil {
+			first = err
 		}
 	}
-	return refused, nil
+	return first
 }
 
 func conflict(v *v1alpha1.LatencyVerification) error {
@@ -335,36 +314,49 @@ func conflict(v *v1alpha1.LatencyVerification) error {
 	return apierrors.NewConflict(resource, v.Name, errors.New("it changed meanwhile"))
 }
 
-// measure makes the benchmark of a node and says so in its verification.
-func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, begin start) (refused string, err error) {
-	v.Status.Number++
-	b := benchmarkOf(g, v, begin.peer, v.Status.Number)
+func (r *Gates) writeStatus(ctx context.Context, v *v1alpha1.LatencyVerification) error {
+	if err := r.Client.Status().Update(ctx, v); err != nil {
+		return fmt.Errorf("writing the status of %s: %w", v.Name, err)
+	}
+	return nil
+}
+
+// measure makes the benchmark of a node and says so in its verification. One that cannot be made, whatever the API server
+// says, is tried again after a rest.
+func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin start) error {
+	v := &v1alpha1.LatencyVerification{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(begin.verification), v); err != nil {
+		return err
+	}
+	if v.ResourceVersion != begin.verification.ResourceVersion || !v.DeletionTimestamp.IsZero() {
+		// It was chosen as it is not any more.
+		return conflict(v)
+	}
+	number := v.Status.Number + 1
+	b := benchmarkOf(g, v, begin.peer, number)
 	switch err := r.Client.Create(ctx, b); {
 	case apierrors.IsAlreadyExists(err):
-		// Somebody else's, or made by a manager that died before it could say so: the number is taken.
-		if err := r.Client.Status().Update(ctx, v); err != nil {
-			return "", fmt.Errorf("writing the status of %s: %w", v.Name, err)
+		// Another writer's, or made by a manager that died before it could say so: the number is taken.
+		v.Status.Number = number
+		if err := r.writeStatus(ctx, v); err != nil {
+			return err
 		}
-		return "", conflict(v)
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsNotFound(err):
-		return fmt.Sprintf("LatencyBenchmark %s/%s of node %s was refused: %v", b.Namespace, b.Name, v.Spec.NodeName, err), nil
+		return conflict(v)
 	case err != nil:
-		return "", fmt.Errorf("creating LatencyBenchmark %s: %w", b.Name, err)
+		v.Status = refused(v.Status, fmt.Sprintf("LatencyBenchmark %s/%s of node %s was refused: %v", b.Namespace, b.Name, v.Spec.NodeName, err), r.Clock.Now())
+		return r.writeStatus(ctx, v)
 	}
+	// Of the spec as the API server has it, with its defaults.
 	digest, err := specDigest(b.Spec)
 	if err != nil {
-		return "", err
+		return err
 	}
-	now := metav1.Time{Time: r.Clock.Now()}
-	v.Status.State, v.Status.Since, v.Status.Reason = v1alpha1.VerificationMeasuring, &now, v1alpha1.ReasonMeasuring
-	v.Status.Message = identity.Bounded(fmt.Sprintf("LatencyBenchmark %s measures it with %s; %s", b.Name, begin.peer, v.Status.Message), 1024)
-	v.Status.Benchmark = &v1alpha1.VerificationBenchmark{
-		Name: b.Name, UID: string(b.UID), SpecSHA256: digest, Peer: begin.peer, PeerVerified: begin.peerVerified, StartedAt: now,
-	}
-	if err := r.Client.Status().Update(ctx, v); err != nil {
-		return "", fmt.Errorf("writing the status of %s: %w", v.Name, err)
-	}
-	return "", nil
+	v.Status.Number = number
+	v.Status = begun(v.Status, v1alpha1.VerificationBenchmark{
+		Name: b.Name, UID: string(b.UID), SpecSHA256: digest, Peer: begin.peer, PeerVerified: begin.peerVerified,
+		StartedAt: metav1.Time{Time: r.Clock.Now()},
+	})
+	return r.writeStatus(ctx, v)
 }
 
 // report writes the status, once, if it changed. Events follow the write.
@@ -439,6 +431,7 @@ func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.LatencyGate{}, ofGate, builder.WithPredicates(gateChanges)).
 		Watches(&v1alpha1.LatencyVerification{}, ofVerification, builder.WithPredicates(stateChanges)).
 		Watches(&corev1.Node{}, ofNode, builder.WithPredicates(nodeChanges)).
+		WithOptions(controller.Options{ReconciliationTimeout: reconcilePatience}).
 		Complete(r)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 )
 
 // world is everything that decide looks at: one node of one gate.
@@ -22,6 +23,8 @@ type world struct {
 	verification *v1alpha1.LatencyVerification
 	// node is nil when it does not exist.
 	node *corev1.Node
+	// owner is the gate that has the node: the oldest that selects it; nil when none does.
+	owner *v1alpha1.LatencyGate
 	// benchmark is status.benchmark's, whoever made it; nil when there is none of that name.
 	benchmark *v1alpha1.LatencyBenchmark
 	// edited is true when its spec is not the one with which it was made.
@@ -44,7 +47,8 @@ type world struct {
 
 // The steps that decide may choose.
 const (
-	stepForget   = "forget"   // the node is gone
+	stepForget   = "forget"   // the node is gone, or is another one that the gate does not have
+	stepRelease  = "release"  // the gate has not selected the node for as long as it was retained
 	stepKeep     = "keep"     // nothing has happened
 	stepUnverify = "unverify" // a new verification begins: the node is held back at once
 	stepRepeat   = "repeat"   // the same verification goes on with another benchmark
@@ -71,21 +75,53 @@ type step struct {
 }
 
 const (
-	// maxLost is how many benchmarks in a row that somebody deletes or edits are made anew.
+	// maxLost is how many benchmarks in a row are made again that users delete or edit.
 	maxLost = 2
-	// acceptPatience is how long a benchmark may wait for what its nodes do not give, and keep others waiting meanwhile.
-	acceptPatience = 5 * time.Minute
+	// patience is how long a benchmark may wait for what its nodes do not give, for pods that do not go, or for its verdict,
+	// and keep other nodes waiting meanwhile.
+	patience = 5 * time.Minute
+	// queuePatience is how long it may wait for other benchmarks, of which each has a bound of its own.
+	queuePatience = 30 * time.Minute
+	// cellAllowance and runAllowance are beyond what the benchmark's own deadlines allow a run, and each of its cells.
+	cellAllowance, runAllowance = 30 * time.Second, 15 * time.Minute
 )
 
 // decide chooses the next step for a node. It is pure.
 //
-// Nothing but a result that passed, or was accepted by hand, leads to Verified; what depends on the time only ever holds
-// a node back.
+// Nothing but a result that passed, or was accepted by hand, leads to Verified. What depends on the time only ever holds a
+// node back, except that a node which its gate does not select is released after spec.releaseAfter.
 func decide(w *world) step {
 	v := w.verification
-	if w.node == nil {
+	if w.node == nil || w.lost() && v.Status.NodeUID != "" && v.Status.NodeUID != string(w.node.UID) {
 		return step{kind: stepForget, message: fmt.Sprintf("node %s is gone", v.Spec.NodeName)}
 	}
+	left := w.retainedFor()
+	if w.lost() && left <= 0 {
+		return step{kind: stepRelease, reason: v1alpha1.ReasonReleased, message: fmt.Sprintf(
+			"LatencyGate %s has not had node %s for %s: spec.releaseAfter", w.gate.Name, v.Spec.NodeName, w.gate.Spec.ReleaseAfter.Duration)}
+	}
+	s := decideState(w)
+	if w.lost() {
+		s.again = soonest(s.again, left)
+	}
+	return s
+}
+
+// lost says whether the node is not the gate's now: no gate selects it, or another one has it.
+func (w *world) lost() bool { return w.owner == nil || w.owner.Name != w.gate.Name }
+
+// retainedFor is how long a node that the gate lost is still retained. Clocks that go back make it no longer than it was.
+func (w *world) retainedFor() time.Duration {
+	whole := w.gate.Spec.ReleaseAfter.Duration
+	if r := w.verification.Status.Retained; r != nil {
+		return min(whole, whole-w.now.Sub(r.Since.Time))
+	}
+	return whole
+}
+
+// decideState chooses the next step of a node that there is.
+func decideState(w *world) step {
+	v := w.verification
 	switch {
 	case v.Status.State == "":
 		return step{kind: stepUnverify, reason: v1alpha1.ReasonNewNode, message: "the node is new to the gate"}
@@ -154,9 +190,9 @@ func measuring(w *world) step {
 	b, current := w.benchmark, w.verification.Status.Benchmark
 	switch {
 	case current == nil, b == nil, string(b.UID) != current.UID, !b.DeletionTimestamp.IsZero():
-		return lost(w, v1alpha1.ReasonBenchmarkDeleted, "somebody deleted the benchmark that measured the node")
+		return gone(w, v1alpha1.ReasonBenchmarkDeleted, "somebody deleted the benchmark that measured the node")
 	case w.edited:
-		return lost(w, v1alpha1.ReasonBenchmarkEdited, "somebody edited the benchmark that measured the node; rules are edited in the gate")
+		return gone(w, v1alpha1.ReasonBenchmarkEdited, "somebody edited or suspended the benchmark that measured the node; rules are edited in the gate, and suspend is set in it")
 	case !b.Finished():
 		return unfinished(w)
 	case meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionSucceeded):
@@ -170,7 +206,7 @@ func measuring(w *world) step {
 	}
 	passed := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed)
 	if passed == nil || passed.ObservedGeneration != b.Generation || passed.Reason == v1alpha1.ReasonNotJudged {
-		return step{kind: stepKeep}
+		return waits(w, progress(w), patience, v1alpha1.ReasonNoProgress, "it is finished and was not judged")
 	}
 	switch {
 	case passed.Status == metav1.ConditionTrue && w.replaced != "":
@@ -185,20 +221,72 @@ func measuring(w *world) step {
 	}
 }
 
-// unfinished is for a benchmark that waits or measures. One that waits for what its nodes do not give is given up after a
-// while: others wait for its slot.
+// unfinished is for a benchmark that waits or measures. One of which nothing is measured is given up after a while: others
+// wait for its slot.
 func unfinished(w *world) step {
-	c := meta.FindStatusCondition(w.benchmark.Status.Conditions, v1alpha1.ConditionAccepted)
-	if c == nil || c.Status != metav1.ConditionFalse {
-		return step{kind: stepKeep}
+	b := w.benchmark
+	message := "nothing is known of it"
+	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
+		message = fmt.Sprintf("%s: %s", c.Reason, c.Message)
 	}
-	if left := acceptPatience - w.now.Sub(c.LastTransitionTime.Time); left > 0 {
-		return step{kind: stepKeep, again: left}
+	accepted := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted)
+	active := b.Status.Active
+	switch {
+	case active != nil && active.Outcome == nil:
+		return waits(w, progress(w), runPatience(b.Spec), v1alpha1.ReasonNoProgress, message)
+	case active != nil:
+		return waits(w, progress(w), patience, v1alpha1.ReasonNoProgress, message)
+	case accepted != nil && accepted.Status == metav1.ConditionFalse:
+		return waits(w, accepted.LastTransitionTime.Time, patience, v1alpha1.ReasonNotAccepted, accepted.Reason+": "+accepted.Message)
+	case accepted != nil:
+		return waits(w, progress(w), queuePatience, v1alpha1.ReasonNoProgress, message)
 	}
-	s := inconclusive(w, v1alpha1.ReasonNotAccepted, fmt.Sprintf("the benchmark waited %s in vain (%s): %s", acceptPatience, c.Reason, c.Message))
-	// It has measured nothing that could be looked at.
-	s.outcome = ""
-	return s
+	return waits(w, progress(w), patience, v1alpha1.ReasonNoProgress, message)
+}
+
+// progress is when something of the node's benchmark was last begun or ended.
+func progress(w *world) time.Time {
+	last := w.verification.Status.Benchmark.StartedAt.Time
+	note := func(t time.Time) {
+		if t.After(last) {
+			last = t
+		}
+	}
+	status := w.benchmark.Status
+	if a := status.Active; a != nil {
+		note(a.ClaimedAt.Time)
+		if a.Outcome != nil {
+			note(a.Outcome.FinishedAt.Time)
+		}
+	}
+	if n := len(status.Attempts); n > 0 {
+		note(status.Attempts[n-1].Outcome.FinishedAt.Time)
+	}
+	if status.CompletionTime != nil {
+		note(status.CompletionTime.Time)
+	}
+	return last
+}
+
+// runPatience is how long one run may take. The benchmark's own deadlines are shorter; it is for one that is not looked
+// after.
+func runPatience(spec v1alpha1.LatencyBenchmarkSpec) time.Duration {
+	var longest time.Duration
+	for _, v := range plan.Variants(spec) {
+		cells := plan.Cells(spec, v)
+		longest = max(longest, 2*plan.MeasuringTime(cells)+time.Duration(len(cells))*cellAllowance)
+	}
+	return longest + runAllowance
+}
+
+// waits is for a benchmark that has waited since a time, for something that it may wait for no longer than limit.
+func waits(w *world, since time.Time, limit time.Duration, reason, message string) step {
+	if left := limit - w.now.Sub(since); left > 0 {
+		return step{kind: stepKeep, again: min(left, limit)}
+	}
+	// It has measured nothing that could be looked at, so that it has no outcome.
+	return step{kind: stepRepeat, reason: reason, message: fmt.Sprintf("LatencyBenchmark %s with peer %s was given up after %s without progress (%s)",
+		w.benchmark.Name, w.verification.Status.Benchmark.Peer, limit, message)}
 }
 
 // drift is for a result that passed: it must hold its rules against the first of the epoch, too.
@@ -243,116 +331,10 @@ func inconclusive(w *world, reason, message string) step {
 	return step{kind: stepConclude, state: v1alpha1.VerificationInconclusive, outcome: v1alpha1.GateInconclusive, reason: reason, message: message}
 }
 
-// lost is for a benchmark that is not there, or not what it was, by somebody else's doing.
-func lost(w *world, reason, message string) step {
+// gone is for a benchmark that is not there, or not what it was, by somebody else's doing.
+func gone(w *world, reason, message string) step {
 	if w.verification.Status.Lost < maxLost {
 		return step{kind: stepRepeat, reason: reason, message: message + "; it is measured again"}
 	}
 	return step{kind: stepConclude, state: v1alpha1.VerificationInconclusive, reason: reason, message: message + ", again and again; have the node measured when that has stopped: annotation " + v1alpha1.AnnotationVerify}
-}
-
-// next is the status after a step. It is pure.
-func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
-	status := *w.verification.Status.DeepCopy()
-	status.BaselineTrouble = w.baselineTrouble
-	before := status.State
-	switch s.kind {
-	case stepKeep, stepRefuse:
-		// Keys may have been added to the gate, or removed.
-		status.Identity = identity.KeysOf(w.gate).Of(w.node)
-		return status, nil
-	case stepForget:
-		return status, nil
-	case stepUnverify:
-		if s.reason == v1alpha1.ReasonNodeReplaced {
-			// Another machine, as far as anybody knows: nothing of the old one counts.
-			status = v1alpha1.LatencyVerificationStatus{Number: status.Number}
-		}
-		status.State, status.Changed = v1alpha1.VerificationUnverified, s.changed
-		status.NodeUID, status.Identity = string(w.node.UID), identity.KeysOf(w.gate).Of(w.node)
-		status.Benchmark, status.Retried, status.Lost, status.SuspectPeer = nil, 0, 0, ""
-	case stepRepeat:
-		if err := w.record(&status, s); err != nil {
-			return status, err
-		}
-		status.State, status.Benchmark = v1alpha1.VerificationUnverified, nil
-		switch s.reason {
-		case v1alpha1.ReasonSecondPeer:
-			status.SuspectPeer = s.suspect
-		case v1alpha1.ReasonRetry:
-			status.Retried++
-		default:
-			status.Lost++
-		}
-	case stepConclude:
-		if err := w.record(&status, s); err != nil {
-			return status, err
-		}
-		if s.state == v1alpha1.VerificationVerified {
-			status.Accepted = w.accepted(w.benchmark, status.Benchmark.Peer, v1alpha1.AcceptedByPass)
-			if status.First == nil {
-				status.First = status.Accepted
-			}
-			status.Changed = nil
-		}
-		status.State, status.Benchmark = s.state, nil
-		status.Retried, status.Lost, status.SuspectPeer = 0, 0, ""
-	case stepAccept:
-		result := find(status.History, w.verification.Annotations[v1alpha1.AnnotationAccept])
-		status.Accepted = w.accepted(w.named, result.Peer, v1alpha1.AcceptedByHand)
-		status.First = status.Accepted
-		status.State, status.Changed, status.Benchmark = v1alpha1.VerificationVerified, nil, nil
-		status.Retried, status.Lost, status.SuspectPeer = 0, 0, ""
-	}
-	status.Reason, status.Message = s.reason, identity.Bounded(s.message, 1024)
-	if status.State != before || status.Since == nil {
-		status.Since = &metav1.Time{Time: w.now}
-	}
-	return status, nil
-}
-
-// accepted is a result of the node as it is now.
-func (w *world) accepted(b *v1alpha1.LatencyBenchmark, peer string, by v1alpha1.AcceptedBy) *v1alpha1.AcceptedResult {
-	return &v1alpha1.AcceptedResult{
-		Benchmark: b.Name, UID: string(b.UID), At: metav1.Time{Time: w.now}, By: by, Peer: peer, Identity: w.verification.Status.Identity,
-	}
-}
-
-// record puts the current benchmark into the history, if it has an outcome.
-func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error {
-	if s.outcome == "" || status.Benchmark == nil {
-		return nil
-	}
-	digest, err := digestOf(status.Identity)
-	if err != nil {
-		return err
-	}
-	status.MeasuredAt = &metav1.Time{Time: w.now}
-	status.Evidence = evidence(w.benchmark)
-	status.History = slices.Insert(status.History, 0, v1alpha1.VerificationResult{
-		Benchmark: status.Benchmark.Name, At: metav1.Time{Time: w.now}, Outcome: s.outcome, Reason: s.reason,
-		Peer: status.Benchmark.Peer, IdentitySHA256: digest,
-	})
-	status.History = status.History[:min(len(status.History), int(w.gate.Spec.HistoryLimit))]
-	return nil
-}
-
-// told are the checks of an endpoint's proof that tell of its NIC and of Onload.
-var told = []string{v1alpha1.ProofDriver, v1alpha1.ProofFirmware, v1alpha1.ProofFirmwareVariant, v1alpha1.ProofAcceleration}
-
-// evidence is what the agent at the node told of NIC and Onload.
-func evidence(b *v1alpha1.LatencyBenchmark) []v1alpha1.ProofLine {
-	for _, e := range b.Status.Endpoints {
-		if e.Role != v1alpha1.RoleClient {
-			continue
-		}
-		var all []v1alpha1.ProofLine
-		for _, line := range e.Proof {
-			if slices.Contains(told, line.Check) {
-				all = append(all, line)
-			}
-		}
-		return all
-	}
-	return nil
 }

@@ -45,6 +45,34 @@ func drifted(outcome v1alpha1.GateOutcome) func(*world) {
 	return func(w *world) { w.drift = &v1alpha1.Verdict{Outcome: outcome, Message: "p99 grew by 12%"} }
 }
 
+// began makes the current benchmark so old.
+func began(since time.Duration) func(*world) {
+	return func(w *world) {
+		if w.verification.Status.Benchmark == nil {
+			running(w)
+		}
+		w.verification.Status.Benchmark.StartedAt = *at(since)
+	}
+}
+
+// attempt gives the current benchmark one that was claimed, and ended if that is not negative.
+func attempt(claimed, ended time.Duration) func(*world) {
+	return func(w *world) {
+		w.benchmark.Status.Active = &v1alpha1.ActiveAttempt{ClaimedAt: metav1.NewMicroTime(ago(claimed))}
+		if ended >= 0 {
+			w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{FinishedAt: metav1.NewMicroTime(ago(ended))}
+		}
+	}
+}
+
+func notSelected(w *world) { w.owner = nil }
+
+func taken(w *world) { w.owner = makeGate(func(g *v1alpha1.LatencyGate) { g.Name = "older" }) }
+
+func retained(since time.Duration) func(*world) {
+	return status(func(s *v1alpha1.LatencyVerificationStatus) { s.Retained = &v1alpha1.Retention{Since: *at(since)} })
+}
+
 func TestDecide(t *testing.T) {
 	const unverifiedState, measuringState = v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring
 	const verifiedState, failedState, inconclusiveState = v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive
@@ -87,19 +115,42 @@ func TestDecide(t *testing.T) {
 		"a node that failed":            {func(w *world) { in(failedState)(w.verification) }, stepKeep, failedState, v1alpha1.ReasonPassed, ""},
 		"a request for one that failed": {all(annotated(v1alpha1.AnnotationVerify, "now"), func(w *world) { in(failedState)(w.verification) }), stepUnverify, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
 
-		"a benchmark that runs":                     {running, stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"a boot while it runs":                      {all(running, booted), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
-		"a boot when it has passed":                 {all(passed, booted), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
-		"a request while it runs":                   {all(running, annotated(v1alpha1.AnnotationVerify, "")), stepUnverify, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
-		"a benchmark that waits in vain":            {notAccepted(5 * time.Minute), stepConclude, inconclusiveState, v1alpha1.ReasonNotAccepted, "no whole CPU"},
-		"a benchmark that waits a while":            {notAccepted(4 * time.Minute), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"one that waits when clocks go back":        {notAccepted(-time.Hour), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"one that waits in vain, to be tried again": {all(notAccepted(time.Hour), retrying(1)), stepRepeat, unverifiedState, v1alpha1.ReasonRetry, "no whole CPU"},
-		"a benchmark that was deleted":              {all(running, func(w *world) { w.benchmark = nil }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, "measured again"},
-		"one that is being deleted, passed":         {all(passed, func(w *world) { w.benchmark.DeletionTimestamp = at(0) }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
-		"another one of its name, passed":           {all(passed, func(w *world) { w.benchmark.UID = "uid-forged" }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
-		"one that was edited, passed":               {all(passed, func(w *world) { w.edited = true }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkEdited, ""},
-		"one that was deleted for the third time":   {all(running, func(w *world) { w.benchmark = nil; w.verification.Status.Lost = 2 }), stepConclude, inconclusiveState, v1alpha1.ReasonBenchmarkDeleted, "again and again"},
+		"a benchmark that runs":                {running, stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"a boot while it runs":                 {all(running, booted), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"a boot when it has passed":            {all(passed, booted), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"a request while it runs":              {all(running, annotated(v1alpha1.AnnotationVerify, "")), stepUnverify, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
+		"a benchmark that waits in vain":       {notAccepted(5 * time.Minute), stepRepeat, unverifiedState, v1alpha1.ReasonNotAccepted, "no whole CPU"},
+		"a benchmark that waits a while":       {notAccepted(4 * time.Minute), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"one that waits when clocks go back":   {notAccepted(-time.Hour), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"one that waits in the queue":          {began(29 * time.Minute), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"one that waits in the queue for ever": {began(30 * time.Minute), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "round 3 of 10"},
+		"one that is not looked at":            {all(began(5*time.Minute), func(w *world) { w.benchmark.Status.Conditions = nil }), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "nothing is known"},
+		"one whose pods do not go":             {all(began(time.Hour), attempt(time.Hour, 5*time.Minute)), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "with peer b"},
+		"one whose pods go":                    {all(began(time.Hour), attempt(time.Hour, 4*time.Minute)), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"one that measures for an hour": {all(began(2*time.Hour), attempt(time.Hour, -1), func(w *world) {
+			w.benchmark.Spec.Workload = v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, Duration: metav1.Duration{Duration: time.Hour}}
+		}), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"one that measures longer than it can": {all(began(2*time.Hour), attempt(time.Hour, -1)), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "without progress"},
+		"one that has just ended an attempt": {all(began(2*time.Hour), func(w *world) {
+			w.benchmark.Status.Attempts = []v1alpha1.Attempt{{Outcome: v1alpha1.Outcome{FinishedAt: metav1.NewMicroTime(ago(time.Minute))}}}
+		}), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"a verdict that does not come": {all(measured(metav1.ConditionUnknown, v1alpha1.ReasonNotJudged), began(time.Hour), func(w *world) { w.benchmark.Status.CompletionTime = at(5 * time.Minute) }), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "not judged"},
+
+		"a node that the gate does not select":          {notSelected, stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that is retained":                          {all(notSelected, retained(59*time.Minute)), stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that was retained long enough":             {all(notSelected, retained(time.Hour)), stepRelease, verifiedState, v1alpha1.ReasonPassed, "spec.releaseAfter"},
+		"one that is selected again after that":         {retained(2 * time.Hour), stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that is retained when clocks go back":      {all(notSelected, retained(-time.Hour)), stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a boot of one that is retained":                {all(notSelected, retained(time.Minute), booted), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"one that is retained and was made again":       {all(notSelected, func(w *world) { w.node.UID = "uid-other" }), stepForget, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that another gate has":                     {all(taken, retained(time.Minute)), stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that another gate has had for long enough": {all(taken, retained(time.Hour)), stepRelease, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that failed and was retained long enough":  {all(notSelected, retained(time.Hour), func(w *world) { in(failedState)(w.verification) }), stepRelease, failedState, v1alpha1.ReasonPassed, ""},
+		"a benchmark that was deleted":                  {all(running, func(w *world) { w.benchmark = nil }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, "measured again"},
+		"one that is being deleted, passed":             {all(passed, func(w *world) { w.benchmark.DeletionTimestamp = at(0) }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
+		"another one of its name, passed":               {all(passed, func(w *world) { w.benchmark.UID = "uid-forged" }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
+		"one that was edited, passed":                   {all(passed, func(w *world) { w.edited = true }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkEdited, ""},
+		"one that was deleted for the third time":       {all(running, func(w *world) { w.benchmark = nil; w.verification.Status.Lost = 2 }), stepConclude, inconclusiveState, v1alpha1.ReasonBenchmarkDeleted, "again and again"},
 		"one that failed to measure": {all(running, func(w *world) {
 			w.benchmark.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed, "ToolFailed"))
 		}), stepConclude, inconclusiveState, v1alpha1.ReasonBenchmarkFailed, "ToolFailed"},
@@ -321,14 +372,41 @@ func TestNext(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
-	t.Run("nor has what waited in vain, which measured nothing", func(t *testing.T) {
-		_, got := step(t, all(running, func(w *world) {
-			c := v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInsufficientCPU, "no whole CPU")
-			c.LastTransitionTime = *at(time.Hour)
-			w.benchmark.Status.Conditions = []metav1.Condition{c}
-		}))
-		if got.State != v1alpha1.VerificationInconclusive || len(got.History) != 2 || needed(got, "up-a-4") {
+	t.Run("nor has what made no progress, of which the peer is avoided and the next try waits longer each time", func(t *testing.T) {
+		w, got := step(t, all(began(time.Hour), status(func(s *v1alpha1.LatencyVerificationStatus) {
+			s.Setback = &v1alpha1.Setback{Reason: v1alpha1.ReasonNotAccepted, Count: 2, Peers: []string{"c", "b"}}
+		})))
+		if got.State != v1alpha1.VerificationUnverified || len(got.History) != 2 || needed(got, "up-a-4") || got.Lost != 0 || got.Retried != 0 {
 			t.Errorf("%+v", got)
+		}
+		want := &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: got.Message, Count: 3, RetryAt: metav1.Time{Time: w.now.Add(40 * time.Second)}, Peers: []string{"b", "c"}}
+		if diff := cmp.Diff(want, got.Setback); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("a result ends what was counted", func(t *testing.T) {
+		_, got := step(t, all(measured(metav1.ConditionFalse, v1alpha1.ReasonFail), status(func(s *v1alpha1.LatencyVerificationStatus) {
+			s.Setback = &v1alpha1.Setback{Count: 2}
+		})))
+		if got.Setback != nil {
+			t.Errorf("%+v", got.Setback)
+		}
+	})
+	t.Run("a node that is lost keeps everything, and says since when", func(t *testing.T) {
+		w, got := step(t, notSelected)
+		if got.Retained == nil || got.Retained.Reason != v1alpha1.ReasonNotSelected || !got.Retained.Since.Time.Equal(noon) || !strings.Contains(got.Retained.Message, "13:00:00Z") {
+			t.Errorf("%+v", got.Retained)
+		}
+		got.Retained = nil
+		if diff := cmp.Diff(w.verification.Status, got); diff != "" {
+			t.Error(diff)
+		}
+		_, got = step(t, all(taken, retained(time.Minute)))
+		if got.Retained.Reason != v1alpha1.ReasonTaken || !got.Retained.Since.Time.Equal(ago(time.Minute)) {
+			t.Errorf("%+v", got.Retained)
+		}
+		if _, got = step(t, retained(time.Minute)); got.Retained != nil {
+			t.Errorf("it is the gate's again: %+v", got.Retained)
 		}
 	})
 	t.Run("the history is as long as the gate says", func(t *testing.T) {
@@ -356,4 +434,21 @@ func TestNext(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+}
+
+func TestSetback(t *testing.T) {
+	var last *v1alpha1.Setback
+	for i, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 320 * time.Second, 10 * time.Minute, 10 * time.Minute} {
+		last = setback(last, v1alpha1.ReasonHoldPodEnded, "why", noon)
+		if got := resting(last, noon); got != want || int(last.Count) != i+1 {
+			t.Errorf("rest %d is %s, want %s", i+1, got, want)
+		}
+	}
+	last.Count = 1 << 30
+	if got := resting(setback(last, "x", "y", noon), noon); got != longestRest {
+		t.Errorf("rests %s", got)
+	}
+	if resting(last, noon.Add(10*time.Minute)) != 0 || resting(nil, noon) != 0 || resting(last, noon.Add(-24*time.Hour)) != 0 {
+		t.Error("it rests when its time is over, without a setback, or when the clock was set back")
+	}
 }

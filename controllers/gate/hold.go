@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,8 +32,8 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 	labels[v1alpha1.NodeLabelVerified] = fmt.Sprint(v.Status.State == v1alpha1.VerificationVerified)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: gate.Spec.Namespace, Name: baseName(gate.Name, v.Spec.NodeName, maxPodName-len("-hold")) + "-hold",
-			Labels: labels, OwnerReferences: []metav1.OwnerReference{ownerOf(v)},
+			Namespace: gate.Spec.Namespace, Name: holdPodName(gate.Name, v.Spec.NodeName),
+			Labels: labels, OwnerReferences: []metav1.OwnerReference{goesWith(v)},
 		},
 		Spec: corev1.PodSpec{
 			NodeName:                      v.Spec.NodeName,
@@ -94,47 +95,98 @@ func probes(pod *corev1.Pod) []string {
 	return pod.Spec.Containers[0].ReadinessProbe.Exec.Command
 }
 
-// hold makes the hold pod of a node, or removes it, and says in its condition whether the node is verified.
-func (r *Verifications) hold(ctx context.Context, gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) error {
-	want := holdPodOf(gate, v, r.Image, r.PullPolicy)
-	pod := &corev1.Pod{}
-	reader := r.Live
-	if !gate.Spec.Enforcement.HoldPod {
-		// There is one only if the gate asked for it before, and then the cache has it.
-		reader = r.Client
+// holdSettled is how long a hold pod must run before those that ended before it are forgotten.
+const holdSettled = 10 * time.Minute
+
+// hold makes the hold pod of a node, or removes it, and says in its condition whether the node is verified. What goes wrong with
+// it is set in the verification's status, and tried again after a rest. It returns when to look again.
+func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyVerification) (time.Duration, error) {
+	// A node that another gate has is that gate's to speak of.
+	asked := w.gate.Spec.Enforcement.HoldPod && (w.owner == nil || !w.lost())
+	want := holdPodOf(w.gate, v, r.Image, r.PullPolicy)
+	pod, err := r.holdPod(ctx, want, asked)
+	if err != nil {
+		return 0, err
 	}
-	switch err := reader.Get(ctx, client.ObjectKeyFromObject(want), pod); {
-	case apierrors.IsNotFound(err):
-		pod = nil
-	case err != nil:
-		return fmt.Errorf("getting pod %s: %w", want.Name, err)
-	case !metav1.IsControlledBy(pod, v):
-		if gate.Spec.Enforcement.HoldPod {
-			return fmt.Errorf("pod %s/%s exists and is not this gate's; delete it", pod.Namespace, pod.Name)
+	if !asked {
+		v.Status.HoldPodSetback = nil
+		if pod != nil && metav1.IsControlledBy(pod, v) {
+			return 0, r.removeHoldPod(ctx, pod)
 		}
-		return nil
+		return 0, nil
 	}
-	over := pod != nil && (pods.Ended(pod) || !slices.Equal(probes(pod), probes(want)))
+	again := resting(v.Status.HoldPodSetback, w.now)
+	rest := func(reason, message string) {
+		v.Status.HoldPodSetback = setback(v.Status.HoldPodSetback, reason, message, w.now)
+		again = resting(v.Status.HoldPodSetback, w.now)
+	}
 	switch {
-	case pod != nil && (!gate.Spec.Enforcement.HoldPod || over):
-		if !pod.DeletionTimestamp.IsZero() {
-			return nil
-		}
-		// One that is over, because it was evicted or speaks of another state, is made again when it is gone.
-		if err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting pod %s: %w", pod.Name, err)
-		}
-		return nil
-	case !gate.Spec.Enforcement.HoldPod:
-		return nil
+	case pod == nil && again > 0:
 	case pod == nil:
 		// Its condition follows when the watch tells of it.
 		if err := r.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("creating pod %s: %w", want.Name, err)
+			rest(v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("pod %s/%s cannot be made: %v", want.Namespace, want.Name, err))
 		}
+	case !metav1.IsControlledBy(pod, v):
+		if again == 0 {
+			rest(v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("pod %s/%s exists and is not this gate's; delete it", pod.Namespace, pod.Name))
+		}
+	case !pod.DeletionTimestamp.IsZero():
+	case pods.Ended(pod):
+		rest(v1alpha1.ReasonHoldPodEnded, fmt.Sprintf("pod %s/%s ended: %s %s", pod.Namespace, pod.Name, pod.Status.Reason, pod.Status.Message))
+		return again, r.removeHoldPod(ctx, pod)
+	case !slices.Equal(probes(pod), probes(want)):
+		// It speaks of another state, and is made again when it is gone.
+		return again, r.removeHoldPod(ctx, pod)
+	default:
+		return settle(pod, v, w.now), r.holdCondition(ctx, pod, v)
+	}
+	return again, nil
+}
+
+// settle forgets what went wrong with earlier hold pods when this one has run for a while, and returns when to look again.
+func settle(pod *corev1.Pod, v *v1alpha1.LatencyVerification, now time.Time) time.Duration {
+	last := v.Status.HoldPodSetback
+	if last == nil {
+		return 0
+	}
+	left := holdSettled
+	if pod.Status.Phase == corev1.PodRunning && pod.Status.StartTime != nil {
+		left = holdSettled - now.Sub(pod.Status.StartTime.Time)
+	}
+	if last.Reason == v1alpha1.ReasonHoldPodRefused || left <= 0 {
+		v.Status.HoldPodSetback = nil
+		return 0
+	}
+	return min(left, holdSettled)
+}
+
+// holdPod gets the pod of a hold pod's name; nil when there is none. Where the gate does not ask for one there is one only if it
+// did before, and then the cache has it.
+func (r *Verifications) holdPod(ctx context.Context, want *corev1.Pod, asked bool) (*corev1.Pod, error) {
+	reader := r.Live
+	if !asked {
+		reader = r.Client
+	}
+	pod := &corev1.Pod{}
+	err := reader.Get(ctx, client.ObjectKeyFromObject(want), pod)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting pod %s: %w", want.Name, err)
+	}
+	return pod, nil
+}
+
+func (r *Verifications) removeHoldPod(ctx context.Context, pod *corev1.Pod) error {
+	if !pod.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	return r.holdCondition(ctx, pod, v)
+	if err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting pod %s: %w", pod.Name, err)
+	}
+	return nil
 }
 
 // holdCondition sets the condition for which the pod's readiness waits.

@@ -103,48 +103,35 @@ func (p publication) taints(node *corev1.Node) []corev1.Taint {
 	return all
 }
 
-// publish makes a Node say what it should: label and taint in one write, the condition in another. A taint comes before
-// the condition, and goes after it, so that nothing is let in while the condition is False.
-func publish(ctx context.Context, c client.Client, live client.Reader, node *corev1.Node, p publication, now metav1.Time) error {
-	holdBack := p.condition != nil && p.condition.Status != corev1.ConditionTrue
-	if holdBack {
-		if err := publishMetadata(ctx, c, live, node, p); err != nil {
-			return err
-		}
-	}
-	node, err := publishCondition(ctx, c, node, p, now)
-	if err != nil || holdBack {
-		return err
-	}
-	return publishMetadata(ctx, c, live, node, p)
+// holdsBack says whether a node is held back by what it says.
+func (p publication) holdsBack() bool {
+	return p.condition != nil && p.condition.Status != corev1.ConditionTrue
 }
 
-// publishMetadata writes label and taint. Taints are a list that can only be replaced, so that the write holds only for
-// the version that was read; other writers of Nodes are many, so that it is tried again.
-func publishMetadata(ctx context.Context, c client.Client, live client.Reader, node *corev1.Node, p publication) error {
-	current := node
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		if labelPublished(current, p) && taintPublished(current, p) {
-			return nil
-		}
-		metadata := map[string]any{}
-		patch := map[string]any{"metadata": metadata}
-		if !labelPublished(current, p) {
-			var value any
-			if p.label != "" {
-				value = p.label
-			}
-			metadata["labels"] = map[string]any{v1alpha1.NodeLabelVerified: value}
-		}
-		if !taintPublished(current, p) {
-			metadata["resourceVersion"] = current.ResourceVersion
-			patch["spec"] = map[string]any{"taints": p.taints(current)}
-		}
-		data, err := json.Marshal(patch)
-		if err != nil {
+// publish makes a Node say what it should: label and taint in one write, the condition in another. A taint comes before
+// the condition, and goes after it, so that nothing is let in while the condition is False. What lets a node in is written
+// only while the Node is as it was read: another gate may have begun to hold it back.
+func publish(ctx context.Context, c client.Client, live client.Reader, node *corev1.Node, p publication, now metav1.Time) error {
+	if p.holdsBack() {
+		if err := holdMetadata(ctx, c, live, node, p); err != nil {
 			return err
 		}
-		err = c.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, client.RawPatch(types.MergePatchType, data))
+		_, err := publishCondition(ctx, c, node, p, now, "")
+		return err
+	}
+	node, err := publishCondition(ctx, c, node, p, now, node.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	return publishMetadata(ctx, c, node, p)
+}
+
+// holdMetadata writes label and taint of a node that is held back. Taints are a list that can only be replaced, so that the
+// write holds only for the version that was read; other writers of Nodes are many, so that it is tried again.
+func holdMetadata(ctx context.Context, c client.Client, live client.Reader, node *corev1.Node, p publication) error {
+	current := node
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		err := publishMetadata(ctx, c, current, p)
 		if apierrors.IsConflict(err) {
 			fresh := &corev1.Node{}
 			if getErr := live.Get(ctx, client.ObjectKeyFromObject(node), fresh); getErr != nil {
@@ -154,15 +141,39 @@ func publishMetadata(ctx context.Context, c client.Client, live client.Reader, n
 		}
 		return err
 	})
+}
+
+// publishMetadata writes label and taint to the version of the Node that was read.
+func publishMetadata(ctx context.Context, c client.Client, node *corev1.Node, p publication) error {
+	if labelPublished(node, p) && taintPublished(node, p) {
+		return nil
+	}
+	metadata := map[string]any{"resourceVersion": node.ResourceVersion}
+	patch := map[string]any{"metadata": metadata}
+	if !labelPublished(node, p) {
+		var value any
+		if p.label != "" {
+			value = p.label
+		}
+		metadata["labels"] = map[string]any{v1alpha1.NodeLabelVerified: value}
+	}
+	if !taintPublished(node, p) {
+		patch["spec"] = map[string]any{"taints": p.taints(node)}
+	}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encoding label and taint: %w", err)
+	}
+	err = c.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, client.RawPatch(types.MergePatchType, data))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("labelling and tainting node %s: %w", node.Name, err)
 	}
 	return nil
 }
 
-// publishCondition writes the condition, which the API server merges with those of the kubelet by type. It returns the node
-// as it is then.
-func publishCondition(ctx context.Context, c client.Client, node *corev1.Node, p publication, now metav1.Time) (*corev1.Node, error) {
+// publishCondition writes the condition, which the API server merges with those of the kubelet by type, with a version only
+// to that one. It returns the node as it is then.
+func publishCondition(ctx context.Context, c client.Client, node *corev1.Node, p publication, now metav1.Time, version string) (*corev1.Node, error) {
 	if conditionPublished(node, p) {
 		return node, nil
 	}
@@ -175,7 +186,11 @@ func publishCondition(ctx context.Context, c client.Client, node *corev1.Node, p
 		}
 		condition = new
 	}
-	data, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{condition}}})
+	patch := map[string]any{"status": map[string]any{"conditions": []any{condition}}}
+	if version != "" {
+		patch["metadata"] = map[string]any{"resourceVersion": version}
+	}
+	data, err := json.Marshal(patch)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a condition: %w", err)
 	}

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -40,6 +41,19 @@ type start struct {
 	peerVerified bool
 }
 
+// standings are the states of nodes. One that has several verifications, while it passes from one gate to another, is
+// verified only if it is with all of them.
+func standings(all []v1alpha1.LatencyVerification) map[string]v1alpha1.VerificationState {
+	standing := map[string]v1alpha1.VerificationState{}
+	for i := range all {
+		v := &all[i]
+		if known, ok := standing[v.Spec.NodeName]; !ok || known == v1alpha1.VerificationVerified {
+			standing[v.Spec.NodeName] = v.Status.State
+		}
+	}
+	return standing
+}
+
 // choice is what follows from a lineup.
 type choice struct {
 	// starts are the benchmarks to make now.
@@ -48,6 +62,8 @@ type choice struct {
 	due []*v1alpha1.LatencyVerification
 	// waiting is why unverified nodes are not started, by name of the node.
 	waiting map[string]string
+	// again is when a node that rests may be tried, from now; zero when none rests.
+	again time.Duration
 }
 
 // choose gives the free slots to the nodes that have waited longest, each with a peer. It is pure, and the same for the
@@ -73,9 +89,14 @@ func choose(l lineup) choice {
 			}
 			continue
 		}
+		rest := resting(v.Status.Setback, l.now)
 		switch {
 		case l.gate.Spec.Suspend:
 			c.waiting[v.Spec.NodeName] = "the gate is suspended"
+			continue
+		case rest > 0:
+			c.waiting[v.Spec.NodeName] = fmt.Sprintf("it is tried again at %s: %s: %s", v.Status.Setback.RetryAt.UTC().Format(time.TimeOnly), v.Status.Setback.Reason, v.Status.Setback.Message)
+			c.again = soonest(c.again, rest)
 			continue
 		case len(c.starts) >= free || l.busy[v.Spec.NodeName]:
 			c.waiting[v.Spec.NodeName] = "others are measured first"
@@ -212,16 +233,26 @@ func isPeer(gate *v1alpha1.LatencyGate, node *corev1.Node, own bool) bool {
 // any says whether there is a peer at all.
 func (p peers) any() bool { return len(p.verified)+len(p.others) > 0 }
 
-// of chooses the peer of a node: a verified one before others, of these that of the accepted result, with which results
-// compare best, and else the next by name, after the last the first. A node is no peer of itself, and whom it failed with
-// is not asked again.
+// of chooses the peer of a node: one with which measurements made progress before others, a verified one before others, of
+// these that of the accepted result, with which results compare best, and else the next by name, after the last the first. A
+// node is no peer of itself, and one with which it failed is not asked again.
 func (p peers) of(v *v1alpha1.LatencyVerification) (name string, verified, ok bool) {
+	if v.Status.Setback != nil {
+		if name, verified, ok := p.without(v, v.Status.Setback.Peers); ok {
+			return name, verified, true
+		}
+	}
+	return p.without(v, nil)
+}
+
+// without chooses the peer of a node among those that are not avoided.
+func (p peers) without(v *v1alpha1.LatencyVerification, avoided []string) (name string, verified, ok bool) {
 	usual := ""
 	if v.Status.Accepted != nil {
 		usual = v.Status.Accepted.Peer
 	}
 	fits := func(name string) bool {
-		return name != v.Spec.NodeName && name != v.Status.SuspectPeer && !p.busy[name]
+		return name != v.Spec.NodeName && name != v.Status.SuspectPeer && !p.busy[name] && !slices.Contains(avoided, name)
 	}
 	for _, list := range []struct {
 		names    []string

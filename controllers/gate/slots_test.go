@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
@@ -80,6 +81,11 @@ func TestChooseStarts(t *testing.T) {
 		n.Spec.Unschedulable = true
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
+	rests := func(until time.Time, peers ...string) func(*v1alpha1.LatencyVerification) {
+		return func(v *v1alpha1.LatencyVerification) {
+			v.Status.Setback = &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: "why", Count: 1, RetryAt: metav1.NewTime(until), Peers: peers}
+		}
+	}
 	type verification = v1alpha1.LatencyVerification
 	makeAll := func(of map[string][]func(*verification)) []*verification {
 		var all []*verification
@@ -99,25 +105,30 @@ func TestChooseStarts(t *testing.T) {
 		// waiting is why node a waits, as a part of it.
 		waiting string
 	}{
-		"nobody waits":                        {nil, nodes{"a": {verified}, "b": {verified}}, nil, nil, ""},
-		"with the next verified node":         {nil, nodes{"a": {waits}, "b": {waits}, "c": {verified}, "d": {verified}}, nil, []string{"a-c+"}, ""},
-		"around the ring":                     {nil, nodes{"a": {verified}, "c": {verified}, "d": {waits}}, nil, []string{"d-a+"}, ""},
-		"with the peer of what was accepted":  {nil, nodes{"a": {waits, accepted("d")}, "c": {verified}, "d": {verified}}, nil, []string{"a-d+"}, ""},
-		"but not if that is not verified":     {nil, nodes{"a": {waits, accepted("d")}, "c": {verified}, "d": {waits}}, nil, []string{"a-c+"}, ""},
-		"nobody is verified":                  {nil, nodes{"a": {waits}, "b": {waits}, "c": {waits}}, nil, []string{"a-b"}, ""},
-		"inconclusive nodes are peers":        {nil, nodes{"a": {waits}, "b": {in(v1alpha1.VerificationInconclusive)}}, nil, []string{"a-b"}, ""},
-		"failed ones are not":                 {nil, nodes{"a": {waits}, "b": {in(v1alpha1.VerificationFailed)}}, nil, nil, "no other node"},
-		"nor is the node itself":              {nil, nodes{"a": {waits}}, nil, nil, "no other node"},
-		"nor whom it failed with":             {nil, nodes{"a": {waits, func(v *verification) { v.Status.SuspectPeer = "b" }}, "b": {waitingSince(time.Second)}, "c": {waitingSince(time.Second)}}, nil, []string{"a-c"}, ""},
-		"nor who is being measured":           {nil, nodes{"a": {waits}, "b": {verified}, "c": {verified}}, func(l *lineup) { l.busy["b"] = true }, []string{"a-c+"}, ""},
-		"nor who is not ready":                {nil, nodes{"a": {waits}, "b": {verified}}, node("b", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }), nil, "no other node"},
-		"who waited longest":                  {nil, nodes{"a": {waits}, "b": {waitingSince(time.Hour)}, "c": {verified}}, nil, []string{"b-c+"}, "others are measured first"},
-		"as many as there are slots":          {parallel(2), nodes{"a": {waits}, "b": {waits}, "c": {waits}, "d": {waits}}, nil, []string{"a-b", "c-d"}, ""},
-		"never one node twice":                {parallel(4), nodes{"a": {waits}, "b": {waits}, "c": {verified}}, nil, []string{"a-c+"}, ""},
-		"those that are measured count":       {parallel(2), nodes{"a": {waits}, "b": {waits}, "c": {waits}, "d": {waits}}, func(l *lineup) { l.measuring = 1; l.busy["c"], l.busy["d"] = true, true }, []string{"a-b"}, ""},
-		"no slot is free":                     {nil, nodes{"a": {waits}, "b": {verified}}, func(l *lineup) { l.measuring = 1 }, nil, "others are measured first"},
-		"a node that is another's peer waits": {parallel(2), nodes{"a": {waits}, "b": {verified}}, func(l *lineup) { l.measuring = 1; l.busy["a"] = true }, nil, "others are measured first"},
-		"a suspended gate":                    {func(g *v1alpha1.LatencyGate) { g.Spec.Suspend = true }, nodes{"a": {waits}, "b": {verified}}, nil, nil, "suspended"},
+		"nobody waits":                                               {nil, nodes{"a": {verified}, "b": {verified}}, nil, nil, ""},
+		"with the next verified node":                                {nil, nodes{"a": {waits}, "b": {waits}, "c": {verified}, "d": {verified}}, nil, []string{"a-c+"}, ""},
+		"around the ring":                                            {nil, nodes{"a": {verified}, "c": {verified}, "d": {waits}}, nil, []string{"d-a+"}, ""},
+		"with the peer of what was accepted":                         {nil, nodes{"a": {waits, accepted("d")}, "c": {verified}, "d": {verified}}, nil, []string{"a-d+"}, ""},
+		"but not if that is not verified":                            {nil, nodes{"a": {waits, accepted("d")}, "c": {verified}, "d": {waits}}, nil, []string{"a-c+"}, ""},
+		"nobody is verified":                                         {nil, nodes{"a": {waits}, "b": {waits}, "c": {waits}}, nil, []string{"a-b"}, ""},
+		"inconclusive nodes are peers":                               {nil, nodes{"a": {waits}, "b": {in(v1alpha1.VerificationInconclusive)}}, nil, []string{"a-b"}, ""},
+		"failed ones are not":                                        {nil, nodes{"a": {waits}, "b": {in(v1alpha1.VerificationFailed)}}, nil, nil, "no other node"},
+		"nor is the node itself":                                     {nil, nodes{"a": {waits}}, nil, nil, "no other node"},
+		"nor whom it failed with":                                    {nil, nodes{"a": {waits, func(v *verification) { v.Status.SuspectPeer = "b" }}, "b": {waitingSince(time.Second)}, "c": {waitingSince(time.Second)}}, nil, []string{"a-c"}, ""},
+		"nor who is being measured":                                  {nil, nodes{"a": {waits}, "b": {verified}, "c": {verified}}, func(l *lineup) { l.busy["b"] = true }, []string{"a-c+"}, ""},
+		"nor who is not ready":                                       {nil, nodes{"a": {waits}, "b": {verified}}, node("b", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }), nil, "no other node"},
+		"who waited longest":                                         {nil, nodes{"a": {waits}, "b": {waitingSince(time.Hour)}, "c": {verified}}, nil, []string{"b-c+"}, "others are measured first"},
+		"as many as there are slots":                                 {parallel(2), nodes{"a": {waits}, "b": {waits}, "c": {waits}, "d": {waits}}, nil, []string{"a-b", "c-d"}, ""},
+		"never one node twice":                                       {parallel(4), nodes{"a": {waits}, "b": {waits}, "c": {verified}}, nil, []string{"a-c+"}, ""},
+		"those that are measured count":                              {parallel(2), nodes{"a": {waits}, "b": {waits}, "c": {waits}, "d": {waits}}, func(l *lineup) { l.measuring = 1; l.busy["c"], l.busy["d"] = true, true }, []string{"a-b"}, ""},
+		"no slot is free":                                            {nil, nodes{"a": {waits}, "b": {verified}}, func(l *lineup) { l.measuring = 1 }, nil, "others are measured first"},
+		"a node that is another's peer waits":                        {parallel(2), nodes{"a": {waits}, "b": {verified}}, func(l *lineup) { l.measuring = 1; l.busy["a"] = true }, nil, "others are measured first"},
+		"a node that rests":                                          {nil, nodes{"a": {waits, rests(noon.Add(time.Second))}, "b": {verified}}, nil, nil, "it is tried again at 12:00:01: NoProgress: why"},
+		"others while a node rests":                                  {nil, nodes{"a": {waits, rests(noon.Add(time.Second))}, "b": {waitingSince(time.Second)}, "c": {verified}}, nil, []string{"b-c+"}, "tried again"},
+		"a node that has rested":                                     {nil, nodes{"a": {waits, rests(noon)}, "b": {verified}}, nil, []string{"a-b+"}, ""},
+		"with another peer than one with which nothing was measured": {nil, nodes{"a": {waits, accepted("b"), rests(noon, "b")}, "b": {verified}, "c": {waitingSince(time.Second)}}, nil, []string{"a-c"}, ""},
+		"or with that, if there is no other":                         {nil, nodes{"a": {waits, rests(noon, "c", "b")}, "b": {verified}, "c": {verified}}, nil, []string{"a-b+"}, ""},
+		"a suspended gate":                                           {func(g *v1alpha1.LatencyGate) { g.Spec.Suspend = true }, nodes{"a": {waits}, "b": {verified}}, nil, nil, "suspended"},
 		"a node that does not say it yet": {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) {
 			n.Status.Conditions = n.Status.Conditions[:1]
 		}), nil, "being marked"},

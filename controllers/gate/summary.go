@@ -17,7 +17,7 @@ import (
 
 // summarize makes a gate's status from its nodes. What was started just now is counted as it is now, and not as the cache
 // has it. It is pure but for the gate's status, which it sets.
-func summarize(s *survey, chosen choice, refused string) {
+func summarize(s *survey, chosen choice) {
 	now := map[string]v1alpha1.VerificationState{}
 	for _, begun := range chosen.starts {
 		now[begun.verification.Spec.NodeName] = v1alpha1.VerificationMeasuring
@@ -35,12 +35,19 @@ func summarize(s *survey, chosen choice, refused string) {
 		}
 		lines = append(lines, line)
 	}
+	for _, v := range s.retained {
+		line := v1alpha1.NodeLine{Name: v.Spec.NodeName, State: cmp.Or(v.Status.State, v1alpha1.VerificationUnverified)}
+		if v.Status.Retained != nil {
+			line.Message = v.Status.Retained.Message
+		}
+		lines = append(lines, line)
+	}
 	for _, node := range s.missing {
 		lines = append(lines, v1alpha1.NodeLine{Name: node.Name, State: v1alpha1.VerificationUnverified, Message: "the node is new to the gate"})
 	}
 	status := &s.gate.Status
 	status.Nodes, status.NotVerified = count(lines), worst(lines)
-	s.gate.SetCondition(ready(s, refused))
+	s.gate.SetCondition(ready(s))
 	s.gate.SetCondition(passed(s))
 }
 
@@ -83,21 +90,33 @@ func worst(lines []v1alpha1.NodeLine) []v1alpha1.NodeLine {
 }
 
 // ready is whether the gate can do all of its work.
-func ready(s *survey, refused string) metav1.Condition {
+func ready(s *survey) metav1.Condition {
 	no := func(reason, format string, args ...any) metav1.Condition {
 		return v1alpha1.Condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, fmt.Sprintf(format, args...))
 	}
+	troubled := setbacks(s.lineup.verifications)
 	switch {
 	case s.invalid != "":
 		return no(v1alpha1.ReasonScheduleInvalid, "%s", s.invalid)
-	case refused != "":
-		return no(v1alpha1.ReasonBenchmarkRefused, "%s", identity.Bounded(refused, 1024))
+	case len(troubled) > 0:
+		return no(troubled[0].Reason, "%d nodes: %s", len(troubled), identity.Bounded(troubled[0].Message, 1024))
 	case len(s.taken) > 0:
 		return no(v1alpha1.ReasonNodesTaken, "%s; a node belongs to the oldest gate that selects it", takenText(s.taken))
 	case s.gate.Spec.Suspend:
 		return no(v1alpha1.ReasonSuspended, "spec.suspend is set: nothing is measured")
 	}
 	return v1alpha1.Condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "every selected node is looked after")
+}
+
+// setbacks are those of the nodes, in the order of their names.
+func setbacks(verifications []*v1alpha1.LatencyVerification) []*v1alpha1.Setback {
+	var all []*v1alpha1.Setback
+	for _, v := range slices.SortedFunc(slices.Values(verifications), func(a, b *v1alpha1.LatencyVerification) int { return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName) }) {
+		if found := cmp.Or(v.Status.Setback, v.Status.HoldPodSetback); found != nil {
+			all = append(all, found)
+		}
+	}
+	return all
 }
 
 // takenText names the first of the nodes that belong to other gates.

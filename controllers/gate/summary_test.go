@@ -16,29 +16,40 @@ import (
 func TestSummarize(t *testing.T) {
 	const verified, failed, inconclusive = v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive
 	const waiting, measuring = v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring
+	troubled := func(reason string, holdPod bool) func(*survey) {
+		return func(s *survey) {
+			status := &s.lineup.verifications[0].Status
+			if status.Setback = (&v1alpha1.Setback{Reason: reason, Message: "why", Count: 1}); holdPod {
+				status.Setback, status.HoldPodSetback = nil, status.Setback
+			}
+		}
+	}
 	cases := map[string]struct {
-		states []v1alpha1.VerificationState
-		change func(*survey)
-		// refused is what the API server said.
-		refused       string
+		states        []v1alpha1.VerificationState
+		change        func(*survey)
 		ready, passed string
 		counts        v1alpha1.NodeCounts
 	}{
-		"all verified":                  {[]v1alpha1.VerificationState{verified, verified}, nil, "", "True Ready", "True AllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 2}},
-		"no node":                       {nil, nil, "", "True Ready", "Unknown NoNodes", v1alpha1.NodeCounts{}},
-		"one waits":                     {[]v1alpha1.VerificationState{verified, waiting}, nil, "", "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
-		"one is measured":               {[]v1alpha1.VerificationState{verified, measuring}, nil, "", "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Measuring: 1}},
-		"one is inconclusive":           {[]v1alpha1.VerificationState{verified, inconclusive}, nil, "", "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Inconclusive: 1}},
-		"one failed, others wait":       {[]v1alpha1.VerificationState{waiting, failed}, nil, "", "True Ready", "False NodesFailed", v1alpha1.NodeCounts{Total: 2, Unverified: 1, Failed: 1}},
-		"one that is quite new":         {[]v1alpha1.VerificationState{verified, ""}, nil, "", "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
-		"as many as are allowed":        {[]v1alpha1.VerificationState{verified, waiting}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(1)) }, "", "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
-		"more than are allowed":         {[]v1alpha1.VerificationState{inconclusive, waiting}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(1)) }, "", "True Ready", "False TooManyUnverified", v1alpha1.NodeCounts{Total: 2, Unverified: 1, Inconclusive: 1}},
-		"none is allowed, and none is":  {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(0)) }, "", "True Ready", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
-		"a node without a verification": {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.missing = []*corev1.Node{makeNode("z")} }, "", "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
-		"nodes of another gate":         {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.taken = map[string][]string{"old": {"y", "x"}} }, "", "False NodesTaken", "Unknown NodesTaken", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
-		"a schedule of nonsense":        {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.invalid = "spec.schedule: nonsense" }, "", "False ScheduleInvalid", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
-		"a benchmark was refused":       {[]v1alpha1.VerificationState{waiting}, nil, "the quota is used up", "False BenchmarkRefused", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 1, Unverified: 1}},
-		"a suspended gate":              {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.gate.Spec.Suspend = true }, "", "False Suspended", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+		"all verified":                  {[]v1alpha1.VerificationState{verified, verified}, nil, "True Ready", "True AllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 2}},
+		"no node":                       {nil, nil, "True Ready", "Unknown NoNodes", v1alpha1.NodeCounts{}},
+		"one waits":                     {[]v1alpha1.VerificationState{verified, waiting}, nil, "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		"one is measured":               {[]v1alpha1.VerificationState{verified, measuring}, nil, "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Measuring: 1}},
+		"one is inconclusive":           {[]v1alpha1.VerificationState{verified, inconclusive}, nil, "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Inconclusive: 1}},
+		"one failed, others wait":       {[]v1alpha1.VerificationState{waiting, failed}, nil, "True Ready", "False NodesFailed", v1alpha1.NodeCounts{Total: 2, Unverified: 1, Failed: 1}},
+		"one that is quite new":         {[]v1alpha1.VerificationState{verified, ""}, nil, "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		"as many as are allowed":        {[]v1alpha1.VerificationState{verified, waiting}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(1)) }, "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		"more than are allowed":         {[]v1alpha1.VerificationState{inconclusive, waiting}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(1)) }, "True Ready", "False TooManyUnverified", v1alpha1.NodeCounts{Total: 2, Unverified: 1, Inconclusive: 1}},
+		"none is allowed, and none is":  {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(0)) }, "True Ready", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+		"a node without a verification": {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.missing = []*corev1.Node{makeNode("z")} }, "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		"nodes of another gate":         {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.taken = map[string][]string{"old": {"y", "x"}} }, "False NodesTaken", "Unknown NodesTaken", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+		"a schedule of nonsense":        {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.invalid = "spec.schedule: nonsense" }, "False ScheduleInvalid", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+		"a benchmark was refused":       {[]v1alpha1.VerificationState{waiting}, troubled(v1alpha1.ReasonBenchmarkRefused, false), "False BenchmarkRefused", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 1, Unverified: 1}},
+		"a benchmark made no progress":  {[]v1alpha1.VerificationState{measuring}, troubled(v1alpha1.ReasonNoProgress, false), "False NoProgress", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 1, Measuring: 1}},
+		"a hold pod does not stay":      {[]v1alpha1.VerificationState{verified}, troubled(v1alpha1.ReasonHoldPodEnded, true), "False HoldPodEnded", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+		"one is retained and not verified": {[]v1alpha1.VerificationState{verified}, func(s *survey) {
+			s.retained = []*v1alpha1.LatencyVerification{makeVerification("z", in(failed))}
+		}, "True Ready", "False NodesFailed", v1alpha1.NodeCounts{Total: 2, Verified: 1, Failed: 1}},
+		"a suspended gate": {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.gate.Spec.Suspend = true }, "False Suspended", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +60,7 @@ func TestSummarize(t *testing.T) {
 			if c.change != nil {
 				c.change(s)
 			}
-			summarize(s, choice{}, c.refused)
+			summarize(s, choice{})
 			told := func(conditionType string) string {
 				c := meta.FindStatusCondition(s.gate.Status.Conditions, conditionType)
 				return fmt.Sprintf("%s %s", c.Status, c.Reason)
@@ -71,7 +82,7 @@ func TestSummarizeWhatJustHappened(t *testing.T) {
 	a, b, c := makeVerification("a", unverified(v1alpha1.ReasonNewNode)), makeVerification("b"), makeVerification("c", unverified(v1alpha1.ReasonNewNode))
 	s := &survey{gate: makeGate()}
 	s.lineup.verifications = []*v1alpha1.LatencyVerification{a, b, c}
-	summarize(s, choice{starts: []start{{a, "d", true}}, due: []*v1alpha1.LatencyVerification{b}, waiting: map[string]string{"c": "others are measured first"}}, "")
+	summarize(s, choice{starts: []start{{a, "d", true}}, due: []*v1alpha1.LatencyVerification{b}, waiting: map[string]string{"c": "others are measured first"}})
 	want := []v1alpha1.NodeLine{
 		{Name: "a", State: v1alpha1.VerificationMeasuring, Message: "because"},
 		{Name: "b", State: v1alpha1.VerificationUnverified, Message: "all 2 rules hold"},

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -19,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -27,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/metrics"
 )
 
 // Verifications reconciles LatencyVerifications.
@@ -41,6 +39,8 @@ type Verifications struct {
 	Clock clock.PassiveClock
 	// Judge holds a finished benchmark's results against a gate, which need not be its own, and writes nothing.
 	Judge func(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Gate) (*v1alpha1.Verdict, error)
+	// Activity counts how long it takes to hold nodes back; nil counts nothing.
+	Activity *metrics.Activity
 	// Image, in which the agent of a hold pod sleeps, and how the nodes get it.
 	Image      string
 	PullPolicy corev1.PullPolicy
@@ -71,12 +71,20 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if world.gate == nil {
+	switch {
+	case world.gate == nil:
 		return again(0, r.delete(ctx, v))
+	case !world.gate.DeletionTimestamp.IsZero():
+		// It deletes its verifications itself.
+		return ctrl.Result{}, nil
 	}
 	s := decide(world)
 	log.FromContext(ctx).V(1).Info("decided", "step", s.kind, "reason", s.reason, "message", s.message)
-	if s.kind == stepForget {
+	switch s.kind {
+	case stepRelease:
+		r.Recorder.Eventf(v, nil, corev1.EventTypeWarning, s.reason, "Release", "%s", s.message)
+		return again(0, r.delete(ctx, v))
+	case stepForget:
 		return again(0, r.delete(ctx, v))
 	}
 	old := v.DeepCopy()
@@ -86,26 +94,22 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if err := r.report(ctx, old, v, s); err != nil {
 		return again(0, err)
 	}
-	return again(s.again, r.enforce(ctx, world, v))
+	holdAgain, err := r.enforce(ctx, world, v)
+	return again(soonest(s.again, holdAgain), err)
 }
 
-// observe reads the node's world live.
+// observe reads the node's world live: the Node first, and then who has it. What is written to let the Node in holds only for
+// the version that was read, so that no gate can have taken it over in between.
 func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerification) (*world, error) {
-	w := &world{now: r.Clock.Now(), verification: v, gate: &v1alpha1.LatencyGate{}, node: &corev1.Node{}}
-	if err := r.Live.Get(ctx, types.NamespacedName{Name: v.Spec.GateName}, w.gate); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("getting LatencyGate %s: %w", v.Spec.GateName, err)
-	}
-	if !metav1.IsControlledBy(v, w.gate) {
-		// It is gone, or another of its name.
-		w.gate = nil
-		return w, nil
-	}
-	err := r.Live.Get(ctx, types.NamespacedName{Name: v.Spec.NodeName}, w.node)
-	if apierrors.IsNotFound(err) {
-		w.node, err = nil, nil
-	}
+	w := &world{now: r.Clock.Now(), verification: v}
+	node, gates, err := r.nodeAndGates(ctx, v)
 	if err != nil {
-		return nil, fmt.Errorf("getting node %s: %w", v.Spec.NodeName, err)
+		return nil, err
+	}
+	w.node, w.owner = node, ownerOf(node, gates)
+	w.gate = gateOf(v, gates)
+	if w.gate == nil || !w.gate.DeletionTimestamp.IsZero() {
+		return w, nil
 	}
 	if v.Status.Benchmark != nil {
 		if err := r.observeBenchmark(ctx, w); err != nil {
@@ -119,6 +123,31 @@ func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerifica
 	}
 	w.baselineTrouble, err = r.baselineTrouble(ctx, w)
 	return w, err
+}
+
+// nodeAndGates reads the Node of a verification, nil when it does not exist, and then all gates.
+func (r *Verifications) nodeAndGates(ctx context.Context, v *v1alpha1.LatencyVerification) (*corev1.Node, []v1alpha1.LatencyGate, error) {
+	node, gates := &corev1.Node{}, &v1alpha1.LatencyGateList{}
+	err := r.Live.Get(ctx, types.NamespacedName{Name: v.Spec.NodeName}, node)
+	if apierrors.IsNotFound(err) {
+		node, err = nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("getting node %s: %w", v.Spec.NodeName, err)
+	}
+	if err := r.Live.List(ctx, gates); err != nil {
+		return nil, nil, fmt.Errorf("listing gates: %w", err)
+	}
+	return node, gates.Items, nil
+}
+
+// gateOf is the gate that made a verification; nil when it is gone, or another of its name.
+func gateOf(v *v1alpha1.LatencyVerification, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyGate {
+	i := slices.IndexFunc(gates, func(g v1alpha1.LatencyGate) bool { return metav1.IsControlledBy(v, &g) })
+	if i < 0 {
+		return nil
+	}
+	return &gates[i]
 }
 
 // benchmark gets a benchmark of the gate's namespace; nil when there is none.
@@ -216,11 +245,10 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 			return fmt.Errorf("listing peers: %w", err)
 		}
 	}
-	own, standing := map[string]bool{}, map[string]v1alpha1.VerificationState{}
+	own, standing := map[string]bool{}, standings(verifications.Items)
 	for i := range verifications.Items {
 		v := &verifications.Items[i]
-		own[v.Spec.NodeName] = own[v.Spec.NodeName] || v.Spec.GateName == w.gate.Name
-		standing[v.Spec.NodeName] = v.Status.State
+		own[v.Spec.NodeName] = own[v.Spec.NodeName] || v.Spec.GateName == w.gate.Name && v.Status.Retained == nil
 	}
 	current := w.verification.Status.Benchmark.Peer
 	w.peerVerified = standing[current] == v1alpha1.VerificationVerified
@@ -296,6 +324,8 @@ func notices(old, v *v1alpha1.LatencyVerification, s step) []notice {
 	switch {
 	case s.kind == stepRefuse:
 		return []notice{{corev1.EventTypeWarning, s.reason, "Accept", s.message}}
+	case old.Status.Retained == nil && v.Status.Retained != nil:
+		return []notice{{corev1.EventTypeWarning, v.Status.Retained.Reason, "Retain", v.Status.Retained.Message}}
 	case old.Status.State == v.Status.State && old.Status.Reason == v.Status.Reason, s.reason == v1alpha1.ReasonNewNode:
 		return nil
 	}
@@ -304,88 +334,6 @@ func notices(old, v *v1alpha1.LatencyVerification, s step) []notice {
 		kind = corev1.EventTypeNormal
 	}
 	return []notice{{kind, v.Status.Reason, string(v.Status.State), v.Status.Message}}
-}
-
-// enforce makes the world follow the status: the Node's marks, the hold pod, and the benchmarks that nobody needs.
-func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.LatencyVerification) error {
-	if err := publish(ctx, r.Client, r.Live, w.node, publicationOf(w.gate, v), metav1.Time{Time: w.now}); err != nil {
-		return err
-	}
-	if err := r.hold(ctx, w.gate, v); err != nil {
-		return err
-	}
-	return r.prune(ctx, w.gate, v)
-}
-
-// prune deletes the node's benchmarks that the status does not name. Those with a number that it does not know yet are
-// being made.
-func (r *Verifications) prune(ctx context.Context, gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) error {
-	list := &v1alpha1.LatencyBenchmarkList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(gate.Spec.Namespace), client.MatchingFields{indexOwner: string(v.UID)}); err != nil {
-		return fmt.Errorf("listing the node's benchmarks: %w", err)
-	}
-	for i := range list.Items {
-		b := &list.Items[i]
-		if needed(v.Status, b.Name) || !b.DeletionTimestamp.IsZero() || numberOf(b.Name) > v.Status.Number {
-			continue
-		}
-		if err := r.Client.Delete(ctx, b, client.Preconditions{UID: &b.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting LatencyBenchmark %s: %w", b.Name, err)
-		}
-	}
-	return nil
-}
-
-// needed says whether a status names a benchmark.
-func needed(s v1alpha1.LatencyVerificationStatus, name string) bool {
-	return s.Benchmark != nil && s.Benchmark.Name == name || s.Accepted != nil && s.Accepted.Benchmark == name ||
-		s.First != nil && s.First.Benchmark == name || find(s.History, name) != nil
-}
-
-// numberOf is the number at the end of a benchmark's name; 0 when there is none.
-func numberOf(name string) int64 {
-	number, err := strconv.ParseInt(name[strings.LastIndex(name, "-")+1:], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return number
-}
-
-// delete deletes a verification whose gate or node is gone.
-func (r *Verifications) delete(ctx context.Context, v *v1alpha1.LatencyVerification) error {
-	if err := r.Client.Delete(ctx, v, client.Preconditions{UID: &v.UID}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting LatencyVerification %s: %w", v.Name, err)
-	}
-	return nil
-}
-
-// finalize removes what was published on the node, unless another gate has it already. The hold pod and the benchmarks go
-// with the verification, which owns them.
-func (r *Verifications) finalize(ctx context.Context, v *v1alpha1.LatencyVerification) error {
-	if !controllerutil.ContainsFinalizer(v, v1alpha1.FinalizerNode) {
-		return nil
-	}
-	others := &v1alpha1.LatencyVerificationList{}
-	if err := r.Client.List(ctx, others, client.MatchingFields{indexNode: v.Spec.NodeName}); err != nil {
-		return fmt.Errorf("listing the node's verifications: %w", err)
-	}
-	taken := slices.ContainsFunc(others.Items, func(o v1alpha1.LatencyVerification) bool { return o.Name != v.Name && o.DeletionTimestamp.IsZero() })
-	node := &corev1.Node{}
-	err := r.Live.Get(ctx, types.NamespacedName{Name: v.Spec.NodeName}, node)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("getting node %s: %w", v.Spec.NodeName, err)
-	}
-	if err == nil && !taken {
-		if err := publish(ctx, r.Client, r.Live, node, publication{}, metav1.Time{Time: r.Clock.Now()}); err != nil {
-			return err
-		}
-	}
-	before := v.DeepCopy()
-	controllerutil.RemoveFinalizer(v, v1alpha1.FinalizerNode)
-	if err := r.Client.Patch(ctx, v, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("removing the finalizer: %w", err)
-	}
-	return nil
 }
 
 // The indices of the cache.
@@ -438,7 +386,7 @@ func (r *Verifications) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&corev1.Pod{}).
 		Watches(&corev1.Node{}, found(indexNode), builder.WithPredicates(nodeChanges)).
 		Watches(&v1alpha1.LatencyGate{}, found(indexGate), builder.WithPredicates(gateChanges)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: reconcilePatience}).
 		Complete(r)
 }
 

@@ -26,6 +26,7 @@ func makeGate(changes ...func(*v1alpha1.LatencyGate)) *v1alpha1.LatencyGate {
 		ObjectMeta: metav1.ObjectMeta{Name: "up", UID: "uid-gate", CreationTimestamp: metav1.NewTime(ago(24 * time.Hour))},
 		Spec: v1alpha1.LatencyGateSpec{
 			NodeSelector: map[string]string{"role": "fast"}, Namespace: "perf", MaxParallel: 1, HistoryLimit: 3,
+			ReleaseAfter: metav1.Duration{Duration: time.Hour},
 			Identity: v1alpha1.GateIdentity{
 				Keys:   []v1alpha1.IdentityKey{v1alpha1.IdentityBootID, v1alpha1.IdentityKernel, v1alpha1.IdentityDevices},
 				Labels: []string{"onload"},
@@ -104,6 +105,7 @@ func mustDigest(value any) string {
 
 func makeWorld(changes ...func(*world)) *world {
 	w := &world{now: noon, gate: makeGate(), verification: makeVerification("a"), node: makeNode("a")}
+	w.owner = w.gate
 	for _, change := range changes {
 		change(w)
 	}
@@ -122,7 +124,7 @@ func in(state v1alpha1.VerificationState) func(*v1alpha1.LatencyVerification) {
 	return func(v *v1alpha1.LatencyVerification) { v.Status.State = state }
 }
 
-// measured gives the node benchmark up-a-4 with peer b, begun five minutes ago and complete; its condition Passed has the
+// measured gives the node benchmark up-a-4 with peer b, begun four minutes ago and complete; its condition Passed has the
 // status and reason given.
 func measured(passed metav1.ConditionStatus, reason string) func(*world) {
 	return func(w *world) {
@@ -141,7 +143,7 @@ func running(w *world) {
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonRunning, "round 3 of 10"))
 	w.benchmark = b
 	s := &w.verification.Status
-	s.State, s.Reason, s.Number, s.Since = v1alpha1.VerificationMeasuring, v1alpha1.ReasonMeasuring, 4, at(5*time.Minute)
-	s.Benchmark = &v1alpha1.VerificationBenchmark{Name: b.Name, UID: string(b.UID), Peer: "b", PeerVerified: true, StartedAt: *at(5 * time.Minute)}
+	s.State, s.Reason, s.Number, s.Since = v1alpha1.VerificationMeasuring, v1alpha1.ReasonMeasuring, 4, at(4*time.Minute)
+	s.Benchmark = &v1alpha1.VerificationBenchmark{Name: b.Name, UID: string(b.UID), Peer: "b", PeerVerified: true, StartedAt: *at(4 * time.Minute)}
 	w.peerVerified, w.otherPeer = true, true
 }

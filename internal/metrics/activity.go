@@ -14,6 +14,7 @@ type Activity struct {
 	attempts  *prometheus.CounterVec
 	measuring prometheus.Counter
 	wait      prometheus.Histogram
+	hold      prometheus.Histogram
 }
 
 // NewActivity makes the counters and registers them.
@@ -33,9 +34,16 @@ func NewActivity(registry prometheus.Registerer) *Activity {
 			Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 48 * 3600},
 		}),
 	}
+	a.hold = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "tailgate_hold_seconds",
+		Help: "From the last report of its kubelet (the heartbeat of condition Ready, by the node's clock, in whole seconds) to " +
+			"the writes that hold back a node whose identity changed. The time before the kubelet's report is not in it, nor " +
+			"that in which no manager led, beyond the last heartbeat.",
+		Buckets: []float64{1, 2, 5, 10, 30, 60, 300, 900, 3600},
+	})
 	// There from the start, so that the first run is seen as an increase.
 	a.attempts.WithLabelValues(v1alpha1.OutcomeMeasured)
-	registry.MustRegister(a.attempts, a.measuring, a.wait)
+	registry.MustRegister(a.attempts, a.measuring, a.wait, a.hold)
 	return a
 }
 
@@ -52,6 +60,9 @@ func (a *Activity) Observe(old, b *v1alpha1.LatencyBenchmark) {
 		a.measuring.Add((time.Duration(attempt.MeasuredMilliseconds) * time.Millisecond).Seconds())
 	}
 }
+
+// ObserveHold notes how long it took to hold back a node that changed.
+func (a *Activity) ObserveHold(took time.Duration) { a.hold.Observe(max(0, took.Seconds())) }
 
 // NewAttempts are those that the old status does not have. The list is bounded: the oldest may be gone.
 func NewAttempts(old, b *v1alpha1.LatencyBenchmark) []v1alpha1.Attempt {
