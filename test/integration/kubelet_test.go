@@ -44,6 +44,7 @@ type Kubelet struct {
 	logs    map[types.NamespacedName]string
 	history []PodEvent
 	agents  func(*result.Document)
+	dead    string // the node of which no pod does anything
 }
 
 // PodEvent is the creation of a pod, or its end.
@@ -308,6 +309,19 @@ func (k *Kubelet) Auto(ctx SpecContext) {
 	}()
 }
 
+// Die lets nothing happen any more to the pods of a node.
+func (k *Kubelet) Die(node string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.dead = node
+}
+
+func (k *Kubelet) isDead(pod *corev1.Pod) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.dead != "" && pods.Node(pod) == k.dead
+}
+
 func (k *Kubelet) turn(ctx context.Context) error {
 	list := &corev1.PodList{}
 	if err := k8s.List(ctx, list, client.InNamespace(k.namespace)); err != nil {
@@ -316,6 +330,9 @@ func (k *Kubelet) turn(ctx context.Context) error {
 	running := map[string][]*corev1.Pod{}
 	for i := range list.Items {
 		pod := &list.Items[i]
+		if k.isDead(pod) {
+			continue
+		}
 		var err error
 		switch {
 		case !pod.DeletionTimestamp.IsZero():
