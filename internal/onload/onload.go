@@ -30,10 +30,6 @@ const (
 	MaxValue = 256
 )
 
-// StackMemory is what a stack takes with Onload's defaults, in bytes: 32,768 packets of 2 KiB and its state, 76 MiB as
-// measured, and some spare. Each process with sockets has one.
-const StackMemory = 96 << 20
-
 // settingName is how Onload's settings are named.
 var settingName = regexp.MustCompile(`^EF_[A-Z0-9_]+$`)
 

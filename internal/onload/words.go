@@ -79,7 +79,7 @@ const (
 	remedyBuild  = "use the library of the module's version, and load the modules again after an upgrade"
 	remedyNIC    = "attach an interface of a NIC that Onload supports, which is up, and whose driver was there when the module was loaded"
 	remedyVI     = "end other processes that use Onload on the node, and stacks that are left of them (onload_stackdump lists both), or share a stack"
-	remedyMemory = "give the endpoint more memory (placement.memory), huge pages (template.hugepages) or locked memory (the runtime's memlock limit)"
+	remedyMemory = "free memory of the node, whose kernel has the stack, or give the endpoint huge pages (template.hugepages) or more locked memory (the runtime's memlock limit)"
 	remedyAny    = "see the kernel's log of the node"
 )
 

@@ -191,15 +191,11 @@ const agentMemory = 64 << 20
 // its memory at the end of an hour has measured nothing.
 func toolMemory(o Observed) *Rejection {
 	memory := o.Benchmark.Spec.Placement.Memory
-	return eachCell(o, func(v v1alpha1.Variant, c tool.Cell) *Rejection {
-		need, with := o.Driver.Memory(c)+agentMemory, ""
-		if v.Acceleration.Type == v1alpha1.AccelerationOnload {
-			need, with = need+onload.StackMemory, " with Onload"
-		}
-		if memory.CmpInt64(need) < 0 {
+	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
+		if need := o.Driver.Memory(c) + agentMemory; memory.CmpInt64(need) < 0 {
 			return rejectf(v1alpha1.ReasonInsufficientMemory,
-				"spec.placement.memory: %s%s keeps every sample and may need %dMi for %s, but each endpoint gets %s; ask for that much, or measure more rounds of a shorter duration",
-				o.Benchmark.Spec.Tool, with, (need+1<<20-1)>>20, c.Duration, memory.String())
+				"spec.placement.memory: %s keeps every sample and may need %dMi for %s, but each endpoint gets %s; ask for that much, or measure more rounds of a shorter duration",
+				o.Benchmark.Spec.Tool, (need+1<<20-1)>>20, c.Duration, memory.String())
 		}
 		return nil
 	})

@@ -164,10 +164,6 @@ func TestAccept(t *testing.T) {
 			change:     []func(*Observed){memory("512Mi"), duration(449 * time.Second)},
 			wantReason: v1alpha1.ReasonInsufficientMemory, wantMessage: []string{"spec.placement.memory", "513Mi", "512Mi"},
 		},
-		"the same with a stack of Onload": {
-			change:     []func(*Observed){nad(NetworkDefinition{Found: true}), onload(v1alpha1.Acceleration{}), memory("128Mi"), duration(time.Second)},
-			wantReason: v1alpha1.ReasonInsufficientMemory, wantMessage: []string{"spec.placement.memory", "with Onload", "161Mi", "128Mi"},
-		},
 		"of several nodes, the first two by name": {
 			change: []func(*Observed){nodes(node("c"), node("a"), node("b"))},
 			want:   "a b",
