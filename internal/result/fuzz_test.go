@@ -1,0 +1,60 @@
+package result
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// FuzzOpen opens ConfigMaps of any content of which the status names the digests, so that all of it is decoded.
+func FuzzOpen(f *testing.F) {
+	small := clientDocument(f)
+	small.Cells[0].Histogram = recorded(f, 1, 2, 3)
+	framed, err := compress(small)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(framed.Compressed, gzipped(`{"version":1,"run":"first-p0-r1","attempt":2,"role":"server"}`), podsJSON)
+	f.Add(gzipped(`{"version":1,"cells":[{},{}]}`), []byte("nonsense"), "{}")
+	f.Fuzz(func(t *testing.T, client, server []byte, pods string) {
+		cm := &corev1.ConfigMap{BinaryData: map[string][]byte{KeyClient: client, KeyServer: server}, Data: map[string]string{KeyPods: pods}}
+		named := v1alpha1.StoredResult{Run: "first-p0-r1", SHA256: digestOf(client), ServerSHA256: digestOf(server), PodsSHA256: digestOf([]byte(pods))}
+		var got Stored
+		var err error
+		if used := allocated(func() { got, err = Open(cm, named) }); used > 256 {
+			t.Errorf("%d bytes take %d MiB", len(client)+len(server)+len(pods), used)
+		}
+		if err != nil {
+			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrMissing) {
+				t.Errorf("an error without a kind: %v", err)
+			}
+			return
+		}
+		if got.Client.Role != v1alpha1.RoleClient || got.Server.Role != v1alpha1.RoleServer || got.Client.Run != named.Run {
+			t.Errorf("opened %s of %s and %s", got.Client.Role, got.Client.Run, got.Server.Role)
+		}
+	})
+}
+
+// FuzzParseTermination reads messages of any content. What was read can be written and read again.
+func FuzzParseTermination(f *testing.F) {
+	f.Add(`{"digest":"ab","reason":"ToolFailed","message":"it failed"}`)
+	f.Add("OOMKilled")
+	f.Fuzz(func(t *testing.T, message string) {
+		read, err := ParseTermination(message)
+		if err != nil {
+			return
+		}
+		if len(message) > maxTermination {
+			t.Errorf("a message of %d bytes was read", len(message))
+		}
+		if read.Digest == "" && read.Reason == "" {
+			if _, err := read.Encode(); err != nil {
+				t.Errorf("%+v cannot be written: %v", read, err)
+			}
+		}
+	})
+}
