@@ -256,6 +256,8 @@ const (
 	// WarningResolutionReduced surfaces when a result was too large to be kept whole: its message says what was left
 	// out or made coarser.
 	WarningResolutionReduced = "ResolutionReduced"
+	// WarningStatusShortened surfaces when the status leaves parts out, because the API server would not store it.
+	WarningStatusShortened = "StatusShortened"
 	// WarningTool surfaces when the tool itself warned.
 	WarningTool = "ToolWarning"
 	// WarningEvidenceDiffers surfaces when the rounds did not run under equal conditions.

@@ -52,6 +52,7 @@ func (r *Reconciler) rejudge(ctx context.Context, old, b *v1alpha1.LatencyBenchm
 
 // write writes the status if it changed, counts what happened, and sends the events of it.
 func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
+	report.Bound(&b.Status)
 	if equality.Semantic.DeepEqual(old.Status, b.Status) {
 		return nil
 	}

@@ -73,6 +73,17 @@ func TestEventsOf(t *testing.T) {
 			}),
 			want: []string{"Normal Extended because"},
 		},
+		"an attempt that takes the place of the oldest in a full list": {
+			before: on(manyAttempts(1, maxAttempts)), after: on(manyAttempts(2, maxAttempts), withAttempt("x-r1", 999, v1alpha1.OutcomeToolFailed, time.Second)),
+			want: []string{"Warning ToolFailed attempt 999 of x-r1: it went wrong"},
+		},
+		"a collected result gets another name": {
+			before: on(active(0), collectedAs(keptOther)),
+			after:  on(active(0), collectedAs(keptAbsent), func(w *world) { w.benchmark.Status.Active.Collected.ConfigMap = "x-r1-vwxyz" }),
+			want: []string{
+				"Warning NameTaken ConfigMap x-r1-abcde, which was to keep the result of x-r1, exists with other content; ConfigMap x-r1-vwxyz is to keep it",
+			},
+		},
 		"failed": {
 			before: on(accepted), after: on(accepted, condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed)),
 			want: []string{"Warning Failed because"},
@@ -89,6 +100,33 @@ func TestEventsOf(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// manyAttempts adds the attempts with these numbers.
+func manyAttempts(first, last int32) func(*world) {
+	return func(w *world) {
+		for n := first; n <= last; n++ {
+			withAttempt("x-r1", n, v1alpha1.OutcomeToolFailed, time.Hour)(w)
+		}
+	}
+}
+
+// A claim that is withdrawn before anything was created leaves a benchmark that has not started, or had started before.
+func TestWithdraw(t *testing.T) {
+	for name, c := range map[string]struct{ started, want *metav1.Time }{
+		"the first claim": {started: new(metav1.NewTime(noon))},
+		"a later one":     {started: new(metav1.NewTime(ago(time.Hour))), want: new(metav1.NewTime(ago(time.Hour)))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := makeWorld(active(0), func(w *world) { w.benchmark.Status.StartTime = c.started })
+			if _, err := (&Reconciler{}).apply(t.Context(), w, step{kind: stepWithdraw, reason: v1alpha1.ReasonQueued}); err != nil {
+				t.Fatal(err)
+			}
+			if got := w.benchmark.Status; got.Active != nil || !got.StartTime.Equal(c.want) {
+				t.Errorf("active %v, started %v, want %v", got.Active, got.StartTime, c.want)
 			}
 		})
 	}

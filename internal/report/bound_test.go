@@ -1,0 +1,95 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// largestStatus is that of a legal benchmark of 400 runs and 400 cells whose attempts failed with long messages.
+func largestStatus() *v1alpha1.LatencyBenchmarkStatus {
+	s := &v1alpha1.LatencyBenchmarkStatus{}
+	number := func() *int64 { return new(int64(12_345_678)) }
+	text := strings.Repeat
+	for i := range 400 {
+		r := v1alpha1.CellResult{
+			Variant: fmt.Sprintf("variant-%d", i%4), Name: fmt.Sprintf("multicast-%d-at-1000000", i/4), Protocol: v1alpha1.ProtocolMulticast,
+			MessageSizeBytes: 1400, RatePerSecond: 1_000_000, LatencyType: "HalfRTT", CountedFrom: "Intended", Rounds: 100, Samples: 1e9, Lost: 1e6,
+			LostFrom: "p99.9999", MinNanoseconds: number(), MeanNanoseconds: number(), StddevNanoseconds: number(), MaxNanoseconds: number(),
+			P50Nanoseconds: number(), P90Nanoseconds: number(), P99Nanoseconds: number(), P999Nanoseconds: number(), P9999Nanoseconds: number(),
+			P99999Nanoseconds: number(), P999999Nanoseconds: number(), Outliers: text("o", 300),
+		}
+		for _, p := range []v1alpha1.Percentile{"p50", "p90", "p99", "p99.9", "p99.99", "p99.999", "p99.9999"} {
+			r.Spread = append(r.Spread, v1alpha1.Spread{Percentile: p, Rounds: 100, MinNanoseconds: 1_234_567, MedianNanoseconds: 1_234_567, MaxNanoseconds: 1_234_567})
+		}
+		for _, p := range []v1alpha1.Percentile{"p50", "p99", "p99.9"} {
+			r.Ratios = append(r.Ratios, v1alpha1.Ratio{Percentile: p, Estimate: "123.45", Lower: "123.45", Upper: "123.45"})
+		}
+		s.Results = append(s.Results, r)
+		run := fmt.Sprintf("%s-variant-%d-r%d", text("n", 45), i%4, i/4)
+		s.Stored = append(s.Stored, v1alpha1.StoredResult{
+			ConfigMap: run + "-abcdefghij", Run: run, SHA256: text("a", 64), ServerSHA256: text("b", 64), PodsSHA256: text("c", 64),
+		})
+	}
+	for i := range 300 {
+		s.Attempts = append(s.Attempts, v1alpha1.Attempt{Run: s.Stored[i].Run, Attempt: 3, MeasuredMilliseconds: 1e7,
+			Outcome: v1alpha1.Outcome{Reason: v1alpha1.OutcomeToolFailed, Message: text("m", 600)}})
+	}
+	for i := range 32 {
+		e := v1alpha1.Endpoint{
+			Variant: fmt.Sprintf("variant-%d", i/2), Role: []string{v1alpha1.RoleClient, v1alpha1.RoleServer}[i%2], Node: text("n", 60), Kernel: text("k", 60),
+			CPUs: "2-3", Interface: "net1", Address: "192.168.100.100", Driver: "mlx5_core", PCIAddress: "0000:3b:02.1", ToolVersion: text("t", 60),
+		}
+		for k := range 24 {
+			state := v1alpha1.ProofProved
+			if k%3 == 0 {
+				state = v1alpha1.ProofFailed
+			}
+			e.Proof = append(e.Proof, v1alpha1.ProofLine{Check: fmt.Sprintf("Check%d", k), State: state, Expected: text("e", 80), Found: text("f", 80)})
+		}
+		s.Endpoints = append(s.Endpoints, e)
+	}
+	return s
+}
+
+func size(t *testing.T, s *v1alpha1.LatencyBenchmarkStatus) int {
+	t.Helper()
+	encoded, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(encoded)
+}
+
+func TestBound(t *testing.T) {
+	s := largestStatus()
+	before := size(t, s)
+	Bound(s)
+	after := size(t, s)
+	t.Logf("%d bytes, bounded to %d", before, after)
+	if before <= maxStatus || after > maxStatus {
+		t.Errorf("%d bytes, bounded to %d; at most %d are written", before, after, maxStatus)
+	}
+	if len(s.Results) != 400 || len(s.Stored) != 400 || len(s.Endpoints) != 32 || s.Results[0].P999999Nanoseconds == nil {
+		t.Error("results are lost")
+	}
+	if newest := s.Attempts[len(s.Attempts)-1]; newest.Run != s.Stored[299].Run || newest.Outcome.Message == "" {
+		t.Errorf("the newest attempt is %v", newest)
+	}
+	if len(s.Warnings) != 1 || s.Warnings[0].Reason != v1alpha1.WarningStatusShortened {
+		t.Errorf("warnings %v", s.Warnings)
+	}
+}
+
+func TestBoundLeavesWhatFits(t *testing.T) {
+	s := largestStatus()
+	s.Results, s.Attempts = s.Results[:50], s.Attempts[:51]
+	before := size(t, s)
+	Bound(s)
+	if after := size(t, s); after != before || len(s.Warnings) > 0 {
+		t.Errorf("%d bytes became %d, warnings %v", before, after, s.Warnings)
+	}
+}
