@@ -23,6 +23,7 @@ var _ = Describe("An attempt", func() {
 	var b *v1alpha1.LatencyBenchmark
 	BeforeEach(func(ctx SpecContext) {
 		w = NewWorld(ctx)
+		w.Settings.StartTimeout = 2 * time.Minute
 		w.Start()
 		b = w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
 	})
@@ -62,6 +63,11 @@ var _ = Describe("An attempt", func() {
 			server, peer := start(ctx, 1)
 			w.Clock.Stop()
 			spoil(ctx, server, peer, change)
+			if reason == v1alpha1.OutcomeResultMissing {
+				By("waiting, because a kubelet may find the log again")
+				w.Patiently(ctx, b, func() any { return Get(ctx, b).Status.Active }, HaveField("Outcome", BeNil()))
+				w.Advance(ctx, 50*time.Second, b)
+			}
 			w.Kubelet.Gone(ctx, server, peer)
 			ExpectSucceeded(ctx, b, "^Unknown Retrying: .*"+reason+".*attempt 1 of 3")
 			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 " + reason}))
@@ -93,7 +99,7 @@ var _ = Describe("An attempt", func() {
 		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 ResultCorrupt", "x-r1 a2 ResultCorrupt", "x-r1 a3 ResultCorrupt"}))
 		Expect(Get(ctx, b).Status.Active).To(BeNil())
 		Expect(Get(ctx, b).Status.CompletionTime).NotTo(BeNil())
-		Consistently(w.Kubelet.Created).Should(HaveLen(6))
+		w.Patiently(ctx, b, func() any { return w.Kubelet.Created() }, HaveLen(6))
 	})
 
 	It("with the result of another attempt does not count", func(ctx SpecContext) {
@@ -146,7 +152,7 @@ var _ = Describe("An attempt", func() {
 		node.Status.Conditions[0].LastTransitionTime = metav1.Now()
 		Expect(k8s.Status().Update(ctx, node)).To(Succeed())
 		w.Advance(ctx, 30*time.Second, b)
-		Consistently(func() string { return condition(ctx, b, v1alpha1.ConditionSucceeded) }).Should(MatchRegexp("^Unknown Running"))
+		w.Patiently(ctx, b, func() any { return condition(ctx, b, v1alpha1.ConditionSucceeded) }, HavePrefix("Unknown Running"))
 		w.Advance(ctx, 40*time.Second, b)
 		ExpectSucceeded(ctx, b, "^Unknown Ending: .*"+server.Name+".*"+w.B+" is not ready")
 		Expect(Get(ctx, b).Status.Active.Outcome.Reason).To(Equal(v1alpha1.OutcomeNodeLost))
@@ -156,7 +162,7 @@ var _ = Describe("An attempt", func() {
 		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
 		w.Kubelet.Pending(ctx, server, "ImagePullBackOff", `Back-off pulling image "bench:test"`)
 		ExpectSucceeded(ctx, b, "^Unknown ImagePullFailed: .*server.*bench:test.*--bench-image")
-		w.Advance(ctx, 61*time.Second, b)
+		w.Advance(ctx, 121*time.Second, b)
 		w.Kubelet.Gone(ctx, server)
 		ExpectSucceeded(ctx, b, "^False Failed: .*ImagePullFailed")
 		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 ImagePullFailed"}))
