@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -110,6 +111,7 @@ func measuredOnce(b *v1alpha1.LatencyBenchmark, w *podWatch) {
 		Expect(a.Attempt).To(Equal(int32(1)), "attempt of %s", a.Run)
 	}
 	Expect(w.created(b.Name)).To(HaveLen(2*int(b.Spec.Rounds)), "pods ever made for %s", b.Name)
+	Expect(w.overlaps).To(BeEmpty(), "two runs on one node")
 }
 
 // podWatch follows all benchmark pods from the moment it is made.
@@ -125,22 +127,56 @@ type podWatch struct {
 	overlaps []string
 }
 
-// watchPods starts to follow all benchmark pods until the spec ends or end is called.
+// watchPods starts to follow all benchmark pods until the spec ends or end is called. When the API server ends the watch, it
+// begins again with a list.
 func watchPods(ctx context.Context) *podWatch {
 	GinkgoHelper()
 	stream, err := kube.Watch(ctx, &corev1.PodList{}, managed)
 	Expect(err).NotTo(HaveOccurred())
-	w := &podWatch{stop: stream.Stop, done: make(chan struct{}), all: map[string]*corev1.Pod{}, live: map[string]map[string]string{}}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	w := &podWatch{stop: cancel, done: make(chan struct{}), all: map[string]*corev1.Pod{}, live: map[string]map[string]string{}}
 	go func() {
 		defer close(w.done)
-		for e := range stream.ResultChan() {
-			if p, ok := e.Object.(*corev1.Pod); ok {
-				w.see(p, e.Type == "DELETED")
+		for ctx.Err() == nil {
+			w.follow(ctx, stream)
+			for stream, err = w.again(ctx); err != nil && ctx.Err() == nil; stream, err = w.again(ctx) {
+				time.Sleep(100 * time.Millisecond)
 			}
 		}
 	}()
-	DeferCleanup(stream.Stop)
+	DeferCleanup(w.end)
 	return w
+}
+
+// follow sees what a stream tells until it ends.
+func (w *podWatch) follow(ctx context.Context, stream watch.Interface) {
+	defer stream.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e, ok := <-stream.ResultChan():
+			if !ok || e.Type == watch.Error {
+				return
+			}
+			if p, ok := e.Object.(*corev1.Pod); ok {
+				w.see(p, e.Type == watch.Deleted)
+			}
+		}
+	}
+}
+
+// again lists all benchmark pods, forgets the live ones that are gone, and watches from there.
+func (w *podWatch) again(ctx context.Context) (watch.Interface, error) {
+	list := &corev1.PodList{}
+	if err := kube.List(ctx, list, managed); err != nil {
+		return nil, err
+	}
+	w.live = map[string]map[string]string{}
+	for i := range list.Items {
+		w.see(&list.Items[i], false)
+	}
+	return kube.Watch(ctx, &corev1.PodList{}, managed, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
 }
 
 func (w *podWatch) see(p *corev1.Pod, deleted bool) {

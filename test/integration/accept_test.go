@@ -210,7 +210,7 @@ var _ = Describe("A benchmark of a secondary network", func() {
 		Expect(server.Spec.Containers[0].Resources.Limits).To(HaveKey(corev1.ResourceName(vf)))
 		w.Kubelet.Run(ctx, server)
 		ExpectSucceeded(ctx, b, "^Unknown Starting: .*Multus")
-		w.Kubelet.NoPod(ctx, "x-r1", 1, v1alpha1.RoleClient)
+		w.NoPod(ctx, b, "x-r1", 1, v1alpha1.RoleClient)
 
 		w.Kubelet.NetworkStatus(ctx, server, w.Namespace+"/sf-vf", "192.168.100.12")
 		peer := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)

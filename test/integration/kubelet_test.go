@@ -39,6 +39,8 @@ var listenLine = result.ListenLine(netip.MustParseAddr("10.244.0.2"))
 // what agents do. It keeps their logs, and notes every pod that was ever created.
 type Kubelet struct {
 	namespace string
+	// now is the time of the nodes, which is that of the managers.
+	now func() time.Time
 
 	mu      sync.Mutex
 	logs    map[types.NamespacedName]string
@@ -54,9 +56,9 @@ type PodEvent struct {
 }
 
 // NewKubelet watches the pods of a namespace until the spec ends.
-func NewKubelet(ctx SpecContext, namespace string) *Kubelet {
+func NewKubelet(ctx SpecContext, namespace string, now func() time.Time) *Kubelet {
 	GinkgoHelper()
-	k := &Kubelet{namespace: namespace, logs: map[types.NamespacedName]string{}}
+	k := &Kubelet{namespace: namespace, now: now, logs: map[types.NamespacedName]string{}}
 	// The context is that of the node of the spec's tree in which we are, and ends with it.
 	watcher, err := k8s.Watch(context.WithoutCancel(ctx), &corev1.PodList{}, client.InNamespace(namespace))
 	Expect(err).NotTo(HaveOccurred())
@@ -127,12 +129,12 @@ func (k *Kubelet) Pod(ctx context.Context, run string, attempt int32, role strin
 	return pod
 }
 
-// NoPod says that there is no pod of that name, now and for a moment.
-func (k *Kubelet) NoPod(ctx context.Context, run string, attempt int32, role string) {
+// NoPod says that there is no pod of that name, now or however long benchmark b waits.
+func (w *World) NoPod(ctx context.Context, b *v1alpha1.LatencyBenchmark, run string, attempt int32, role string) {
 	GinkgoHelper()
-	Consistently(func() bool {
-		return apierrors.IsNotFound(k8s.Get(ctx, types.NamespacedName{Namespace: k.namespace, Name: pods.Name(run, attempt, role)}, &corev1.Pod{}))
-	}).Should(BeTrue())
+	w.Patiently(ctx, b, func() any {
+		return k8s.Get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: pods.Name(run, attempt, role)}, &corev1.Pod{})
+	}, MatchError(apierrors.IsNotFound, "IsNotFound"))
 }
 
 func (k *Kubelet) bind(ctx context.Context, pod *corev1.Pod) error {
@@ -199,7 +201,7 @@ func (k *Kubelet) Run(ctx context.Context, pod *corev1.Pod) {
 func (k *Kubelet) run(ctx context.Context, pod *corev1.Pod) error {
 	pod.Status.Phase, pod.Status.PodIP = corev1.PodRunning, "10.244.0.2"
 	pod.Status.PodIPs = []corev1.PodIP{{IP: "10.244.0.2"}}
-	k.setContainer(pod, true, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}})
+	k.setContainer(pod, true, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: k.now()}}})
 	return k8s.Status().Update(ctx, pod)
 }
 
@@ -241,7 +243,7 @@ func (k *Kubelet) end(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhas
 	if err != nil {
 		return err
 	}
-	terminated := &corev1.ContainerStateTerminated{Reason: "Completed", Message: string(message), FinishedAt: metav1.Now()}
+	terminated := &corev1.ContainerStateTerminated{Reason: "Completed", Message: string(message), FinishedAt: metav1.Time{Time: k.now()}}
 	if phase == corev1.PodFailed {
 		terminated.Reason, terminated.ExitCode = "Error", 1
 	}
@@ -291,9 +293,9 @@ func (k *Kubelet) letGo(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return false, err
 }
 
-// Auto lets all pods of the namespace start, measure, succeed and go by themselves, until the spec ends. Both
-// ends of an attempt end together, once both run.
-func (k *Kubelet) Auto(ctx SpecContext) {
+// Auto lets the pods of some benchmarks, or of all if it is given none, start, measure, succeed and go by themselves, until
+// the spec ends. Both ends of an attempt end together, once both run.
+func (k *Kubelet) Auto(ctx SpecContext, benchmarks ...string) {
 	ctxAuto, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	DeferCleanup(func() { cancel(); <-done })
@@ -301,7 +303,7 @@ func (k *Kubelet) Auto(ctx SpecContext) {
 		defer close(done)
 		for ctxAuto.Err() == nil {
 			// Conflicts and pods that went meanwhile are met again, or not, on the next turn.
-			if err := k.turn(ctxAuto); err != nil {
+			if err := k.turn(ctxAuto, benchmarks); err != nil {
 				fmt.Fprintln(GinkgoWriter, "kubelet:", err)
 			}
 			time.Sleep(20 * time.Millisecond)
@@ -322,7 +324,7 @@ func (k *Kubelet) isDead(pod *corev1.Pod) bool {
 	return k.dead != "" && pods.Node(pod) == k.dead
 }
 
-func (k *Kubelet) turn(ctx context.Context) error {
+func (k *Kubelet) turn(ctx context.Context, benchmarks []string) error {
 	list := &corev1.PodList{}
 	if err := k8s.List(ctx, list, client.InNamespace(k.namespace)); err != nil {
 		return err
@@ -330,7 +332,7 @@ func (k *Kubelet) turn(ctx context.Context) error {
 	running := map[string][]*corev1.Pod{}
 	for i := range list.Items {
 		pod := &list.Items[i]
-		if k.isDead(pod) {
+		if k.isDead(pod) || len(benchmarks) > 0 && !slices.Contains(benchmarks, pod.Labels[v1alpha1.LabelBenchmark]) {
 			continue
 		}
 		var err error

@@ -58,7 +58,7 @@ var _ = Describe("A benchmark that is suspended", func() {
 		By("the next in the queue")
 		w.Kubelet.Measure(ctx, "y-r1", 1)
 		ExpectSucceeded(ctx, other, "^True Complete")
-		w.Kubelet.NoPod(ctx, "x-r2", 2, v1alpha1.RoleServer)
+		w.NoPod(ctx, b, "x-r2", 2, v1alpha1.RoleServer)
 
 		suspend(ctx, b, false)
 		w.Kubelet.Measure(ctx, "x-r2", 2)
@@ -134,7 +134,7 @@ var _ = Describe("A benchmark that is suspended", func() {
 		ExpectSucceeded(ctx, b, "^Unknown Suspended: spec.suspend holds it with 1 of 3 pairs done")
 		ExpectSucceeded(ctx, child(ctx, b, 2), "^Unknown Suspended")
 		Expect(child(ctx, b, 1).Spec.Suspend).To(BeFalse(), "it is finished")
-		Consistently(func() int { return len(children(ctx, b)) }).Should(Equal(2))
+		w.Patiently(ctx, b, func() any { return children(ctx, b) }, HaveLen(2))
 		suspend(ctx, b, false)
 		w.Kubelet.Measure(ctx, "x-p2-r1", 2)
 		w.Kubelet.Measure(ctx, "x-p3-r1", 1)
@@ -169,14 +169,14 @@ var _ = Describe("A finished benchmark", func() {
 			ExpectSucceeded(ctx, b, "^True Complete")
 		}
 		w.Advance(ctx, 59*time.Minute, free)
-		Consistently(isGone(ctx, free)).Should(BeFalse())
+		w.Patiently(ctx, free, func() any { return isGone(ctx, free)() }, BeFalse())
 
 		w.Advance(ctx, 2*time.Minute, free)
 		Wake(ctx, before)
 		Eventually(isGone(ctx, free)).Should(BeTrue())
 		Eventually(toldOf).WithArguments(ctx, free).Should(ContainElement(HavePrefix("Normal Expired")))
 		Eventually(toldOf).WithArguments(ctx, before).Should(ContainElement(MatchRegexp("^Normal Kept: .*baseline of LatencyBenchmark after")))
-		Consistently(isGone(ctx, before)).Should(BeFalse())
+		w.Patiently(ctx, before, func() any { return isGone(ctx, before)() }, BeFalse())
 
 		By("the deletion of what compares with it")
 		Expect(k8s.Delete(ctx, after)).To(Succeed())
@@ -189,7 +189,7 @@ var _ = Describe("A finished benchmark", func() {
 		ExpectSucceeded(ctx, b, "^True Complete")
 		Expect(k8s.Patch(ctx, b.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"ttlSecondsAfterFinished":null}}`)))).To(Succeed())
 		w.Advance(ctx, 2*time.Hour, b)
-		Consistently(isGone(ctx, b)).Should(BeFalse())
+		w.Patiently(ctx, b, func() any { return isGone(ctx, b)() }, BeFalse())
 	})
 
 	It("goes by the next manager when the first dies before it can delete it", func(ctx SpecContext) {
@@ -213,7 +213,7 @@ var _ = Describe("A finished benchmark", func() {
 			all = append(all, b)
 		}
 		Eventually(isGone(ctx, all[0])).Should(BeTrue())
-		Consistently(isGone(ctx, all[1])).Should(BeFalse())
+		w.Patiently(ctx, all[1], func() any { return isGone(ctx, all[1])() }, BeFalse())
 		list := &v1alpha1.LatencyBenchmarkList{}
 		Expect(k8s.List(ctx, list, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelSeries: "nightly"})).To(Succeed())
 		Expect(list.Items).To(HaveLen(2))

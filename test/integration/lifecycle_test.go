@@ -93,7 +93,7 @@ var _ = Describe("A benchmark", func() {
 		By("starting the server first")
 		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
 		Expect(server.Spec.NodeName).To(Equal(w.B))
-		w.Kubelet.NoPod(ctx, "x-r1", 1, v1alpha1.RoleClient)
+		w.NoPod(ctx, b, "x-r1", 1, v1alpha1.RoleClient)
 		ExpectSucceeded(ctx, b, "^Unknown Starting: .*x-r1.*server")
 		Expect(Get(ctx, b).Status.Active.Pair).To(Equal(v1alpha1.Pair{ClientNode: w.A, ServerNode: w.B}))
 		w.Kubelet.Run(ctx, server)
@@ -197,7 +197,10 @@ var _ = Describe("A benchmark", func() {
 			Expect(owner.BlockOwnerDeletion).To(HaveValue(BeTrue()))
 			Expect(object.GetFinalizers()).To(BeEmpty())
 		}
-		Consistently(func() int { return len(w.Kubelet.Created()) }).Should(Equal(4), "nothing is made for a benchmark that is gone")
+		By("nothing that is made for a benchmark that is gone")
+		after := w.Create(ctx, MakeBenchmark(w.Namespace, "after").On(w.A, w.B))
+		ExpectSucceeded(ctx, after, "^Unknown Queued")
+		w.Patiently(ctx, after, func() any { return w.Kubelet.Created() }, HaveLen(4))
 	})
 
 	It("of a name that was there before waits until its pods are gone", func(ctx SpecContext) {
@@ -228,7 +231,7 @@ var _ = Describe("Two benchmarks on the same nodes", func() {
 		server := w.Kubelet.Pod(ctx, "first-r1", 1, v1alpha1.RoleServer)
 		second := w.Create(ctx, MakeBenchmark(w.Namespace, "second").Rounds(2).On(w.B, w.A))
 		ExpectSucceeded(ctx, second, fmt.Sprintf("^Unknown Queued: waiting: %s/first is measuring on node %s and node %s; 1 ahead$", w.Namespace, w.B, w.A))
-		w.Kubelet.NoPod(ctx, "second-r1", 1, v1alpha1.RoleServer)
+		w.NoPod(ctx, second, "second-r1", 1, v1alpha1.RoleServer)
 
 		// From here on, pods come and go by themselves.
 		Expect(server.Name).To(Equal("first-r1-a1-server"))

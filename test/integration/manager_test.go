@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -120,15 +122,21 @@ type World struct {
 	Settings benchmark.Settings
 	// Outage, while it is set, keeps the API server from managers.
 	Outage atomic.Bool
+	// failing, while it is set, answers the requests of managers.
+	failing atomic.Pointer[failure]
+	watches watches
 }
 
-// roundTripper sends the requests of managers, but during an outage.
+// roundTripper sends the requests of managers, but during an outage or another failure of the API server.
 func (w *World) roundTripper(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		if w.Outage.Load() {
 			return nil, errors.New("the API server does not answer")
 		}
-		return next.RoundTrip(r)
+		if f := w.failing.Load(); f != nil {
+			return f.answer(r)
+		}
+		return w.watches.follow(next.RoundTrip(r))
 	})
 }
 
@@ -140,9 +148,10 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func NewWorld(ctx SpecContext) *World {
 	GinkgoHelper()
 	namespace := newNamespace(ctx)
+	clock := &clock{}
 	w := &World{
 		Namespace: namespace, A: namespace + "-a", B: namespace + "-b",
-		Kubelet: NewKubelet(ctx, namespace), Clock: &clock{},
+		Kubelet: NewKubelet(ctx, namespace, clock.Now), Clock: clock,
 		Settings: benchmark.Settings{BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3},
 	}
 	w.AddNode(ctx, MakeNode(w.A))
@@ -257,4 +266,32 @@ func Wake(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
 	GinkgoHelper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"test.tailgate.dev/woken":"`+time.Now().Format(time.RFC3339Nano)+`"}}}`))
 	Expect(k8s.Patch(ctx, b.DeepCopy(), patch)).To(Succeed())
+}
+
+// Patiently checks that something holds, however long the controllers wait: it puts the clock forward by more than any of
+// their timers in all, in steps, and has them look at a benchmark after each.
+func (w *World) Patiently(ctx context.Context, b *v1alpha1.LatencyBenchmark, actual func() any, matcher gomegatypes.GomegaMatcher) {
+	GinkgoHelper()
+	for range 4 {
+		before := reconciles()
+		w.Advance(ctx, 3*time.Second, b)
+		Eventually(reconciles).Should(BeNumerically(">", before), "somebody looks at "+b.Name)
+		Expect(actual()).To(matcher)
+	}
+}
+
+// reconciles is how often the controllers of this process have looked at anything.
+func reconciles() float64 {
+	GinkgoHelper()
+	families, err := ctrlmetrics.Registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	var sum float64
+	for _, f := range families {
+		if f.GetName() == "controller_runtime_reconcile_total" {
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -210,9 +209,8 @@ var _ = Describe("A benchmark of many pairs", func() {
 		))
 
 		By("nothing more being written")
-		Wake(ctx, b)
-		version := Get(ctx, b).ResourceVersion
-		Consistently(func() string { return Get(ctx, b).ResourceVersion }).Should(Equal(version))
+		written := Get(ctx, b).Status
+		w.Patiently(ctx, b, func() any { return Get(ctx, b).Status }, Equal(written))
 	})
 
 	It("of pairing Star has one server, which is no client", func(ctx SpecContext) {
@@ -353,7 +351,7 @@ var _ = Describe("A benchmark of many pairs", func() {
 		}
 		By("for a while")
 		since(8 * time.Minute)
-		Consistently(func() types.UID { return child(ctx, b, 1).UID }).Should(Equal(first.UID))
+		w.Patiently(ctx, b, func() any { return child(ctx, b, 1).UID }, Equal(first.UID))
 		By("and not for ever")
 		since(11 * time.Minute)
 		Eventually(func() bool { return k8s.Get(ctx, client.ObjectKeyFromObject(first), first) != nil }).Should(BeTrue())

@@ -132,7 +132,7 @@ var _ = Describe("A sample for SR-IOV", func() {
 		It("runs exactly as kubectl tailgate plan says: "+filepath.Base(sample), func(ctx SpecContext) {
 			namespace := newNamespace(ctx)
 			w := &World{
-				Namespace: namespace, Kubelet: NewKubelet(ctx, namespace), Clock: &clock{},
+				Namespace: namespace, Kubelet: NewKubelet(ctx, namespace, time.Now), Clock: &clock{},
 				Settings: benchmark.Settings{
 					BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3, AllowHostNetwork: true,
 				},

@@ -121,9 +121,8 @@ var _ = Describe("A verdict", func() {
 		ExpectPassed(ctx, b, "^True Pass")
 
 		By("nothing, of which nobody writes anything")
-		Wake(ctx, b)
-		version := Get(ctx, b).ResourceVersion
-		Consistently(func() string { return Get(ctx, b).ResourceVersion }).Should(Equal(version))
+		written := Get(ctx, b).Status
+		w.Patiently(ctx, b, func() any { return Get(ctx, b).Status }, Equal(written))
 
 		By("the gate's removal")
 		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate = nil })
@@ -173,14 +172,14 @@ var _ = Describe("A verdict", func() {
 		By("a result of another run in its place")
 		other := remade(stored[2], func(cm *corev1.ConfigMap) { cm.BinaryData, cm.Data = stored[3].BinaryData, stored[3].Data })
 		Expect(k8s.Create(ctx, other)).To(Succeed())
-		Consistently(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(HavePrefix("Unknown ResultsMissing"))
+		w.Patiently(ctx, b, func() any { return condition(ctx, b, v1alpha1.ConditionPassed) }, HavePrefix("Unknown ResultsMissing"))
 		Expect(k8s.Delete(ctx, other)).To(Succeed())
 		By("another server's part, which tells where the server ran")
 		document := result.Document{Version: result.Version, Run: stored[2].Labels[v1alpha1.LabelRun], Variant: "default", Attempt: 1, Role: v1alpha1.RoleServer,
 			Evidence: result.Evidence{Node: w.B, CPUsAllowed: "1", MeasuringCPU: 1, DeviceNUMANode: -1}}
 		other = remade(stored[2], func(cm *corev1.ConfigMap) { cm.BinaryData[result.KeyServer] = framed(document).Compressed })
 		Expect(k8s.Create(ctx, other)).To(Succeed())
-		Consistently(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(HavePrefix("Unknown ResultsMissing"))
+		w.Patiently(ctx, b, func() any { return condition(ctx, b, v1alpha1.ConditionPassed) }, HavePrefix("Unknown ResultsMissing"))
 		Expect(k8s.Delete(ctx, other)).To(Succeed())
 		By("its return")
 		back := remade(stored[2])

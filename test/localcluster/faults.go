@@ -43,6 +43,39 @@ func StartProcess(ctx context.Context, o Options, name string) error {
 	return c.ensure(pr)
 }
 
+// PauseProcess stops a process of the cluster, as named for KillProcess, until ResumeProcess: it keeps its connections and
+// its memory, and does nothing.
+func PauseProcess(ctx context.Context, o Options, name string) error {
+	return signalProcess(ctx, o, name, unix.SIGSTOP)
+}
+
+// ResumeProcess lets a process go on that PauseProcess stopped. It does nothing to one that runs.
+func ResumeProcess(ctx context.Context, o Options, name string) error {
+	return signalProcess(ctx, o, name, unix.SIGCONT)
+}
+
+func signalProcess(ctx context.Context, o Options, name string, signal unix.Signal) error {
+	c, err := existing(ctx, o)
+	if err != nil {
+		return err
+	}
+	pr, err := c.process(name)
+	if err != nil {
+		return err
+	}
+	running, err := findProcesses(c.runs(pr.Name, pr.Args[0]))
+	if err != nil {
+		return err
+	}
+	if len(running) != 1 {
+		return fmt.Errorf("%d processes of %s run, not one", len(running), name)
+	}
+	if err := unix.Kill(running[0].PID, signal); err != nil {
+		return fmt.Errorf("sending %s to %s: %w", unix.SignalName(signal), name, err)
+	}
+	return nil
+}
+
 // KillDevicePlugin kills the device plugin of a node, "node-a" or "node-b". Pods that have its devices keep them. From
 // that moment the kubelet rejects others that ask for some (its topology manager says TopologyAffinityError), but only
 // its next report, up to ten seconds later, keeps the scheduler from sending them.
@@ -141,17 +174,27 @@ func openFabric() (netnsHandle, netlink.Link, error) {
 // CutFabric cuts the cable between the cards of the two nodes for so long. What the PFs and VFs send meanwhile is lost;
 // the links of their interfaces stay up, as behind a switch. The nodes' own network is another.
 func CutFabric(d time.Duration) error {
+	if err := SetFabric(false); err != nil {
+		return err
+	}
+	time.Sleep(d)
+	return SetFabric(true)
+}
+
+// SetFabric connects the cable between the cards of the two nodes, or cuts it until it is connected again.
+func SetFabric(connected bool) error {
 	fabric, bridge, err := openFabric()
 	if err != nil {
 		return err
 	}
 	defer fabric.close()
-	if err := fabric.LinkSetDown(bridge); err != nil {
-		return fmt.Errorf("cutting the fabric: %w", err)
+	if connected {
+		err = fabric.LinkSetUp(bridge)
+	} else {
+		err = fabric.LinkSetDown(bridge)
 	}
-	time.Sleep(d)
-	if err := fabric.LinkSetUp(bridge); err != nil {
-		return fmt.Errorf("mending the fabric: %w", err)
+	if err != nil {
+		return fmt.Errorf("switching the fabric: %w", err)
 	}
 	return nil
 }

@@ -1,0 +1,397 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/test/faults"
+	"github.com/tailgate-dev/tailgate/test/localcluster"
+)
+
+const (
+	agentProgram = "tailgate-agent"
+	// lasting is how long a fault lasts that does not end the attempt; measuring is longer: containerd does not learn how a
+	// container ended meanwhile.
+	lasting, measuring = time.Second, 3 * time.Second
+	// nextWithin is the longest that the next benchmark of the same nodes may wait after the last fault.
+	nextWithin = time.Minute
+)
+
+// trial is what the faults are tried on: benchmark x, with a run for each state, and benchmark next, which wants the same
+// nodes and waits until x is over. The scheduler is stopped and lets pods go to their nodes one by one, so that a state lasts
+// until the spec goes on.
+type trial struct {
+	fault   faults.Fault
+	x, next *v1alpha1.LatencyBenchmark
+	watch   *podWatch
+	// serverUp is true when the server of the first run has been let start to see what is absent then.
+	serverUp bool
+}
+
+// strike is a fault of the local cluster.
+type strike struct {
+	// change is what the fault needs of the benchmark; it may be nil.
+	change func(*v1alpha1.LatencyBenchmarkSpec)
+	begin  func(ctx context.Context, t *trial, state faults.State)
+	// heal may be nil, when what failed does not come back.
+	heal func(ctx context.Context, state faults.State)
+}
+
+// endOf is the node at which a fault is injected: that of the pod which is about to start, or else the client's.
+func endOf(state faults.State) string {
+	if state == faults.Claimed {
+		return "node-b"
+	}
+	return "node-a"
+}
+
+// processOf is a fault that kills a process of a node, and starts it again.
+func processOf(kind string, change func(*v1alpha1.LatencyBenchmarkSpec)) strike {
+	return strike{
+		change: change,
+		begin: func(ctx context.Context, _ *trial, state faults.State) {
+			Expect(localcluster.KillProcess(ctx, options, kind+"-"+endOf(state))).To(Succeed())
+		},
+		heal: func(ctx context.Context, state faults.State) {
+			Expect(localcluster.StartProcess(ctx, options, kind+"-"+endOf(state))).To(Succeed())
+		},
+	}
+}
+
+var strikes = map[faults.Fault]strike{
+	faults.Agent: {begin: func(_ context.Context, _ *trial, state faults.State) {
+		node := "node-a"
+		if state == faults.ServerUp {
+			node = "node-b"
+		}
+		signalOne(node, agentProgram, syscall.SIGKILL)
+	}},
+	faults.Tool: {begin: func(_ context.Context, t *trial, _ faults.State) {
+		signalOne("node-a", programOf(t.x.Spec.Tool), syscall.SIGKILL)
+	}},
+	faults.Kubelet:      processOf("kubelet", nil),
+	faults.Containerd:   processOf("containerd", nil),
+	faults.DevicePlugin: processOf("deviceplugin", overVFs),
+	faults.Cable: {
+		change: overVFs,
+		begin:  func(context.Context, *trial, faults.State) { Expect(localcluster.SetFabric(false)).To(Succeed()) },
+		heal:   func(context.Context, faults.State) { Expect(localcluster.SetFabric(true)).To(Succeed()) },
+	},
+}
+
+// signalOne signals the only process of a program on a node.
+func signalOne(node, program string, signal syscall.Signal) {
+	GinkgoHelper()
+	var pids []int
+	Eventually(func() []int { pids = processesIn(node, program); return pids }).
+		WithTimeout(soon).WithPolling(20*time.Millisecond).Should(HaveLen(1), "processes of %s on %s", program, node)
+	Expect(syscall.Kill(pids[0], signal)).To(Succeed())
+}
+
+var _ = Describe("The fault table:", Label("faults"), func() {
+	for _, fault := range faults.Faults {
+		if faults.Find(fault, faults.Measuring).Suite != faults.E2E {
+			continue
+		}
+		It(string(fault), func(ctx context.Context) {
+			s, ok := strikes[fault]
+			Expect(ok).To(BeTrue(), "no spec injects this fault")
+			t := newTrial(ctx, fault, s)
+			run := 0
+			for _, state := range faults.States {
+				cell := faults.Find(fault, state)
+				switch {
+				case cell.Never != "":
+					t.expectAbsent(ctx, cell)
+				case state == faults.Waiting: // next waits while x meets the faults
+				case state == faults.Judging:
+					t.judge(ctx, s)
+				default:
+					run++
+					t.strikeIn(ctx, s, cell, run)
+				}
+				if state == faults.HandingOver {
+					t.finish(ctx)
+				}
+			}
+			t.expect(ctx)
+		})
+	}
+})
+
+func newTrial(ctx context.Context, fault faults.Fault, s strike) *trial {
+	GinkgoHelper()
+	t := &trial{fault: fault, watch: watchPods(ctx)}
+	scheduler(ctx, false)
+	DeferCleanup(func(ctx context.Context) {
+		scheduler(ctx, true)
+		signalInNode("manager", syscall.SIGCONT)
+		Expect(localcluster.SetFabric(true)).To(Succeed())
+		Expect(localcluster.Up(ctx, options)).To(Succeed())
+	})
+	changes := []func(*v1alpha1.LatencyBenchmarkSpec){short}
+	if s.change != nil {
+		changes = append(changes, s.change)
+	}
+	t.next = benchmark("next", changes...)
+	t.x = benchmark("x", append(changes, func(s *v1alpha1.LatencyBenchmarkSpec) {
+		s.Rounds = 0
+		for _, state := range faults.States[1:5] {
+			if faults.Find(fault, state).Never == "" {
+				s.Rounds++
+			}
+		}
+		s.Workload.Duration.Duration = measuring
+		if faults.Find(fault, faults.Judging).Never == "" {
+			// Five are the fewest for a verdict. It fails, so that a Pass can only be a mistake.
+			s.Rounds = 5
+			s.Gate = &v1alpha1.Gate{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, Max: "1ns"}}}
+		}
+	})...)
+	create(ctx, t.x)
+	t.awaitPod(ctx, 1, 1, v1alpha1.RoleServer)
+	create(ctx, t.next)
+	Eventually(func() string { return condition(get(ctx, t.next), v1alpha1.ConditionSucceeded).Reason }).
+		WithTimeout(soon).Should(Equal(v1alpha1.ReasonQueued))
+	return t
+}
+
+// scheduler lets the scheduler go on, or stops it.
+func scheduler(ctx context.Context, on bool) {
+	GinkgoHelper()
+	if on {
+		Expect(localcluster.ResumeProcess(ctx, options, localcluster.Scheduler)).To(Succeed())
+	} else {
+		Expect(localcluster.PauseProcess(ctx, options, localcluster.Scheduler)).To(Succeed())
+	}
+}
+
+// awaitPod waits until a pod of x exists and has no node yet.
+func (t *trial) awaitPod(ctx context.Context, run int, attempt int32, role string) {
+	GinkgoHelper()
+	Eventually(func() error {
+		p, err := t.pod(ctx, run, attempt, role)
+		if err == nil && p.Spec.NodeName != "" {
+			StopTrying(p.Name + " has a node already").Now()
+		}
+		return err
+	}).WithTimeout(soon).WithPolling(50 * time.Millisecond).Should(Succeed())
+}
+
+func (t *trial) pod(ctx context.Context, run int, attempt int32, role string) (*corev1.Pod, error) {
+	p := &corev1.Pod{}
+	key := types.NamespacedName{Namespace: namespace, Name: pods.Name(fmt.Sprintf("x-r%d", run), attempt, role)}
+	return p, kube.Get(ctx, key, p)
+}
+
+// schedule gives a pod of x its node.
+func (t *trial) schedule(ctx context.Context, run int, attempt int32, role string) {
+	GinkgoHelper()
+	t.awaitPod(ctx, run, attempt, role)
+	scheduler(ctx, true)
+	Eventually(func(g Gomega) {
+		p, err := t.pod(ctx, run, attempt, role)
+		if apierrors.IsNotFound(err) {
+			return // Its kubelet refused it, and the attempt is over.
+		}
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(p.Spec.NodeName).NotTo(BeEmpty(), "%v", p.Status.Conditions)
+	}).WithTimeout(time.Minute).WithPolling(20 * time.Millisecond).Should(Succeed())
+	scheduler(ctx, false)
+}
+
+// strikeIn lets a run of x reach a state, in which the fault is injected, and waits for the result of the run.
+func (t *trial) strikeIn(ctx context.Context, s strike, cell faults.Cell, run int) {
+	GinkgoHelper()
+	By(cell.Name())
+	began := time.Now()
+	fails := len(cell.Attempts) > 1
+	hit := func() {
+		s.begin(ctx, t, cell.State)
+		began = time.Now()
+	}
+	// over ends the fault: when the attempt has failed, or after a while.
+	over := func() {
+		if fails {
+			t.awaitAttempt(ctx, run, 1, cell.Attempts[0])
+		} else {
+			time.Sleep(lasting)
+		}
+		if s.heal != nil {
+			s.heal(ctx, cell.State)
+		}
+	}
+	if t.reach(ctx, cell, run, hit, over); fails {
+		t.schedule(ctx, run, 2, v1alpha1.RoleServer)
+		t.schedule(ctx, run, 2, v1alpha1.RoleClient)
+	}
+	t.awaitAttempt(ctx, run, int32(len(cell.Attempts)), v1alpha1.OutcomeMeasured)
+	AddReportEntry(fmt.Sprintf("%s: measured %s after the fault", cell.Name(), time.Since(began).Round(100*time.Millisecond)))
+}
+
+// reach plays an attempt, calls hit in the state of the cell, and over when the cluster had time to notice.
+func (t *trial) reach(ctx context.Context, cell faults.Cell, run int, hit, over func()) {
+	GinkgoHelper()
+	if cell.State == faults.Claimed {
+		t.awaitPod(ctx, run, 1, v1alpha1.RoleServer)
+		hit()
+	}
+	if run > 1 || !t.serverUp {
+		t.schedule(ctx, run, 1, v1alpha1.RoleServer)
+	}
+	if cell.State == faults.Claimed {
+		if over(); len(cell.Attempts) > 1 {
+			return
+		}
+	}
+	t.awaitPod(ctx, run, 1, v1alpha1.RoleClient)
+	if cell.State == faults.ServerUp {
+		if hit(); t.fault != faults.Agent {
+			t.schedule(ctx, run, 1, v1alpha1.RoleClient)
+		}
+		over()
+		return
+	}
+	t.schedule(ctx, run, 1, v1alpha1.RoleClient)
+	if cell.State == faults.Claimed {
+		return
+	}
+	Eventually(func() []int { return processesIn("node-a", programOf(t.x.Spec.Tool)) }).
+		WithTimeout(time.Minute).WithPolling(20 * time.Millisecond).Should(HaveLen(1))
+	switch {
+	case cell.State == faults.Measuring:
+		hit()
+		over()
+	case t.fault == faults.Agent || t.fault == faults.Cable:
+		t.afterTool(ctx, hit, over)
+	default:
+		t.afterPods(ctx, run, hit, over)
+	}
+}
+
+// afterTool calls hit and over when the client's tool has ended, and its agent has not gone on yet.
+func (t *trial) afterTool(ctx context.Context, hit, over func()) {
+	GinkgoHelper()
+	signalOne("node-a", agentProgram, syscall.SIGSTOP)
+	Eventually(func() []int { return processesIn("node-a", programOf(t.x.Spec.Tool)) }).
+		WithTimeout(soon).WithPolling(20 * time.Millisecond).Should(BeEmpty())
+	hit()
+	if t.fault == faults.Cable {
+		signalOne("node-a", agentProgram, syscall.SIGCONT)
+	}
+	over()
+}
+
+// afterPods calls hit when both pods have ended, and the manager has not read their logs yet; and over when it tries to.
+func (t *trial) afterPods(ctx context.Context, run int, hit, over func()) {
+	GinkgoHelper()
+	Expect(signalInNode("manager", syscall.SIGSTOP)).To(BeNumerically(">=", 1))
+	for _, role := range []string{v1alpha1.RoleClient, v1alpha1.RoleServer} {
+		Eventually(func() bool {
+			p, err := t.pod(ctx, run, 1, role)
+			return err == nil && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].State.Terminated != nil
+		}).WithTimeout(soon).WithPolling(50 * time.Millisecond).Should(BeTrue())
+	}
+	hit()
+	signalInNode("manager", syscall.SIGCONT)
+	over()
+}
+
+// awaitAttempt waits for the end of an attempt of x.
+func (t *trial) awaitAttempt(ctx context.Context, run int, attempt int32, reason string) {
+	GinkgoHelper()
+	Eventually(func() string {
+		for _, a := range get(ctx, t.x).Status.Attempts {
+			if a.Run != fmt.Sprintf("x-r%d", run) || a.Attempt != attempt {
+				continue
+			}
+			if !faults.Ends(reason, a.Outcome.Reason) {
+				StopTrying(fmt.Sprintf("attempt %d of %s ended with %s: %s", attempt, a.Run, a.Outcome.Reason, a.Outcome.Message)).Now()
+			}
+			return reason
+		}
+		return ""
+	}).WithTimeout(2 * time.Minute).WithPolling(50 * time.Millisecond).Should(Equal(reason))
+}
+
+// expectAbsent checks what the table says of a fault that cannot occur: there is no such process.
+func (t *trial) expectAbsent(ctx context.Context, cell faults.Cell) {
+	GinkgoHelper()
+	By(cell.Name())
+	program := map[faults.Fault]string{faults.Agent: agentProgram, faults.Tool: programOf(t.x.Spec.Tool)}[t.fault]
+	switch cell.State {
+	case faults.ServerUp:
+		t.schedule(ctx, 1, 1, v1alpha1.RoleServer)
+		t.awaitPod(ctx, 1, 1, v1alpha1.RoleClient)
+		signalOne("node-b", agentProgram, 0)
+		t.serverUp = true
+	case faults.HandingOver: // all of it comes after the tool
+		return
+	}
+	Expect(processesIn("node-", program)).To(BeEmpty())
+}
+
+// finish lets the runs go by themselves that are left.
+func (t *trial) finish(ctx context.Context) {
+	GinkgoHelper()
+	scheduler(ctx, true)
+	t.x = eventuallyCompletes(ctx, t.x)
+	began := time.Now()
+	t.next = completesWithin(ctx, nextWithin, t.next)
+	AddReportEntry(fmt.Sprintf("%s: the next benchmark was measured %s later", t.fault, time.Since(began).Round(100*time.Millisecond)))
+	if t.x.Spec.Gate != nil {
+		Expect(passed(ctx, t.x)).To(HaveField("Reason", v1alpha1.ReasonFail))
+	}
+}
+
+// judge has the rules changed while the fault lasts, which no node is needed for.
+func (t *trial) judge(ctx context.Context, s strike) {
+	GinkgoHelper()
+	By(faults.Find(t.fault, faults.Judging).Name())
+	s.begin(ctx, t, faults.Judging)
+	setRules(ctx, t.x, v1alpha1.GateRule{Metric: v1alpha1.MetricP50, Max: "2ns"})
+	Eventually(passed).WithArguments(ctx, t.x).WithTimeout(soon).Should(And(
+		HaveField("ObservedGeneration", BeEquivalentTo(2)), HaveField("Reason", v1alpha1.ReasonFail)))
+	s.heal(ctx, faults.Judging)
+}
+
+// expect checks that every run was measured once, after the attempts that the table says.
+func (t *trial) expect(ctx context.Context) {
+	GinkgoHelper()
+	t.watch.end()
+	var want []string
+	run := 0
+	for _, state := range faults.States[1:5] {
+		if cell := faults.Find(t.fault, state); cell.Never == "" {
+			run++
+			for i, reason := range cell.Attempts {
+				want = append(want, fmt.Sprintf("x-r%d a%d", run, i+1))
+				t.awaitAttempt(ctx, run, int32(i+1), reason)
+			}
+		}
+	}
+	for run++; run <= int(t.x.Spec.Rounds); run++ {
+		want = append(want, fmt.Sprintf("x-r%d a1", run))
+		t.awaitAttempt(ctx, run, 1, v1alpha1.OutcomeMeasured)
+	}
+	var got []string
+	for _, a := range t.x.Status.Attempts {
+		got = append(got, fmt.Sprintf("%s a%d", a.Run, a.Attempt))
+	}
+	Expect(got).To(Equal(want), "no other attempts")
+	Expect(t.x.Status.Stored).To(HaveLen(int(t.x.Spec.Rounds)))
+	measuredOnce(t.next, t.watch)
+	Eventually(benchmarkPods).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
+}

@@ -1,0 +1,69 @@
+package faults
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "write the table into the page instead of comparing with it")
+
+// TestTableIsWhole: there is one cell for each fault in each state, and each says exactly one thing.
+func TestTableIsWhole(t *testing.T) {
+	cells := Cells()
+	if want := len(Faults) * len(States); len(cells) != want || want != 72 {
+		t.Errorf("%d cells, want %d", len(cells), want)
+	}
+	for i, c := range cells {
+		if fault, state := Faults[i/len(States)], States[i%len(States)]; c.Fault != fault || c.State != state {
+			t.Errorf("cell %d is %q, want %s, %s", i, c.Name(), fault, state)
+		}
+		says := 0
+		for _, said := range []bool{len(c.Attempts) > 0, c.Verdict != "", c.Never != ""} {
+			if said {
+				says++
+			}
+		}
+		if says != 1 {
+			t.Errorf("%s says %d things: %+v", c.Name(), says, c.Outcome)
+		}
+		if (c.State == Judging) != (len(c.Attempts) == 0) && c.Never == "" {
+			t.Errorf("%s: attempts %v; only a benchmark that is judged makes none", c.Name(), c.Attempts)
+		}
+		if len(c.Attempts) > 0 && slices.Index(c.Attempts, v1alpha1.OutcomeMeasured) != len(c.Attempts)-1 {
+			t.Errorf("%s: attempts %v do not end with the only one that measures", c.Name(), c.Attempts)
+		}
+		if c.Verdict == v1alpha1.ReasonPass {
+			t.Errorf("%s: a fault produces a pass", c.Name())
+		}
+	}
+}
+
+// TestPage: docs/faults.md has the table that the specs check.
+func TestPage(t *testing.T) {
+	const begin, end = "<!-- the table is printed from test/faults: go test ./test/faults -update -->\n\n", "\n<!-- end of the table -->"
+	file := filepath.Join("..", "..", "docs", "faults.md")
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(page), begin)
+	table, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("docs/faults.md has no place for the table, between %q and %q", begin, end)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(head+begin+Markdown()+end+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if table != Markdown() {
+		t.Errorf("docs/faults.md has another table than the specs; go test ./test/faults -update writes:\n%s", Markdown())
+	}
+}

@@ -1,0 +1,348 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/test/faults"
+)
+
+// trial is what a cell of the fault table is tried on. Benchmark x goes from state to state as the spec plays its pods. Its
+// results are too slow for its rule. Benchmark next wants the same nodes, and waits until x is over. Benchmark other is on
+// nodes of its own, and its pods go by themselves.
+type trial struct {
+	*World
+	manager        *Manager
+	x, next, other *v1alpha1.LatencyBenchmark
+	// server and client are the pods of the first attempt at the first run of x.
+	server, client *corev1.Pod
+	seen           *versions
+}
+
+// rounds of x: a verdict needs five.
+const rounds = 5
+
+func newTrial(ctx SpecContext) *trial {
+	GinkgoHelper()
+	t := &trial{World: NewWorld(ctx)}
+	c, d := t.Namespace+"-c", t.Namespace+"-d"
+	t.AddNode(ctx, MakeNode(c))
+	t.AddNode(ctx, MakeNode(d))
+	t.SamplesFrom(func(*v1alpha1.LatencyBenchmark) int64 { return 20_000 })
+	t.seen = watchVersions(ctx, t.Namespace)
+	// Pods have the API server's time, so that to one whose clock is put forward they look older than they are.
+	t.Settings.StartTimeout = time.Hour
+	t.manager = t.Start()
+	t.x = t.Create(ctx, MakeBenchmark(t.Namespace, "x").Rounds(rounds).On(t.A, t.B).Rule(under("8us")))
+	t.next = MakeBenchmark(t.Namespace, "next").On(t.A, t.B).Obj()
+	t.other = MakeBenchmark(t.Namespace, "other").On(c, d).Obj()
+	return t
+}
+
+// reach brings x into a state. In Waiting, it is next that waits, while x measures.
+func (t *trial) reach(ctx SpecContext, state faults.State) {
+	GinkgoHelper()
+	t.server = t.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
+	ExpectSucceeded(ctx, t.x, "^Unknown Starting: .*server")
+	Expect(k8s.Create(ctx, t.next)).To(Succeed())
+	ExpectSucceeded(ctx, t.next, "^Unknown Queued")
+	if state == faults.Claimed {
+		return
+	}
+	t.Kubelet.Run(ctx, t.server)
+	t.client = t.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)
+	ExpectSucceeded(ctx, t.x, "^Unknown Starting: .*client")
+	if state == faults.ServerUp {
+		return
+	}
+	t.Kubelet.Run(ctx, t.client)
+	ExpectSucceeded(ctx, t.x, "^Unknown Running: measuring")
+	switch state {
+	case faults.HandingOver:
+		t.Kubelet.Succeed(ctx, t.client)
+		ExpectSucceeded(ctx, t.x, "^Unknown Running: waiting for both ends")
+	case faults.Judging:
+		t.Kubelet.Auto(ctx, "x", "next")
+		ExpectPassed(ctx, t.x, "^False Fail")
+		// The verdict on the rules that there were is over, and the next one is asked for while the fault lasts.
+	}
+}
+
+// goOn plays the next step of the kubelets, which do not know of the fault.
+func (t *trial) goOn(ctx SpecContext, state faults.State) {
+	GinkgoHelper()
+	switch state {
+	case faults.Claimed:
+		t.Kubelet.Run(ctx, t.server)
+	case faults.ServerUp:
+		t.Kubelet.Run(ctx, t.client)
+	case faults.Waiting, faults.Measuring:
+		t.Kubelet.Succeed(ctx, t.server)
+		t.Kubelet.Succeed(ctx, t.client)
+	case faults.HandingOver:
+		t.Kubelet.Succeed(ctx, t.server)
+	case faults.Judging:
+		setGate(ctx, t.x, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.Rules = []v1alpha1.GateRule{under("7us")} })
+	}
+}
+
+// othersGoOn checks that the fault, which still lasts, does not keep a benchmark of other nodes waiting.
+func (t *trial) othersGoOn(ctx SpecContext) {
+	GinkgoHelper()
+	t.Kubelet.Auto(ctx, "other")
+	Expect(k8s.Create(ctx, t.other)).To(Succeed())
+	ExpectSucceeded(ctx, t.other, "^True Complete")
+}
+
+// inject begins a fault in a state, lets the kubelets go on where they can, and returns what ends the fault.
+type inject func(ctx SpecContext, t *trial, state faults.State) (heal func())
+
+var injections = map[faults.Fault]inject{
+	faults.Manager: func(ctx SpecContext, t *trial, state faults.State) func() {
+		t.manager.client.dead.Store(true)
+		t.manager.Stop()
+		t.goOn(ctx, state)
+		return func() { t.Start() }
+	},
+	faults.Pod: func(ctx SpecContext, t *trial, state faults.State) func() {
+		victim, role := t.server, v1alpha1.RoleServer
+		if state == faults.Measuring || state == faults.HandingOver {
+			victim, role = t.client, v1alpha1.RoleClient
+		}
+		t.Clock.Stop()
+		Expect(k8s.Delete(ctx, victim, client.GracePeriodSeconds(0))).To(Succeed())
+		for _, p := range []*corev1.Pod{t.server, t.client} {
+			if p != nil {
+				t.Kubelet.Gone(ctx, p)
+			}
+		}
+		ExpectSucceeded(ctx, t.x, "^Unknown Retrying: .*PodLost.*the "+role+"'s pod")
+		t.othersGoOn(ctx)
+		return func() { t.Advance(ctx, 6*time.Second, t.x) }
+	},
+	faults.APIServer: func(ctx SpecContext, t *trial, state faults.State) func() {
+		heal := t.FailAPI(apiServerAnswers)
+		t.goOn(ctx, state)
+		return heal
+	},
+	faults.Etcd: func(ctx SpecContext, t *trial, state faults.State) func() {
+		heal := t.FailAPI(etcdAnswers)
+		t.goOn(ctx, state)
+		return heal
+	},
+	faults.Node:  cutOff,
+	faults.Store: refuseStore,
+}
+
+// cutOff cuts off the node of the server: its kubelet reports nothing, and removes no pod.
+func cutOff(ctx SpecContext, t *trial, state faults.State) func() {
+	GinkgoHelper()
+	ready := func(status corev1.ConditionStatus) {
+		GinkgoHelper()
+		t.ChangeNodeStatus(ctx, t.B, func(n *corev1.Node) {
+			n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime = status, metav1.Time{Time: t.Clock.Now()}
+		})
+	}
+	ready(corev1.ConditionUnknown)
+	if state == faults.Judging {
+		t.goOn(ctx, state)
+		t.othersGoOn(ctx)
+		return func() { ready(corev1.ConditionTrue) }
+	}
+	t.Advance(ctx, 61*time.Second, t.x)
+	ExpectSucceeded(ctx, t.x, "^Unknown Ending")
+	if t.client != nil {
+		t.Kubelet.Gone(ctx, t.client)
+	}
+	t.othersGoOn(ctx)
+	return func() {
+		ready(corev1.ConditionTrue)
+		t.Kubelet.Gone(ctx, t.server)
+		t.Advance(ctx, 6*time.Second, t.x)
+	}
+}
+
+// refuseStore makes the API server refuse ConfigMaps, by a quota. When all are stored, it deletes one.
+func refuseStore(ctx SpecContext, t *trial, state faults.State) func() {
+	GinkgoHelper()
+	if state == faults.Judging {
+		stored := configMaps(ctx, t.x)[0]
+		Expect(k8s.Delete(ctx, &stored)).To(Succeed())
+		ExpectPassed(ctx, t.x, "^Unknown "+faults.Find(faults.Store, state).Verdict)
+		t.goOn(ctx, state)
+		t.othersGoOn(ctx)
+		return func() {
+			stored.ResourceVersion, stored.UID = "", ""
+			Expect(k8s.Create(ctx, &stored)).To(Succeed())
+		}
+	}
+	t.othersGoOn(ctx)
+	none := corev1.ResourceList{"count/configmaps": resource.MustParse("0")}
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: "no-config-maps"}, Spec: corev1.ResourceQuotaSpec{Hard: none},
+	}
+	Expect(k8s.Create(ctx, quota)).To(Succeed())
+	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none}
+	Expect(k8s.Status().Update(ctx, quota)).To(Succeed())
+	t.goOn(ctx, state)
+	heal := func() { Expect(k8s.Delete(ctx, quota)).To(Succeed()) }
+	if state == faults.Claimed || state == faults.ServerUp {
+		return heal
+	}
+	ExpectSucceeded(ctx, t.x, "^Unknown StoreRefused: .*quota")
+	if state != faults.HandingOver {
+		return heal
+	}
+	t.Advance(ctx, 61*time.Second, t.x)
+	ExpectSucceeded(ctx, t.x, "^Unknown (Ending|Retrying): .*StoreRefused")
+	t.Kubelet.Gone(ctx, t.server, t.client)
+	return func() {
+		heal()
+		t.Advance(ctx, 6*time.Second, t.x)
+	}
+}
+
+var _ = Describe("The fault table:", func() {
+	for _, cell := range faults.Cells() {
+		if cell.Suite != faults.Integration {
+			continue
+		}
+		begin := injections[cell.Fault]
+		It(cell.Name(), func(ctx SpecContext) {
+			Expect(begin).NotTo(BeNil(), "no spec injects this fault")
+			t := newTrial(ctx)
+			t.reach(ctx, cell.State)
+			if cell.Never != "" {
+				subject := t.x
+				if cell.State == faults.Waiting {
+					subject = t.next
+				}
+				Expect(podsLeft(ctx, subject)).To(BeEmpty())
+				return
+			}
+			heal := begin(ctx, t, cell.State)
+			heal()
+			began := time.Now()
+			if cell.State != faults.Judging {
+				t.Kubelet.Auto(ctx, "x", "next")
+			}
+			t.expect(ctx, cell)
+			AddReportEntry(fmt.Sprintf("%s: recovered in %s", cell.Name(), time.Since(began).Round(10*time.Millisecond)))
+		})
+	}
+})
+
+// expect checks the end that all cells share: every run is measured once, the slow results fail, nothing is left, and the
+// others are measured too.
+func (t *trial) expect(ctx SpecContext, cell faults.Cell) {
+	GinkgoHelper()
+	want := cell.Attempts
+	if cell.State == faults.Waiting {
+		want = faults.Find(cell.Fault, faults.Measuring).Attempts
+	}
+	if cell.Attempts == nil {
+		want = []string{v1alpha1.OutcomeMeasured}
+		Eventually(func() int64 {
+			return meta.FindStatusCondition(Get(ctx, t.x).Status.Conditions, v1alpha1.ConditionPassed).ObservedGeneration
+		}).Should(BeEquivalentTo(2), "the rules were changed")
+	}
+	ExpectSucceeded(ctx, t.x, "^True Complete: 5 of 5")
+	ExpectPassed(ctx, t.x, "^False Fail")
+	ExpectSucceeded(ctx, t.next, "^True Complete")
+
+	By("counting the attempts")
+	all := []string{}
+	for i, reason := range want {
+		all = append(all, fmt.Sprintf("x-r1 a%d %s", i+1, reason))
+	}
+	for round := 2; round <= rounds; round++ {
+		all = append(all, fmt.Sprintf("x-r%d a1 Measured", round))
+	}
+	Expect(attempts(ctx, t.x)).To(Equal(all))
+	Expect(attempts(ctx, t.next)).To(Equal([]string{"next-r1 a1 Measured"}))
+
+	By("looking at what is left")
+	for _, b := range []*v1alpha1.LatencyBenchmark{t.x, t.next} {
+		Expect(Get(ctx, b).Status.Active).To(BeNil())
+		Expect(podsLeft(ctx, b)).To(BeEmpty())
+		Expect(configMaps(ctx, b)).To(HaveLen(int(b.Spec.Rounds)), b.Name)
+	}
+	t.seen.expect(cell)
+
+	By("measuring on other nodes")
+	if t.other.UID == "" {
+		t.othersGoOn(ctx)
+	}
+}
+
+// versions are all versions of the benchmarks of a namespace.
+type versions struct {
+	mu      sync.Mutex
+	passed  []string // what condition Passed of x said, each time that it changed
+	nodes   map[string]string
+	overlap []string
+}
+
+func watchVersions(ctx context.Context, namespace string) *versions {
+	GinkgoHelper()
+	watcher, err := k8s.Watch(context.WithoutCancel(ctx), &v1alpha1.LatencyBenchmarkList{}, client.InNamespace(namespace))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(watcher.Stop)
+	v := &versions{nodes: map[string]string{}}
+	go func() {
+		for e := range watcher.ResultChan() {
+			if b, ok := e.Object.(*v1alpha1.LatencyBenchmark); ok && e.Type != watch.Deleted {
+				v.see(b)
+			}
+		}
+	}()
+	return v
+}
+
+func (v *versions) see(b *v1alpha1.LatencyBenchmark) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed); c != nil {
+		if says := string(c.Status) + " " + c.Reason; len(v.passed) == 0 || v.passed[len(v.passed)-1] != says {
+			v.passed = append(v.passed, says)
+		}
+	}
+	for node, holder := range v.nodes {
+		if holder == b.Name {
+			delete(v.nodes, node)
+		}
+	}
+	if active := b.Status.Active; active != nil {
+		for _, node := range []string{active.Pair.ClientNode, active.Pair.ServerNode} {
+			if holder, ok := v.nodes[node]; ok {
+				v.overlap = append(v.overlap, fmt.Sprintf("%s and %s on %s", holder, b.Name, node))
+			}
+			v.nodes[node] = b.Name
+		}
+	}
+}
+
+// expect checks what x said of its verdict, and that no two benchmarks ever had one node.
+func (v *versions) expect(cell faults.Cell) {
+	GinkgoHelper()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	want := []string{"Unknown NotJudged", "False Fail"}
+	if cell.Verdict != "" && cell.Verdict != faults.Kept {
+		want = append(want, "Unknown "+cell.Verdict, "False Fail")
+	}
+	Expect(v.passed).To(Equal(want))
+	Expect(v.overlap).To(BeEmpty())
+}
