@@ -13,8 +13,8 @@ import (
 )
 
 // recorded is a cell that was measured under a real Onload, over AF_XDP in an emulated machine, or with the kernel beside
-// it: what the agents of both ends recorded of it, and which way the messages went by the counters of Onload's stacks. Of
-// some cells only the counters of the stacks were recorded; the growth of the kernel's and the interface's follows from them.
+// it: what the agents of both ends recorded of it, and which way the messages went by the counters of Onload's stacks. The
+// tests in test/lab/onload print recordings when LAB_RECORD is set.
 type recorded struct {
 	Name, Truth string
 	Protocol    v1alpha1.Protocol
@@ -112,10 +112,10 @@ func recordedAs(t *testing.T, name string) recorded {
 // TestWitnesses takes each witness away, or turns it, and sees the outcome change where it has to, and only there.
 func TestWitnesses(t *testing.T) {
 	const (
-		udp    = "pinger UDP, profile latency"
+		udp    = "pinger UDP"
 		tcp    = "sockperf TCP"
-		kernel = "the kernel was asked for, LD_PRELOAD and EF_ in the container, UDP"
-		past   = "sockperf multicast on an interface that is not accelerated"
+		kernel = "kernel"
+		past   = "unregistered NIC, sockperf multicast"
 	)
 	grown := func(name string, n int64) func(*world) {
 		return func(w *world) { w.server().Paths[0].Grown[name] = n }
@@ -147,15 +147,15 @@ func TestWitnesses(t *testing.T) {
 		"datagrams in by the kernel":              {udp, grown(result.PathUDPIn, 276), Partly, isFailed, "50 % of the messages bypassed the kernel (sent 100 %, received 0 %)"},
 		"datagrams out by the kernel":             {udp, grown(result.PathUDPOut, 272), Partly, isFailed, "(sent 0 %, received 100 %)"},
 		"datagrams both ways by the kernel":       {udp, all(grown(result.PathUDPIn, 276), grown(result.PathUDPOut, 272)), NotAccelerated, isFailed, "all messages went through the kernel"},
-		"some datagrams by the kernel":            {udp, all(grown(result.PathUDPIn, 24), grown(result.PathUDPOut, 24)), Partly, isFailed, "88 % of the messages"},
+		"some datagrams by the kernel":            {udp, all(grown(result.PathUDPIn, 24), grown(result.PathUDPOut, 24)), Partly, isFailed, "87 % of the messages"},
 		"stray datagrams":                         {udp, all(grown(result.PathUDPIn, 8), grown(result.PathUDPOut, 8)), Accelerated, isProved, ""},
 		"datagrams of the kernel not counted":     {udp, without(result.PathUDPIn), Unknown, isUnknown, "could not be read"},
 		"segments in by the kernel":               {tcp, all(grown(result.PathTCPIn, 171), grown(result.PathTCPOut, 167)), NotAccelerated, isFailed, "all messages"},
 		"segments of the kernel not counted":      {tcp, without(result.PathTCPOut), Unknown, isUnknown, "could not be read"},
 		"segments of UDP's control connection":    {udp, all(grown(result.PathTCPIn, 500), grown(result.PathTCPOut, 500)), Accelerated, isProved, ""},
-		"only the interface beside the counters":  {udp, all(nobody, without(result.PathStackIn), word("")), Accelerated, isProved, "interface 283 sent, 284 received"},
+		"only the interface beside the counters":  {udp, all(nobody, without(result.PathStackIn), word("")), Accelerated, isProved, "interface 234 sent, 232 received"},
 		"an interface that counted too few":       {udp, all(nobody, without(result.PathStackIn), grown(result.PathNICIn, 100)), Unknown, isUnknown, "nothing shows Onload"},
-		"only the stack beside the counters":      {udp, all(nobody, without(result.PathNICIn, result.PathNICOut)), Accelerated, isProved, "stack 272 sent, 276 received"},
+		"only the stack beside the counters":      {udp, all(nobody, without(result.PathNICIn, result.PathNICOut)), Accelerated, isProved, "stack 228 sent, 232 received"},
 		"a stack that received nothing":           {udp, all(nobody, without(result.PathNICIn), grown(result.PathStackIn, 0)), Unknown, isUnknown, "nothing shows Onload"},
 		"only the library beside the counters":    {udp, all(alone, path(func(p *result.Path) { p.Begun = &result.Look{Library: "/l/libonload.so"} })), Accelerated, isProved, "library /l/libonload.so"},
 		"only the banner beside the counters":     {udp, all(alone, path(func(p *result.Path) { p.Banner = "9.0.2" })), Accelerated, isProved, "banner 9.0.2"},
@@ -176,7 +176,7 @@ func TestWitnesses(t *testing.T) {
 
 		"Kernel, as recorded":                 {kernel, func(*world) {}, NotAccelerated, isProved, ""},
 		"Kernel, messages bypass it":          {kernel, all(grown(result.PathUDPIn, 0), grown(result.PathUDPOut, 0)), Unknown, isFailed, "library was not in the tool's server"},
-		"Kernel, some messages bypass it":     {kernel, grown(result.PathUDPIn, 1900), Partly, isFailed, "of the messages bypassed the kernel"},
+		"Kernel, some messages bypass it":     {kernel, grown(result.PathUDPIn, 200), Partly, isFailed, "of the messages bypassed the kernel"},
 		"Kernel, not counted":                 {kernel, without(result.PathUDPOut), Unknown, isUnknown, "could not be read"},
 		"Kernel, the library in the server":   {kernel, path(func(p *result.Path) { p.Begun.Library = "/l/libonload.so" }), NotAccelerated, isFailed, ""},
 		"Kernel, the library at the end":      {kernel, path(func(p *result.Path) { p.Ended.Library = "/l/libonload.so" }), NotAccelerated, isFailed, ""},
