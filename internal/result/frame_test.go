@@ -116,6 +116,7 @@ func TestReadFrameRefuses(t *testing.T) {
 		"a size that is too large":         {fmt.Sprintf("%s%d %d\n%s%s", markBegin, Version, maxCompressed+1, markEnd, digest), digest, ErrCorrupt},
 		"a negative size":                  {fmt.Sprintf("%s%d -1\n%s%s", markBegin, Version, markEnd, digest), digest, ErrCorrupt},
 		"more than the size":               {strings.Replace(log, fmt.Sprintf("begin 1 %d", sizeOf(t, log)), "begin 1 10", 1), digest, ErrCorrupt},
+		"less than the size":               {strings.Replace(log, fmt.Sprintf("begin 1 %d", sizeOf(t, log)), fmt.Sprintf("begin 1 %d", sizeOf(t, log)+1), 1), digest, ErrCorrupt},
 		"a document that is not JSON":      frameOf(gzipped("{")),
 		"a document with more behind it":   frameOf(gzipped(`{"version":1} {}`)),
 		"a document that is not gzip":      frameOf([]byte("{}")),
