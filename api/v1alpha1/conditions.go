@@ -57,6 +57,12 @@ const (
 	ReasonCaptureForbidden = "CaptureForbidden"
 	// ReasonHostNetworkForbidden surfaces when network type Host is asked and the operator does not allow it.
 	ReasonHostNetworkForbidden = "HostNetworkForbidden"
+	// ReasonNetworkNamespaceForbidden surfaces when networkRef.namespace is not one that the operator allows.
+	ReasonNetworkNamespaceForbidden = "NetworkNamespaceForbidden"
+	// ReasonOccupationTooLong surfaces when the plan takes longer than the operator lets a benchmark hold its nodes.
+	ReasonOccupationTooLong = "OccupationTooLong"
+	// ReasonPodStuck surfaces when a pod of an attempt that is over does not end, and keeps what it has of a node.
+	ReasonPodStuck = "PodStuck"
 	// ReasonNetworkNotFound surfaces when the NetworkAttachmentDefinition, or its kind, does not exist.
 	ReasonNetworkNotFound = "NetworkNotFound"
 	// ReasonNetworkMismatch surfaces when resourceName is not what the NetworkAttachmentDefinition says.
@@ -143,8 +149,11 @@ const (
 	OutcomeSuspended = "Suspended"
 	// OutcomeImagePullFailed surfaces when the bench image could not be pulled in time.
 	OutcomeImagePullFailed = "ImagePullFailed"
-	// OutcomePodRefused surfaces when the API server refused a pod: a quota, a Pod Security Standard, a webhook.
+	// OutcomePodRefused surfaces when the API server refused a pod, or the Secret that its pods share: a quota, a Pod
+	// Security Standard, a LimitRange, a webhook that denies or does not answer.
 	OutcomePodRefused = "PodRefused"
+	// OutcomeNetworkRefused surfaces when the API server refused the NetworkAttachmentDefinition that the operator makes.
+	OutcomeNetworkRefused = "NetworkRefused"
 	// OutcomeUnschedulable surfaces when the scheduler could not place a pod in time.
 	OutcomeUnschedulable = "Unschedulable"
 	// OutcomeTopologyAffinity surfaces when the kubelet could not align CPUs and device on one NUMA node.
@@ -194,8 +203,10 @@ const (
 	OutcomeEvicted = "Evicted"
 	// OutcomeNodeLost surfaces when a node stopped answering while it held a pod.
 	OutcomeNodeLost = "NodeLost"
-	// OutcomePodLost surfaces when somebody deleted a pod of the run.
+	// OutcomePodLost surfaces when somebody deleted a pod of the run, or the operator did not record that it made the pod.
 	OutcomePodLost = "PodLost"
+	// OutcomeOccupationExceeded surfaces when the benchmark held its nodes for longer than the operator allows.
+	OutcomeOccupationExceeded = "OccupationExceeded"
 	// OutcomeDeadlineExceeded surfaces when the run took longer than it possibly should.
 	OutcomeDeadlineExceeded = "DeadlineExceeded"
 	// OutcomeResultMissing surfaces when a pod succeeded but its log holds no result.

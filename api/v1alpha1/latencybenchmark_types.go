@@ -402,6 +402,17 @@ type LatencyBenchmarkStatus struct {
 	// +optional
 	Active *ActiveAttempt `json:"active,omitempty"`
 
+	// leftPods are the pods of earlier attempts that could not be removed in time. Their nodes are not measured until they
+	// are gone.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	LeftPods []LeftPod `json:"leftPods,omitempty"`
+
+	// occupiedSeconds is for how long finished attempts held their nodes, in all.
+	// +optional
+	OccupiedSeconds int64 `json:"occupiedSeconds,omitempty"`
+
 	// attempts lists every finished attempt of every run, oldest first.
 	// +optional
 	// +listType=atomic
@@ -786,12 +797,45 @@ type ActiveAttempt struct {
 	// collectedAt is when collected was first written.
 	// +optional
 	CollectedAt *metav1.MicroTime `json:"collectedAt,omitempty"`
+	// refused is set while the API server refuses to create an object of the attempt.
+	// +optional
+	Refused *Refusal `json:"refused,omitempty"`
+	// endedAt is when the operator first saw that a pod of the attempt had ended.
+	// +optional
+	EndedAt *metav1.MicroTime `json:"endedAt,omitempty"`
+	// notReadySince is when the operator first saw that a node of the pair was not ready; unset while both are.
+	// +optional
+	NotReadySince *metav1.MicroTime `json:"notReadySince,omitempty"`
 	// measuredMilliseconds is the time for which the tools ran, once it is known.
 	// +optional
 	MeasuredMilliseconds int64 `json:"measuredMilliseconds,omitempty"`
 	// outcome is set once the attempt is over and only its pods remain to be removed.
 	// +optional
 	Outcome *Outcome `json:"outcome,omitempty"`
+}
+
+// Refusal is an answer of the API server that may change: the operator tries again at retryAt.
+type Refusal struct {
+	// reason is that of the attempt's outcome if the API server goes on refusing.
+	// +kubebuilder:validation:MaxLength=63
+	Reason string `json:"reason"`
+	// message has the API server's words, and what to do.
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message"`
+	// since is when it refused first.
+	Since metav1.MicroTime `json:"since"`
+	// retryAt is when the operator tries again.
+	RetryAt metav1.MicroTime `json:"retryAt"`
+}
+
+// LeftPod is a pod of an attempt that is over which has not ended.
+type LeftPod struct {
+	// name is the pod's.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// uid is the pod's.
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid"`
 }
 
 // Outcome is how an attempt ended.

@@ -61,9 +61,16 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	if task.Role != args[0] {
 		return fmt.Errorf("the task is a %s's, not a %s's", task.Role, args[0])
 	}
+	if getenv(pods.EnvKey) == "" {
+		return fmt.Errorf("%s is not set", pods.EnvKey)
+	}
 	a := &agent.Agent{
-		Task: task, Node: getenv(pods.EnvNode), PodIP: getenv(pods.EnvPodIP), PodUID: getenv(pods.EnvPodUID),
+		Task: task, Node: getenv(pods.EnvNode), PodIP: getenv(pods.EnvPodIP), Key: getenv(pods.EnvKey),
 		Tools: all.Registry(), Scratch: pods.Scratch, Log: stdout, TerminationLog: terminationLog, Root: "/",
+	}
+	// The tools have the environment of the agent, and no use for the key.
+	if err := os.Unsetenv(pods.EnvKey); err != nil {
+		return err
 	}
 	return a.Run(ctx)
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 	_ "time/tzdata" // time zones of gates' schedules; the image has none
 
@@ -25,6 +26,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -50,6 +52,13 @@ func main() {
 	}
 }
 
+const (
+	// reconciliationTimeout bounds each reconcile: longer than an API server takes for one request.
+	reconciliationTimeout = 2 * time.Minute
+	// logTimeout bounds the reading of one log.
+	logTimeout = 20 * time.Second
+)
+
 // options are the manager's flags.
 type options struct {
 	settings       benchmark.Settings
@@ -71,6 +80,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.pullPolicy, "bench-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never")
 	fs.BoolVar(&o.settings.AllowHostNetwork, "allow-host-network", false, "let benchmarks use the nodes' own network (network type Host)")
 	fs.BoolVar(&o.settings.AllowPacketCapture, "allow-packet-capture", false, "let benchmarks capture packets at the server's end (spec.capture), as root with the capability NET_RAW")
+	networkNamespaces := fs.String("network-namespaces", "", "namespaces, separated by commas, whose networks benchmarks of other namespaces may name (networkRef.namespace); * is all, none if it is empty")
+	fs.DurationVar(&o.settings.MaxOccupation, "max-occupation", 24*time.Hour, "for how long a benchmark may hold its nodes, all runs together; 0 is without limit")
 	fs.DurationVar(&o.settings.StartTimeout, "pod-start-timeout", 2*time.Minute, "how long a benchmark pod may take to start")
 	maxAttempts := fs.Int("max-attempts", 3, "how often a run is tried, 1 to 3")
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the HTTPS endpoint with metrics and verdicts, both authenticated; 0 turns it off")
@@ -94,10 +105,13 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("--bench-image is required")
 	case o.settings.StartTimeout < time.Second || o.settings.StartTimeout > pods.StartAllowance:
 		return o, fmt.Errorf("--pod-start-timeout: %s is not 1s to %s", o.settings.StartTimeout, pods.StartAllowance)
+	case o.settings.MaxOccupation < 0:
+		return o, fmt.Errorf("--max-occupation: %s is negative", o.settings.MaxOccupation)
 	case *maxAttempts < 1 || *maxAttempts > 3:
 		return o, fmt.Errorf("--max-attempts: %d is not 1 to 3", *maxAttempts)
 	}
 	o.settings.MaxAttempts = int32(*maxAttempts)
+	o.settings.NetworkNamespaces = strings.FieldsFunc(*networkNamespaces, func(c rune) bool { return c == ',' || c == ' ' })
 	switch o.settings.PullPolicy {
 	case corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
 	default:
@@ -140,6 +154,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		// A manager that is asked to stop hands over at once: nothing it holds is worth waiting for.
 		LeaderElectionReleaseOnCancel: true,
 		Cache:                         controllers.CacheOptions(),
+		Controller:                    ctrlconfig.Controller{ReconciliationTimeout: reconciliationTimeout},
 	})
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
@@ -154,9 +169,9 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	reconciler := &benchmark.Reconciler{
-		Client:   mgr.GetClient(),
-		Live:     mgr.GetAPIReader(),
-		Logs:     podLogs(clientset),
+		Client: mgr.GetClient(),
+		Live:   mgr.GetAPIReader(),
+		Logs:   podLogs(clientset), LogTimeout: logTimeout,
 		Recorder: mgr.GetEventRecorder("tailgate"),
 		Clock:    clock.RealClock{},
 		Tools:    all.Registry(),

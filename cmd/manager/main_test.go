@@ -22,7 +22,7 @@ func TestParse(t *testing.T) {
 		"the image alone": {
 			args: []string{"--bench-image=bench:v0"},
 			want: options{
-				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullIfNotPresent, StartTimeout: 2 * time.Minute, MaxAttempts: 3},
+				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullIfNotPresent, StartTimeout: 2 * time.Minute, MaxAttempts: 3, MaxOccupation: 24 * time.Hour, NetworkNamespaces: []string{}},
 				pullPolicy:     "IfNotPresent",
 				metricsAddress: ":8443", healthAddress: ":8081", leaderElection: true, gates: true,
 			},
@@ -30,10 +30,11 @@ func TestParse(t *testing.T) {
 		"everything": {
 			args: []string{
 				"--bench-image=bench:v0", "--bench-image-pull-policy=Never", "--allow-host-network", "--allow-packet-capture", "--pod-start-timeout=1s", "--max-attempts=1",
+				"--network-namespaces=nets,more", "--max-occupation=1h",
 				"--metrics-bind-address=0", "--serving-cert-dir=/cert", "--health-probe-bind-address=:1", "--leader-elect=false", "--gates=false", "--zap-log-level=debug",
 			},
 			want: options{
-				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, AllowHostNetwork: true, AllowPacketCapture: true, StartTimeout: time.Second, MaxAttempts: 1},
+				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, AllowHostNetwork: true, AllowPacketCapture: true, StartTimeout: time.Second, MaxAttempts: 1, MaxOccupation: time.Hour, NetworkNamespaces: []string{"nets", "more"}},
 				pullPolicy:     "Never",
 				metricsAddress: "0", servingCertDir: "/cert", healthAddress: ":1",
 			},
@@ -72,6 +73,7 @@ func TestParseRefuses(t *testing.T) {
 		"a time to start that is short":   {[]string{image, "--pod-start-timeout=999ms"}, "--pod-start-timeout"},
 		"a time to start that is long":    {[]string{image, "--pod-start-timeout=11m"}, "--pod-start-timeout"},
 		"a time to start before now":      {[]string{image, "--pod-start-timeout=-1m"}, "--pod-start-timeout"},
+		"an occupation below none":        {[]string{image, "--max-occupation=-1h"}, "--max-occupation"},
 		"no attempt":                      {[]string{image, "--max-attempts=0"}, "--max-attempts"},
 		"too many attempts":               {[]string{image, "--max-attempts=4"}, "--max-attempts"},
 		"attempts that are no number":     {[]string{image, "--max-attempts=many"}, "max-attempts"},

@@ -2,14 +2,17 @@ package benchmark
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -22,7 +25,12 @@ import (
 // returns when to look again.
 func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration, error) {
 	b := w.benchmark
-	w.adopt()
+	w.note()
+	for _, p := range w.left {
+		if err := r.deletePod(ctx, b, p); err != nil {
+			s.message += ": " + oneLine(err.Error())
+		}
+	}
 	switch s.kind {
 	case stepReject:
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, s.reason, s.message))
@@ -56,7 +64,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 		}
 	case stepCollect:
 		if err := r.collect(ctx, w); err != nil {
-			return 0, err
+			w.cannotCollect(&s, err)
 		}
 	case stepStore:
 		r.store(ctx, w, &s)
@@ -65,12 +73,12 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 	case stepRemove:
 		for _, p := range []*corev1.Pod{w.client, w.server} {
 			if err := r.deletePod(ctx, b, p); err != nil {
-				return 0, err
+				s.message += ": " + oneLine(err.Error())
 			}
 		}
 	case stepRelease:
-		b.Status.Attempts = append(b.Status.Attempts, attemptOf(*b.Status.Active))
-		b.Status.Active = nil
+		r.made.forget(types.UID(b.Status.Active.ServerPodUID), types.UID(b.Status.Active.ClientPodUID))
+		w.release()
 	case stepExtend:
 		b.Status.ExtendedRounds = b.Spec.Gate.ExtendRounds
 	case stepComplete, stepFail:
@@ -92,18 +100,39 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 	return s.again, nil
 }
 
-// adopt notes the pods of the attempt that a manager created without living, or being let, to say so.
-func (w *world) adopt() {
-	active := w.benchmark.Status.Active
-	if active == nil || active.Outcome != nil {
+// note records when this operator first saw what it waits for: clocks of nodes may be wrong.
+func (w *world) note() {
+	now := metav1.NewMicroTime(w.now)
+	if active := w.benchmark.Status.Active; active != nil {
+		if active.EndedAt == nil && (hasEnded(w.server) || hasEnded(w.client)) {
+			active.EndedAt = &now
+		}
+		if len(w.notReady) == 0 {
+			active.NotReadySince = nil
+		} else if active.NotReadySince == nil {
+			active.NotReadySince = &now
+		}
 		return
 	}
-	if active.ServerPodUID == "" && w.ours(w.server) {
-		active.ServerPodUID = string(w.server.UID)
+	setLeft(w.benchmark, w.left)
+}
+
+// setLeft records the pods of earlier attempts that have not ended.
+func setLeft(b *v1alpha1.LatencyBenchmark, left []*corev1.Pod) {
+	b.Status.LeftPods = nil
+	for _, p := range left {
+		b.Status.LeftPods = append(b.Status.LeftPods, v1alpha1.LeftPod{Name: p.Name, UID: string(p.UID)})
 	}
-	if active.ClientPodUID == "" && w.ours(w.client) {
-		active.ClientPodUID = string(w.client.UID)
-	}
+}
+
+// release gives the nodes of an attempt that is over back. Pods that could not be removed are recorded: they keep what
+// they have of their nodes.
+func (w *world) release() {
+	b := w.benchmark
+	setLeft(b, slices.DeleteFunc([]*corev1.Pod{w.client, w.server}, func(p *corev1.Pod) bool { return !w.holds(p) }))
+	b.Status.OccupiedSeconds += int64(w.now.Sub(b.Status.Active.ClaimedAt.Time).Seconds())
+	b.Status.Attempts = append(b.Status.Attempts, attemptOf(*b.Status.Active))
+	b.Status.Active = nil
 }
 
 // setOutcome notes how the active attempt ended.
@@ -125,27 +154,31 @@ func (w *world) fail(s *step, reason, message string) {
 	}
 }
 
-// refusal is why an endpoint cannot be made, as the outcome of its attempt.
-type refusal struct{ reason, message string }
-
-func (r *refusal) Error() string { return r.message }
-
-func refusef(reason, format string, args ...any) error {
-	return &refusal{reason, fmt.Sprintf(format, args...)}
-}
-
-// createEndpoint creates what the pod of a role needs, and the pod, and notes its UID. What cannot be made ends the
-// attempt.
+// createEndpoint creates what the pod of a role needs, and the pod, and notes its UID. What cannot be created ends the
+// attempt, at once or when trying again did not help.
 func (r *Reconciler) createEndpoint(ctx context.Context, w *world, s *step, role string, uid *string) error {
-	err := r.ensureNetwork(ctx, w)
+	limited, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	err := r.ensureNetwork(limited, w)
+	if err == nil && role == v1alpha1.RoleServer {
+		err = r.ensureSecret(limited, w.benchmark)
+	}
 	if err == nil {
-		*uid, err = r.createPod(ctx, w, role, s.address)
+		*uid, err = r.createPod(limited, w, role, s.address)
 	}
-	if refused := (*refusal)(nil); errors.As(err, &refused) {
+	refused := (*refusal)(nil)
+	switch {
+	case err == nil:
+		w.benchmark.Status.Active.Refused = nil
+		r.made.add(types.UID(*uid))
+	case !errors.As(err, &refused):
+		return err
+	case refused.passing:
+		w.refuse(s, refused)
+	default:
 		w.fail(s, refused.reason, refused.message)
-		return nil
 	}
-	return err
+	return nil
 }
 
 // ensureNetwork creates the network that the operator makes for the active run, unless it is there.
@@ -159,17 +192,26 @@ func (r *Reconciler) ensureNetwork(ctx context.Context, w *world) error {
 		return nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating NetworkAttachmentDefinition %s: %w", want.GetName(), err)
+		return refusedBy(err, v1alpha1.OutcomeNetworkRefused, "NetworkAttachmentDefinition "+want.GetName(), want.GetNamespace())
 	}
 	found := want.DeepCopy()
 	if err := r.Live.Get(ctx, clientKey(want), found); err != nil {
-		return fmt.Errorf("getting NetworkAttachmentDefinition %s: %w", want.GetName(), err)
+		return refusedBy(err, v1alpha1.OutcomeNetworkRefused, "to show NetworkAttachmentDefinition "+want.GetName(), want.GetNamespace())
 	}
 	switch {
 	case !metav1.IsControlledBy(found, w.benchmark):
 		return refusef(v1alpha1.OutcomeNameTaken, "NetworkAttachmentDefinition %s exists and is not this benchmark's; delete it, or give the benchmark another name", want.GetName())
 	case !equality.Semantic.DeepEqual(found.Object["spec"], want.Object["spec"]) || !equality.Semantic.DeepEqual(found.GetAnnotations(), want.GetAnnotations()):
 		return refusef(v1alpha1.OutcomeNetworkChanged, "somebody changed NetworkAttachmentDefinition %s, which the operator made; delete it, and it is made again", want.GetName())
+	}
+	return nil
+}
+
+// ensureSecret creates the Secret that the benchmark's pods share, unless it is there. The operator may not read it.
+func (r *Reconciler) ensureSecret(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
+	err := r.Client.Create(ctx, pods.Secret(b, rand.Text()))
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return refusedBy(err, v1alpha1.OutcomePodRefused, "the Secret that its pods share", b.Namespace)
 	}
 	return nil
 }
@@ -195,8 +237,7 @@ func (r *Reconciler) settings(ctx context.Context, w *world) (map[string]string,
 	return env, nil
 }
 
-// createPod creates a pod of the active attempt. One that exists already and is ours is what we wanted: its
-// name is its identity.
+// createPod creates a pod of the active attempt and returns its UID.
 func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddress string) (string, error) {
 	b, active, run := w.benchmark, w.benchmark.Status.Active, w.activeRun()
 	env, err := r.settings(ctx, w)
@@ -213,31 +254,20 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 		task.Deadline += w.settings.StartTimeout
 		task.Capture = *run.Variant.Capture
 	} else {
-		task.ServerAddress, task.Token = serverAddress, active.ServerPodUID
+		task.ServerAddress = serverAddress
 	}
 	if run.Variant.Network.Type.Attached() {
 		task.Interface = pods.Interface
 	}
 	pod, err := pods.Build(w.endpoint(task))
 	if err != nil {
-		return "", err
+		return "", refusef(v1alpha1.OutcomePodRefused, "the %s's pod cannot be built: %v", role, err)
 	}
-	err = r.Client.Create(ctx, pod)
-	if err == nil {
-		return string(pod.UID), nil
+	// One that exists already was not there a moment ago: the next look says whose it is.
+	if err := r.Client.Create(ctx, pod); err != nil {
+		return "", refusedBy(err, v1alpha1.OutcomePodRefused, "the "+role+"'s pod", b.Namespace)
 	}
-	// By an admission webhook, a quota, or the namespace's Pod Security Standard.
-	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-		return "", refusef(v1alpha1.OutcomePodRefused, "the API server refuses the %s's pod: %s; change the quota, policy or label of namespace %s that it names, or the benchmark", role, oneLine(err.Error()), b.Namespace)
-	}
-	if !apierrors.IsAlreadyExists(err) {
-		return "", fmt.Errorf("creating pod %s: %w", pod.Name, err)
-	}
-	existing, err := r.pod(ctx, b, active, role)
-	if err != nil || existing == nil {
-		return "", errors.Join(fmt.Errorf("pod %s exists and cannot be read", pod.Name), err)
-	}
-	return string(existing.UID), nil
+	return string(pod.UID), nil
 }
 
 // endpoint is the end of the active run whose task this is.

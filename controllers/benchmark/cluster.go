@@ -37,6 +37,10 @@ import (
 // observeCluster reads live what the preflight looks at beside the nodes themselves.
 func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 	b, accepted := w.benchmark, &w.accepted
+	if preflight.NetworkNamespace(*accepted) != nil {
+		// What is in a namespace that is not allowed is not even read.
+		return nil
+	}
 	accepted.Networks, accepted.Profiles = map[string]*preflight.NetworkDefinition{}, map[string]*preflight.Profile{}
 	aligned := false
 	for _, v := range plan.Variants(b.Spec) {

@@ -284,6 +284,7 @@ func TestObserveNetworksAndProfiles(t *testing.T) {
 	onload := func(profile string) *v1alpha1.Acceleration {
 		return &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, ProfileRef: &v1alpha1.ProfileRef{Name: profile}}
 	}
+	w.accepted.NetworkNamespaces = []string{"nets"}
 	w.benchmark.Spec.Variants = []v1alpha1.Variant{
 		{Name: "pod"},
 		{Name: "named", Network: network(v1alpha1.Network{NetworkRef: &v1alpha1.NetworkRef{Namespace: "nets", Name: "sf-vf"}}), Acceleration: onload("mine")},
@@ -321,7 +322,15 @@ func TestObserveNetworksAndProfiles(t *testing.T) {
 		t.Errorf("profiles (-want +got):\n%s", diff)
 	}
 
-	r.Live = &apiServer{}
+	w.accepted.Networks, w.accepted.NetworkNamespaces = nil, nil
+	if err := r.observeCluster(context.Background(), w); err != nil {
+		t.Fatal(err)
+	}
+	if w.accepted.Networks != nil {
+		t.Error("networks of a namespace that is not allowed were read")
+	}
+
+	r.Live, w.accepted.NetworkNamespaces = &apiServer{}, []string{"*"}
 	if err := r.observeCluster(context.Background(), w); err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,7 +58,14 @@ type Settings struct {
 	StartTimeout time.Duration
 	// MaxAttempts is how often a run is tried.
 	MaxAttempts int32
+	// MaxOccupation is for how long a benchmark may hold its nodes, in all; zero is without limit.
+	MaxOccupation time.Duration
+	// NetworkNamespaces are the namespaces whose networks benchmarks of other namespaces may name; "*" is all.
+	NetworkNamespaces []string
 }
+
+// workers is how many benchmarks are reconciled at a time.
+const workers = 4
 
 // LogReader opens the log of a pod's only container.
 type LogReader func(ctx context.Context, pod types.NamespacedName) (io.ReadCloser, error)
@@ -71,6 +79,8 @@ type Reconciler struct {
 	Live client.Reader
 	// Logs opens pod logs.
 	Logs LogReader
+	// LogTimeout is how long it may take to read a pod's log.
+	LogTimeout time.Duration
 	// Recorder emits events.
 	Recorder events.EventRecorder
 	// Clock tells the time.
@@ -83,6 +93,10 @@ type Reconciler struct {
 	Activity *metrics.Activity
 	// stored is what was read of stored results.
 	stored collections
+	// made are the pods that managers created; ready to use when zero.
+	made madePods
+	// claiming is held while nodes are claimed: of two workers that look at once both would find them free.
+	claiming sync.Mutex
 	// absent are the optional kinds that the cluster does not have; ready to use when zero.
 	absent absentKinds
 }
@@ -96,6 +110,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=pods/log,verbs=get
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=k8s.cni.cncf.io,resources=network-attachment-definitions,verbs=get;create
@@ -116,6 +131,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	old := b.DeepCopy()
 	if b.Finished() {
+		left, err := r.left(ctx, b)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		setLeft(b, left)
 		return Written(0, r.rejudge(ctx, old, b))
 	}
 
@@ -123,7 +143,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	step, err := r.confirm(ctx, world, decide(world))
+	step := decide(world)
+	if step.kind == stepClaim {
+		r.claiming.Lock()
+		defer r.claiming.Unlock()
+	}
+	step, err = r.confirm(ctx, world, step)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -181,6 +206,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, unfinished, builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
+			DeleteFunc: func(e event.DeleteEvent) bool {
+				r.made.forget(e.Object.GetUID())
+				return true
+			},
 		})).
 		Watches(&v1alpha1.LatencyBenchmark{}, ofBaseline, builder.WithPredicates(resultChanges)).
 		Watches(&v1alpha1.LatencyVerification{}, ofGate, builder.WithPredicates(acceptances)).
@@ -188,7 +217,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(NodeChanges)).
 		// First come, first served needs a plain queue: one with priorities takes what changes before what a new manager
 		// found, so whoever it accepts first claims its nodes before the older ones are accepted at all.
-		WithOptions(controller.Options{UsePriorityQueue: new(false)}).
+		// A second worker goes on when one waits for an answer, and observe.unseen keeps them from overtaking.
+		WithOptions(controller.Options{UsePriorityQueue: new(false), MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
 

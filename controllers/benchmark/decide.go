@@ -2,9 +2,11 @@ package benchmark
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -64,13 +66,18 @@ const (
 	// retryAfter is how long a failed run rests before its next attempt, times the number of the attempt: a
 	// device plugin that restarts, or a VF that is being reset, needs some seconds.
 	retryAfter = 5 * time.Second
-	// peerGrace is how long one agent may take to end after the other. It is compared with the node's clock, so
-	// it allows for clocks that differ.
+	// peerGrace is how long one agent may take to end after the other was seen to have ended.
 	peerGrace = time.Minute
-	// wordsGrace is how long an end that lost the other may wait for that one's own words, by the same clocks.
+	// wordsGrace is how long an end that lost the other may wait for that one's own words.
 	wordsGrace = 10 * time.Second
 	// nodeGrace is how long a node of the pair may be unready before the attempt is given up.
 	nodeGrace = 60 * time.Second
+	// removeTimeout is how long the pods of an attempt that is over may take to go before its nodes are given back. Of
+	// pods that do not go the node is dead, or somebody holds them by a finalizer.
+	removeTimeout = 2 * time.Minute
+	// unseenGrace is for how long after its acceptance a benchmark waits for older ones that no worker has looked at yet, as
+	// after a manager starts.
+	unseenGrace = 5 * time.Second
 	// deadlineGrace is added to the agents' own deadline before the controller loses its patience.
 	deadlineGrace = 30 * time.Second
 )
@@ -83,6 +90,8 @@ func decide(w *world) step {
 		return decideIdle(w)
 	case b.Status.Active.Outcome == nil:
 		return decideActive(w)
+	case (w.holds(w.server) || w.holds(w.client)) && w.now.Sub(b.Status.Active.Outcome.FinishedAt.Time) > removeTimeout:
+		return step{kind: stepRelease, reason: v1alpha1.ReasonQueued, message: removing(w) + "; the nodes are given back without it"}
 	case w.holds(w.server) || w.holds(w.client):
 		return step{kind: stepRemove, reason: v1alpha1.ReasonEnding, message: removing(w), again: lookAgain}
 	default:
@@ -96,7 +105,7 @@ func removing(w *world) string {
 		if !w.holds(p) {
 			continue
 		}
-		if _, lost := w.lostSince[pods.Node(p)]; lost {
+		if slices.Contains(w.notReady, pods.Node(p)) {
 			return fmt.Sprintf("pod %s cannot be removed while node %s is not ready: bring the node back, or delete its Node object", p.Name, pods.Node(p))
 		}
 	}
@@ -135,6 +144,17 @@ func decideIdle(w *world) step {
 		}
 	}
 
+	if used := time.Duration(b.Status.OccupiedSeconds) * time.Second; w.settings.MaxOccupation > 0 && used >= w.settings.MaxOccupation {
+		return step{kind: stepFail, reason: v1alpha1.ReasonFailed, message: occupied(w, used)}
+	}
+	for _, f := range w.foreign {
+		if f.stuck {
+			// It does not compete for the other node meanwhile.
+			return step{kind: stepReject, reason: v1alpha1.ReasonPodStuck, again: waitAgain, message: fmt.Sprintf(
+				"pod %s of an attempt that is over does not end: bring the node back, remove the pod's finalizers, or delete the Node object", f.name)}
+		}
+	}
+
 	pair, rejection := preflight.Accept(w.accepted)
 	if rejection != nil {
 		return step{kind: stepReject, reason: rejection.Reason, message: rejection.Message, again: waitAgain}
@@ -142,11 +162,14 @@ func decideIdle(w *world) step {
 	if b.Status.Pair == nil {
 		return step{kind: stepAccept, reason: v1alpha1.ReasonQueued, message: "about to start", pair: pair}
 	}
+	if accepted := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted); w.unseen != "" && accepted != nil && w.now.Sub(accepted.LastTransitionTime.Time) < unseenGrace {
+		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: " + w.unseen + " is older and was not looked at yet", again: hearAgain}
+	}
 	if ok, blocker := queue.Admit(entry(b), w.others); !ok {
 		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: " + blocker, again: waitAgain}
 	}
 	if len(w.foreign) > 0 {
-		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: pod " + w.foreign[0] + " is not gone yet", again: lookAgain}
+		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: pod " + w.foreign[0].name + " is not gone yet", again: lookAgain}
 	}
 	return step{kind: stepClaim, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d", run.Name, next.attempt), run: *run, attempt: next.attempt}
 }
@@ -199,7 +222,7 @@ func curable(outcome string) bool {
 	switch outcome {
 	case v1alpha1.OutcomeImagePullFailed, v1alpha1.OutcomeContainerConfig, v1alpha1.OutcomeToolMissing,
 		v1alpha1.OutcomeAccelerationFailed, v1alpha1.OutcomeWrongNetwork, v1alpha1.OutcomeResultTooLarge,
-		v1alpha1.OutcomeOOMKilled, v1alpha1.OutcomeNameTaken, v1alpha1.OutcomeSMTAlignment:
+		v1alpha1.OutcomeOOMKilled, v1alpha1.OutcomeNameTaken, v1alpha1.OutcomeSMTAlignment, v1alpha1.OutcomeOccupationExceeded:
 		return false
 	default:
 		return true
@@ -225,6 +248,15 @@ func decideActive(w *world) step {
 	}
 	if lost := lostPod(active, w.server, w.client); lost != "" {
 		return conclude(v1alpha1.OutcomePodLost, fmt.Sprintf("the %s's pod was deleted before the run ended", lost))
+	}
+	for _, end := range []struct {
+		pod      *corev1.Pod
+		recorded string
+	}{{w.server, active.ServerPodUID}, {w.client, active.ClientPodUID}} {
+		if end.pod != nil && end.recorded == "" {
+			// A manager that died before it could record the pod may have created it, or anybody else.
+			return conclude(v1alpha1.OutcomePodLost, fmt.Sprintf("pod %s exists, and it is not recorded that the operator made it", end.pod.Name))
+		}
 	}
 	s, over := ended(w)
 	if b.Spec.Suspend && (!over || s.kind == stepWatch) {
@@ -293,6 +325,9 @@ func startServer(w *world) step {
 	if ok, blocker := queue.Admit(entry(w.benchmark), w.others); !ok {
 		return step{kind: stepWithdraw, reason: v1alpha1.ReasonQueued, message: "gave way: " + blocker}
 	}
+	if s, waits := refusedCreate(w); waits {
+		return s
+	}
 	return step{kind: stepCreateServer, reason: v1alpha1.ReasonStarting, again: lookAgain,
 		message: fmt.Sprintf("starting run %s, attempt %d", w.benchmark.Status.Active.Run, w.benchmark.Status.Active.Attempt)}
 }
@@ -305,6 +340,9 @@ func startClient(w *world) step {
 	if !isRunning(w.server) {
 		// It has just ended; in a moment its pod says how. A client would find nobody.
 		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d: server", active.Run, active.Attempt), again: lookAgain}
+	}
+	if s, waits := refusedCreate(w); waits {
+		return s
 	}
 	address, missing := w.serverAddress()
 	if address != "" {
@@ -335,9 +373,9 @@ func ended(w *world) (step, bool) {
 		return step{kind: stepCollect, reason: v1alpha1.ReasonRunning, message: "taking the result"}, true
 	case serverDone && w.client == nil:
 		return conclude(v1alpha1.OutcomeAgentFailed, "the server ended before there was a client"), true
-	case serverDone && w.now.Sub(endTime(w.server)) > peerGrace:
+	case serverDone && w.sinceEnd() > peerGrace:
 		return conclude(v1alpha1.OutcomeAgentFailed, "the server has ended, and the client has not"), true
-	case clientDone && w.now.Sub(endTime(w.client)) > peerGrace:
+	case clientDone && w.sinceEnd() > peerGrace:
 		return conclude(v1alpha1.OutcomeAgentFailed, "the client has ended, and the server has not"), true
 	case serverDone || clientDone || hasFailed(w.client) || hasFailed(w.server):
 		return step{kind: stepWatch, reason: v1alpha1.ReasonRunning, message: "waiting for both ends to finish", again: lookAgain}, true
@@ -356,7 +394,7 @@ func failure(w *world) (reason, message string) {
 		if r != v1alpha1.OutcomePeerUnreachable {
 			return r, m
 		}
-		if known := end.other == nil || pods.Ended(end.other) || w.now.Sub(endTime(end.pod)) > wordsGrace; known && reason == "" {
+		if known := end.other == nil || pods.Ended(end.other) || w.sinceEnd() > wordsGrace; known && reason == "" {
 			reason, message = r, m
 		}
 	}
@@ -367,19 +405,25 @@ func failure(w *world) (reason, message string) {
 func unreachable(w *world) (step, bool) {
 	b, active := w.benchmark, w.benchmark.Status.Active
 	for _, p := range []*corev1.Pod{w.server, w.client} {
-		if p == nil {
-			continue
+		if p != nil && slices.Contains(w.notReady, pods.Node(p)) && w.since(active.NotReadySince) > nodeGrace {
+			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s is gone or not ready", pods.Node(p))), true
 		}
-		node := pods.Node(p)
-		if since, lost := w.lostSince[node]; lost && w.now.Sub(since) > nodeGrace {
-			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s is gone or not ready", node)), true
-		}
+	}
+	used := time.Duration(b.Status.OccupiedSeconds)*time.Second + w.now.Sub(active.ClaimedAt.Time)
+	if w.settings.MaxOccupation > 0 && used > w.settings.MaxOccupation {
+		return conclude(v1alpha1.OutcomeOccupationExceeded, occupied(w, used)), true
 	}
 	limit := plan.Deadline(w.driver, w.activeRun().Cells) + 2*w.settings.StartTimeout + deadlineGrace
 	if w.now.Sub(active.ClaimedAt.Time) > limit {
 		return conclude(v1alpha1.OutcomeDeadlineExceeded, fmt.Sprintf("%s took longer than %s", round(b), limit)), true
 	}
 	return step{}, false
+}
+
+// occupied says that a benchmark held its nodes for too long.
+func occupied(w *world, used time.Duration) string {
+	return fmt.Sprintf("%d of %d runs are stored after the nodes were held for %s, and the operator allows %s (--max-occupation); measure fewer or shorter rounds",
+		len(w.benchmark.Status.Stored), len(w.runs), used.Round(time.Second), w.settings.MaxOccupation)
 }
 
 func conclude(reason, message string) step {
@@ -439,12 +483,18 @@ func agentOf(p *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
-// endTime is when a pod's container ended, or, if nobody knows, when the pod was made.
-func endTime(p *corev1.Pod) time.Time {
-	if end := terminated(p); end != nil {
-		return end.FinishedAt.Time
+// hasEnded says whether a pod exists and has ended, well or not.
+func hasEnded(p *corev1.Pod) bool { return endedWell(p) || hasFailed(p) }
+
+// sinceEnd is for how long it has been known that a pod of the attempt ended.
+func (w *world) sinceEnd() time.Duration { return w.since(w.benchmark.Status.Active.EndedAt) }
+
+// since is how long ago something was first seen; what was not seen before is seen now.
+func (w *world) since(seen *metav1.MicroTime) time.Duration {
+	if seen == nil {
+		return 0
 	}
-	return p.CreationTimestamp.Time
+	return w.now.Sub(seen.Time)
 }
 
 // holds says whether a pod is ours and may still have CPUs, devices and an address of its node. A pod that is being deleted

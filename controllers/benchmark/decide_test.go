@@ -107,6 +107,26 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(withForeign("perf/y-r1-a1-server on b")),
 			kind:    stepWait, reason: v1alpha1.ReasonQueued, message: []string{"perf/y-r1-a1-server on b"}, again: lookAgain,
 		},
+		"an older one that no worker has looked at is waited for": {
+			changes: on(withUnseen(time.Second)),
+			kind:    stepWait, reason: v1alpha1.ReasonQueued, message: []string{"perf/older"}, again: hearAgain,
+		},
+		"not for long": {
+			changes: on(withUnseen(unseenGrace)),
+			kind:    stepClaim, reason: v1alpha1.ReasonStarting,
+		},
+		"a pod that should be gone for long frees the other node": {
+			changes: on(withForeign("perf/y-r1-a1-server on b"), stuck, withOther(2*time.Hour, false)),
+			kind:    stepReject, reason: v1alpha1.ReasonPodStuck, message: []string{"perf/y-r1-a1-server on b", "delete the Node object"}, again: waitAgain,
+		},
+		"one that has held its nodes for as long as it may has failed": {
+			changes: on(withStored("x-r1"), heldBefore(time.Hour)),
+			kind:    stepFail, reason: v1alpha1.ReasonFailed, message: []string{"1 of 2 runs", "1h0m0s", "--max-occupation"},
+		},
+		"one that has not goes on": {
+			changes: on(withStored("x-r1"), heldBefore(time.Hour-time.Second)),
+			kind:    stepClaim, reason: v1alpha1.ReasonStarting,
+		},
 		"after the first run comes the second": {
 			changes: on(withStored("x-r1"), withAttempt("x-r1", 1, v1alpha1.OutcomeMeasured, time.Second)),
 			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r2", attempt: 1,
@@ -220,10 +240,6 @@ func TestDecideToSuspend(t *testing.T) {
 			changes: on(active(0), suspended, withServer()),
 			kind:    stepConclude, reason: v1alpha1.OutcomeSuspended, message: []string{"spec.suspend", "does not count"},
 		},
-		"so does a server that nobody noted": {
-			changes: on(active(0), suspended, withServer(), func(w *world) { w.benchmark.Status.Active.ServerPodUID = "" }),
-			kind:    stepConclude, reason: v1alpha1.OutcomeSuspended,
-		},
 		"so does a run that measures": {
 			changes: on(active(time.Minute), suspended, withServer(running), withClient(running)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeSuspended,
@@ -273,6 +289,34 @@ func TestDecideWhilePodsStart(t *testing.T) {
 		"a claim is followed by the server": {
 			changes: on(active(0)),
 			kind:    stepCreateServer, reason: v1alpha1.ReasonStarting, message: []string{"x-r1, attempt 1"},
+		},
+		"a server that the API server has just refused is waited for": {
+			changes: on(active(time.Minute), withRefusal(time.Minute, 5*time.Second)),
+			kind:    stepWatch, reason: v1alpha1.OutcomePodRefused, message: []string{"a webhook does not answer"}, again: 5 * time.Second,
+		},
+		"then it is created again": {
+			changes: on(active(time.Minute), withRefusal(time.Minute, 0)),
+			kind:    stepCreateServer, reason: v1alpha1.ReasonStarting,
+		},
+		"until it should have started": {
+			changes: on(active(3*time.Minute), withRefusal(121*time.Second, time.Second)),
+			kind:    stepConclude, reason: v1alpha1.OutcomePodRefused, message: []string{"a webhook does not answer"},
+		},
+		"so is a client": {
+			changes: on(active(3*time.Minute), withServer(created(3*time.Minute), running), withRefusal(121*time.Second, time.Second)),
+			kind:    stepConclude, reason: v1alpha1.OutcomePodRefused,
+		},
+		"a refused server gives way, too": {
+			changes: on(active(0), withRefusal(0, time.Second), withOther(2*time.Hour, true)),
+			kind:    stepWithdraw, reason: v1alpha1.ReasonQueued,
+		},
+		"a server that is not recorded is not ours": {
+			changes: on(active(0), withServer(), func(w *world) { w.benchmark.Status.Active.ServerPodUID = "" }),
+			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"x-r1-a1-server", "not recorded"},
+		},
+		"nor is a client": {
+			changes: on(active(0), withServer(running), withClient(running), func(w *world) { w.benchmark.Status.Active.ClientPodUID = "" }),
+			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"x-r1-a1-client", "not recorded"},
 		},
 		"of two claims on one node, one gives way": {
 			changes: on(active(0), withOther(2*time.Hour, true)),
@@ -375,9 +419,6 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			w.benchmark.Status.Active.ServerPodUID, w.benchmark.Status.Active.ClientPodUID = server, client
 		}
 	}
-	lost := func(node string, since time.Duration) func(*world) {
-		return func(w *world) { w.lostSince = map[string]time.Time{node: ago(since)} }
-	}
 	const peer = `{"reason":"PeerUnreachable","message":"the server lost its client"}`
 	const toolTimeout = `{"reason":"ToolTimeout","message":"sockperf, tcp-64: killed after 20s"}`
 	checkDecisions(t, map[string]decision{
@@ -402,12 +443,20 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"both ends"}, again: lookAgain,
 		},
 		"a server that does not follow its client": {
-			changes: on(active(0), withServer(running), withClient(succeeded(peerGrace+time.Second))),
+			changes: on(active(0), withServer(running), withClient(succeeded(0)), seenEnded(peerGrace+time.Second)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeAgentFailed, message: []string{"server has not"},
 		},
 		"a client that does not follow its server": {
-			changes: on(active(0), withServer(succeeded(peerGrace+time.Second)), withClient(running)),
+			changes: on(active(0), withServer(succeeded(0)), withClient(running), seenEnded(peerGrace+time.Second)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeAgentFailed, message: []string{"client has not"},
+		},
+		"a client whose node's clock is an hour late has just ended": {
+			changes: on(active(0), withServer(running), withClient(succeeded(time.Hour))),
+			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"both ends"},
+		},
+		"a server whose node's clock is an hour late has just lost its client": {
+			changes: on(active(0), withServer(failed(time.Hour, peer)), withClient(running)),
+			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"both ends"},
 		},
 		"a server that ends before there is a client": {
 			changes: on(active(0), withServer(succeeded(time.Second))),
@@ -434,7 +483,7 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"both ends"}, again: lookAgain,
 		},
 		"not for ever, of the server": {
-			changes: on(active(0), withServer(failed(wordsGrace+time.Second, peer)), withClient(running)),
+			changes: on(active(0), withServer(failed(0, peer)), withClient(running), seenEnded(wordsGrace+time.Second)),
 			kind:    stepConclude, reason: v1alpha1.OutcomePeerUnreachable, message: []string{"server on b"},
 		},
 		"a client that only lost its server waits for that one's words": {
@@ -442,7 +491,7 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"both ends"}, again: lookAgain,
 		},
 		"not for ever, of the client": {
-			changes: on(active(0), withServer(running), withClient(failed(wordsGrace+time.Second, peer))),
+			changes: on(active(0), withServer(running), withClient(failed(0, peer)), seenEnded(wordsGrace+time.Second)),
 			kind:    stepConclude, reason: v1alpha1.OutcomePeerUnreachable, message: []string{"client on a"},
 		},
 		"two that lost each other": {
@@ -481,10 +530,6 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			changes: on(active(0), withClient(running), noted("", "")),
 			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"server"},
 		},
-		"pods that nobody noted are taken as they are": {
-			changes: on(active(0), withServer(running), withClient(running), noted("", "")),
-			kind:    stepWatch, reason: v1alpha1.ReasonRunning,
-		},
 		"what the status has the digests of is stored": {
 			changes: on(active(0), withServer(succeeded(1)), withClient(succeeded(1)), collectedAs(keptAbsent)),
 			kind:    stepStore, reason: v1alpha1.ReasonRunning, none: true,
@@ -506,12 +551,16 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting,
 		},
 		"a node that is unready for a moment": {
-			changes: on(active(2*time.Minute), withServer(running), lost("b", 59*time.Second)),
+			changes: on(active(2*time.Minute), withServer(running), notReadyNode("b", 59*time.Second)),
 			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting,
 		},
 		"a node that is lost": {
-			changes: on(active(2*time.Minute), withServer(running), withClient(running), lost("a", 61*time.Second)),
+			changes: on(active(2*time.Minute), withServer(running), withClient(running), notReadyNode("a", 61*time.Second)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeNodeLost, message: []string{"node a"},
+		},
+		"a run that holds the nodes for longer than the operator allows": {
+			changes: on(heldBefore(58*time.Minute), active(121*time.Second), withServer(running), withClient(running)),
+			kind:    stepConclude, reason: v1alpha1.OutcomeOccupationExceeded, message: []string{"0 of 2 runs", "1h0m1s"},
 		},
 		"a run that takes longer than it possibly should": {
 			// One cell: a minute, 15 s to prepare it, two times 2 min to start, 30 s of patience.
@@ -539,8 +588,12 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			kind:    stepRelease, reason: v1alpha1.ReasonQueued,
 		},
 		"a pod that cannot go is named, with its node": {
-			changes: on(active(0), withServer(running), withOutcome(v1alpha1.OutcomeNodeLost), lost("b", time.Hour)),
+			changes: on(active(0), withServer(running), withOutcome(v1alpha1.OutcomeNodeLost), notReadyNode("b", time.Hour)),
 			kind:    stepRemove, reason: v1alpha1.ReasonEnding, message: []string{"x-r1-a1-server", "node b", "delete its Node"},
+		},
+		"in the end the nodes are given back without it": {
+			changes: on(active(time.Hour), withServer(running), withOutcome(v1alpha1.OutcomeNodeLost), outcomeKnown(removeTimeout+time.Second), notReadyNode("b", time.Hour)),
+			kind:    stepRelease, reason: v1alpha1.ReasonQueued, message: []string{"x-r1-a1-server", "node b", "given back"},
 		},
 		"a pod that is not ours stays": {
 			changes: on(active(0), withServer(stranger), withOutcome(v1alpha1.OutcomeNameTaken)),
@@ -562,6 +615,7 @@ func TestCurable(t *testing.T) {
 		v1alpha1.OutcomeEvicted: true, v1alpha1.OutcomeNodeLost: true, v1alpha1.OutcomePodLost: true,
 		v1alpha1.OutcomeDeadlineExceeded: true, v1alpha1.OutcomeResultMissing: true, v1alpha1.OutcomeResultCorrupt: true,
 		v1alpha1.OutcomeStoreRefused: true,
+		v1alpha1.OutcomePodRefused: true, v1alpha1.OutcomeNetworkRefused: true, v1alpha1.OutcomeOccupationExceeded: false,
 
 		v1alpha1.OutcomeImagePullFailed: false, v1alpha1.OutcomeContainerConfig: false, v1alpha1.OutcomeToolMissing: false,
 		v1alpha1.OutcomeWrongNetwork: false, v1alpha1.OutcomeOOMKilled: false, v1alpha1.OutcomeResultTooLarge: false,

@@ -3,6 +3,8 @@ package benchmark
 import (
 	"context"
 	"fmt"
+	"io"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,9 +41,12 @@ type world struct {
 	// others are all accepted, unfinished benchmarks but this one; see competes.
 	others []queue.Entry
 	// foreign are the benchmark pods that still hold something of the pair's nodes, and those of an earlier benchmark
-	// of this name that still exist, as they have our pods' names, as "namespace/name on node"; filled while no
-	// attempt is active.
-	foreign []string
+	// of this name that still exist, as they have our pods' names; filled while no attempt is active.
+	foreign []foreignPod
+	// unseen is an older benchmark that no manager has looked at, as "namespace/name"; empty if there is none.
+	unseen string
+	// left are the pods of the benchmark's own earlier attempts that have not ended yet; filled while no attempt is active.
+	left []*corev1.Pod
 	// undecided is the verdict's message when everything planned is stored, and more rounds are to be measured because
 	// it is Inconclusive; empty otherwise.
 	undecided string
@@ -56,9 +61,16 @@ type world struct {
 	// events are the warnings about a pod that does not start, by pod UID, newest last; filled only for pods
 	// that have been pending for a while.
 	events map[types.UID][]corev1.Event
-	// lostSince tells of the nodes of the active pair that do not exist or are not ready since when, as far as
-	// this attempt is concerned.
-	lostSince map[string]time.Time
+	// notReady are the nodes of the active pair that do not exist or are not ready.
+	notReady []string
+}
+
+// foreignPod is a pod that is waited for.
+type foreignPod struct {
+	// name is "namespace/name on node".
+	name string
+	// stuck is true when it should have ended long ago.
+	stuck bool
 }
 
 // observe reads the world: live, but for who else wants the nodes. See confirm.
@@ -95,14 +107,22 @@ func (r *Reconciler) confirm(ctx context.Context, w *world, s step) (step, error
 
 // observeQueue reads who else wants nodes, and who is on them. What is listed of benchmarks is not to be changed.
 func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, w *world, of client.ListOption) error {
-	w.others, w.foreign = nil, nil
+	w.others, w.foreign, w.unseen = nil, nil, ""
 	benchmarks := &v1alpha1.LatencyBenchmarkList{}
 	if err := from.List(ctx, benchmarks, of); err != nil {
 		return fmt.Errorf("listing benchmarks: %w", err)
 	}
 	b := w.benchmark
+	left := map[types.UID]bool{}
 	for i := range benchmarks.Items {
 		o := &benchmarks.Items[i]
+		for _, p := range o.Status.LeftPods {
+			left[types.UID(p.UID)] = true
+			r.made.add(types.UID(p.UID))
+		}
+		if unseenBefore(o, b) {
+			w.unseen = o.Namespace + "/" + o.Name
+		}
 		if o.UID != b.UID && competes(o) {
 			w.others = append(w.others, entry(o))
 		}
@@ -115,21 +135,24 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, w *wo
 		return fmt.Errorf("listing benchmark pods: %w", err)
 	}
 	for _, p := range list.Items {
-		if inTheWay(b, &p) {
-			w.foreign = append(w.foreign, fmt.Sprintf("%s/%s on %s", p.Namespace, p.Name, pods.Node(&p)))
+		if inTheWay(b, &p, r.made.has(p.UID)) {
+			stuck := left[p.UID] || !p.DeletionTimestamp.IsZero() && w.now.Sub(p.DeletionTimestamp.Time) > removeTimeout
+			w.foreign = append(w.foreign, foreignPod{name: fmt.Sprintf("%s/%s on %s", p.Namespace, p.Name, pods.Node(&p)), stuck: stuck})
 		}
 	}
 	return nil
 }
 
-// inTheWay says whether a benchmark that has a pair cannot start because of a benchmark pod: it still has something of one
-// of the nodes, or is of an earlier benchmark of the same name.
-func inTheWay(b *v1alpha1.LatencyBenchmark, p *corev1.Pod) bool {
-	if p.Namespace == b.Namespace && p.Labels[v1alpha1.LabelBenchmark] == b.Name && !metav1.IsControlledBy(p, b) {
+// inTheWay says whether a benchmark that has a pair cannot start because of a pod with the labels of a benchmark's: the
+// operator made it, and it still has something of one of the nodes; or it is of an earlier benchmark of the same name, so
+// that the garbage collector deletes it. Labels and owners that somebody else wrote keep no node.
+func inTheWay(b *v1alpha1.LatencyBenchmark, p *corev1.Pod, made bool) bool {
+	owner := metav1.GetControllerOf(p)
+	if p.Namespace == b.Namespace && owner != nil && owner.Kind == "LatencyBenchmark" && owner.Name == b.Name && owner.UID != b.UID {
 		return true
 	}
 	node := pods.Node(p)
-	return !givenBack(p) && (node == b.Status.Pair.ClientNode || node == b.Status.Pair.ServerNode)
+	return made && !givenBack(p) && (node == b.Status.Pair.ClientNode || node == b.Status.Pair.ServerNode)
 }
 
 // Preflight observes what the checks before the acceptance of a benchmark look at, for package pairing.
@@ -148,6 +171,16 @@ func competes(b *v1alpha1.LatencyBenchmark) bool {
 		return false
 	}
 	return b.Status.Active != nil || !meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionAccepted)
+}
+
+// unseenBefore says whether a benchmark is older than b and no manager has looked at it yet, so that it may want the nodes
+// of b.
+func unseenBefore(o, b *v1alpha1.LatencyBenchmark) bool {
+	if o.Status.ObservedGeneration != 0 || o.Spec.Suspend || o.ManyPairs() || !o.DeletionTimestamp.IsZero() {
+		return false
+	}
+	order := o.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	return order < 0 || order == 0 && o.Namespace+"/"+o.Name < b.Namespace+"/"+b.Name
 }
 
 // entry is a benchmark as the queue sees it.
@@ -169,13 +202,32 @@ func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.N
 	w.accepted = preflight.Observed{
 		Benchmark: b, Driver: w.driver, Tools: r.Tools, Nodes: nodes,
 		AllowHostNetwork: r.Settings.AllowHostNetwork, AllowPacketCapture: r.Settings.AllowPacketCapture,
+		NetworkNamespaces: r.Settings.NetworkNamespaces, MaxOccupation: r.Settings.MaxOccupation,
+	}
+	var err error
+	if w.left, err = r.left(ctx, b); err != nil {
+		return err
 	}
 	if nextRun(w).run == nil {
-		var err error
 		w.undecided, err = r.undecided(ctx, b)
 		return err
 	}
 	return r.observeCluster(ctx, w)
+}
+
+// left reads the pods of a benchmark's earlier attempts that have not ended yet.
+func (r *Reconciler) left(ctx context.Context, b *v1alpha1.LatencyBenchmark) ([]*corev1.Pod, error) {
+	var all []*corev1.Pod
+	for _, recorded := range b.Status.LeftPods {
+		p, err := r.namedPod(ctx, b, recorded.Name)
+		if err != nil {
+			return nil, err
+		}
+		if p != nil && string(p.UID) == recorded.UID && !givenBack(p) {
+			all = append(all, p)
+		}
+	}
+	return all, nil
 }
 
 // observeActive reads the pods of the attempt, and the events of those that do not start.
@@ -205,7 +257,8 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 		}
 		w.events[p.UID] = list.Items
 	}
-	w.lostSince = lostSince(active, nodes)
+	w.notReady = notReady(active.Pair, nodes)
+	r.made.adopt(active, w.server, w.client)
 	w.listening, w.unheard = r.listening(ctx, w)
 	return nil
 }
@@ -217,7 +270,7 @@ func (r *Reconciler) listening(ctx context.Context, w *world) (address, unheard 
 	if w.server == nil || w.client != nil || !isRunning(w.server) || network == nil || network.Interface == "" {
 		return "", ""
 	}
-	log, err := r.Logs(ctx, clientKey(w.server))
+	log, err := r.openLog(ctx, w.server)
 	if err != nil {
 		return "", oneLine(fmt.Sprintf("the log of pod %s, which says where it listens, cannot be read: %v", w.server.Name, err))
 	}
@@ -229,22 +282,35 @@ func (r *Reconciler) listening(ctx context.Context, w *world) (address, unheard 
 	return found.String(), ""
 }
 
-// lostSince finds the nodes of an attempt that do not exist, which nobody dates, or are not ready.
-func lostSince(active *v1alpha1.ActiveAttempt, nodes []corev1.Node) map[string]time.Time {
-	claimed := active.ClaimedAt.Time
-	lost := map[string]time.Time{active.Pair.ClientNode: claimed, active.Pair.ServerNode: claimed}
-	for _, n := range nodes {
-		if _, ok := lost[n.Name]; !ok {
-			continue
-		}
-		if preflight.NodeReady(n) {
-			delete(lost, n.Name)
-			continue
-		}
-		for _, c := range n.Status.Conditions {
-			if c.Type == corev1.NodeReady && c.LastTransitionTime.After(claimed) {
-				lost[n.Name] = c.LastTransitionTime.Time
-			}
+// openLog opens the log of a pod and reads it for a limited time: a kubelet that hangs keeps its connections, and says
+// nothing.
+func (r *Reconciler) openLog(ctx context.Context, p *corev1.Pod) (io.ReadCloser, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.LogTimeout)
+	log, err := r.Logs(ctx, clientKey(p))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return &limitedLog{log, cancel}, nil
+}
+
+// limitedLog ends the request with the log.
+type limitedLog struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (l *limitedLog) Close() error {
+	defer l.cancel()
+	return l.ReadCloser.Close()
+}
+
+// notReady are the nodes of a pair that do not exist or are not ready.
+func notReady(pair v1alpha1.Pair, nodes []corev1.Node) []string {
+	var lost []string
+	for _, name := range []string{pair.ClientNode, pair.ServerNode} {
+		if !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Name == name && preflight.NodeReady(n) }) {
+			lost = append(lost, name)
 		}
 	}
 	return lost
@@ -253,8 +319,12 @@ func lostSince(active *v1alpha1.ActiveAttempt, nodes []corev1.Node) map[string]t
 // pod gets a pod of the attempt; nil when there is none. One of that name that is not this benchmark's is
 // returned too: decide sees by its owner that it is not ours.
 func (r *Reconciler) pod(ctx context.Context, b *v1alpha1.LatencyBenchmark, active *v1alpha1.ActiveAttempt, role string) (*corev1.Pod, error) {
+	return r.namedPod(ctx, b, pods.Name(active.Run, active.Attempt, role))
+}
+
+func (r *Reconciler) namedPod(ctx context.Context, b *v1alpha1.LatencyBenchmark, name string) (*corev1.Pod, error) {
 	p := &corev1.Pod{}
-	key := types.NamespacedName{Namespace: b.Namespace, Name: pods.Name(active.Run, active.Attempt, role)}
+	key := types.NamespacedName{Namespace: b.Namespace, Name: name}
 	if err := r.Live.Get(ctx, key, p); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil

@@ -13,35 +13,57 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-func TestLostSince(t *testing.T) {
-	unready := func(name string, since time.Duration) corev1.Node {
+func TestNotReady(t *testing.T) {
+	unready := func(name string) corev1.Node {
 		n := readyNode(name)
 		n.Status.Conditions[0].Status = corev1.ConditionUnknown
-		n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(ago(since))
 		return n
 	}
 	cases := map[string]struct {
 		nodes []corev1.Node
-		want  map[string]time.Time
+		want  []string
 	}{
-		"both are ready": {nodes: []corev1.Node{readyNode("a"), readyNode("b"), unready("c", time.Hour)}, want: map[string]time.Time{}},
-		"one is unready since a time after the claim": {
-			nodes: []corev1.Node{unready("a", time.Minute), readyNode("b")}, want: map[string]time.Time{"a": ago(time.Minute)},
-		},
-		"one was unready before the claim: it counts from the claim": {
-			nodes: []corev1.Node{readyNode("a"), unready("b", time.Hour)}, want: map[string]time.Time{"b": ago(5 * time.Minute)},
-		},
-		"one is gone, nobody knows when: it counts from the claim": {
-			nodes: []corev1.Node{readyNode("a")}, want: map[string]time.Time{"b": ago(5 * time.Minute)},
-		},
+		"both are ready":   {nodes: []corev1.Node{readyNode("a"), readyNode("b"), unready("c")}},
+		"one is not ready": {nodes: []corev1.Node{unready("a"), readyNode("b")}, want: []string{"a"}},
+		"one is gone":      {nodes: []corev1.Node{readyNode("a")}, want: []string{"b"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := lostSince(makeWorld(active(5*time.Minute)).benchmark.Status.Active, c.nodes)
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("lost (-want +got):\n%s", diff)
+			if diff := cmp.Diff(c.want, notReady(v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}, c.nodes)); diff != "" {
+				t.Errorf("not ready (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// What is waited for counts from when this operator first saw it, until it is over.
+func TestNote(t *testing.T) {
+	w := makeWorld(active(time.Hour), withServer(running), withClient(succeeded(time.Hour)))
+	w.notReady = []string{"b"}
+	w.note()
+	status := w.benchmark.Status.Active
+	if status.EndedAt == nil || !status.EndedAt.Time.Equal(noon) || status.NotReadySince == nil || !status.NotReadySince.Time.Equal(noon) {
+		t.Errorf("ended %v, not ready %v, want noon", status.EndedAt, status.NotReadySince)
+	}
+	w.now = noon.Add(time.Minute)
+	w.note()
+	if !status.EndedAt.Time.Equal(noon) || !status.NotReadySince.Time.Equal(noon) {
+		t.Errorf("a minute later ended %v, not ready %v", status.EndedAt, status.NotReadySince)
+	}
+	w.notReady = nil
+	w.note()
+	if !status.EndedAt.Time.Equal(noon) || status.NotReadySince != nil {
+		t.Errorf("ready again: ended %v, not ready %v", status.EndedAt, status.NotReadySince)
+	}
+}
+
+// The nodes of an attempt are given back without the pods that do not go, and those are recorded.
+func TestRelease(t *testing.T) {
+	w := makeWorld(active(90*time.Second), withServer(running, deleted), withClient(succeeded(0), deleted), withOutcome(v1alpha1.OutcomeNodeLost), heldBefore(time.Minute))
+	w.release()
+	want := []v1alpha1.LeftPod{{Name: "x-r1-a1-server", UID: "uid-server"}}
+	if diff := cmp.Diff(want, w.benchmark.Status.LeftPods); diff != "" || w.benchmark.Status.Active != nil || w.benchmark.Status.OccupiedSeconds != 150 {
+		t.Errorf("%s\n%+v", diff, w.benchmark.Status)
 	}
 }
 
@@ -127,6 +149,35 @@ func TestReleases(t *testing.T) {
 	}
 }
 
+func TestUnseenBefore(t *testing.T) {
+	b := makeWorld().benchmark
+	cases := map[string]struct {
+		change func(*v1alpha1.LatencyBenchmark)
+		want   bool
+	}{
+		"older":                      {change: func(o *v1alpha1.LatencyBenchmark) { o.CreationTimestamp.Time = ago(2 * time.Hour) }, want: true},
+		"of the same second, before": {change: func(o *v1alpha1.LatencyBenchmark) { o.Name = "w" }, want: true},
+		"of the same second, after":  {change: func(o *v1alpha1.LatencyBenchmark) { o.Name = "y" }},
+		"younger":                    {change: func(o *v1alpha1.LatencyBenchmark) { o.CreationTimestamp.Time = ago(time.Minute) }},
+		"itself":                     {change: func(*v1alpha1.LatencyBenchmark) {}},
+		"older, looked at": {change: func(o *v1alpha1.LatencyBenchmark) {
+			o.CreationTimestamp.Time, o.Status.ObservedGeneration = ago(2*time.Hour), 1
+		}},
+		"older, suspended": {change: func(o *v1alpha1.LatencyBenchmark) {
+			o.CreationTimestamp.Time, o.Spec.Suspend = ago(2*time.Hour), true
+		}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := b.DeepCopy()
+			c.change(o)
+			if got := unseenBefore(o, b); got != c.want {
+				t.Errorf("got %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
 func TestInTheWay(t *testing.T) {
 	benchmark := makeWorld().benchmark
 	earlier := benchmark.DeepCopy()
@@ -137,15 +188,17 @@ func TestInTheWay(t *testing.T) {
 	cases := map[string]struct {
 		of      *v1alpha1.LatencyBenchmark
 		changes []func(*corev1.Pod)
+		forged  bool
 		want    bool
 	}{
-		"running on a node of the pair":             {of: other, changes: []func(*corev1.Pod){running}, want: true},
-		"not scheduled yet, for a node of the pair": {of: other, want: true},
-		"ended, and not deleted":                    {of: other, changes: []func(*corev1.Pod){succeeded(time.Second)}, want: true},
-		"deleted, and not ended":                    {of: other, changes: []func(*corev1.Pod){succeeded(time.Second), stillRunning, deleted}, want: true},
-		"deleted and ended":                         {of: other, changes: []func(*corev1.Pod){succeeded(time.Second), deleted}},
-		"on another node":                           {of: other, changes: []func(*corev1.Pod){running, elsewhere}},
-		"our own, of the run before":                {of: benchmark, changes: []func(*corev1.Pod){succeeded(time.Second), deleted}},
+		"of a node of the pair, with labels and owner that somebody else wrote": {of: other, changes: []func(*corev1.Pod){running}, forged: true},
+		"running on a node of the pair":                                         {of: other, changes: []func(*corev1.Pod){running}, want: true},
+		"not scheduled yet, for a node of the pair":                             {of: other, want: true},
+		"ended, and not deleted":                                                {of: other, changes: []func(*corev1.Pod){succeeded(time.Second)}, want: true},
+		"deleted, and not ended":                                                {of: other, changes: []func(*corev1.Pod){succeeded(time.Second), stillRunning, deleted}, want: true},
+		"deleted and ended":                                                     {of: other, changes: []func(*corev1.Pod){succeeded(time.Second), deleted}},
+		"on another node":                                                       {of: other, changes: []func(*corev1.Pod){running, elsewhere}},
+		"our own, of the run before":                                            {of: benchmark, changes: []func(*corev1.Pod){succeeded(time.Second), deleted}},
 		"of an earlier benchmark of the same name, though it has ended elsewhere": {
 			of: earlier, changes: []func(*corev1.Pod){succeeded(time.Second), deleted, elsewhere}, want: true,
 		},
@@ -154,7 +207,7 @@ func TestInTheWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := makePod(c.of, v1alpha1.RoleClient, c.changes...)
 			p.Labels[v1alpha1.LabelBenchmark] = c.of.Name
-			if got := inTheWay(benchmark, p); got != c.want {
+			if got := inTheWay(benchmark, p, !c.forged); got != c.want {
 				t.Errorf("got %v", got)
 			}
 		})

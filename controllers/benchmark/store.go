@@ -59,6 +59,15 @@ func resultName(run string) string {
 	return run + "-" + strings.ToLower(rand.Text()[:10])
 }
 
+// cannotCollect says why the result cannot be taken now, and gives up when it could not be for a while.
+func (w *world) cannotCollect(s *step, err error) {
+	if w.sinceEnd() > peerGrace {
+		w.fail(s, v1alpha1.OutcomeResultMissing, fmt.Sprintf("the result could not be taken for %s: %s; see the nodes' kubelets", peerGrace, oneLine(err.Error())))
+		return
+	}
+	s.message, s.again = "the result cannot be taken yet: "+oneLine(err.Error()), lookAgain
+}
+
 // collect verifies what both ends handed over and notes its digests. What can be wrong with a result is an outcome, not an
 // error; an error is what another reconcile may not meet again.
 func (r *Reconciler) collect(ctx context.Context, w *world) error {
@@ -183,11 +192,8 @@ func (w *world) unusable(err error) error {
 
 // takeResult reads the framed result with a digest from a pod's log and checks it against the run it should be of.
 func (r *Reconciler) takeResult(ctx context.Context, w *world, p *corev1.Pod, role, digest string) (result.Framed, error) {
-	log, err := r.Logs(ctx, clientKey(p))
+	log, err := r.openLog(ctx, p)
 	if err != nil {
-		if w.now.Sub(endTime(p)) > peerGrace {
-			return result.Framed{}, fmt.Errorf("%w: the log of pod %s cannot be read: %w", result.ErrMissing, p.Name, err)
-		}
 		return result.Framed{}, fmt.Errorf("reading the log of pod %s: %w", p.Name, err)
 	}
 	defer log.Close()

@@ -87,8 +87,52 @@ func withOther(age time.Duration, active bool) func(*world) {
 	}
 }
 
-func withForeign(description string) func(*world) {
-	return func(w *world) { w.foreign = append(w.foreign, description) }
+func withForeign(name string) func(*world) {
+	return func(w *world) { w.foreign = append(w.foreign, foreignPod{name: name}) }
+}
+
+// withUnseen is an older benchmark that no worker has looked at, of one that was accepted that long before noon.
+func withUnseen(accepted time.Duration) func(*world) {
+	return func(w *world) {
+		w.unseen = "perf/older"
+		c := v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "")
+		c.LastTransitionTime = metav1.NewTime(ago(accepted))
+		w.benchmark.SetCondition(c)
+	}
+}
+
+// stuck is for a foreign pod that should have ended long ago.
+func stuck(w *world) { w.foreign[len(w.foreign)-1].stuck = true }
+
+// seenEnded says how long before noon it was first seen that a pod had ended.
+func seenEnded(d time.Duration) func(*world) {
+	return func(w *world) { w.benchmark.Status.Active.EndedAt = new(metav1.NewMicroTime(ago(d))) }
+}
+
+// notReadyNode is a node that is not ready, first seen that long before noon.
+func notReadyNode(node string, d time.Duration) func(*world) {
+	return func(w *world) {
+		w.notReady = []string{node}
+		w.benchmark.Status.Active.NotReadySince = new(metav1.NewMicroTime(ago(d)))
+	}
+}
+
+// withRefusal is that of the API server, first that long before noon, to be met again after a while.
+func withRefusal(since, retry time.Duration) func(*world) {
+	return func(w *world) {
+		w.benchmark.Status.Active.Refused = &v1alpha1.Refusal{
+			Reason: v1alpha1.OutcomePodRefused, Message: "a webhook does not answer",
+			Since: metav1.NewMicroTime(ago(since)), RetryAt: metav1.NewMicroTime(noon.Add(retry)),
+		}
+	}
+}
+
+// heldBefore says for how long finished attempts held the nodes, of at most an hour.
+func heldBefore(d time.Duration) func(*world) {
+	return func(w *world) {
+		w.settings.MaxOccupation = time.Hour
+		w.benchmark.Status.OccupiedSeconds = int64(d.Seconds())
+	}
 }
 
 // withAttempt adds a finished attempt.
@@ -123,7 +167,14 @@ func active(claimed time.Duration) func(*world) {
 }
 
 func withOutcome(reason string) func(*world) {
-	return func(w *world) { w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{Reason: reason} }
+	return func(w *world) {
+		w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{Reason: reason, FinishedAt: metav1.NewMicroTime(ago(time.Second))}
+	}
+}
+
+// outcomeKnown says how long before noon the outcome was known.
+func outcomeKnown(d time.Duration) func(*world) {
+	return func(w *world) { w.benchmark.Status.Active.Outcome.FinishedAt = metav1.NewMicroTime(ago(d)) }
 }
 
 // collectedAs adds the digests of a verified result, and what its ConfigMap is.

@@ -31,8 +31,10 @@ import (
 type Agent struct {
 	// Task is what to do.
 	Task plan.Task
-	// Node, PodIP and PodUID are what the pod knows of itself.
-	Node, PodIP, PodUID string
+	// Node and PodIP are what the pod knows of itself.
+	Node, PodIP string
+	// Key is the secret that only the pods of the benchmark have.
+	Key string
 	// Tools are the drivers.
 	Tools tool.Registry
 	// Scratch is a writable folder.

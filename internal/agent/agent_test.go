@@ -138,12 +138,12 @@ func run(ctx context.Context, t *testing.T, role string, driver tool.Driver, cha
 			Cells:    []tool.Cell{{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}, {Name: "tcp-1", Protocol: v1alpha1.ProtocolTCP, MessageSize: 1}},
 			Deadline: time.Minute,
 		},
-		Node: "node-" + role, PodIP: "127.0.0.1", PodUID: "uid-" + role,
+		Node: "node-" + role, PodIP: "127.0.0.1", Key: "key",
 		Tools: tool.NewRegistry(driver), Scratch: t.TempDir(), Log: &log,
 		TerminationLog: filepath.Join(t.TempDir(), "termination-log"), Root: "/",
 	}
 	if role == v1alpha1.RoleClient {
-		a.Task.ServerAddress, a.Task.Token = "127.0.0.1", "uid-server"
+		a.Task.ServerAddress = "127.0.0.1"
 	}
 	for _, change := range changes {
 		change(a)

@@ -99,7 +99,7 @@ func (e *endpoint) dial(ctx context.Context, from net.IP) (*link, error) {
 	defer cancel()
 	address := net.JoinHostPort(e.Task.ServerAddress, strconv.Itoa(plan.ControlPort))
 	for {
-		l, err := hello(limit, from, address, request{Verb: verbHello, Token: e.Task.Token, Run: e.Task.Run, Attempt: e.Task.Attempt})
+		l, err := hello(limit, from, address, request{Verb: verbHello, Token: e.token(), Run: e.Task.Run, Attempt: e.Task.Attempt})
 		if err == nil {
 			return l, nil
 		}
@@ -139,7 +139,7 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 	if err != nil {
 		return result.Cell{}, err
 	}
-	target := tool.Target{Address: e.Task.ServerAddress, Port: plan.ToolPort, LocalAddress: local, CPUs: cpus, Scratch: dir, Token: e.Task.Token}
+	target := tool.Target{Address: e.Task.ServerAddress, Port: plan.ToolPort, LocalAddress: local, CPUs: cpus, Scratch: dir, Token: e.token()}
 	command := e.driver.Client(cell, target)
 	if err := present(command.Path); err != nil {
 		return result.Cell{}, err

@@ -2,7 +2,10 @@ package agent
 
 import (
 	"bufio"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -108,6 +111,13 @@ func (l *link) ask(r request) (answer, error) {
 		return answer{}, err
 	}
 	return a, nil
+}
+
+// token is what the client shows to the server: a word that only who has the key can make, another one for each attempt.
+func (a *Agent) token() string {
+	mac := hmac.New(sha256.New, []byte(a.Key))
+	fmt.Fprintf(mac, "%s/%d", a.Task.Run, a.Task.Attempt)
+	return hex.EncodeToString(mac.Sum(nil))
 }
 
 // greet reads the first request of a connection and says whether it is the client we wait for.

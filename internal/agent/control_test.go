@@ -33,7 +33,10 @@ func pair(t *testing.T) (here, there net.Conn) {
 	return here, there
 }
 
-const hello1 = `{"verb":"hello","token":"secret","run":"x-r1","attempt":1}`
+// secretToken is that of x-r1, attempt 1, with the key "secret".
+const secretToken = "fcbe77ac8b2e38ceeff124860629d155f60ee0264d77ee2728f3a00055a73c28"
+
+const hello1 = `{"verb":"hello","token":"` + secretToken + `","run":"x-r1","attempt":1}`
 
 // strangers are the first lines of those who are not the client of x-r1, attempt 1.
 var strangers = map[string]string{
@@ -41,9 +44,9 @@ var strangers = map[string]string{
 	"one who speaks HTTP":                      "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
 	"one with the wrong token":                 `{"verb":"hello","token":"guess","run":"x-r1","attempt":1}` + "\n",
 	"one without a token":                      `{"verb":"hello","run":"x-r1","attempt":1}` + "\n",
-	"the client of another run":                `{"verb":"hello","token":"secret","run":"x-r2","attempt":1}` + "\n",
-	"the client of an attempt before this one": `{"verb":"hello","token":"secret","run":"x-r1","attempt":0}` + "\n",
-	"one who does not greet":                   `{"verb":"prepare","token":"secret","run":"x-r1","attempt":1}` + "\n",
+	"the client of another run":                `{"verb":"hello","token":"` + secretToken + `","run":"x-r2","attempt":1}` + "\n",
+	"the client of an attempt before this one": `{"verb":"hello","token":"` + secretToken + `","run":"x-r1","attempt":0}` + "\n",
+	"one who does not greet":                   `{"verb":"prepare","token":"` + secretToken + `","run":"x-r1","attempt":1}` + "\n",
 	"one who never ends a line":                `{"verb":"hello","token":"` + strings.Repeat("x", maxLine) + "\n",
 	"one who leaves in the middle of a word":   `{"verb":"hel`,
 	"one who sends a list":                     "[]\n",
@@ -60,7 +63,7 @@ func TestGreet(t *testing.T) {
 			if err := here.(*net.TCPConn).CloseWrite(); err != nil {
 				t.Fatal(err)
 			}
-			if err := newLink(there).greet("secret", "x-r1", 1); err == nil {
+			if err := newLink(there).greet(secretToken, "x-r1", 1); err == nil {
 				t.Error("was welcome")
 			}
 		})
@@ -70,7 +73,7 @@ func TestGreet(t *testing.T) {
 		if _, err := here.Write([]byte(hello1 + "\n")); err != nil {
 			t.Fatal(err)
 		}
-		if err := newLink(there).greet("secret", "x-r1", 1); err != nil {
+		if err := newLink(there).greet(secretToken, "x-r1", 1); err != nil {
 			t.Fatal(err)
 		}
 		if line := readLine(t, here); line != "{}" {
@@ -99,8 +102,8 @@ func server(t *testing.T, command string, args ...string) *endpoint {
 	t.Helper()
 	return &endpoint{
 		Agent: &Agent{
-			Task:   plan.Task{Run: "x-r1", Attempt: 1, Role: v1alpha1.RoleServer, Cells: []tool.Cell{{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP}}},
-			PodUID: "secret", Scratch: t.TempDir(), Log: io.Discard,
+			Task: plan.Task{Run: "x-r1", Attempt: 1, Role: v1alpha1.RoleServer, Cells: []tool.Cell{{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP}}},
+			Key:  "secret", Scratch: t.TempDir(), Log: io.Discard,
 		},
 		driver:       fakeTool{server: asTool(command, args...)},
 		measuringCPU: aCPU(t), cpus: []int{aCPU(t)}, watch: host{"/"}.watch(aCPU(t), "lo"),
@@ -305,8 +308,8 @@ func TestNoDeadlineIsLeft(t *testing.T) {
 	here, there := pair(t)
 	client, server := &deadlines{Conn: here, last: time.Now()}, &deadlines{Conn: there, last: time.Now()}
 	greeted := make(chan error, 1)
-	go func() { greeted <- newLink(server).greet("secret", "x-r1", 1) }()
-	if _, err := newLink(client).ask(request{Verb: verbHello, Token: "secret", Run: "x-r1", Attempt: 1}); err != nil {
+	go func() { greeted <- newLink(server).greet(secretToken, "x-r1", 1) }()
+	if _, err := newLink(client).ask(request{Verb: verbHello, Token: secretToken, Run: "x-r1", Attempt: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-greeted; err != nil {
@@ -314,5 +317,24 @@ func TestNoDeadlineIsLeft(t *testing.T) {
 	}
 	if !client.last.IsZero() || !server.last.IsZero() {
 		t.Errorf("deadlines are left: the client's %s, the server's %s", client.last, server.last)
+	}
+}
+
+// Only who has the key can make the token, and that of one attempt is of no use in another.
+func TestToken(t *testing.T) {
+	of := func(key, run string, attempt int32) string {
+		return (&Agent{Key: key, Task: plan.Task{Run: run, Attempt: attempt}}).token()
+	}
+	same := of("key", "x-r1", 1)
+	if same != of("key", "x-r1", 1) {
+		t.Error("both ends make different tokens")
+	}
+	for _, other := range []string{of("other", "x-r1", 1), of("key", "x-r2", 1), of("key", "x-r1", 2), of("", "x-r1", 1)} {
+		if other == same {
+			t.Errorf("%s is the token of something else, too", same)
+		}
+	}
+	if strings.Contains(same, "key") || len(same) != 64 {
+		t.Errorf("token %q", same)
 	}
 }

@@ -113,9 +113,9 @@ func hostAgent(args []string) error {
 		Task: plan.Task{
 			Run: "x-r1", Attempt: 1, Role: role, Tool: v1alpha1.ToolSockperf, Interface: iface,
 			Cells:    []tool.Cell{{Name: "tcp-1", Protocol: v1alpha1.ProtocolTCP, MessageSize: 1}},
-			Deadline: time.Minute, ServerAddress: server, Token: "uid",
+			Deadline: time.Minute, ServerAddress: server,
 		},
-		PodUID: "uid", Scratch: dir, Log: os.Stdout, Root: "/", TerminationLog: filepath.Join(dir, "termination-log"),
+		Key: "key", Scratch: dir, Log: os.Stdout, Root: "/", TerminationLog: filepath.Join(dir, "termination-log"),
 		Tools: tool.NewRegistry(pinging),
 	}
 	return a.Run(ctx)

@@ -31,7 +31,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 	e.iface = iface
 	document := e.document(address.String())
 	// A tool that the image lacks is told before anybody waits for it.
-	target := tool.Target{Address: address.String(), Port: plan.ToolPort, CPUs: []int{e.measuringCPU}, Token: e.PodUID}
+	target := tool.Target{Address: address.String(), Port: plan.ToolPort, CPUs: []int{e.measuringCPU}, Token: e.token()}
 	if err := present(e.driver.Server(e.Task.Cells[0], target).Path); err != nil {
 		return result.Document{}, err
 	}
@@ -100,7 +100,7 @@ func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, erro
 			return nil, fmt.Errorf("waiting for the client: %w", err)
 		}
 		l := newLink(conn)
-		if err := l.greet(e.PodUID, e.Task.Run, e.Task.Attempt); err != nil {
+		if err := l.greet(e.token(), e.Task.Run, e.Task.Attempt); err != nil {
 			e.logf("sent %s away: %v", conn.RemoteAddr(), err)
 			conn.Close()
 			continue

@@ -151,9 +151,9 @@ func agentProcess(role, dir string) error {
 		Task: plan.Task{
 			Run: "x-r1", Attempt: 1, Role: role, Tool: v1alpha1.ToolSockperf,
 			Cells:    []tool.Cell{{Name: "tcp-1", Protocol: v1alpha1.ProtocolTCP, MessageSize: 1}},
-			Deadline: 5 * time.Minute, ServerAddress: "127.0.0.1", Token: "uid",
+			Deadline: 5 * time.Minute, ServerAddress: "127.0.0.1",
 		},
-		PodIP: "127.0.0.1", PodUID: "uid", Scratch: dir, Log: os.Stdout, Root: "/",
+		PodIP: "127.0.0.1", Key: "key", Scratch: dir, Log: os.Stdout, Root: "/",
 		TerminationLog: filepath.Join(dir, "termination-log"),
 		Tools:          tool.NewRegistry(fakeTool{client: asTool("nap"), deadline: 5 * time.Minute}),
 	}

@@ -101,7 +101,7 @@ func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) (pr
 	operator := &benchmark.Reconciler{
 		Client: g, Live: g, Clock: clock.RealClock{}, Tools: all.Registry(),
 		// Only the operator knows whether it allows these: see hints.
-		Settings: benchmark.Settings{AllowHostNetwork: true, AllowPacketCapture: true},
+		Settings: benchmark.Settings{AllowHostNetwork: true, AllowPacketCapture: true, NetworkNamespaces: []string{"*"}},
 	}
 	o, err := operator.Preflight(ctx, b)
 	if err != nil {

@@ -41,10 +41,8 @@ type Task struct {
 	Env map[string]string `json:"env,omitzero"`
 	// Capture makes the server's agent take latencies from packets, too.
 	Capture bool `json:"capture,omitempty"`
-	// ServerAddress is the server's address on the measured network, and Token (the UID of the server's pod)
-	// what the server asks of its client. Both for the client only.
+	// ServerAddress is the server's address on the measured network. For the client only.
 	ServerAddress string `json:"serverAddress,omitempty"`
-	Token         string `json:"token,omitempty"`
 	// Deadline bounds everything the agent does from its start.
 	Deadline time.Duration `json:"deadline"`
 }
@@ -81,8 +79,8 @@ func DecodeTask(data string) (Task, error) {
 		return Task{}, fmt.Errorf("reading the task: acceleration %q is neither Kernel nor Onload", t.Acceleration)
 	case (t.Acceleration == v1alpha1.AccelerationOnload) != (t.Library != ""):
 		return Task{}, fmt.Errorf("reading the task: acceleration %q with library %q: Onload needs one, the kernel none", t.Acceleration, t.Library)
-	case t.Role == v1alpha1.RoleClient && (t.ServerAddress == "" || t.Token == ""):
-		return Task{}, fmt.Errorf("reading the task: a client needs serverAddress and token")
+	case t.Role == v1alpha1.RoleClient && t.ServerAddress == "":
+		return Task{}, fmt.Errorf("reading the task: a client needs serverAddress")
 	}
 	return t, nil
 }

@@ -18,14 +18,14 @@ func client() Task {
 		Tool:          v1alpha1.ToolSfntPingpong,
 		Cells:         []tool.Cell{{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, Duration: time.Second}},
 		Interface:     "net1",
-		ServerAddress: "192.168.7.2", Token: "6f1c",
-		Deadline: time.Minute,
+		ServerAddress: "192.168.7.2",
+		Deadline:      time.Minute,
 	}
 }
 
 func TestTaskSurvivesItsEncoding(t *testing.T) {
 	server := client()
-	server.Role, server.ServerAddress, server.Token = v1alpha1.RoleServer, "", ""
+	server.Role, server.ServerAddress = v1alpha1.RoleServer, ""
 	onload := client()
 	onload.Acceleration, onload.Library = v1alpha1.AccelerationOnload, "/opt/onload/usr/lib64/libonload.so"
 	onload.Env = map[string]string{"EF_POLL_USEC": "100000", "EF_TCP_FASTSTART_INIT": "0"}
@@ -62,8 +62,6 @@ func TestDecodeTaskRefuses(t *testing.T) {
 		"no deadline":                         {func(t *Task) { t.Deadline = 0 }, "deadline"},
 		"a negative deadline":                 {func(t *Task) { t.Deadline = -time.Second }, "deadline -1s"},
 		"a client without its server":         {func(t *Task) { t.ServerAddress = "" }, "serverAddress"},
-		"a client without the token":          {func(t *Task) { t.Token = "" }, "token"},
-		"a client with neither":               {func(t *Task) { t.ServerAddress, t.Token = "", "" }, "serverAddress"},
 		"an acceleration that does not exist": {func(t *Task) { t.Acceleration = "DPDK" }, `"DPDK"`},
 		"Onload without a library":            {func(t *Task) { t.Acceleration = v1alpha1.AccelerationOnload }, "library"},
 		"the kernel with a library": {

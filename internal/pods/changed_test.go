@@ -118,7 +118,7 @@ func TestChanged(t *testing.T) {
 				c.EnvFrom = []corev1.EnvFromSource{{Prefix: "X"}}
 			},
 			want: []string{
-				"env PASSWORD: added", "env TAILGATE_NODE: changed", "env TAILGATE_POD_IP: removed", "env TAILGATE_POD_UID: removed",
+				"env PASSWORD: added", "env TAILGATE_KEY: removed", "env TAILGATE_NODE: changed", "env TAILGATE_POD_IP: removed",
 				"env TAILGATE_TASK: changed", "envFrom: added",
 			},
 		},
@@ -229,7 +229,7 @@ func TestChanged(t *testing.T) {
 			change: func(p *corev1.Pod, c *corev1.Container) { *c = corev1.Container{Name: "other", Image: "other:1"} },
 			want: []string{
 				"args: removed server", "command: removed /usr/local/bin/tailgate-agent", "container other: added other:1",
-				"env TAILGATE_NODE: removed", "env TAILGATE_POD_IP: removed", "env TAILGATE_POD_UID: removed", "env TAILGATE_TASK: removed",
+				"env TAILGATE_KEY: removed", "env TAILGATE_NODE: removed", "env TAILGATE_POD_IP: removed", "env TAILGATE_TASK: removed",
 				"image: removed registry.example.com/tailgate/bench:v0",
 				"limits amd.com/sf_pf: removed 1", "limits cpu: removed 2", "limits example.com/onload: removed 1", "limits hugepages-2Mi: removed 64Mi",
 				"limits memory: removed 512Mi", "mount /scratch: removed scratch",

@@ -27,11 +27,12 @@ const (
 	Interface = "net1"
 	// Scratch is where the tools write their raw samples.
 	Scratch = "/scratch"
-	// EnvTask holds the plan.Task, EnvNode, EnvPodIP and EnvPodUID what the pod knows of itself.
-	EnvTask   = "TAILGATE_TASK"
-	EnvNode   = "TAILGATE_NODE"
-	EnvPodIP  = "TAILGATE_POD_IP"
-	EnvPodUID = "TAILGATE_POD_UID"
+	// EnvTask holds the plan.Task, EnvNode and EnvPodIP what the pod knows of itself, and EnvKey the key of the benchmark's
+	// Secret.
+	EnvTask  = "TAILGATE_TASK"
+	EnvNode  = "TAILGATE_NODE"
+	EnvPodIP = "TAILGATE_POD_IP"
+	EnvKey   = "TAILGATE_KEY"
 	// StartAllowance is added to a pod's active deadline for pulling the image and setting up the network. The
 	// operator's own patience must not be longer.
 	StartAllowance = 10 * time.Minute
@@ -75,6 +76,24 @@ func Owner(b *v1alpha1.LatencyBenchmark) metav1.OwnerReference {
 	return *metav1.NewControllerRef(b, v1alpha1.GroupVersion.WithKind("LatencyBenchmark"))
 }
 
+// secretKey is where the Secret of a benchmark has its key.
+const secretKey = "key"
+
+// SecretName is the name of the Secret of a benchmark, which no benchmark before it had.
+func SecretName(b *v1alpha1.LatencyBenchmark) string { return "tailgate-" + string(b.UID) }
+
+// Secret makes the Secret by which the agents of a benchmark know each other. Unlike what is in a pod's spec, only who may
+// read Secrets, or create pods or run commands in them, can read it.
+func Secret(b *v1alpha1.LatencyBenchmark, key string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: b.Namespace, Name: SecretName(b), Labels: Labels(b.Name), OwnerReferences: []metav1.OwnerReference{Owner(b)},
+		},
+		Immutable:  new(true),
+		StringData: map[string]string{secretKey: key},
+	}
+}
+
 // Build makes the pod of an endpoint.
 func Build(e Endpoint) (*corev1.Pod, error) {
 	task, err := e.Task.Encode()
@@ -113,7 +132,9 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 					{Name: EnvTask, Value: task},
 					fromField(EnvNode, "spec.nodeName"),
 					fromField(EnvPodIP, "status.podIP"),
-					fromField(EnvPodUID, "metadata.uid"),
+					{Name: EnvKey, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+						LocalObjectReference: corev1.LocalObjectReference{Name: SecretName(e.Benchmark)}, Key: secretKey,
+					}}},
 				},
 				Resources: resources(e),
 				SecurityContext: &corev1.SecurityContext{

@@ -99,7 +99,7 @@ func endpoint(name, role string) Endpoint {
 		e.Task.Interface = Interface
 	}
 	if role == v1alpha1.RoleClient {
-		e.Task.ServerAddress, e.Task.Token = "192.168.100.12", "6f1c"
+		e.Task.ServerAddress = "192.168.100.12"
 	}
 	return e
 }
@@ -294,10 +294,13 @@ func TestPodsCarryTheirTaskAndNode(t *testing.T) {
 		if diff := cmp.Diff(e.Task, task); diff != "" {
 			t.Errorf("task (-want +got):\n%s", diff)
 		}
-		for name, path := range map[string]string{EnvNode: "spec.nodeName", EnvPodIP: "status.podIP", EnvPodUID: "metadata.uid"} {
+		for name, path := range map[string]string{EnvNode: "spec.nodeName", EnvPodIP: "status.podIP"} {
 			if from := env[name].ValueFrom; from == nil || from.FieldRef == nil || from.FieldRef.FieldPath != path {
 				t.Errorf("%s is not from %s: %+v", name, path, env[name])
 			}
+		}
+		if from := env[EnvKey].ValueFrom; from == nil || from.SecretKeyRef == nil || from.SecretKeyRef.Name != "tailgate-"+string(e.Benchmark.UID) || env[EnvKey].Value != "" {
+			t.Errorf("the key is not from the benchmark's Secret: %+v", env[EnvKey])
 		}
 		if pod.Spec.NodeName != "" {
 			t.Error("it goes past the scheduler")

@@ -4,9 +4,12 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -48,9 +51,11 @@ type Observed struct {
 	PriorityClass *schedulingv1.PriorityClass
 	// Others is how many other unfinished benchmarks are bound to each node.
 	Others map[string]int
-	// AllowHostNetwork and AllowPacketCapture are the operator's settings.
+	// AllowHostNetwork, AllowPacketCapture, NetworkNamespaces and MaxOccupation are the operator's settings.
 	AllowHostNetwork   bool
 	AllowPacketCapture bool
+	NetworkNamespaces  []string
+	MaxOccupation      time.Duration
 }
 
 // NetworkDefinition is what was found of the NetworkAttachmentDefinition of a variant.
@@ -98,7 +103,7 @@ func Accept(o Observed) (v1alpha1.Pair, *Rejection) {
 // checkSpec runs the checks that look at no node.
 func checkSpec(o Observed) *Rejection {
 	for _, check := range []func(Observed) *Rejection{
-		cellCount, cells, percentile, toolMemory, toolCPUs, hostNetwork, capture, classes,
+		cellCount, cells, occupation, percentile, toolMemory, toolCPUs, hostNetwork, NetworkNamespace, capture, classes,
 		onloadNetwork, profile, networkExists, networkOwned, networkMatches, networkRange,
 	} {
 		if r := check(o); r != nil {
@@ -218,6 +223,46 @@ func hostNetwork(o Observed) *Rejection {
 			return rejectf(v1alpha1.ReasonHostNetworkForbidden,
 				"%s.type: Host gives benchmark pods the node's network; the operator must be started with --allow-host-network, or choose Pod, VF, PF or NAD", networkPath(o, v))
 		}
+	}
+	return nil
+}
+
+// NetworkNamespace refuses networks of namespaces that the operator does not name, whether or not they exist: the operator
+// may read what the author of the benchmark may not.
+func NetworkNamespace(o Observed) *Rejection {
+	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		namespace := o.Benchmark.Namespace
+		if v.Network.NetworkRef != nil && v.Network.Type.Attached() {
+			namespace = cmp.Or(v.Network.NetworkRef.Namespace, namespace)
+		}
+		if namespace != o.Benchmark.Namespace && !slices.Contains(o.NetworkNamespaces, namespace) && !slices.Contains(o.NetworkNamespaces, "*") {
+			return rejectf(v1alpha1.ReasonNetworkNamespaceForbidden,
+				"%s.networkRef.namespace: the operator lets no benchmark of another namespace use the networks of %s; it must be started with --network-namespaces=%s, or create the network in %s",
+				networkPath(o, v), namespace, namespace, o.Benchmark.Namespace)
+		}
+	}
+	return nil
+}
+
+// runOverhead is how long a run may hold its nodes beside measuring, when nothing fails.
+const runOverhead = 30 * time.Second
+
+// occupation compares the time for which the whole plan holds the nodes, the rounds that a gate may add among it, with what
+// the operator allows.
+func occupation(o Observed) *Rejection {
+	grown := o.Benchmark.DeepCopy()
+	grown.Status.ExtendedRounds = 0
+	if grown.Spec.Gate != nil {
+		grown.Status.ExtendedRounds = grown.Spec.Gate.ExtendRounds
+	}
+	var need time.Duration
+	for _, run := range plan.Runs(grown) {
+		need += plan.MeasuringTime(run.Cells) + runOverhead
+	}
+	if o.MaxOccupation > 0 && need > o.MaxOccupation {
+		return rejectf(v1alpha1.ReasonOccupationTooLong,
+			"spec.workload: all rounds together hold the nodes for about %s, and the operator allows %s (--max-occupation); measure fewer rounds or cells, for a shorter duration, or split it",
+			need.Round(time.Second), o.MaxOccupation)
 	}
 	return nil
 }

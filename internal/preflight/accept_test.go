@@ -291,6 +291,30 @@ func TestAccept(t *testing.T) {
 			}},
 			want: "a b",
 		},
+		"a network of a namespace that is not allowed, whether it exists or not": {
+			change: []func(*Observed){nad(NetworkDefinition{Name: "nets/x", Found: true}), func(o *Observed) {
+				o.Benchmark.Spec.Network.NetworkRef.Namespace, o.NetworkNamespaces = "nets", []string{"others"}
+			}},
+			wantReason:  v1alpha1.ReasonNetworkNamespaceForbidden,
+			wantMessage: []string{"spec.network.networkRef.namespace", "--network-namespaces=nets"},
+		},
+		"a network of a namespace that is allowed": {
+			change: []func(*Observed){nad(NetworkDefinition{Name: "nets/x", Found: true}), func(o *Observed) {
+				o.Benchmark.Spec.Network.NetworkRef.Namespace, o.NetworkNamespaces = "nets", []string{"others", "nets"}
+			}},
+			want: "a b",
+		},
+		"a plan that holds its nodes for too long": {
+			change: []func(*Observed){func(o *Observed) {
+				o.Benchmark.Spec.Rounds, o.Benchmark.Spec.Gate, o.MaxOccupation = 10, &v1alpha1.Gate{ExtendRounds: 10}, 10*time.Minute
+			}},
+			wantReason:  v1alpha1.ReasonOccupationTooLong,
+			wantMessage: []string{"spec.workload", "10m0s", "--max-occupation"},
+		},
+		"one that does not": {
+			change: []func(*Observed){func(o *Observed) { o.Benchmark.Spec.Rounds, o.MaxOccupation = 10, time.Hour }},
+			want:   "a b",
+		},
 		"a cluster without Multus": {
 			change:      []func(*Observed){nad(NetworkDefinition{KindMissing: true})},
 			wantReason:  v1alpha1.ReasonNetworkNotFound,

@@ -218,7 +218,6 @@ var _ = Describe("A benchmark of a secondary network", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(task.ServerAddress).To(Equal("192.168.100.12"))
 		Expect(task.Interface).To(Equal(pods.Interface))
-		Expect(task.Token).To(BeEquivalentTo(server.UID))
 		w.Kubelet.Run(ctx, peer)
 		w.Kubelet.Succeed(ctx, server)
 		w.Kubelet.Succeed(ctx, peer)

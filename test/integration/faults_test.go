@@ -149,8 +149,10 @@ var _ = Describe("An attempt", func() {
 		node := &corev1.Node{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: w.B}, node)).To(Succeed())
 		node.Status.Conditions[0].Status = corev1.ConditionUnknown
-		node.Status.Conditions[0].LastTransitionTime = metav1.Now()
+		node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(-time.Hour))
 		Expect(k8s.Status().Update(ctx, node)).To(Succeed())
+		// It counts from when the operator sees it, whatever the node's clock says.
+		Eventually(func() *metav1.MicroTime { return Get(ctx, b).Status.Active.NotReadySince }).ShouldNot(BeNil())
 		w.Advance(ctx, 30*time.Second, b)
 		w.Patiently(ctx, b, func() any { return condition(ctx, b, v1alpha1.ConditionSucceeded) }, HavePrefix("Unknown Running"))
 		w.Advance(ctx, 40*time.Second, b)

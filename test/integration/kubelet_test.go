@@ -47,6 +47,8 @@ type Kubelet struct {
 	history []PodEvent
 	agents  func(*result.Document)
 	dead    string // the node of which no pod does anything
+	// late is how much the nodes' clocks are late.
+	late time.Duration
 }
 
 // PodEvent is the creation of a pod, or its end.
@@ -243,7 +245,7 @@ func (k *Kubelet) end(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhas
 	if err != nil {
 		return err
 	}
-	terminated := &corev1.ContainerStateTerminated{Reason: "Completed", Message: string(message), FinishedAt: metav1.Time{Time: k.now()}}
+	terminated := &corev1.ContainerStateTerminated{Reason: "Completed", Message: string(message), FinishedAt: metav1.NewTime(k.now().Add(-k.late))}
 	if phase == corev1.PodFailed {
 		terminated.Reason, terminated.ExitCode = "Error", 1
 	}

@@ -98,13 +98,20 @@ var _ = Describe("A benchmark", func() {
 		Expect(Get(ctx, b).Status.Active.Pair).To(Equal(v1alpha1.Pair{ClientNode: w.A, ServerNode: w.B}))
 		w.Kubelet.Run(ctx, server)
 
-		By("starting the client with the server's address and token")
+		By("sharing a Secret between both pods, whose content is in no pod")
+		secret := &corev1.Secret{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "tailgate-" + string(b.UID)}, secret)).To(Succeed())
+		Expect(metav1.IsControlledBy(secret, b)).To(BeTrue())
+		Expect(secret.Immutable).To(HaveValue(BeTrue()))
+		Expect(len(secret.Data["key"])).To(BeNumerically(">=", 26))
+		Expect(fmt.Sprint(server)).NotTo(ContainSubstring(string(secret.Data["key"])))
+
+		By("starting the client with the server's address")
 		peer := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)
 		Expect(peer.Spec.NodeName).To(Equal(w.A))
 		task, err := taskOf(peer)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(task.ServerAddress).To(Equal("10.244.0.2"))
-		Expect(task.Token).To(BeEquivalentTo(server.UID))
 		w.Kubelet.Run(ctx, peer)
 		ExpectSucceeded(ctx, b, "^Unknown Running: measuring round 1 of 2")
 

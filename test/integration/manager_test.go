@@ -120,6 +120,9 @@ type World struct {
 	Kubelet  *Kubelet
 	Clock    *clock
 	Settings benchmark.Settings
+	// Logs are what managers read, in at most LogTimeout each; those of Kubelet, unless a spec changes them.
+	Logs       benchmark.LogReader
+	LogTimeout time.Duration
 	// Outage, while it is set, keeps the API server from managers.
 	Outage atomic.Bool
 	// failing, while it is set, answers the requests of managers.
@@ -154,6 +157,7 @@ func NewWorld(ctx SpecContext) *World {
 		Kubelet: NewKubelet(ctx, namespace, clock.Now), Clock: clock,
 		Settings: benchmark.Settings{BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3},
 	}
+	w.Logs, w.LogTimeout = w.Kubelet.Logs, 20*time.Second
 	w.AddNode(ctx, MakeNode(w.A))
 	w.AddNode(ctx, MakeNode(w.B))
 	return w
@@ -193,7 +197,7 @@ func (w *World) Start(dies ...death) *Manager {
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
 		// Managers follow each other in one process, with one name.
-		Controller: ctrlconfig.Controller{SkipNameValidation: &skip},
+		Controller: ctrlconfig.Controller{SkipNameValidation: &skip, ReconciliationTimeout: 2 * time.Minute},
 		Cache:      controllers.CacheOptions(),
 	})
 	Expect(err).NotTo(HaveOccurred())
@@ -202,7 +206,7 @@ func (w *World) Start(dies ...death) *Manager {
 		m.client.dies = dies[0]
 	}
 	reconciler := &benchmark.Reconciler{
-		Client: m.client, Live: mgr.GetAPIReader(), Logs: w.Kubelet.Logs, Recorder: mgr.GetEventRecorder("tailgate"),
+		Client: m.client, Live: mgr.GetAPIReader(), Logs: w.Logs, LogTimeout: w.LogTimeout, Recorder: mgr.GetEventRecorder("tailgate"),
 		Clock: w.Clock, Tools: all.Registry(), Settings: w.Settings, Activity: metrics.NewActivity(m.Metrics),
 	}
 	m.Metrics.MustRegister(metrics.NewCollector(mgr.GetCache(), mgr.Elected()))

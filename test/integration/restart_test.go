@@ -59,9 +59,7 @@ var _ = Describe("A manager that dies", func() {
 		Entry("before it accepts", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Pair != nil })),
 		Entry("before it claims", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Active != nil })),
 		Entry("having claimed, before there is a pod", creates(v1alpha1.RoleServer)),
-		Entry("having created the server, without saying so", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Active != nil && s.Active.ServerPodUID != "" })),
 		Entry("before it creates the client", creates(v1alpha1.RoleClient)),
-		Entry("having created the client, without saying so", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Active != nil && s.Active.ClientPodUID != "" })),
 		Entry("when both pods have ended, before it notes the digests", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Active != nil && s.Active.Collected != nil })),
 		Entry("having noted the digests, before it stores the result", death(stores)),
 		Entry("having stored the result, without saying so", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return len(s.Stored) == 1 })),
@@ -69,6 +67,24 @@ var _ = Describe("A manager that dies", func() {
 		Entry("having removed the pods, before it gives the nodes back", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return len(s.Attempts) == 1 })),
 		Entry("between two runs", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Active != nil && s.Active.Round == 2 })),
 		Entry("before it says that all is done", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.CompletionTime != nil })),
+	)
+
+	DescribeTable("before it can record a pod is followed by one that does not trust the pod,",
+		func(ctx SpecContext, dies death) {
+			w := NewWorld(ctx)
+			first := w.Start(dies)
+			b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
+			w.Kubelet.Auto(ctx)
+			Eventually(first.client.dead.Load).Should(BeTrue())
+			first.Stop()
+
+			w.Start()
+			ExpectSucceeded(ctx, b, "^True Complete: 1 of 1")
+			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 PodLost", "x-r1 a2 Measured"}))
+			Expect(podsLeft(ctx, b)).To(BeEmpty())
+		},
+		Entry("the server's", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Active != nil && s.Active.ServerPodUID != "" })),
+		Entry("the client's", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Active != nil && s.Active.ClientPodUID != "" })),
 	)
 
 	It("having stored the result is followed by one that takes it, though the pods are gone", func(ctx SpecContext) {

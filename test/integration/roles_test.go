@@ -3,6 +3,7 @@ package integration
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -117,14 +118,17 @@ var _ = Describe("The roles of config/rbac", func() {
 		}
 	})
 
-	It("let the manager read no secret, exec into no pod, and give no rights", func() {
+	It("let the manager create Secrets and read none, exec into no pod, and give no rights", func() {
 		role := clusterRoles("role.yaml")["tailgate-manager"]
 		Expect(role).NotTo(BeNil())
 		for _, rule := range role.Rules {
 			for _, verb := range []string{"*", "impersonate", "bind", "escalate", "deletecollection"} {
 				Expect(rule.Verbs).NotTo(ContainElement(verb))
 			}
-			for _, resource := range []string{"*", "secrets", "pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers", "serviceaccounts", "serviceaccounts/token"} {
+			if slices.Contains(rule.Resources, "secrets") {
+				Expect(rule.Verbs).To(Equal([]string{"create"}))
+			}
+			for _, resource := range []string{"*", "pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers", "serviceaccounts", "serviceaccounts/token"} {
 				Expect(rule.Resources).NotTo(ContainElement(resource))
 			}
 			Expect(rule.APIGroups).NotTo(ContainElement(rbacv1.GroupName))

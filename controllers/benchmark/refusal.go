@@ -1,0 +1,84 @@
+package benchmark
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+const (
+	// createTimeout bounds the creation of one object, so that time is left to write what came of it. A webhook may take
+	// 30 s.
+	createTimeout = 45 * time.Second
+	// longestPause is the longest pause between two tries to create what the API server refuses.
+	longestPause = 30 * time.Second
+)
+
+// refusal is why an object of an attempt cannot be created, as the outcome of the attempt.
+type refusal struct {
+	reason, message string
+	// passing is true when another try may succeed.
+	passing bool
+}
+
+func (r *refusal) Error() string { return r.message }
+
+func refusef(reason, format string, args ...any) error {
+	return &refusal{reason: reason, message: fmt.Sprintf(format, args...)}
+}
+
+// refusedBy is the refusal that an error of a create is. Whatever the code of a denial is, it must not end the reconcile:
+// the attempt would keep its nodes, and the status would say nothing.
+func refusedBy(err error, reason, what, namespace string) error {
+	return &refusal{reason: reason, passing: passing(err), message: fmt.Sprintf(
+		"the API server refuses %s: %s; change the quota, policy, webhook or label of namespace %s that it names, or the benchmark",
+		what, oneLine(err.Error()), namespace)}
+}
+
+// passing says whether the API server may soon answer otherwise. What has no status is a connection that failed or took
+// too long.
+func passing(err error) bool {
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) {
+		return true
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
+		return true
+	default:
+		return code >= http.StatusInternalServerError
+	}
+}
+
+// refusedCreate is for an attempt one of whose objects the API server refused to create: it waits before the next try, and gives
+// up when a pod should have started since.
+func refusedCreate(w *world) (step, bool) {
+	r := w.benchmark.Status.Active.Refused
+	switch {
+	case r == nil:
+		return step{}, false
+	case w.now.Sub(r.Since.Time) > w.settings.StartTimeout:
+		return conclude(r.Reason, r.Message), true
+	case w.now.Before(r.RetryAt.Time):
+		return step{kind: stepWatch, reason: r.Reason, message: r.Message, again: r.RetryAt.Sub(w.now)}, true
+	}
+	return step{}, false
+}
+
+// refuse notes a refusal that may pass. Each pause is as long as all before it.
+func (w *world) refuse(s *step, r *refusal) {
+	active := w.benchmark.Status.Active
+	since := metav1.NewMicroTime(w.now)
+	if active.Refused != nil {
+		since = active.Refused.Since
+	}
+	pause := min(max(w.now.Sub(since.Time), lookAgain), longestPause)
+	active.Refused = &v1alpha1.Refusal{Reason: r.reason, Message: r.message, Since: since, RetryAt: metav1.NewMicroTime(w.now.Add(pause))}
+	s.reason, s.message, s.again = r.reason, r.message, pause
+}

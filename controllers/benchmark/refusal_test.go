@@ -1,0 +1,113 @@
+package benchmark
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// denied is what the API server answers when a webhook denies with a code.
+func denied(code int32) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Message: `admission webhook "policy.example" denied the request: because`,
+	}}
+}
+
+// Whatever the API server answers, an attempt keeps its nodes for no longer than a pod may take to start.
+func TestRefusedPods(t *testing.T) {
+	pod := schema.GroupResource{Resource: "pods"}
+	cases := map[string]struct {
+		err     error
+		passing bool
+	}{
+		"a denial without a code":       {err: denied(400)},
+		"a denial":                      {err: denied(403)},
+		"a quota":                       {err: apierrors.NewForbidden(pod, "x", errors.New("exceeded quota: pods"))},
+		"an object that is not valid":   {err: denied(422)},
+		"a namespace that is gone":      {err: apierrors.NewNotFound(pod, "x")},
+		"a denial with any code":        {err: denied(418)},
+		"too many requests":             {err: apierrors.NewTooManyRequests("slow down", 1), passing: true},
+		"a webhook that fails":          {err: apierrors.NewInternalError(errors.New("failed calling webhook: context deadline exceeded")), passing: true},
+		"a webhook that denies by 503":  {err: denied(503), passing: true},
+		"an API server that is slow":    {err: apierrors.NewTimeoutError("slow", 1), passing: true},
+		"a conflict of a quota":         {err: apierrors.NewConflict(pod, "x", errors.New("again")), passing: true},
+		"a pod that exists":             {err: apierrors.NewAlreadyExists(pod, "x"), passing: true},
+		"a connection that is cut":      {err: fmt.Errorf("wrapped: %w", errors.New("connection reset by peer")), passing: true},
+		"an answer that takes too long": {err: context.DeadlineExceeded, passing: true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := makeWorld(active(0))
+			r := &Reconciler{Client: interceptor.NewClient(nil, interceptor.Funcs{
+				Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+					if _, ok := o.(*corev1.Secret); ok {
+						return nil
+					}
+					return c.err
+				},
+			})}
+			s := step{kind: stepCreateServer}
+			if _, err := r.apply(context.Background(), w, s); err != nil {
+				t.Fatalf("the reconcile fails before it reports: %v", err)
+			}
+			active := w.benchmark.Status.Active
+			if c.passing {
+				if active.Outcome != nil || active.Refused == nil || active.Refused.Reason != v1alpha1.OutcomePodRefused {
+					t.Fatalf("outcome %+v, refused %+v", active.Outcome, active.Refused)
+				}
+				if !strings.Contains(active.Refused.Message, oneLine(c.err.Error())) {
+					t.Errorf("message %q does not have the API server's words", active.Refused.Message)
+				}
+				return
+			}
+			if active.Outcome == nil || active.Outcome.Reason != v1alpha1.OutcomePodRefused || !strings.Contains(active.Outcome.Message, oneLine(c.err.Error())) {
+				t.Errorf("outcome %+v, refused %+v", active.Outcome, active.Refused)
+			}
+		})
+	}
+}
+
+// The pauses between tries grow, and all count from the first refusal.
+func TestRefuse(t *testing.T) {
+	w := makeWorld(active(0))
+	for _, c := range []struct{ at, pause time.Duration }{{0, lookAgain}, {2 * time.Second, lookAgain}, {8 * time.Second, 8 * time.Second}, {time.Hour, longestPause}} {
+		w.now = noon.Add(c.at)
+		s := step{}
+		w.refuse(&s, &refusal{reason: v1alpha1.OutcomePodRefused, message: "no"})
+		refused := w.benchmark.Status.Active.Refused
+		if s.again != c.pause || !refused.RetryAt.Time.Equal(w.now.Add(c.pause)) || !refused.Since.Time.Equal(noon) || s.reason != v1alpha1.OutcomePodRefused {
+			t.Errorf("after %s: %+v, %+v", c.at, s, refused)
+		}
+	}
+}
+
+// A pod that this manager created is its own though the status could not be written after that; no other is.
+func TestAdopt(t *testing.T) {
+	made := &madePods{}
+	made.add("uid-server")
+	w := makeWorld(active(0), withServer(running), withClient(running))
+	status := w.benchmark.Status.Active
+	status.ServerPodUID, status.ClientPodUID = "", ""
+	made.adopt(status, w.server, w.client)
+	if status.ServerPodUID != "uid-server" || status.ClientPodUID != "" {
+		t.Errorf("adopted %q, %q", status.ServerPodUID, status.ClientPodUID)
+	}
+	made.forget("uid-server")
+	if made.has("uid-server") {
+		t.Error("nothing is forgotten")
+	}
+	var none *corev1.Pod
+	made.adopt(&v1alpha1.ActiveAttempt{}, none, none)
+}

@@ -1,0 +1,362 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// denial is an answer of a webhook with a status code; 0 has none, and 1 is no answer at all.
+type denial int32
+
+const silence denial = 1
+
+// deny registers a webhook that denies the creation of a resource in the world's namespace, and returns how to remove it.
+// With a role it denies only the pods of that.
+func (w *World) deny(ctx SpecContext, group, name string, role string, answer denial) (remove func()) {
+	GinkgoHelper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(in.Body).Decode(&review); err != nil || review.Request == nil {
+			http.Error(out, "no review", http.StatusBadRequest)
+			return
+		}
+		var object metav1.PartialObjectMetadata
+		_ = json.Unmarshal(review.Request.Object.Raw, &object)
+		allowed := role != "" && object.Labels[v1alpha1.LabelRole] != role
+		if answer == silence && !allowed {
+			<-in.Context().Done()
+			return
+		}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: allowed}
+		if !allowed {
+			review.Response.Result = &metav1.Status{Message: "of no good reason", Code: int32(answer)}
+		}
+		_ = json.NewEncoder(out).Encode(review)
+	}))
+	DeferCleanup(server.Close)
+	one := int32(1)
+	hook := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-denies-" + name},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "policy.tailgate.test", AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: &one,
+			SideEffects:   new(admissionregistrationv1.SideEffectClassNone),
+			FailurePolicy: new(admissionregistrationv1.Fail),
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				URL: &server.URL, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+			},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{name}},
+			}},
+		}},
+	}
+	Expect(k8s.Create(ctx, hook)).To(Succeed())
+	remove = func() {
+		Expect(client.IgnoreNotFound(k8s.Delete(context.WithoutCancel(ctx), hook))).To(Succeed())
+	}
+	DeferCleanup(remove)
+	return remove
+}
+
+// effective waits until the API server refuses pods of a role: that takes a moment.
+func (w *World) effective(ctx SpecContext, role string) {
+	GinkgoHelper()
+	Eventually(w.probe(ctx, role)).ShouldNot(Succeed())
+}
+
+// probe asks whether the API server would create a pod of a role.
+func (w *World) probe(ctx SpecContext, role string) func() error {
+	probe := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "probe-", Labels: map[string]string{v1alpha1.LabelRole: role}},
+		Spec:       corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "probe", Image: "probe:test", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}}},
+	}
+	return func() error { return k8s.Create(ctx, probe.DeepCopy(), client.DryRunAll) }
+}
+
+var _ = Describe("A pod that the API server refuses", func() {
+	DescribeTable("ends the attempt with the API server's words,",
+		func(ctx SpecContext, words string, refuse func(SpecContext, *World)) {
+			w := NewWorld(ctx)
+			w.Settings.AllowHostNetwork = true
+			refuse(ctx, w)
+			w.effective(ctx, v1alpha1.RoleServer)
+			w.Clock.Stop()
+			w.Start()
+			b := MakeBenchmark(w.Namespace, "x").On(w.A, w.B)
+			b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost}
+			created := w.Create(ctx, b)
+			ExpectSucceeded(ctx, created, "^Unknown Retrying: .*PodRefused.*attempt 1 of 3.*"+words+".*namespace "+w.Namespace)
+			Expect(attempts(ctx, created)).To(Equal([]string{"x-r1 a1 PodRefused"}))
+			Expect(Get(ctx, created).Status.Active).To(BeNil())
+			w.Advance(ctx, 6*time.Second, created)
+			Eventually(func() []string { return attempts(ctx, created) }).Should(HaveLen(2))
+			w.Advance(ctx, 11*time.Second, created)
+			ExpectSucceeded(ctx, created, "^False Failed: .*PodRefused. at attempt 3")
+			Expect(w.Kubelet.Created()).To(BeEmpty())
+		},
+		Entry("denied by a webhook without a code", "of no good reason", func(ctx SpecContext, w *World) { w.deny(ctx, "", "pods", "", 0) }),
+		Entry("denied by a webhook with 403", "of no good reason", func(ctx SpecContext, w *World) { w.deny(ctx, "", "pods", "", 403) }),
+		Entry("denied by a webhook with 422", "of no good reason", func(ctx SpecContext, w *World) { w.deny(ctx, "", "pods", "", 422) }),
+		Entry("beyond a quota", "exceeded quota", func(ctx SpecContext, w *World) {
+			quota := &corev1.ResourceQuota{
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "full"},
+				Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
+			}
+			Expect(k8s.Create(ctx, quota)).To(Succeed())
+			// There is no controller of quotas.
+			quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}}
+			Expect(k8s.Status().Update(ctx, quota)).To(Succeed())
+		}),
+		Entry("larger than a LimitRange", "maximum cpu usage per Container", func(ctx SpecContext, w *World) {
+			Expect(k8s.Create(ctx, &corev1.LimitRange{
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "small"},
+				Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+					Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
+				}}},
+			})).To(Succeed())
+		}),
+		Entry("below the Pod Security Standard of its namespace", "violates PodSecurity", func(ctx SpecContext, w *World) {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`))
+			Expect(k8s.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}, patch)).To(Succeed())
+		}),
+	)
+
+	DescribeTable("for now is created again, and gives the nodes back in the end,",
+		func(ctx SpecContext, words string, answer denial) {
+			w := NewWorld(ctx)
+			remove := w.deny(ctx, "", "pods", "", answer)
+			w.effective(ctx, v1alpha1.RoleServer)
+			w.Clock.Stop()
+			w.Start()
+			b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
+			ExpectSucceeded(ctx, b, "^Unknown PodRefused: .*"+words)
+			Expect(Get(ctx, b).Status.Active.Refused).NotTo(BeNil())
+			w.Advance(ctx, 61*time.Second, b)
+			ExpectSucceeded(ctx, b, "^Unknown Retrying: .*PodRefused.*"+words)
+			Expect(Get(ctx, b).Status.Active).To(BeNil())
+			w.Advance(ctx, 6*time.Second, b)
+			ExpectSucceeded(ctx, b, "^Unknown PodRefused")
+
+			remove()
+			Eventually(w.probe(ctx, v1alpha1.RoleServer)).Should(Succeed())
+			w.Advance(ctx, 3*time.Second, b)
+			w.Kubelet.Measure(ctx, "x-r1", 2)
+			ExpectSucceeded(ctx, b, "^True Complete")
+		},
+		Entry("by a webhook with 429", "of no good reason", denial(429)),
+		Entry("by a webhook with 500", "of no good reason", denial(500)),
+		Entry("by a webhook with 409", "of no good reason", denial(409)),
+		Entry("by a webhook that does not answer", "failed calling webhook", silence),
+	)
+
+	It("for the client, too, gives the nodes back", func(ctx SpecContext) {
+		w := NewWorld(ctx)
+		w.deny(ctx, "", "pods", v1alpha1.RoleClient, 503)
+		w.effective(ctx, v1alpha1.RoleClient)
+		w.Clock.Stop()
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
+		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
+		w.Kubelet.Run(ctx, server)
+		ExpectSucceeded(ctx, b, "^Unknown PodRefused: .*client.*of no good reason")
+		w.Advance(ctx, 61*time.Second, b)
+		w.Kubelet.Gone(ctx, server)
+		ExpectSucceeded(ctx, b, "^Unknown Retrying: .*PodRefused.*client")
+	})
+})
+
+var _ = Describe("A network that the API server refuses", Serial, func() {
+	BeforeEach(func(ctx SpecContext) {
+		installMultus()
+		DeferCleanup(removeMultus)
+	})
+
+	It("gives the nodes back, and says why", func(ctx SpecContext) {
+		w := NewWorld(ctx)
+		for _, name := range []string{w.A, w.B} {
+			node := &corev1.Node{}
+			Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+			node.Status.Allocatable[vf] = resource.MustParse("1")
+			Expect(k8s.Status().Update(ctx, node)).To(Succeed())
+		}
+		w.deny(ctx, foreign.GroupVersionKind.Group, "network-attachment-definitions", "", 0)
+		Eventually(func() error {
+			network := &unstructured.Unstructured{}
+			network.SetGroupVersionKind(foreign.GroupVersionKind)
+			network.SetNamespace(w.Namespace)
+			network.SetGenerateName("probe-")
+			return k8s.Create(ctx, network, client.DryRunAll)
+		}).Should(MatchError(ContainSubstring("of no good reason")))
+		w.Clock.Stop()
+		w.Start()
+		b := MakeBenchmark(w.Namespace, "x").On(w.A, w.B)
+		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: vf, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/24"}}
+		created := w.Create(ctx, b)
+		ExpectSucceeded(ctx, created, "^Unknown Retrying: .*NetworkRefused.*of no good reason")
+		Expect(Get(ctx, created).Status.Active).To(BeNil())
+		Expect(w.Kubelet.Created()).To(BeEmpty())
+	})
+})
+
+var _ = Describe("One fault", func() {
+	// third adds a node to the world.
+	third := func(ctx SpecContext, w *World) string {
+		GinkgoHelper()
+		name := w.Namespace + "-c"
+		w.AddNode(ctx, MakeNode(name))
+		return name
+	}
+	setReady := func(ctx context.Context, name string, ready corev1.ConditionStatus) {
+		GinkgoHelper()
+		node := &corev1.Node{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+		node.Status.Conditions[0].Status = ready
+		Expect(k8s.Status().Update(ctx, node)).To(Succeed())
+	}
+	start := func(ctx context.Context, w *World, attempt int32) (server, peer *corev1.Pod) {
+		GinkgoHelper()
+		server = w.Kubelet.Pod(ctx, "x-r1", attempt, v1alpha1.RoleServer)
+		w.Kubelet.Run(ctx, server)
+		peer = w.Kubelet.Pod(ctx, "x-r1", attempt, v1alpha1.RoleClient)
+		w.Kubelet.Run(ctx, peer)
+		return server, peer
+	}
+
+	It("on a node that is dead frees the other node, and not the dead one", func(ctx SpecContext) {
+		w := NewWorld(ctx)
+		// Creation times of pods are the API server's, which does not know of the minutes that the clock is put forward.
+		w.Settings.StartTimeout = 10 * time.Minute
+		c := third(ctx, w)
+		w.Start()
+		x := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
+		server, peer := start(ctx, w, 1)
+		ExpectSucceeded(ctx, x, "^Unknown Running")
+		y := w.Create(ctx, MakeBenchmark(w.Namespace, "y").On(w.A, c))
+		ExpectSucceeded(ctx, y, "^Unknown Queued")
+
+		setReady(ctx, w.B, corev1.ConditionUnknown)
+		Eventually(func() *metav1.MicroTime { return Get(ctx, x).Status.Active.NotReadySince }).ShouldNot(BeNil())
+		w.Advance(ctx, 61*time.Second, x)
+		w.Kubelet.Gone(ctx, peer)
+		ExpectSucceeded(ctx, x, "^Unknown Ending: .*"+server.Name)
+		w.Advance(ctx, 121*time.Second, x)
+		Eventually(func() []string { return attempts(ctx, x) }).Should(Equal([]string{"x-r1 a1 NodeLost"}))
+		Expect(Get(ctx, x).Status.LeftPods).To(Equal([]v1alpha1.LeftPod{{Name: server.Name, UID: string(server.UID)}}))
+		w.Advance(ctx, 10*time.Second, y)
+		w.Kubelet.Measure(ctx, "y-r1", 1)
+		ExpectSucceeded(ctx, y, "^True Complete")
+
+		// The node is back, and its pod still has what it had of it.
+		setReady(ctx, w.B, corev1.ConditionTrue)
+		ExpectAccepted(ctx, x, "^False PodStuck: .*"+server.Name+" on "+w.B+".*delete the Node object")
+		z := w.Create(ctx, MakeBenchmark(w.Namespace, "z").On(c, w.B))
+		ExpectAccepted(ctx, z, "^False PodStuck: .*"+server.Name)
+		w.Kubelet.Gone(ctx, server)
+		w.Kubelet.Auto(ctx)
+		ExpectSucceeded(ctx, x, "^True Complete")
+		ExpectSucceeded(ctx, z, "^True Complete")
+		Expect(attempts(ctx, x)).To(Equal([]string{"x-r1 a1 NodeLost", "x-r1 a2 Measured"}))
+		Expect(Get(ctx, x).Status.LeftPods).To(BeEmpty())
+	})
+
+	It("of clocks of nodes that are an hour late is none", func(ctx SpecContext) {
+		w := NewWorld(ctx)
+		w.Kubelet.late = time.Hour
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
+		server, peer := start(ctx, w, 1)
+		w.Kubelet.Succeed(ctx, peer)
+		ExpectSucceeded(ctx, b, "^Unknown Running: waiting for both ends")
+		w.Kubelet.Succeed(ctx, server)
+		w.Kubelet.Gone(ctx, server, peer)
+		ExpectSucceeded(ctx, b, "^True Complete")
+		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
+	})
+
+	It("of a kubelet that hangs while its log is read stops no other benchmark, and ends", func(ctx SpecContext) {
+		w := NewWorld(ctx)
+		hung := types.NamespacedName{Namespace: w.Namespace, Name: "x-r1-a1-server"}
+		w.LogTimeout = 300 * time.Millisecond
+		w.Logs = func(ctx context.Context, pod types.NamespacedName) (io.ReadCloser, error) {
+			if pod != hung {
+				return w.Kubelet.Logs(ctx, pod)
+			}
+			reader, writer := io.Pipe()
+			context.AfterFunc(ctx, func() { writer.CloseWithError(ctx.Err()) })
+			return reader, nil
+		}
+		c, d := third(ctx, w), w.Namespace+"-d"
+		w.AddNode(ctx, MakeNode(d))
+		w.Start()
+		x := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
+		server, peer := start(ctx, w, 1)
+		w.Kubelet.Succeed(ctx, peer)
+		w.Kubelet.Succeed(ctx, server)
+		ExpectSucceeded(ctx, x, "^Unknown Running: the result cannot be taken yet: .*context deadline exceeded")
+		y := w.Create(ctx, MakeBenchmark(w.Namespace, "y").On(c, d))
+		w.Kubelet.Measure(ctx, "y-r1", 1)
+		ExpectSucceeded(ctx, y, "^True Complete")
+		w.Clock.Stop()
+		w.Advance(ctx, 61*time.Second, x)
+		w.Kubelet.Gone(ctx, server, peer)
+		ExpectSucceeded(ctx, x, "^Unknown Retrying: .*ResultMissing.*context deadline exceeded")
+	})
+})
+
+var _ = Describe("A pod that somebody else created", func() {
+	It("with the labels of a benchmark's keeps no node", func(ctx SpecContext) {
+		w := NewWorld(ctx)
+		forged := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "forged", Labels: map[string]string{
+				v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate, v1alpha1.LabelRole: v1alpha1.RoleServer, v1alpha1.LabelBenchmark: "other",
+			}},
+			Spec: corev1.PodSpec{NodeName: w.A, Containers: []corev1.Container{{Name: "agent", Image: "somebody:else"}}},
+		}
+		Expect(k8s.Create(ctx, forged)).To(Succeed())
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
+		w.Kubelet.Measure(ctx, "x-r1", 1)
+		ExpectSucceeded(ctx, b, "^True Complete")
+	})
+
+	It("with the name and the owner of a run's pod takes no part in the run", func(ctx SpecContext) {
+		w := NewWorld(ctx)
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B).Suspended())
+		forged, err := pods.Build(pods.Endpoint{
+			Benchmark: b, Image: "somebody:else", Node: w.B, Variant: plan.Variants(b.Spec)[0],
+			Task: plan.Task{Run: "x-r1", Attempt: 1, Role: v1alpha1.RoleServer, Cells: []tool.Cell{{Name: "tcp-64"}}, Deadline: time.Minute},
+		})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(k8s.Create(ctx, forged)).To(Succeed())
+		w.Start()
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":false}}`))
+		Expect(k8s.Patch(ctx, b.DeepCopy(), patch)).To(Succeed())
+		w.Kubelet.Gone(ctx, forged)
+		w.Kubelet.Measure(ctx, "x-r1", 2)
+		ExpectSucceeded(ctx, b, "^True Complete")
+		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 PodLost", "x-r1 a2 Measured"}))
+	})
+})
