@@ -127,13 +127,11 @@ func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.Run
 	if apierrors.IsAlreadyExists(err) {
 		child, err = r.live(ctx, w, running.Number)
 	}
-	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-		// A quota or a webhook, which somebody has to change; the other pairs go on.
-		w.blocked[running.Number] = blocker{v1alpha1.ReasonQueued, fmt.Sprintf("LatencyBenchmark %s cannot be made: %v", child.Name, err)}
-		return nil
-	}
 	if err != nil {
-		return fmt.Errorf("making the benchmark of pair %d: %w", running.Number, err)
+		// A quota or a webhook that somebody has to change, whatever its code is, or an API server that is slow; the other
+		// pairs go on.
+		w.blocked[running.Number] = blocker{v1alpha1.ReasonBenchmarkRefused, fmt.Sprintf("the API server refuses LatencyBenchmark %s: %v", child.Name, err)}
+		return nil
 	}
 	if why, ok := w.obstacle(child); ok {
 		w.blocked[running.Number] = why

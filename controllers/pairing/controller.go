@@ -17,9 +17,11 @@ package pairing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -81,8 +83,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	log.FromContext(ctx).V(1).Info("decided", "release", steps.release, "postpone", steps.postpone, "create", steps.create,
 		"claim", steps.claim, "update", steps.update)
 	again, err := r.apply(ctx, world, steps)
-	if err != nil {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return benchmark.Written(0, err)
+	}
+	if err != nil {
+		// What was done is recorded all the same.
+		return ctrl.Result{}, errors.Join(err, r.report(ctx, old, world))
 	}
 	return benchmark.Written(again, r.report(ctx, old, world))
 }

@@ -51,6 +51,10 @@ var (
 		"Since when the one of them waits that has waited longest; absent while none does.")
 	active = newGauge("tailgate_active_runs",
 		"Runs that hold their nodes now.")
+	refused = newGauge("tailgate_refused_runs",
+		"Runs that hold their nodes while the API server refuses an object that they need.")
+	stuckPods = newGauge("tailgate_stuck_pods",
+		"Pods of finished attempts that do not end, and keep their nodes from being measured.")
 	benchmarks = newGauge("tailgate_benchmarks",
 		"Benchmarks by whom they are made for: User, Gate or Pairs.", "origin")
 	droppedBenchmarks = newGauge("tailgate_dropped_benchmarks",
@@ -66,7 +70,7 @@ func cellLabels() []string {
 
 func collectBenchmarks(ch chan<- prometheus.Metric, all objects) {
 	var own []*v1alpha1.LatencyBenchmark // of users
-	ofGates, ofPairs, waiting, running := 0, 0, 0, 0
+	ofGates, ofPairs, waiting, running, denied, stuck := 0, 0, 0, 0, 0, 0
 	var oldest time.Time
 	for i := range all.benchmarks {
 		b := &all.benchmarks[i]
@@ -80,7 +84,11 @@ func collectBenchmarks(ch chan<- prometheus.Metric, all objects) {
 		}
 		if b.Status.Active != nil {
 			running++
+			if b.Status.Active.Refused != nil {
+				denied++
+			}
 		}
+		stuck += len(b.Status.LeftPods)
 		if since, ok := queuedSince(b); ok {
 			waiting++
 			if oldest.IsZero() || since.Before(oldest) {
@@ -94,6 +102,8 @@ func collectBenchmarks(ch chan<- prometheus.Metric, all objects) {
 	queueLength.send(ch, float64(waiting))
 	queueOldest.sendTime(ch, oldest)
 	active.send(ch, float64(running))
+	refused.send(ch, float64(denied))
+	stuckPods.send(ch, float64(stuck))
 
 	slices.SortFunc(own, newestFirst)
 	kept := own[:min(len(own), MaxBenchmarks)]

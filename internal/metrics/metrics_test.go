@@ -464,8 +464,22 @@ func TestActivity(t *testing.T) {
 		return v1alpha1.Attempt{Run: run, Attempt: number, MeasuredMilliseconds: 1500, Outcome: v1alpha1.Outcome{Reason: reason}}
 	}
 	old, b := makeBenchmark("x"), makeBenchmark("x")
-	b.Status.StartTime = &metav1.Time{Time: b.CreationTimestamp.Add(90 * time.Second)}
+	// It gave way once, before it had a pod.
+	claimed := v1alpha1.ActiveAttempt{Run: "x-r1", ClaimedAt: metav1.NewMicroTime(b.CreationTimestamp.Add(90 * time.Second))}
+	b.Status.StartTime, b.Status.Active = &metav1.Time{Time: claimed.ClaimedAt.Time}, claimed.DeepCopy()
 	a.Observe(&old, &b)
+	a.Observe(&b, &old)
+	a.Observe(&old, &b)
+	started := b.DeepCopy()
+	started.Status.Active.ServerPodUID = "uid"
+	a.Observe(&b, started)
+	// Suspended and resumed, it has not waited from its creation.
+	held := b.DeepCopy()
+	held.Status.StartTime, held.Status.Active = nil, nil
+	held.Status.Attempts = []v1alpha1.Attempt{attempt("x-r1", 1, v1alpha1.OutcomeEvicted)}
+	resumed := started.DeepCopy()
+	resumed.Status.Attempts = held.Status.Attempts
+	a.Observe(held, resumed)
 	next := b.DeepCopy()
 	next.Status.Attempts = []v1alpha1.Attempt{attempt("x-r1", 1, v1alpha1.OutcomeEvicted), attempt("x-r1", 2, v1alpha1.OutcomeMeasured)}
 	a.Observe(&b, next)

@@ -20,7 +20,6 @@
 package queue
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -44,13 +43,12 @@ type Entry struct {
 }
 
 // Admit says whether the candidate may claim its nodes, or keep its claim if it is active, given all entries, in any
-// order (its own may be among them). If not, blocker names who goes first on each node that it has to wait for, and
-// how many benchmarks are ahead of it there in all: "default/a is measuring on node x; 3 ahead". The time that it
-// takes grows with the number of entries; nothing is sorted or kept.
+// order (its own may be among them). If not, blocker names who goes first on each node that it has to wait for:
+// "default/a is measuring on node x". It does not say how many go first: a number that changes whenever any of them
+// finishes would be written as often to everybody that waits. The time that it takes grows with the number of entries; nothing is sorted or kept.
 func Admit(candidate Entry, all []Entry) (ok bool, blocker string) {
 	client, server := candidate.Pair.ClientNode, candidate.Pair.ServerNode
 	var onClient, onServer *Entry // who goes first there
-	ahead := 0
 	for i := range all {
 		other := &all[i]
 		wantsClient, wantsServer := other.wants(client), other.wants(server)
@@ -61,7 +59,6 @@ func Admit(candidate Entry, all []Entry) (ok bool, blocker string) {
 		if !other.Active && !other.before(&candidate) {
 			continue
 		}
-		ahead++
 		if wantsClient && (onClient == nil || other.before(onClient)) {
 			onClient = other
 		}
@@ -70,7 +67,7 @@ func Admit(candidate Entry, all []Entry) (ok bool, blocker string) {
 		}
 	}
 	switch {
-	case ahead == 0:
+	case onClient == nil && onServer == nil:
 		return true, ""
 	case onServer == nil:
 		blocker = onClient.on(client)
@@ -81,7 +78,7 @@ func Admit(candidate Entry, all []Entry) (ok bool, blocker string) {
 	default:
 		blocker = onClient.on(client) + ", " + onServer.on(server)
 	}
-	return false, fmt.Sprintf("%s; %d ahead", blocker, ahead)
+	return false, blocker
 }
 
 func (e *Entry) wants(node string) bool {

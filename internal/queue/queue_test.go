@@ -37,30 +37,30 @@ func TestAdmit(t *testing.T) {
 		"an earlier benchmark of the same name is somebody else": {
 			candidate: mine,
 			others:    []Entry{{Name: mine.Name, UID: "uid-before", Created: time.Unix(1, 0), Pair: mine.Pair}},
-			want:      "perf/mine goes first on node a and node b; 1 ahead",
+			want:      "perf/mine goes first on node a and node b",
 		},
 		"one that measures on another pair": {
 			candidate: mine, others: []Entry{entry("other", 1, "c", "d").active()},
 		},
 		"one that measures on the client's node": {
 			candidate: mine, others: []Entry{entry("other", 4000, "a", "d").active()},
-			want: "perf/other is measuring on node a; 1 ahead",
+			want: "perf/other is measuring on node a",
 		},
 		"one that measures with the roles swapped": {
 			candidate: mine, others: []Entry{entry("other", 4000, "b", "c").active()},
-			want: "perf/other is measuring on node b; 1 ahead",
+			want: "perf/other is measuring on node b",
 		},
 		"one that measures on both nodes": {
 			candidate: mine, others: []Entry{entry("other", 4000, "b", "a").active()},
-			want: "perf/other is measuring on node a and node b; 1 ahead",
+			want: "perf/other is measuring on node a and node b",
 		},
 		"two that measure on a node each": {
 			candidate: mine, others: []Entry{entry("one", 1, "c", "a").active(), entry("two", 4000, "b", "d").active()},
-			want: "perf/one is measuring on node a, perf/two is measuring on node b; 2 ahead",
+			want: "perf/one is measuring on node a, perf/two is measuring on node b",
 		},
 		"a younger one between two of its runs keeps its place": {
 			candidate: mine, others: []Entry{entry("other", 4000, "a", "d").started()},
-			want: "perf/other is measuring on node a; 1 ahead",
+			want: "perf/other is measuring on node a",
 		},
 		"one between two of its runs goes on before an older one that has not started": {
 			candidate: mine.started(), others: []Entry{entry("older", 1, "a", "b")},
@@ -70,25 +70,25 @@ func TestAdmit(t *testing.T) {
 		},
 		"who measures goes before who has only started": {
 			candidate: mine.started(), others: []Entry{entry("other", 4000, "a", "b").active()},
-			want: "perf/other is measuring on node a and node b; 1 ahead",
+			want: "perf/other is measuring on node a and node b",
 		},
 		"an older one that waits for one of the nodes": {
 			candidate: mine, others: []Entry{entry("older", 5, "c", "b")},
-			want: "perf/older goes first on node b; 1 ahead",
+			want: "perf/older goes first on node b",
 		},
 		"a younger one that waits": {
 			candidate: mine, others: []Entry{entry("younger", 3601, "a", "b")},
 		},
 		"of one age, the name decides against": {
 			candidate: mine, others: []Entry{entry("earlier", 3600, "a", "b")},
-			want: "perf/earlier goes first on node a and node b; 1 ahead",
+			want: "perf/earlier goes first on node a and node b",
 		},
 		"of one age, the name decides for": {
 			candidate: mine, others: []Entry{entry("zuletzt", 3600, "a", "b")},
 		},
 		"a younger one of a higher priority": {
 			candidate: mine, others: []Entry{entry("higher", 3600+119, "a", "b").priority(2)},
-			want: "perf/higher goes first on node a and node b; 1 ahead",
+			want: "perf/higher goes first on node a and node b",
 		},
 		"a higher priority, and as many minutes later: the older goes first": {
 			candidate: mine, others: []Entry{entry("higher", 3600+120, "a", "b").priority(2)},
@@ -98,29 +98,29 @@ func TestAdmit(t *testing.T) {
 		},
 		"a lower priority, and as many minutes earlier: the older goes first": {
 			candidate: mine, others: []Entry{entry("lower", 3600-120, "a", "b").priority(-2)},
-			want: "perf/lower goes first on node a and node b; 1 ahead",
+			want: "perf/lower goes first on node a and node b",
 		},
 		"a higher priority elsewhere": {
 			candidate: mine, others: []Entry{entry("higher", 1, "c", "d").priority(1000)},
 		},
-		"who measures is named before who only waits, and both are ahead": {
+		"who measures is named before who only waits": {
 			candidate: mine, others: []Entry{entry("older", 1, "a", "b"), entry("active", 4000, "a", "b").active()},
-			want: "perf/active is measuring on node a and node b; 2 ahead",
+			want: "perf/active is measuring on node a and node b",
 		},
 		"one node is measured on, and of the other somebody else is first": {
 			candidate: mine, others: []Entry{entry("older", 1, "c", "b"), entry("active", 4000, "a", "d").active(), entry("younger", 4000, "a", "b")},
-			want: "perf/active is measuring on node a, perf/older goes first on node b; 2 ahead",
+			want: "perf/active is measuring on node a, perf/older goes first on node b",
 		},
 		"of several that wait, the first is named and all are counted": {
 			candidate: mine, others: []Entry{entry("second", 2, "a", "b"), entry("first", 1, "b", "a"), entry("third", 3, "a", "b")},
-			want: "perf/first goes first on node a and node b; 3 ahead",
+			want: "perf/first goes first on node a and node b",
 		},
 		"who waits for a busy node does not hold up one on free nodes": {
 			candidate: mine, others: []Entry{entry("active", 1, "c", "d").active(), entry("older", 2, "d", "e")},
 		},
 		"of two claims on one node, the one that is asked about is told of the other": {
 			candidate: mine.active(), others: []Entry{entry("later", 4000, "b", "c").active()},
-			want: "perf/later is measuring on node b; 1 ahead",
+			want: "perf/later is measuring on node b",
 		},
 		"a claim holds against all that have none": {
 			candidate: mine.active(), others: []Entry{entry("older", 1, "a", "b").started(), entry("higher", 1, "b", "c").priority(1000)},
@@ -227,27 +227,21 @@ func randomEntries(random *rand.Rand) []Entry {
 func bySorting(candidate Entry, all []Entry, now time.Time) (ok bool, blocker string) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b Entry) int { return order(a, b, now) })
-	ahead := 0
 	first := map[string]Entry{}
 	for _, e := range all {
 		if e.UID == candidate.UID || !e.Active && order(e, candidate, now) > 0 {
 			continue
 		}
-		conflict := false
 		for _, node := range []string{e.Pair.ClientNode, e.Pair.ServerNode} {
 			if node != candidate.Pair.ClientNode && node != candidate.Pair.ServerNode {
 				continue
 			}
-			conflict = true
 			if _, taken := first[node]; !taken {
 				first[node] = e
 			}
 		}
-		if conflict {
-			ahead++
-		}
 	}
-	if ahead == 0 {
+	if len(first) == 0 {
 		return true, ""
 	}
 	last := ""
@@ -269,7 +263,7 @@ func bySorting(candidate Entry, all []Entry, now time.Time) (ok bool, blocker st
 			last = e.Name
 		}
 	}
-	return false, fmt.Sprintf("%s; %d ahead", blocker, ahead)
+	return false, blocker
 }
 
 // order is negative when a goes before b, by what they have at that time.
