@@ -217,7 +217,8 @@ const (
 	OutcomeResultTooLarge = "ResultTooLarge"
 	// OutcomeStoreRefused surfaces when the ConfigMap of a result could not be created in time: a quota, a webhook.
 	OutcomeStoreRefused = "StoreRefused"
-	// OutcomeNameTaken surfaces when an object that is not this benchmark's has a name that a run needs.
+	// OutcomeNameTaken surfaces when an object that is not this benchmark's has a name that a run needs. It does not count as
+	// an attempt that failed: the next one has pods of other names.
 	OutcomeNameTaken = "NameTaken"
 )
 

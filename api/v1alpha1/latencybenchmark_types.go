@@ -778,6 +778,10 @@ type ActiveAttempt struct {
 	Round int32 `json:"round"`
 	// attempt is the number of the try, from 1.
 	Attempt int32 `json:"attempt"`
+	// podSuffix is what the names of the attempt's pods end in, after others had taken the plain names.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	PodSuffix string `json:"podSuffix,omitempty"`
 	// pair is the claimed nodes.
 	Pair Pair `json:"pair"`
 	// claimedAt is when the claim was written.

@@ -44,6 +44,9 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 	case stepClaim:
 		now := metav1.NewMicroTime(w.now)
 		b.Status.Active = &v1alpha1.ActiveAttempt{Run: s.run.Name, Variant: s.run.Variant.Name, Round: s.run.Round, Attempt: s.attempt, Pair: *b.Status.Pair, ClaimedAt: now}
+		if s.taken {
+			b.Status.Active.PodSuffix = randomPart()
+		}
 		if b.Status.StartTime == nil {
 			b.Status.StartTime = &metav1.Time{Time: w.now}
 		}
@@ -278,7 +281,7 @@ func (w *world) endpoint(task plan.Task) pods.Endpoint {
 		node = active.Pair.ServerNode
 	}
 	return pods.Endpoint{
-		Benchmark: w.benchmark, Image: w.settings.BenchImage, PullPolicy: w.settings.PullPolicy, Node: node, Variant: w.activeRun().Variant, Task: task,
+		Benchmark: w.benchmark, Name: pods.NameOf(active, task.Role), Image: w.settings.BenchImage, PullPolicy: w.settings.PullPolicy, Node: node, Variant: w.activeRun().Variant, Task: task,
 	}
 }
 

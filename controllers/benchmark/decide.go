@@ -45,9 +45,10 @@ type step struct {
 	message string
 	// pair for stepAccept.
 	pair v1alpha1.Pair
-	// run and attempt for stepClaim.
+	// run and attempt for stepClaim; taken says that the names of the run's pods were taken.
 	run     plan.Run
 	attempt int32
+	taken   bool
 	// address of the server for stepCreateClient.
 	address string
 	// again is when to look again if nothing happens; zero: only when something does.
@@ -137,6 +138,12 @@ func decideIdle(w *world) step {
 			message: fmt.Sprintf("spec.suspend holds it with %d of %d runs measured and stored; set it to false to go on", len(b.Status.Stored), len(w.runs))}
 	}
 
+	if next.taken != nil {
+		if wait := next.taken.Outcome.FinishedAt.Add(retryAfter).Sub(w.now); wait > 0 {
+			return step{kind: stepWait, reason: v1alpha1.ReasonRetrying, again: wait,
+				message: fmt.Sprintf("run %s is tried again under other names: %s", run.Name, next.taken.Outcome.Message)}
+		}
+	}
 	if last != nil {
 		if wait := last.Outcome.FinishedAt.Add(time.Duration(next.tries) * retryAfter).Sub(w.now); wait > 0 {
 			return step{kind: stepWait, reason: v1alpha1.ReasonRetrying, again: wait,
@@ -171,7 +178,7 @@ func decideIdle(w *world) step {
 	if len(w.foreign) > 0 {
 		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: pod " + w.foreign[0].name + " is not gone yet", again: lookAgain}
 	}
-	return step{kind: stepClaim, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d", run.Name, next.attempt), run: *run, attempt: next.attempt}
+	return step{kind: stepClaim, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d", run.Name, next.attempt), run: *run, attempt: next.attempt, taken: next.taken != nil}
 }
 
 // upcoming is what is to be measured next.
@@ -181,9 +188,11 @@ type upcoming struct {
 	// attempt is the number of its next attempt.
 	attempt int32
 	// tries is how many attempts at it have failed since it was last measured, and last the latest of these; nil when there
-	// is none. Those that ended because the benchmark was suspended do not count.
+	// is none. Those that ended because the benchmark was suspended, or because a name was taken, do not count.
 	tries int32
 	last  *v1alpha1.Attempt
+	// taken is the latest attempt at it that ended because a name was taken; nil when there is none.
+	taken *v1alpha1.Attempt
 }
 
 func nextRun(w *world) upcoming {
@@ -204,6 +213,8 @@ func nextRun(w *world) upcoming {
 			next.attempt = a.Attempt + 1
 			switch a.Outcome.Reason {
 			case v1alpha1.OutcomeSuspended:
+			case v1alpha1.OutcomeNameTaken:
+				next.taken = a
 			case v1alpha1.OutcomeMeasured:
 				// The run is measured again because its result was deleted or changed: nothing has failed since.
 				next.tries, next.last = 0, nil
@@ -222,7 +233,7 @@ func curable(outcome string) bool {
 	switch outcome {
 	case v1alpha1.OutcomeImagePullFailed, v1alpha1.OutcomeContainerConfig, v1alpha1.OutcomeToolMissing,
 		v1alpha1.OutcomeAccelerationFailed, v1alpha1.OutcomeWrongNetwork, v1alpha1.OutcomeResultTooLarge,
-		v1alpha1.OutcomeOOMKilled, v1alpha1.OutcomeNameTaken, v1alpha1.OutcomeSMTAlignment, v1alpha1.OutcomeOccupationExceeded:
+		v1alpha1.OutcomeOOMKilled, v1alpha1.OutcomeSMTAlignment, v1alpha1.OutcomeOccupationExceeded:
 		return false
 	default:
 		return true
@@ -240,7 +251,7 @@ func decideActive(w *world) step {
 	}
 	for _, p := range []*corev1.Pod{w.server, w.client} {
 		if p != nil && !w.ours(p) {
-			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists and is not this benchmark's; delete it, or give the benchmark another name", p.Name))
+			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists and is not this benchmark's", p.Name))
 		}
 	}
 	if w.server == nil && active.ServerPodUID == "" && w.client == nil {
@@ -255,7 +266,7 @@ func decideActive(w *world) step {
 	}{{w.server, active.ServerPodUID}, {w.client, active.ClientPodUID}} {
 		if end.pod != nil && end.recorded == "" {
 			// A manager that died before it could record the pod may have created it, or anybody else.
-			return conclude(v1alpha1.OutcomePodLost, fmt.Sprintf("pod %s exists, and it is not recorded that the operator made it", end.pod.Name))
+			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists, and it is not recorded that the operator made it", end.pod.Name))
 		}
 	}
 	s, over := ended(w)

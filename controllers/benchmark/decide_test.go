@@ -24,6 +24,7 @@ type decision struct {
 	// run, attempt and address are compared when they are set.
 	run     string
 	attempt int32
+	taken   bool
 	address string
 }
 
@@ -49,6 +50,9 @@ func checkDecisions(t *testing.T, cases map[string]decision) {
 			}
 			if c.again != 0 && got.again != c.again || c.none && got.again != 0 {
 				t.Errorf("looks again after %s, want %s", got.again, c.again)
+			}
+			if got.taken != c.taken {
+				t.Errorf("names are taken: got %t, want %t", got.taken, c.taken)
 			}
 			if c.run != "" && got.run.Name != c.run || c.attempt != 0 && got.attempt != c.attempt || c.address != "" && got.address != c.address {
 				t.Errorf("got run %q, attempt %d, address %q; want %q, %d, %q", got.run.Name, got.attempt, got.address, c.run, c.attempt, c.address)
@@ -219,6 +223,14 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeMeasured, time.Hour)),
 			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 2,
 		},
+		"a run whose name was taken is tried again under another": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeNameTaken, 6*time.Second)),
+			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 2, taken: true,
+		},
+		"no number of taken names makes a run fail, and each is waited for": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeNameTaken, time.Hour), withAttempt("x-r1", 2, v1alpha1.OutcomeNameTaken, time.Hour), withAttempt("x-r1", 3, v1alpha1.OutcomeNameTaken, 2*time.Second)),
+			kind:    stepWait, reason: v1alpha1.ReasonRetrying, message: []string{"under other names", "it went wrong"}, again: 3 * time.Second,
+		},
 		"no number of deleted results makes a run fail": {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeMeasured, 3*time.Hour), withAttempt("x-r1", 2, v1alpha1.OutcomeMeasured, 2*time.Hour), withAttempt("x-r1", 3, v1alpha1.OutcomeMeasured, time.Hour)),
 			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 4,
@@ -312,11 +324,11 @@ func TestDecideWhilePodsStart(t *testing.T) {
 		},
 		"a server that is not recorded is not ours": {
 			changes: on(active(0), withServer(), func(w *world) { w.benchmark.Status.Active.ServerPodUID = "" }),
-			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"x-r1-a1-server", "not recorded"},
+			kind:    stepConclude, reason: v1alpha1.OutcomeNameTaken, message: []string{"x-r1-a1-server", "not recorded"},
 		},
 		"nor is a client": {
 			changes: on(active(0), withServer(running), withClient(running), func(w *world) { w.benchmark.Status.Active.ClientPodUID = "" }),
-			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"x-r1-a1-client", "not recorded"},
+			kind:    stepConclude, reason: v1alpha1.OutcomeNameTaken, message: []string{"x-r1-a1-client", "not recorded"},
 		},
 		"of two claims on one node, one gives way": {
 			changes: on(active(0), withOther(2*time.Hour, true)),
@@ -336,7 +348,7 @@ func TestDecideWhilePodsStart(t *testing.T) {
 		},
 		"a server's name that is taken": {
 			changes: on(active(0), withServer(stranger)),
-			kind:    stepConclude, reason: v1alpha1.OutcomeNameTaken, message: []string{"x-r1-a1-server", "delete it"},
+			kind:    stepConclude, reason: v1alpha1.OutcomeNameTaken, message: []string{"x-r1-a1-server"},
 		},
 		"a client's name that is taken": {
 			changes: on(active(0), withServer(running), withClient(stranger)),
@@ -619,7 +631,7 @@ func TestCurable(t *testing.T) {
 
 		v1alpha1.OutcomeImagePullFailed: false, v1alpha1.OutcomeContainerConfig: false, v1alpha1.OutcomeToolMissing: false,
 		v1alpha1.OutcomeWrongNetwork: false, v1alpha1.OutcomeOOMKilled: false, v1alpha1.OutcomeResultTooLarge: false,
-		v1alpha1.OutcomeNameTaken: false, v1alpha1.OutcomeAccelerationFailed: false,
+		v1alpha1.OutcomeNameTaken: true, v1alpha1.OutcomeAccelerationFailed: false,
 	}
 	for outcome, want := range cases {
 		if got := curable(outcome); got != want {

@@ -319,7 +319,7 @@ func notReady(pair v1alpha1.Pair, nodes []corev1.Node) []string {
 // pod gets a pod of the attempt; nil when there is none. One of that name that is not this benchmark's is
 // returned too: decide sees by its owner that it is not ours.
 func (r *Reconciler) pod(ctx context.Context, b *v1alpha1.LatencyBenchmark, active *v1alpha1.ActiveAttempt, role string) (*corev1.Pod, error) {
-	return r.namedPod(ctx, b, pods.Name(active.Run, active.Attempt, role))
+	return r.namedPod(ctx, b, pods.NameOf(active, role))
 }
 
 func (r *Reconciler) namedPod(ctx context.Context, b *v1alpha1.LatencyBenchmark, name string) (*corev1.Pod, error) {

@@ -56,7 +56,7 @@ func keptBy(cm *corev1.ConfigMap, collected v1alpha1.StoredResult) kept {
 // resultName draws the name of the ConfigMap of a run's result. Its random part is not known before it is in the status, so
 // that no other object can be prepared under the name.
 func resultName(run string) string {
-	return run + "-" + strings.ToLower(rand.Text()[:10])
+	return run + "-" + randomPart()
 }
 
 // cannotCollect says why the result cannot be taken now, and gives up when it could not be for a while.
@@ -67,6 +67,9 @@ func (w *world) cannotCollect(s *step, err error) {
 	}
 	s.message, s.again = "the result cannot be taken yet: "+oneLine(err.Error()), lookAgain
 }
+
+// randomPart is the part of a name that nobody can know in advance.
+func randomPart() string { return strings.ToLower(rand.Text()[:10]) }
 
 // collect verifies what both ends handed over and notes its digests. What can be wrong with a result is an outcome, not an
 // error; an error is what another reconcile may not meet again.

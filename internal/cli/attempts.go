@@ -107,7 +107,7 @@ func activeAttempt(ctx context.Context, w io.Writer, c *cluster, api client.Clie
 		fmt.Fprintf(w, "it has ended as %s, and its pods are being removed: %s\n", a.Outcome.Reason, printable(cmp.Or(a.Outcome.Message, "-")))
 	}
 	for _, end := range []struct{ role, node string }{{v1alpha1.RoleServer, a.Pair.ServerNode}, {v1alpha1.RoleClient, a.Pair.ClientNode}} {
-		key := types.NamespacedName{Namespace: b.Namespace, Name: pods.Name(a.Run, a.Attempt, end.role)}
+		key := types.NamespacedName{Namespace: b.Namespace, Name: pods.NameOf(a, end.role)}
 		fmt.Fprintf(w, "\n%s on %s, pod %s: ", end.role, end.node, key.Name)
 		pod := &corev1.Pod{}
 		switch err := api.Get(ctx, key, pod); {

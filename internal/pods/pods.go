@@ -6,6 +6,7 @@
 package pods
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -54,13 +55,24 @@ type Endpoint struct {
 	Node string
 	// Variant that is measured.
 	Variant v1alpha1.Variant
-	// Task of the agent; it also names the pod.
+	// Task of the agent.
 	Task plan.Task
+	// Name of the pod; that of Name when it is empty.
+	Name string
 }
 
 // Name of the pod of one role in an attempt at a run.
 func Name(run string, attempt int32, role string) string {
 	return fmt.Sprintf("%s-a%d-%s", run, attempt, role)
+}
+
+// NameOf is the name of the pod of one role in the active attempt.
+func NameOf(a *v1alpha1.ActiveAttempt, role string) string {
+	name := Name(a.Run, a.Attempt, role)
+	if a.PodSuffix != "" {
+		name += "-" + a.PodSuffix
+	}
+	return name
 }
 
 // Labels of everything that belongs to a benchmark.
@@ -108,7 +120,7 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:            Name(e.Task.Run, e.Task.Attempt, e.Task.Role),
+			Name:            cmp.Or(e.Name, Name(e.Task.Run, e.Task.Attempt, e.Task.Role)),
 			Namespace:       e.Benchmark.Namespace,
 			Labels:          labels,
 			OwnerReferences: []metav1.OwnerReference{Owner(e.Benchmark)},

@@ -202,7 +202,7 @@ var _ = Describe("An attempt", func() {
 })
 
 var _ = Describe("A name that is taken", func() {
-	It("by a pod fails the benchmark and leaves the pod", func(ctx SpecContext) {
+	It("by a pod gets the run's pods other names and leaves the pod", func(ctx SpecContext) {
 		w := NewWorld(ctx)
 		somebody := MakeBenchmark(w.Namespace, "somebody").Obj()
 		somebody.UID = "00000000-0000-0000-0000-000000000001"
@@ -216,8 +216,13 @@ var _ = Describe("A name that is taken", func() {
 
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
-		ExpectSucceeded(ctx, b, "^False Failed: .*NameTaken.*x-r1-a1-server.*delete it, or give the benchmark another name")
+		ExpectSucceeded(ctx, b, "^Unknown Retrying: run x-r1 is tried again under other names: pod x-r1-a1-server exists")
 		Expect(Get(ctx, b).Status.Active).To(BeNil())
+		w.Kubelet.Auto(ctx)
+		w.Advance(ctx, 6*time.Second, b)
+		ExpectSucceeded(ctx, b, "^True Complete")
+		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 NameTaken", "x-r1 a2 Measured"}))
+		Expect(w.Kubelet.Created()).To(ContainElement(MatchRegexp("^x-r1-a2-server-[a-z0-9]{10}$")))
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(taken), taken)).To(Succeed())
 	})
 

@@ -357,6 +357,6 @@ var _ = Describe("A pod that somebody else created", func() {
 		w.Kubelet.Gone(ctx, forged)
 		w.Kubelet.Measure(ctx, "x-r1", 2)
 		ExpectSucceeded(ctx, b, "^True Complete")
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 PodLost", "x-r1 a2 Measured"}))
+		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 NameTaken", "x-r1 a2 Measured"}))
 	})
 })

@@ -80,7 +80,7 @@ var _ = Describe("A manager that dies", func() {
 
 			w.Start()
 			ExpectSucceeded(ctx, b, "^True Complete: 1 of 1")
-			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 PodLost", "x-r1 a2 Measured"}))
+			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 NameTaken", "x-r1 a2 Measured"}))
 			Expect(podsLeft(ctx, b)).To(BeEmpty())
 		},
 		Entry("the server's", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Active != nil && s.Active.ServerPodUID != "" })),
