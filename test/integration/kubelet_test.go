@@ -124,9 +124,13 @@ func (k *Kubelet) SetLog(pod *corev1.Pod, log string) {
 // Pod waits for a pod of an attempt and binds it to its node, as the scheduler does.
 func (k *Kubelet) Pod(ctx context.Context, run string, attempt int32, role string) *corev1.Pod {
 	GinkgoHelper()
-	pod := &corev1.Pod{}
-	key := types.NamespacedName{Namespace: k.namespace, Name: pods.Name(run, attempt, role)}
-	Eventually(func() error { return k8s.Get(ctx, key, pod) }).Should(Succeed())
+	labels := client.MatchingLabels{v1alpha1.LabelRun: run, v1alpha1.LabelAttempt: fmt.Sprint(attempt), v1alpha1.LabelRole: role}
+	list := &corev1.PodList{}
+	Eventually(func() ([]corev1.Pod, error) {
+		err := k8s.List(ctx, list, client.InNamespace(k.namespace), labels)
+		return list.Items, err
+	}).Should(HaveLen(1))
+	pod := &list.Items[0]
 	Expect(k.bind(ctx, pod)).To(Succeed())
 	return pod
 }
