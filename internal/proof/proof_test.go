@@ -131,15 +131,6 @@ func withOnload(w *world) {
 	}
 }
 
-// words are what the tool tells of the client's and the server's socket in each cell.
-func words(each ...tool.Accelerated) func(*world) {
-	return func(w *world) {
-		for i := range w.run.Client.Cells {
-			w.run.Client.Cells[i].Accelerated = each[i%len(each)]
-		}
-	}
-}
-
 // client and server change what is known of an end.
 func client(change func(*result.Evidence, *result.Seen)) func(*world) {
 	return func(w *world) { change(w.client(), &w.run.ClientSeen) }

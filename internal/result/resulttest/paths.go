@@ -8,11 +8,10 @@ import (
 // Library is where Onload's library is in the paths of this package.
 const Library = "/opt/onload/usr/lib64/libonload.so"
 
-// ThroughKernel is what an agent records of cells whose messages all go through the kernel, and PastKernel of such that
-// Onload carries.
+// ThroughKernel is what an agent records of cells whose messages all go through the kernel.
 func ThroughKernel(cells []result.Cell) []result.Path { return paths(cells, 1) }
 
-// PastKernel: see ThroughKernel.
+// PastKernel is what an agent records of cells whose messages Onload carries.
 func PastKernel(cells []result.Cell) []result.Path {
 	all := paths(cells, 0)
 	for i := range all {
