@@ -125,7 +125,7 @@ func (c testCase) run(t *testing.T, during func(*outcome)) *outcome {
 			task.Deadline += time.Minute
 			task.Capture = c.capture
 		} else {
-			task.ServerAddress, task.Token = o.ends[1].address, "uid-server"
+			task.ServerAddress = o.ends[1].address
 		}
 		e.start(t, c, pods.Endpoint{Benchmark: b, Image: "bench", Node: "node-" + e.role, Variant: run.Variant, Task: task})
 	}
@@ -165,7 +165,10 @@ func (e *end) start(t *testing.T, c testCase, endpoint pods.Endpoint) {
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "SFNT_AVOID_FORK=1", "EF_INTERFACE_WHITELIST=" + e.accelerated}
 	for _, v := range container.Env {
 		value := v.Value
-		if v.ValueFrom != nil {
+		switch {
+		case v.Name == pods.EnvKey:
+			value = "the key of both pods"
+		case v.ValueFrom != nil:
 			value = map[string]string{"spec.nodeName": endpoint.Node, "status.podIP": e.address, "metadata.uid": string(pod.UID)}[v.ValueFrom.FieldRef.FieldPath]
 		}
 		env = append(env, v.Name+"="+value)
