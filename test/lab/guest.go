@@ -29,6 +29,7 @@ func inGuest(m *testing.M) {
 	fmt.Printf("%s%d\n", exitMark, code)
 	_ = unix.IoctlSetInt(1, unix.TCSBRK, 1) // until it is written
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+	os.Exit(code) // which makes the kernel panic, and end the guest as well
 }
 
 // prepare mounts what programs expect, opens the line to the host and loads the modules.
