@@ -190,7 +190,7 @@ type Manager struct {
 func (w *World) Start(dies ...death) *Manager {
 	GinkgoHelper()
 	skip := true
-	own := rest.CopyConfig(config)
+	own := rest.CopyConfig(managerConfig)
 	own.Wrap(w.roundTripper)
 	mgr, err := ctrl.NewManager(own, ctrl.Options{
 		Scheme:                 scheme,

@@ -29,7 +29,9 @@ import (
 var (
 	environment *envtest.Environment
 	config      *rest.Config
-	scheme      = runtime.NewScheme()
+	// managerConfig is for managers: it has the rights of config/rbac.
+	managerConfig *rest.Config
+	scheme        = runtime.NewScheme()
 	// k8s reads and writes past every cache.
 	k8s client.WithWatch
 )
@@ -47,7 +49,7 @@ func TestIntegration(t *testing.T) {
 	RunSpecs(t, "Integration")
 }
 
-var _ = BeforeSuite(func() {
+var _ = BeforeSuite(func(ctx SpecContext) {
 	log.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
 	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
 	Expect(apiextensionsv1.AddToScheme(scheme)).To(Succeed())
@@ -65,6 +67,7 @@ var _ = BeforeSuite(func() {
 		// Several start, and stop, at once on few cores: each process of the suite has one of its own.
 		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 2 * time.Minute,
 	}
+	environment.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
 	var err error
 	config, err = environment.Start()
 	Expect(err).NotTo(HaveOccurred())
@@ -72,6 +75,7 @@ var _ = BeforeSuite(func() {
 	config.QPS, config.Burst = 1000, 1000
 	k8s, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
+	managerConfig = newManagerUser(ctx, environment)
 })
 
 var _ = AfterSuite(func() {

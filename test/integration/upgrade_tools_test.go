@@ -191,12 +191,12 @@ func Verdicts() (base string) {
 	Expect(err).NotTo(HaveOccurred())
 	address := listener.Addr().String()
 	Expect(listener.Close()).To(Succeed())
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
+	mgr, err := ctrl.NewManager(managerConfig, ctrl.Options{
 		Scheme: scheme, HealthProbeBindAddress: "0", LeaderElection: true, LeaderElectionID: "verdicts", LeaderElectionNamespace: "absent",
 		Metrics: metricsserver.Options{BindAddress: address, SecureServing: true, FilterProvider: verdicthttp.FilterProvider},
 	})
 	Expect(err).NotTo(HaveOccurred())
-	live, err := client.New(config, client.Options{Scheme: scheme})
+	live, err := client.New(managerConfig, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(mgr.AddMetricsServerExtraHandler(verdicthttp.Path, verdicthttp.New(live, &clock{}))).To(Succeed())
 	ctx, stop := context.WithCancel(context.Background())

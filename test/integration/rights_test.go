@@ -1,0 +1,176 @@
+package integration
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+// The managers of this suite have the rights of config/rbac and no others: one that lacks a right fails the specs in which it
+// is used, as Forbidden. The other way round, every right of the roles is one that a manager used in some spec, so that
+// taking any away would make a request of that spec fail. The suite fails where one was never used.
+
+// managerUser is the manager's service account.
+const managerUser = "system:serviceaccount:tailgate-system:manager"
+
+// checkedByAdmission are rights that no request shows: the admission plugin OwnerReferencesPermissionEnforcement, which this
+// suite's API server runs, asks for them when an object gets an owner reference that blocks the owner's deletion.
+var checkedByAdmission = []string{
+	"update latencybenchmarks/finalizers.tailgate.dev", "update latencygates/finalizers.tailgate.dev", "update latencyverifications/finalizers.tailgate.dev",
+}
+
+// rights are those that managers of this process used, since they were reported last.
+var rights = struct {
+	sync.Mutex
+	used sets.Set[string]
+}{used: sets.New[string]()}
+
+// right is that to do something: "get pods/log".
+func right(verb, group, resource, subresource string) string {
+	if subresource != "" {
+		resource += "/" + subresource
+	}
+	if group != "" {
+		resource += "." + group
+	}
+	return verb + " " + resource
+}
+
+// recorder notes which rights are used.
+func recorder(next http.RoundTripper) http.RoundTripper {
+	factory := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if err != nil || response.StatusCode == http.StatusForbidden {
+			return response, err
+		}
+		if info, infoErr := factory.NewRequestInfo(r); infoErr == nil && info.IsResourceRequest {
+			rights.Lock()
+			defer rights.Unlock()
+			rights.used.Insert(right(info.Verb, info.APIGroup, info.Resource, info.Subresource))
+		}
+		return response, nil
+	})
+}
+
+// managerRoles are the files with what the manager may do.
+var managerRoles = [][]string{
+	{"rbac", "role.yaml"}, {"rbac", "role_binding.yaml"}, {"rbac", "gates", "role.yaml"}, {"rbac", "gates", "role_binding.yaml"},
+	{"rbac", "leader_election.yaml"}, {"rbac", "metrics.yaml"},
+}
+
+// granted are the rights that a manager has.
+func granted() sets.Set[string] {
+	GinkgoHelper()
+	all := sets.New[string]()
+	for _, path := range managerRoles {
+		for _, o := range objectsOf(readConfig(path...)) {
+			if !slices.Contains([]string{"Role", "ClusterRole"}, o.GetKind()) {
+				continue
+			}
+			role := &rbacv1.ClusterRole{}
+			Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, role)).To(Succeed())
+			for _, rule := range role.Rules {
+				for _, group := range rule.APIGroups {
+					for _, resource := range rule.Resources {
+						resource, subresource, _ := strings.Cut(resource, "/")
+						for _, verb := range rule.Verbs {
+							all.Insert(right(verb, group, resource, subresource))
+						}
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// newManagerUser makes the user with the rights of the manager, and returns how it reaches the API server.
+func newManagerUser(ctx context.Context, environment *envtest.Environment) *rest.Config {
+	GinkgoHelper()
+	Expect(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tailgate-system"}})).To(Succeed())
+	for _, path := range managerRoles {
+		for _, o := range objectsOf(readConfig(path...)) {
+			Expect(k8s.Create(ctx, o)).To(Succeed())
+		}
+	}
+	user, err := environment.AddUser(envtest.User{Name: managerUser, Groups: []string{"system:serviceaccounts"}}, nil)
+	Expect(err).NotTo(HaveOccurred())
+	own := user.Config()
+	own.QPS, own.Burst = 1000, 1000
+	own.Wrap(recorder)
+	return own
+}
+
+var _ = Describe("The manager's rights", func() {
+	It("are enough to elect a leader, to review tokens and rights, and to read logs", func(ctx SpecContext) {
+		mgr, err := ctrl.NewManager(managerConfig, ctrl.Options{
+			Scheme: scheme, HealthProbeBindAddress: "0", Metrics: metricsserver.Options{BindAddress: "0"},
+			LeaderElection: true, LeaderElectionID: "manager.tailgate.dev", LeaderElectionNamespace: "tailgate-system", LeaderElectionReleaseOnCancel: true,
+		})
+		Expect(err).NotTo(HaveOccurred())
+		own, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- mgr.Start(own) }()
+		Eventually(mgr.Elected()).Should(BeClosed())
+		Eventually(func() sets.Set[string] {
+			rights.Lock()
+			defer rights.Unlock()
+			return rights.used.Clone()
+		}).Should(HaveKey("create events"), "who leads is told by an event")
+		stop()
+		Expect(<-ended).To(Succeed())
+
+		reader, base := NewReader(ctx, newNamespace(ctx)), Verdicts()
+		code, _, err := call(http.MethodGet, base+"/verdict/latencygates/none", reader.Token)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(Equal(http.StatusForbidden), "the review of its rights says so, and needs the manager's")
+
+		clientset, err := kubernetes.NewForConfig(managerConfig)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = clientset.CoreV1().Pods("default").GetLogs("none", &corev1.PodLogOptions{}).DoRaw(ctx)
+		Expect(client.IgnoreNotFound(err)).NotTo(HaveOccurred())
+	})
+})
+
+var _ = AfterEach(func() {
+	rights.Lock()
+	defer rights.Unlock()
+	if len(rights.used) > 0 {
+		AddReportEntry("rights", strings.Join(sets.List(rights.used), "\n"), ReportEntryVisibilityNever)
+		rights.used = sets.New[string]()
+	}
+})
+
+var _ = ReportAfterSuite("every right of the manager is used", func(report Report) {
+	c := report.SuiteConfig
+	if !report.SuiteSucceeded || len(c.FocusStrings)+len(c.SkipStrings)+len(c.FocusFiles)+len(c.SkipFiles) > 0 || c.LabelFilter != "" || c.DryRun {
+		return
+	}
+	used := sets.New(checkedByAdmission...)
+	for _, spec := range report.SpecReports {
+		for _, entry := range spec.ReportEntries {
+			if entry.Name == "rights" {
+				used.Insert(strings.Split(entry.StringRepresentation(), "\n")...)
+			}
+		}
+	}
+	Expect(sets.List(granted().Difference(used))).To(BeEmpty(), "these are granted in config/rbac, and no manager used them in any spec")
+})
