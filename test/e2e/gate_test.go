@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/cli"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
@@ -274,4 +275,143 @@ var _ = Describe("A LatencyGate", Label("gate"), func() {
 		Expect(held.Status.Accepted).To(Equal(third.Status.Accepted))
 		Consistently(published).WithArguments(ctx, "node-a").WithTimeout(2 * time.Second).Should(Equal(heldBack))
 	})
+
+	It("does not pass a node that changes while the manager is scaled to zero", func(ctx context.Context) {
+		policies := filepath.Join(GinkgoT().TempDir(), "hold-on-change.yaml")
+		text, err := os.ReadFile("../../config/samples/gates/hold-on-change.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.WriteFile(policies, bytes.ReplaceAll(text, []byte("latency: gated"), []byte(gated+`: ""`)), 0o600)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(install.Kubectl(ctx, options, GinkgoWriter, "delete", "--ignore-not-found", "-f", policies)).To(Succeed())
+		})
+		labelNodes(ctx, gated, "")
+		// What the latency is does not matter here, so that a busy machine may take its time.
+		g := latencyGate()
+		g.Spec.Template.Workload.Duration.Duration, g.Spec.Template.Gate.Baseline = 2*time.Second, nil
+		g.Spec.Template.Gate.Rules = g.Spec.Template.Gate.Rules[:1]
+		g.Spec.OnInconclusive = v1alpha1.OnInconclusive{Action: v1alpha1.InconclusiveRetry, Retries: 5}
+		Expect(kube.Create(ctx, g)).To(Succeed())
+		eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)
+		eventuallyConcludes(ctx, "node-b", v1alpha1.VerificationVerified)
+
+		for i, withPolicies := range []bool{false, true} {
+			if withPolicies {
+				Expect(install.Kubectl(ctx, options, GinkgoWriter, "apply", "-f", policies)).To(Succeed())
+			}
+			scaleManager(ctx, 0)
+			t := newTimeline(ctx)
+			t.until(func(at string) bool {
+				return at == "exit code 0, HTTP no manager, hold pod Running True True, condition, label and taint True true -"
+			})
+			before := gateNode(ctx, "node-a").Status.NodeInfo.BootID
+			Expect(localcluster.Upgrade(ctx, options, "node-a", fmt.Sprintf("Away %d", i))).To(Succeed())
+			Eventually(func() string { return gateNode(ctx, "node-a").Status.NodeInfo.BootID }).
+				WithTimeout(time.Minute).WithPolling(20 * time.Millisecond).ShouldNot(Equal(before))
+			t.say("the kubelet told of another boot")
+			Expect(exitCode(ctx)).To(Equal(2), "the exit code knows at once, without a manager")
+			want := letIn
+			if withPolicies {
+				// The taint comes with the next write of the Node, which the return of the kubelet may or may not need.
+				want = "False false"
+			}
+			t.until(func(at string) bool {
+				return strings.Contains(at, "exit code 2, HTTP no manager, hold pod Running False False, condition, label and taint "+want)
+			})
+			if withPolicies {
+				Expect(kube.Patch(ctx, gateNode(ctx, "node-a"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"e2e":"any"}}}`)))).To(Succeed())
+				t.say("a write of the Node")
+				t.until(func(at string) bool { return strings.HasSuffix(at, heldBack) })
+			}
+			scaleManager(ctx, 1)
+			t.say("the manager is back")
+			t.until(func(at string) bool { return strings.HasSuffix(at, heldBack) })
+			t.until(func(at string) bool {
+				return strings.Contains(at, "exit code 0, HTTP 200 Pass") && strings.HasSuffix(at, letIn)
+			})
+			eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)
+			t.report(map[bool]string{false: "without hold-on-change.yaml", true: "with hold-on-change.yaml"}[withPolicies])
+		}
+	})
 })
+
+// scaleManager scales the manager, and waits until so many run.
+func scaleManager(ctx context.Context, replicas int) {
+	GinkgoHelper()
+	Expect(install.Kubectl(ctx, options, GinkgoWriter, "-n", managerNamespace, "scale", "deployment/manager", fmt.Sprint("--replicas=", replicas))).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(install.Kubectl(ctx, options, GinkgoWriter, "-n", managerNamespace, "scale", "deployment/manager", "--replicas=1")).To(Succeed())
+	})
+	Eventually(managers).WithArguments(ctx).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Equal(replicas))
+}
+
+// managers is how many pods of the manager are ready, or more than any if some end.
+func managers(ctx context.Context) int {
+	GinkgoHelper()
+	list := &corev1.PodList{}
+	Expect(kube.List(ctx, list, client.InNamespace(managerNamespace))).To(Succeed())
+	ready := 0
+	for i := range list.Items {
+		if !list.Items[i].DeletionTimestamp.IsZero() {
+			return 1000
+		}
+		for _, c := range list.Items[i].Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+				ready++
+			}
+		}
+	}
+	return ready
+}
+
+// exitCode is that of kubectl tailgate gate.
+func exitCode(ctx context.Context) int {
+	var out bytes.Buffer
+	return cli.Run(ctx, []string{"gate", "lgate/e2e", "--kubeconfig", localcluster.Kubeconfig(options)}, &out, &out)
+}
+
+// timeline is what each way says of node-a, at each change of any.
+type timeline struct {
+	ctx   context.Context
+	token string
+	start time.Time
+	last  string
+	lines []string
+}
+
+func newTimeline(ctx context.Context) *timeline {
+	GinkgoHelper()
+	var token bytes.Buffer
+	Expect(install.Kubectl(ctx, options, &token, "-n", managerNamespace, "create", "token", "manager")).To(Succeed())
+	return &timeline{ctx: ctx, token: token.String(), start: time.Now()}
+}
+
+func (t *timeline) say(what string) {
+	t.lines = append(t.lines, fmt.Sprintf("%6.1f s  %s", time.Since(t.start).Seconds(), what))
+}
+
+// look notes what each way says, if that has changed.
+func (t *timeline) look() string {
+	GinkgoHelper()
+	said := "HTTP no manager"
+	if managers(t.ctx) == 1 {
+		code, body := managerGet(t.ctx, managerNamespace, nil, "/verdict/latencygates/e2e", t.token)
+		var answer struct{ Verdict, Reason string }
+		Expect(json.Unmarshal([]byte(body), &answer)).To(Succeed(), body)
+		said = fmt.Sprintf("HTTP %d %s %s", code, answer.Verdict, answer.Reason)
+	}
+	at := fmt.Sprintf("exit code %d, %s, hold pod %s, condition, label and taint %s", exitCode(t.ctx), said, holds(t.ctx, "node-a"), published(t.ctx, "node-a"))
+	if at != t.last {
+		t.last = at
+		t.say(at)
+	}
+	return at
+}
+
+// until looks until it sees what it is to see.
+func (t *timeline) until(sees func(at string) bool) {
+	GinkgoHelper()
+	Eventually(func() bool { return sees(t.look()) }).WithTimeout(measured).WithPolling(250*time.Millisecond).
+		Should(BeTrue(), func() string { return strings.Join(t.lines, "\n") })
+}
+
+func (t *timeline) report(name string) { AddReportEntry("timeline "+name, strings.Join(t.lines, "\n")) }
