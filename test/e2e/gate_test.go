@@ -394,10 +394,16 @@ func (t *timeline) look() string {
 	GinkgoHelper()
 	said := "HTTP no manager"
 	if managers(t.ctx) == 1 {
-		code, body := managerGet(t.ctx, managerNamespace, nil, "/verdict/latencygates/e2e", t.token)
-		var answer struct{ Verdict, Reason string }
-		Expect(json.Unmarshal([]byte(body), &answer)).To(Succeed(), body)
-		said = fmt.Sprintf("HTTP %d %s %s", code, answer.Verdict, answer.Reason)
+		// One that has just started may be ready before it serves.
+		err := InterceptGomegaFailure(func() {
+			code, body := managerGet(t.ctx, managerNamespace, nil, "/verdict/latencygates/e2e", t.token)
+			var answer struct{ Verdict, Reason string }
+			Expect(json.Unmarshal([]byte(body), &answer)).To(Succeed(), body)
+			said = fmt.Sprintf("HTTP %d %s %s", code, answer.Verdict, answer.Reason)
+		})
+		if err != nil {
+			said = "HTTP no answer"
+		}
 	}
 	at := fmt.Sprintf("exit code %d, %s, hold pod %s, condition, label and taint %s", exitCode(t.ctx), said, holds(t.ctx, "node-a"), published(t.ctx, "node-a"))
 	if at != t.last {
