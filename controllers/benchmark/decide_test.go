@@ -295,7 +295,7 @@ func TestDecideWhilePodsStart(t *testing.T) {
 	}
 	checkDecisions(t, map[string]decision{
 		"a server that has just ended, whose pod does not say how yet, gets no client": {
-			changes: on(active(0), withServer(failed(time.Second, ""), func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })),
+			changes: on(active(0), withServer(running, failed(time.Second, ""), func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })),
 			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"server"},
 		},
 		"a claim is followed by the server": {
@@ -589,6 +589,10 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 		},
 		"one pod is left": {
 			changes: on(active(0), withServer(succeeded(0)), withOutcome(v1alpha1.OutcomeMeasured)),
+			kind:    stepRemove, reason: v1alpha1.ReasonEnding,
+		},
+		"the client's pod is left alone": {
+			changes: on(active(0), withClient(running), withOutcome(v1alpha1.OutcomeMeasured)),
 			kind:    stepRemove, reason: v1alpha1.ReasonEnding,
 		},
 		"one that is being deleted and has not ended": {

@@ -209,6 +209,29 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// TestDecideLooksAgain: what ends with the time alone is looked at when it ends, and no later when clocks went back.
+func TestDecideLooksAgain(t *testing.T) {
+	cases := map[string]struct {
+		change func(*world)
+		again  time.Duration
+	}{
+		"nothing ends":                        {func(*world) {}, 0},
+		"one that is retained":                {all(notSelected, retained(59*time.Minute)), time.Minute},
+		"one that was lost a moment ago":      {notSelected, time.Hour},
+		"one that is retained, clocks back":   {all(notSelected, retained(-time.Hour)), time.Hour},
+		"a benchmark that waits":              {began(29 * time.Minute), time.Minute},
+		"a benchmark that waits, clocks back": {began(-time.Hour), queuePatience},
+		"one that waits, of a retained node":  {all(notSelected, retained(58*time.Minute), began(29*time.Minute)), time.Minute},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if s := decide(makeWorld(c.change)); s.kind != stepKeep || s.again != c.again {
+				t.Errorf("%s, again in %s; want %s in %s", s.kind, s.again, stepKeep, c.again)
+			}
+		})
+	}
+}
+
 func TestAccept(t *testing.T) {
 	named := func(name string, changes ...func(*v1alpha1.LatencyBenchmark)) func(*world) {
 		return func(w *world) {
@@ -363,6 +386,18 @@ func TestNext(t *testing.T) {
 	t.Run("a second peer is asked for once, and the first fail is in the history", func(t *testing.T) {
 		_, got := step(t, all(measured(metav1.ConditionFalse, v1alpha1.ReasonFail), peerNotVerified))
 		if got.SuspectPeer != "b" || got.History[0].Outcome != v1alpha1.GateFail || got.Retried != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("a retry is counted", func(t *testing.T) {
+		_, got := step(t, all(measured(metav1.ConditionUnknown, v1alpha1.ReasonInconclusive), retrying(2)))
+		if got.Retried != 1 || got.Lost != 0 || got.History[0].Outcome != v1alpha1.GateInconclusive {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("a node whose turn it is is not verified any more", func(t *testing.T) {
+		got := due(makeVerification("a").Status, "@daily", noon)
+		if got.State != v1alpha1.VerificationUnverified || got.Reason != v1alpha1.ReasonScheduleDue || !got.Since.Time.Equal(noon) || got.Accepted == nil {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -27,6 +27,10 @@ func TestProbeOf(t *testing.T) {
 			if got := probes(pod); !slices.Equal(got, c.want) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
+			// Kubernetes takes 0 for three failures: only a pod that was never ready may have that.
+			if probe := pod.Spec.Containers[0].ReadinessProbe; c.state == v1alpha1.VerificationVerified && probe.FailureThreshold != 1 {
+				t.Errorf("%d failures are needed to hold the node back", probe.FailureThreshold)
+			}
 		})
 	}
 }

@@ -1,10 +1,17 @@
 package gate
 
 import (
+	"context"
+	"fmt"
+	"regexp"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
@@ -35,10 +42,62 @@ func TestPublicationOf(t *testing.T) {
 		if got != w {
 			t.Errorf("%s: got %v, want %v", state, got, w)
 		}
+		if p.holdsBack() != (w.status == corev1.ConditionFalse) {
+			t.Errorf("%s: holds back: %t", state, p.holdsBack())
+		}
 		plain := publicationOf(makeGate(), v)
 		if plain.label != "" || plain.taint != nil || plain.condition == nil {
 			t.Errorf("%s: nothing but a condition was asked for: %+v", state, plain)
 		}
+	}
+}
+
+// A taint comes before the condition that holds a node back, and goes after it; what lets a node in holds for one version only.
+func TestPublishOrder(t *testing.T) {
+	g := makeGate(func(g *v1alpha1.LatencyGate) {
+		g.Spec.Enforcement = v1alpha1.Enforcement{Label: true, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}}
+	})
+	held, letIn := publicationOf(g, makeVerification("a", unverified(v1alpha1.ReasonNewNode))), publicationOf(g, makeVerification("a"))
+	for name, c := range map[string]struct {
+		before, then publication
+		want         []string
+	}{
+		"held back": {letIn, held, []string{"metadata of version 7", "status of any version"}},
+		"let in":    {held, letIn, []string{"status of version 7", "metadata of version 8"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := says(makeNode("a", func(n *corev1.Node) { n.ResourceVersion = "7" }), c.before)
+			var got []string
+			note := func(what string, o client.Object, patch client.Patch) error {
+				data, err := patch.Data(o)
+				if err != nil {
+					return err
+				}
+				version := regexp.MustCompile(`"resourceVersion":"(\d+)"`).FindSubmatch(data)
+				if version == nil {
+					version = [][]byte{nil, []byte("any version")}
+				} else {
+					version[1] = append([]byte("version "), version[1]...)
+				}
+				got = append(got, fmt.Sprintf("%s of %s", what, version[1]))
+				o.SetResourceVersion("8")
+				return nil
+			}
+			api := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+				Patch: func(_ context.Context, _ client.WithWatch, o client.Object, patch client.Patch, _ ...client.PatchOption) error {
+					return note("metadata", o, patch)
+				},
+				SubResourcePatch: func(_ context.Context, _ client.Client, name string, o client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+					return note(name, o, patch)
+				},
+			})
+			if err := publish(t.Context(), api, api, node, c.then, metav1.Time{Time: noon}); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 

@@ -229,6 +229,24 @@ func TestChooseDue(t *testing.T) {
 	}
 }
 
+// A node that several gates have verifications of is verified only if all of them say so, in any order.
+func TestStandings(t *testing.T) {
+	verified, failed := *makeVerification("a"), *makeVerification("a", in(v1alpha1.VerificationFailed))
+	for name, c := range map[string]struct {
+		all  []v1alpha1.LatencyVerification
+		want v1alpha1.VerificationState
+	}{
+		"one":              {[]v1alpha1.LatencyVerification{verified}, v1alpha1.VerificationVerified},
+		"both":             {[]v1alpha1.LatencyVerification{verified, verified}, v1alpha1.VerificationVerified},
+		"the first alone":  {[]v1alpha1.LatencyVerification{verified, failed}, v1alpha1.VerificationFailed},
+		"the second alone": {[]v1alpha1.LatencyVerification{failed, verified}, v1alpha1.VerificationFailed},
+	} {
+		if got := standings(c.all)["a"]; got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
 // TestChooseKeepsNodesApart looks for a node in two benchmarks, for lineups of all sizes and numbers of slots.
 func TestChooseKeepsNodesApart(t *testing.T) {
 	for size := 1; size <= 12; size++ {

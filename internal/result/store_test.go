@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"runtime"
 	"strings"
@@ -136,8 +137,10 @@ func TestOpenRefuses(t *testing.T) {
 		"content that was cut off": {func(cm *corev1.ConfigMap, _ *v1alpha1.StoredResult) {
 			cm.BinaryData[KeyServer] = cm.BinaryData[KeyServer][:10]
 		}, ErrCorrupt},
-		"no pods":               {func(cm *corev1.ConfigMap, _ *v1alpha1.StoredResult) { cm.Data = nil }, ErrMissing},
-		"pods that were edited": {func(cm *corev1.ConfigMap, _ *v1alpha1.StoredResult) { cm.Data[KeyPods] = strings.Replace(podsJSON, "uid-s", "uid-t", 1) }, ErrCorrupt},
+		"no pods": {func(cm *corev1.ConfigMap, _ *v1alpha1.StoredResult) { cm.Data = nil }, ErrMissing},
+		"pods that were edited": {func(cm *corev1.ConfigMap, _ *v1alpha1.StoredResult) {
+			cm.Data[KeyPods] = strings.Replace(podsJSON, "uid-s", "uid-t", 1)
+		}, ErrCorrupt},
 		"pods that are no JSON": {func(cm *corev1.ConfigMap, n *v1alpha1.StoredResult) {
 			cm.Data[KeyPods], n.PodsSHA256 = "nonsense", digestOf([]byte("nonsense"))
 		}, ErrCorrupt},
@@ -148,6 +151,14 @@ func TestOpenRefuses(t *testing.T) {
 			d := cm.BinaryData
 			d[KeyClient], d[KeyServer] = d[KeyServer], d[KeyClient]
 			n.SHA256, n.ServerSHA256 = n.ServerSHA256, n.SHA256
+		}, ErrCorrupt},
+		"a client larger than any that is stored": {func(cm *corev1.ConfigMap, n *v1alpha1.StoredResult) {
+			cm.BinaryData[KeyClient] = notCompressed(t, client.Document, maxCompressed)
+			n.SHA256 = digestOf(cm.BinaryData[KeyClient])
+		}, ErrCorrupt},
+		"pods larger than any that are stored": {func(cm *corev1.ConfigMap, n *v1alpha1.StoredResult) {
+			cm.Data[KeyPods] = podsJSON + strings.Repeat(" ", maxPods)
+			n.PodsSHA256 = digestOf([]byte(cm.Data[KeyPods]))
 		}, ErrCorrupt},
 		"another run":     {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.Run = "other" }, ErrCorrupt},
 		"another client":  {func(_ *corev1.ConfigMap, n *v1alpha1.StoredResult) { n.SHA256 = server.Digest }, ErrCorrupt},
@@ -164,6 +175,45 @@ func TestOpenRefuses(t *testing.T) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 		})
+	}
+}
+
+// notCompressed is a document in a gzip stream that does not compress, with as many blanks behind it.
+func notCompressed(t *testing.T, d Document, blanks int) []byte {
+	t.Helper()
+	plain, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.NoCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := z.Write(append(plain, bytes.Repeat([]byte(" "), blanks)...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// Verify alone decides whether a ConfigMap counts before the result is opened, so that it compares each part.
+func TestVerifyComparesEachPart(t *testing.T) {
+	if err := Verify(storedMap(t), named(t)); err != nil {
+		t.Error(err)
+	}
+	for _, key := range []string{KeyClient, KeyServer, KeyPods} {
+		cm := storedMap(t)
+		if key == KeyPods {
+			cm.Data[key] += " "
+		} else {
+			cm.BinaryData[key] = append(cm.BinaryData[key], 0)
+		}
+		if err := Verify(cm, named(t)); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: got %v", key, err)
+		}
 	}
 }
 

@@ -106,7 +106,11 @@ func TestOfGateNow(t *testing.T) {
 			v1alpha1.ReasonIdentityChanged, `a: IdentityChanged, Kernel was "6.1.0" and is "6.2.0"`},
 		"made again under its name": {[]client.Object{makeNode("a", func(n *corev1.Node) { n.UID = "another" }), makeVerified("up", "a")}, v1alpha1.ReasonNodeReplaced, "a: NodeReplaced"},
 		"new":                       {[]client.Object{makeNode("a"), makeVerified("other", "a")}, v1alpha1.ReasonNewNode, "a: NewNode"},
-		"its verification goes":     {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) { going(v) })}, v1alpha1.ReasonNewNode, "a: NewNode"},
+		"new, on the second page":   {[]client.Object{makeNode("a"), makeNode("b"), makeVerified("up", "a")}, v1alpha1.ReasonNewNode, "b: NewNode"},
+		"inconclusive": {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) {
+			v.Status.State, v.Status.Reason = v1alpha1.VerificationInconclusive, v1alpha1.ReasonInconclusive
+		})}, v1alpha1.ReasonInconclusive, "a: Inconclusive"},
+		"its verification goes": {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) { going(v) })}, v1alpha1.ReasonNewNode, "a: NewNode"},
 		"not verified": {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) {
 			v.Status.State, v.Status.Reason = v1alpha1.VerificationFailed, v1alpha1.ReasonFail
 		})}, v1alpha1.ReasonFail, "a: Fail"},

@@ -1,10 +1,12 @@
 package verdicthttp
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
 const gatePath = "/verdict/latencygates/gate"
@@ -99,6 +102,8 @@ func TestReviewsAreRemembered(t *testing.T) {
 	}
 	expect("the first", askFrom(h, "10.0.0.1:1", "good"), 200, 1, 1)
 	expect("another", askFrom(h, "10.0.0.1:1", "good"), 200, 1, 1)
+	expect("no token, which needs no review", askFrom(h, "10.0.0.1:1", ""), 401, 1, 1)
+	expect("a token that is too long, which needs none either", askFrom(h, "10.0.0.1:1", strings.Repeat("a", maxToken+1)), 401, 1, 1)
 	expect("a token that is not known", askFrom(h, "10.0.0.1:1", "bad"), 401, 2, 1)
 	expect("the same", askFrom(h, "10.0.0.1:1", "bad"), 401, 2, 1)
 	clear(c.may)
@@ -109,4 +114,56 @@ func TestReviewsAreRemembered(t *testing.T) {
 	c.may[right("latencygates", "", "gate")] = true
 	now.SetTime(now.Now().Add(remembered + time.Millisecond))
 	expect("a right that was given", askFrom(h, "10.0.0.1:1", "good"), 200, 4, 3)
+	expect("another user", askFrom(h, "10.0.0.1:1", "bob's"), 403, 5, 4)
+	expect("the first user again", askFrom(h, "10.0.0.1:1", "good"), 200, 5, 4)
+	expect("another object", ask(h, http.MethodGet, "/verdict/latencygates/other", "good").Code, 403, 5, 5)
+}
+
+// A request whose answer the API server does not give ends, and gives back its place.
+func TestRequestsHaveADeadline(t *testing.T) {
+	h, _ := limited(t, testingclock.NewFakePassiveClock(time.Unix(1e9, 0)))
+	w := httptest.NewRecorder()
+	h.(*Handler).serve(func(r *http.Request) subject {
+		s := h.(*Handler).gate(r)
+		s.object.SetName("gate")
+		s.standing = func(ctx context.Context, _ *Answer) (standing.Standing, error) {
+			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > patience {
+				t.Errorf("deadline %s, %t", deadline, ok)
+			}
+			return standing.Standing{}, context.DeadlineExceeded
+		}
+		return s
+	})(w, authorized(httptest.NewRequest(http.MethodGet, gatePath, nil)))
+	if w.Code != http.StatusServiceUnavailable {
+		t.Errorf("%d", w.Code)
+	}
+}
+
+// As many answers as may read the nodes of a gate at once do, and no more: the next one waits for its deadline.
+func TestReadersOfGatesAreLimited(t *testing.T) {
+	h, _ := limited(t, testingclock.NewFakePassiveClock(time.Unix(1e9, 0)))
+	reading := h.(*Handler).reading
+	for range maxReading {
+		select {
+		case reading <- struct{}{}:
+		default:
+			t.Fatalf("fewer than %d may read", maxReading)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, authorized(httptest.NewRequest(http.MethodGet, gatePath, nil).WithContext(ctx)))
+	if w.Code != http.StatusServiceUnavailable {
+		t.Errorf("%d while %d others read", w.Code, maxReading)
+	}
+	<-reading
+	if code := askFrom(h, "10.0.0.1:1", "good"); code != http.StatusOK {
+		t.Errorf("%d when one has ended", code)
+	}
+}
+
+func authorized(r *http.Request) *http.Request {
+	r.Header.Set("Authorization", "Bearer good")
+	return r
 }

@@ -25,7 +25,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// cluster is an API server with objects, that knows the token "good" as user alice, who may get what is in may.
+// cluster is an API server with objects. It knows the token "good" as user alice, who may get what is in may, and the token
+// "bob's" as user bob, who may get nothing.
 type cluster struct {
 	objects []client.Object
 	may     map[authorizationv1.ResourceAttributes]bool
@@ -33,6 +34,8 @@ type cluster struct {
 	fails func(verb string, o client.Object) bool
 	// reviews counts the reviews that it answered, by their kind.
 	reviews map[string]int
+	// denies says that an authorizer denied what another allowed.
+	denies bool
 	// now is the clock; nil: the real one.
 	now clock
 }
@@ -72,9 +75,12 @@ func (c cluster) handler(t *testing.T) *Handler {
 			}
 			switch review := o.(type) {
 			case *authenticationv1.TokenReview:
-				review.Status.Authenticated, review.Status.User.Username = review.Spec.Token == "good", "alice"
+				review.Status.Authenticated, review.Status.User.Username = review.Spec.Token == "good" || review.Spec.Token == "bob's", "alice"
+				if review.Spec.Token == "bob's" {
+					review.Status.User.Username = "bob"
+				}
 			case *authorizationv1.SubjectAccessReview:
-				review.Status.Allowed = review.Spec.User == "alice" && c.may[*review.Spec.ResourceAttributes]
+				review.Status.Allowed, review.Status.Denied = review.Spec.User == "alice" && c.may[*review.Spec.ResourceAttributes], c.denies
 			}
 			return nil
 		},
@@ -245,17 +251,18 @@ func TestNoVerdict(t *testing.T) {
 		code                int
 		reason              string
 	}{
-		"no token":              {cluster{objects: []client.Object{passes}, may: gateRight}, "GET", path, "", 401, ReasonUnauthorized},
-		"another token":         {cluster{objects: []client.Object{passes}, may: gateRight}, "POST", path, "bad", 401, ReasonUnauthorized},
-		"no right":              {cluster{objects: []client.Object{passes}}, "POST", path, "good", 403, ReasonForbidden},
-		"a right to the node":   {cluster{objects: []client.Object{passes}, may: nodeRight}, "GET", path, "good", 403, ReasonForbidden},
-		"no right to absent":    {cluster{}, "GET", path, "good", 403, ReasonForbidden},
-		"no such gate":          {cluster{may: gateRight}, "POST", path, "good", 404, ReasonNotFound},
-		"a gate that goes":      {cluster{objects: []client.Object{going}, may: gateRight}, "POST", path, "good", 404, ReasonNotFound},
-		"no such node":          {cluster{objects: []client.Object{verified}, may: nodeRight}, "POST", path + "/nodes/a", "good", 404, ReasonNotFound},
-		"no such path":          {cluster{}, "GET", "/verdict/latencygates", "good", 404, ReasonNotFound},
-		"a name that is none":   {cluster{may: map[authorizationv1.ResourceAttributes]bool{right("latencygates", "", "a/b"): true}}, "GET", "/verdict/latencygates/a%2Fb", "good", 404, ReasonNotFound},
-		"a method that changes": {cluster{objects: []client.Object{passes}, may: gateRight}, "DELETE", path, "good", 405, ReasonMethodNotAllowed},
+		"no token":               {cluster{objects: []client.Object{passes}, may: gateRight}, "GET", path, "", 401, ReasonUnauthorized},
+		"another token":          {cluster{objects: []client.Object{passes}, may: gateRight}, "POST", path, "bad", 401, ReasonUnauthorized},
+		"no right":               {cluster{objects: []client.Object{passes}}, "POST", path, "good", 403, ReasonForbidden},
+		"a right that is denied": {cluster{objects: []client.Object{passes}, may: gateRight, denies: true}, "POST", path, "good", 403, ReasonForbidden},
+		"a right to the node":    {cluster{objects: []client.Object{passes}, may: nodeRight}, "GET", path, "good", 403, ReasonForbidden},
+		"no right to absent":     {cluster{}, "GET", path, "good", 403, ReasonForbidden},
+		"no such gate":           {cluster{may: gateRight}, "POST", path, "good", 404, ReasonNotFound},
+		"a gate that goes":       {cluster{objects: []client.Object{going}, may: gateRight}, "POST", path, "good", 404, ReasonNotFound},
+		"no such node":           {cluster{objects: []client.Object{verified}, may: nodeRight}, "POST", path + "/nodes/a", "good", 404, ReasonNotFound},
+		"no such path":           {cluster{}, "GET", "/verdict/latencygates", "good", 404, ReasonNotFound},
+		"a name that is none":    {cluster{may: map[authorizationv1.ResourceAttributes]bool{right("latencygates", "", "a/b"): true}, fails: is("get", func(client.Object) bool { return true })}, "GET", "/verdict/latencygates/a%2Fb", "good", 404, ReasonNotFound},
+		"a method that changes":  {cluster{objects: []client.Object{passes}, may: gateRight}, "DELETE", path, "good", 405, ReasonMethodNotAllowed},
 		"tokens cannot be checked": {cluster{objects: []client.Object{passes}, may: gateRight, fails: is("create", isA[*authenticationv1.TokenReview])},
 			"POST", path, "good", 503, ReasonUnavailable},
 		"rights cannot be checked": {cluster{objects: []client.Object{passes}, may: gateRight, fails: is("create", isA[*authorizationv1.SubjectAccessReview])},
