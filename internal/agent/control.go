@@ -53,6 +53,9 @@ const (
 	maxLine = 16 << 10
 	// maxSaid is how much of a server's words an answer takes, in bytes: a third more in base64 has to fit a line.
 	maxSaid = 8 << 10
+	// maxWords bounds error and note of an answer each, in bytes: JSON makes up to six of one, and both have to fit a line
+	// together with what a tool's server said.
+	maxWords = 400
 	// helloTimeout is how long a stranger may keep the server from listening to its client.
 	helloTimeout = 2 * time.Second
 	// answerTimeout is how long the server may take for an answer: longer than a tool's server may take to listen.

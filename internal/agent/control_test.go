@@ -272,6 +272,17 @@ func TestPortIsTaken(t *testing.T) {
 	wantOutcome(t, err, v1alpha1.OutcomeToolFailed, "somebody else listens")
 }
 
+// A tool's server that fails with a long line is the reason that the client reads, and not a line that is too long for it.
+func TestAnswerFitsALine(t *testing.T) {
+	here, there := pair(t)
+	e := server(t, "fail", "bind: no such device "+strings.Repeat("<", 2*maxLine))
+	go func() { _ = e.answerAll(t.Context(), newLink(there), target(t)) }()
+	a, err := newLink(here).ask(request{Verb: verbPrepare, Cell: "tcp-64"})
+	if err != nil || a.Reason != v1alpha1.OutcomeToolFailed || !strings.Contains(a.Error, "bind: no such device") {
+		t.Errorf("answer %+v, error %v", a, err)
+	}
+}
+
 // A client that dies while a cell is measured takes the tool's server along.
 func TestClientDiesWhileMeasuring(t *testing.T) {
 	e := server(t, "echo", toolAddress)

@@ -147,7 +147,7 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 					running.end(endGrace)
 				}
 				e.account(running, r.Cell, l)
-				a.Note = running.lastWords()
+				a.Note = line(running.lastWords(), maxWords)
 				a.refuse(e.onloadFailure(running))
 				if running.interrupt {
 					said := running.stdout.Bytes()
@@ -164,7 +164,7 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 			}
 		case verbDone:
 		default:
-			return fail(v1alpha1.OutcomeAgentFailed, "the client asked for %q: are both ends of one version?", r.Verb)
+			return fail(v1alpha1.OutcomeAgentFailed, "the client asked for %.40q: are both ends of one version?", r.Verb)
 		}
 		if err := l.send(a); err != nil {
 			return fail(v1alpha1.OutcomePeerUnreachable, "the server lost its client: %v", err)
@@ -180,7 +180,7 @@ func (a *answer) refuse(err error) {
 	if err == nil {
 		return
 	}
-	a.Error, a.Reason = err.Error(), v1alpha1.OutcomeAgentFailed
+	a.Error, a.Reason = line(err.Error(), maxWords), v1alpha1.OutcomeAgentFailed
 	var f *failure
 	if errors.As(err, &f) {
 		a.Reason = f.reason
@@ -222,5 +222,5 @@ func (e *endpoint) prepare(ctx context.Context, name string, l *link, target too
 		}
 		return p, c, nil
 	}
-	return nil, nil, fail(v1alpha1.OutcomeAgentFailed, "the client asked for cell %q, which is not in the server's task", name)
+	return nil, nil, fail(v1alpha1.OutcomeAgentFailed, "the client asked for cell %.80q, which is not in the server's task", name)
 }

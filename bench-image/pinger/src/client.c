@@ -63,6 +63,27 @@ static void greet(const struct client_options *o, struct link *l) {
 		die(EXIT_REFUSED, "who answers is no pinger");
 }
 
+// one_object says whether a text, if it is JSON at all, is one object: a server cannot end the member that it is put into
+// and add others. Who reads the result refuses what is no JSON.
+static bool one_object(const char *text, size_t length) {
+	int depth = 0;
+	bool string = false;
+	for (size_t i = 0; i < length; i++) {
+		char c = text[i];
+		if (c == '"')
+			string = !string;
+		else if (string)
+			i += c == '\\';
+		else if (c == '{' || c == '[')
+			depth++;
+		else if (c == '}' || c == ']')
+			depth--;
+		if (depth <= 0)
+			return c == '}' && i + 1 == length;
+	}
+	return false;
+}
+
 // fetch_json reads a block of the server's and appends it as a member.
 static void fetch_json(struct json *j, const char *key, struct link *l, size_t length) {
 	if (length == 0 || length > 16 << 20)
@@ -70,7 +91,7 @@ static void fetch_json(struct json *j, const char *key, struct link *l, size_t l
 	char *block = malloc(length);
 	if (!block)
 		die(EXIT_SYSTEM, "out of memory for the server's report");
-	if (!link_block(l, block, length, CONTROL_SECONDS))
+	if (!link_block(l, block, length, CONTROL_SECONDS) || !one_object(block, length))
 		control_lost("reading its report");
 	json_raw(j, key, block, length);
 	free(block);
