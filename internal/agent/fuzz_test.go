@@ -93,7 +93,7 @@ func FuzzAnswerAll(f *testing.F) {
 // FuzzAsk has the server answer anything. One line of limited length is read, and the token is in no error.
 func FuzzAsk(f *testing.F) {
 	f.Add([]byte(`{"cpu":3,"note":"ready","said":"aGVsbG8="}` + "\n"))
-	f.Add([]byte(`{"error":"` + strings.Repeat("x", 2*maxLine)))
+	f.Add([]byte(`{"error":"` + strings.Repeat("x", 4*maxLine) + `"}` + "\n"))
 	f.Add([]byte(strings.Repeat("[", maxLine-1) + "\n"))
 	f.Fuzz(func(t *testing.T, said []byte) {
 		var a answer
