@@ -111,6 +111,8 @@ type keeper struct {
 	client.Reader
 	benchmarks map[string]*v1alpha1.LatencyBenchmark
 	content    func(run string) map[string][]byte
+	// version is that of all ConfigMaps.
+	version string
 	// strangers are how many ConfigMaps there are besides, with all labels and a megabyte of annotations each.
 	strangers int
 }
@@ -133,7 +135,7 @@ func (k *keeper) Get(_ context.Context, key client.ObjectKey, into client.Object
 }
 
 func (k *keeper) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: "perf", UID: types.UID("of-" + name), ResourceVersion: "1"}
+	return metav1.ObjectMeta{Name: name, Namespace: "perf", UID: types.UID("of-" + name), ResourceVersion: "1" + k.version}
 }
 
 // List pages as an API server does, and fails if it is not asked to.

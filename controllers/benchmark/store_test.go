@@ -1,0 +1,245 @@
+package benchmark
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// logOf is a log with a document in it.
+func logOf(t *testing.T, d result.Document) (log, digest string) {
+	t.Helper()
+	var b strings.Builder
+	digest, err := result.WriteFrame(&b, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String(), digest
+}
+
+func TestTakeResult(t *testing.T) {
+	cases := map[string]struct {
+		change func(*result.Document)
+		want   error
+	}{
+		"as it should be": {func(*result.Document) {}, nil},
+		"another run":     {func(d *result.Document) { d.Run = "x-r2" }, result.ErrCorrupt},
+		"another variant": {func(d *result.Document) { d.Variant = "other" }, result.ErrCorrupt},
+		"another attempt": {func(d *result.Document) { d.Attempt = 2 }, result.ErrCorrupt},
+		"the other end":   {func(d *result.Document) { d.Role = v1alpha1.RoleServer }, result.ErrCorrupt},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := result.Document{Version: result.Version, Run: "x-r1", Variant: plan.DefaultVariant, Attempt: 1, Role: v1alpha1.RoleClient}
+			c.change(&d)
+			log, digest := logOf(t, d)
+			w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)))...)
+			r := &Reconciler{LogTimeout: time.Minute, Logs: func(context.Context, types.NamespacedName) (io.ReadCloser, error) {
+				return io.NopCloser(strings.NewReader(log)), nil
+			}}
+			if _, err := r.takeResult(t.Context(), w, w.client, v1alpha1.RoleClient, digest); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func TestTerminationOf(t *testing.T) {
+	for message, want := range map[string]error{`{"digest":"ab"}`: nil, `{}`: result.ErrMissing, "": result.ErrMissing, "killed": result.ErrMissing} {
+		w := makeWorld(on(active(0), withServer(failed(0, message)))...)
+		if _, err := terminationOf(w.server); !errors.Is(err, want) {
+			t.Errorf("%q: got %v, want %v", message, err, want)
+		}
+	}
+	if _, err := terminationOf(makeWorld(on(active(0), withServer(running))...).server); !errors.Is(err, result.ErrMissing) {
+		t.Errorf("a pod that runs: got %v", err)
+	}
+}
+
+func TestKeptBy(t *testing.T) {
+	cm := &corev1.ConfigMap{
+		BinaryData: map[string][]byte{result.KeyClient: []byte("c"), result.KeyServer: []byte("s")}, Data: map[string]string{result.KeyPods: "p"},
+	}
+	collected := v1alpha1.StoredResult{SHA256: digest([]byte("c")), ServerSHA256: digest([]byte("s")), PodsSHA256: digest([]byte("p"))}
+	other := cm.DeepCopy()
+	other.Data[result.KeyPods] = "q"
+	for want, cm := range map[kept]*corev1.ConfigMap{keptAbsent: nil, keptWhole: cm, keptOther: other} {
+		if got := keptBy(cm, collected); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// A ConfigMap of another author in the way costs a name, and no more time than storeGrace.
+func TestStoreGivesUp(t *testing.T) {
+	for since, want := range map[time.Duration]string{storeGrace - time.Second: "", storeGrace + time.Second: v1alpha1.OutcomeStoreRefused} {
+		w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)), collectedAs(keptOther))...)
+		now := w.benchmark.Status.Active
+		now.CollectedAt = new(metav1.NewMicroTime(ago(since)))
+		name, s := now.Collected.ConfigMap, step{}
+		(&Reconciler{}).store(t.Context(), w, &s)
+		got := ""
+		if now.Outcome != nil {
+			got = now.Outcome.Reason
+		}
+		if got != want || now.Collected.ConfigMap == name || len(w.benchmark.Status.Stored) > 0 {
+			t.Errorf("after %s: outcome %q, want %q, under %s", since, got, want, now.Collected.ConfigMap)
+		}
+	}
+}
+
+// few are cells with samples of 5 µs.
+func few(t *testing.T) func(string, []tool.Cell) []result.Cell {
+	r := result.NewRecorder()
+	r.RecordN(5000, 10_000)
+	h, err := r.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(_ string, cells []tool.Cell) (out []result.Cell) {
+		for _, planned := range cells {
+			out = append(out, result.Cell{Cell: planned, Tool: "pinger", ToolVersion: "1", Histogram: h})
+		}
+		return out
+	}
+}
+
+// small is a benchmark of five rounds of one cell, complete and stored.
+func small(t *testing.T, name string) (*v1alpha1.LatencyBenchmark, func(run string) map[string][]byte) {
+	b := makeWorld().benchmark
+	b.Name, b.UID = name, types.UID("uid-"+name)
+	b.Spec.Tool, b.Spec.Rounds, b.Spec.LatencyType = v1alpha1.ToolPinger, 5, v1alpha1.LatencyHalfRTT
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, ""))
+	content := documents(t, few(t), b)
+	store(b, content)
+	return b, content
+}
+
+// A verdict rests on every planned result of both sides, as the status names it.
+func TestJudgeNeedsEveryResult(t *testing.T) {
+	succeeded := func(b *v1alpha1.LatencyBenchmark, status metav1.ConditionStatus) {
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, status, "Reason", ""))
+	}
+	cases := map[string]struct {
+		// change happens after a first verdict, which is a Pass, and is seen by its new versions.
+		change func(after, before *v1alpha1.LatencyBenchmark, spoiled map[string]bool)
+		reason string
+	}{
+		"as stored":        {func(_, _ *v1alpha1.LatencyBenchmark, _ map[string]bool) {}, v1alpha1.ReasonWithinLimit},
+		"a changed result": {func(_, _ *v1alpha1.LatencyBenchmark, spoiled map[string]bool) { spoiled["after-r3"] = true }, v1alpha1.ReasonResultsMissing},
+		"a result that the status does not name": {func(after, _ *v1alpha1.LatencyBenchmark, _ map[string]bool) {
+			after.Status.Stored = after.Status.Stored[:4]
+		},
+			v1alpha1.ReasonResultsMissing},
+		"a failed benchmark":               {func(after, _ *v1alpha1.LatencyBenchmark, _ map[string]bool) { succeeded(after, metav1.ConditionFalse) }, v1alpha1.ReasonBenchmarkFailed},
+		"a changed result of the baseline": {func(_, _ *v1alpha1.LatencyBenchmark, spoiled map[string]bool) { spoiled["before-r5"] = true }, v1alpha1.ReasonBaselineResultsMissing},
+		"a baseline that failed": {func(_, before *v1alpha1.LatencyBenchmark, _ map[string]bool) {
+			succeeded(before, metav1.ConditionFalse)
+		}, v1alpha1.ReasonBaselineNotComplete},
+		"a baseline that is not finished": {func(_, before *v1alpha1.LatencyBenchmark, _ map[string]bool) {
+			succeeded(before, metav1.ConditionUnknown)
+		}, v1alpha1.ReasonBaselineNotComplete},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			after, ofAfter := small(t, "after")
+			before, ofBefore := small(t, "before")
+			spoiled := map[string]bool{}
+			api := &keeper{benchmarks: map[string]*v1alpha1.LatencyBenchmark{"after": after, "before": before}}
+			api.content = func(run string) map[string][]byte {
+				of := ofBefore
+				if strings.HasPrefix(run, "after") {
+					of = ofAfter
+				}
+				content := of(run)
+				if spoiled[run] {
+					content[result.KeyServer] = append(bytes.Clone(content[result.KeyServer]), 0)
+				}
+				return content
+			}
+			r := &Reconciler{Live: api}
+			judged := func() string {
+				t.Helper()
+				v, err := r.Judge(t.Context(), after, &v1alpha1.Gate{
+					Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}},
+					Rules:    []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if (v.Outcome == v1alpha1.GatePass) != (v.Rules[0].Reason == v1alpha1.ReasonWithinLimit) {
+					t.Errorf("%s: %s", v.Outcome, v.Message)
+				}
+				return v.Rules[0].Reason
+			}
+			if got := judged(); got != v1alpha1.ReasonWithinLimit {
+				t.Fatalf("got %s at first", got)
+			}
+			c.change(after, before, spoiled)
+			api.version = "2"
+			if got := judged(); got != c.reason {
+				t.Errorf("got %s, want %s", got, c.reason)
+			}
+		})
+	}
+}
+
+// What a webhook changes of a result while it is created is not what was measured.
+func TestCreateResultVerifiesWhatIsStored(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*corev1.ConfigMap)
+		stored int
+	}{
+		"as it was made":       {func(*corev1.ConfigMap) {}, 1},
+		"changed by a webhook": {func(cm *corev1.ConfigMap) { cm.Data[result.KeyPods] += " " }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			logs := map[string]string{}
+			end := func(role string) func(*corev1.Pod) {
+				d := result.Document{Version: result.Version, Run: "x-r1", Variant: plan.DefaultVariant, Attempt: 1, Role: role}
+				if role == v1alpha1.RoleClient {
+					d.Cells = few(t)("", plan.Runs(makeWorld().benchmark)[0].Cells)
+				}
+				log, digest := logOf(t, d)
+				return func(p *corev1.Pod) {
+					succeeded(0)(p)
+					logs[p.Name] = log
+					p.Status.ContainerStatuses[0].State.Terminated.Message = `{"digest":"` + digest + `"}`
+				}
+			}
+			w := makeWorld(on(active(0), withServer(end(v1alpha1.RoleServer)), withClient(end(v1alpha1.RoleClient)))...)
+			api := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+				Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+					c.change(o.(*corev1.ConfigMap))
+					return nil
+				},
+			})
+			r := &Reconciler{Client: api, LogTimeout: time.Minute, Logs: func(_ context.Context, pod types.NamespacedName) (io.ReadCloser, error) {
+				return io.NopCloser(strings.NewReader(logs[pod.Name])), nil
+			}}
+			if err := r.collect(t.Context(), w); err != nil || w.benchmark.Status.Active.Outcome != nil {
+				t.Fatalf("%v, %+v", err, w.benchmark.Status.Active.Outcome)
+			}
+			err := r.createResult(t.Context(), w)
+			if got := len(w.benchmark.Status.Stored); got != c.stored || (err == nil) != (c.stored == 1) {
+				t.Errorf("%d results are stored, want %d: %v", got, c.stored, err)
+			}
+		})
+	}
+}
