@@ -169,8 +169,11 @@ func TestGather(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := fakeRoot(t, c.files).gather(2, []int{2, 3}, net.Interface{Name: "net1", MTU: 9000, HardwareAddr: net.HardwareAddr{0, 0x0f, 0x53, 0x4a, 0x81, 0xc0}}, c.environ)
+			if again := bootedAt(); !result.SameKernel(result.Evidence{BootedAt: again}, result.Evidence{BootedAt: got.BootedAt}) {
+				t.Errorf("the kernel booted at %d, and then at %d", got.BootedAt, again)
+			}
 			// The version is the build's; TestFacts has the facts.
-			got.AgentVersion, got.Facts = "", nil
+			got.AgentVersion, got.Facts, got.BootedAt = "", nil, 0
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("evidence (-want +got):\n%s", diff)
 			}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // manager asks whether Tailgate itself runs.
@@ -256,7 +257,22 @@ func grouped(o Observed, value func(*Inspection) string) map[string][]string {
 // oneMachine asks whether several nodes are one machine.
 func oneMachine(o Observed) []Line {
 	var same []string
-	for _, names := range grouped(o, func(i *Inspection) string { return i.Evidence.BootID }) {
+	var seen []Node
+	for _, n := range o.Nodes {
+		if n.seen() != nil {
+			seen = append(seen, n)
+		}
+	}
+	for len(seen) > 0 {
+		first := seen[0].seen().Evidence
+		names := []string{seen[0].Node.Name}
+		seen = slices.DeleteFunc(seen[1:], func(n Node) bool {
+			one := result.SameKernel(first, n.seen().Evidence)
+			if one {
+				names = append(names, n.Node.Name)
+			}
+			return one
+		})
 		if len(names) > 1 {
 			same = append(same, list(names))
 		}

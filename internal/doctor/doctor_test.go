@@ -251,6 +251,13 @@ func TestChecks(t *testing.T) {
 		{"MTUs that differ", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.MTU = 9000 })}, true, "mtu", sfVF.Name, Wrong, "1500 on b; 9000 on a"},
 		{"MTUs of the pods' network that differ", changes{lookOnA(KindCPU, func(l *Look) { l.Inspection.Evidence.MTU = 1450 })}, true, "mtu", podNetwork, Wrong, "1450 on a"},
 		{"an MTU of one end", changes{troubleOnA(KindNetwork, TroubleNetwork, "no")}, true, "mtu", sfVF.Name, "", ""},
+		{"one machine, whose boot ID is hidden", changes{func(o *Observed) {
+			for _, n := range o.Nodes {
+				for _, l := range n.Looks {
+					l.Inspection.Evidence.BootedAt = 1_700_000_000_000_000_000
+				}
+			}
+		}}, true, "machines", "", Doubtful, "a, b"},
 		{"one machine", changes{seenOnA(func(i *Inspection) { i.Evidence.BootID = "boot-b" })}, true, "machines", "", Doubtful, "a, b"},
 		{"kernels that differ", changes{seenOnA(func(i *Inspection) { i.Evidence.Kernel = "6.8.0" })}, true, "alike", "", Doubtful, "6.1.0-37-amd64 on b; 6.8.0 on a"},
 		{"one node", changes{func(o *Observed) { o.Nodes = o.Nodes[:1] }}, true, "alike", "", "", ""},

@@ -13,7 +13,7 @@ import (
 func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) []v1alpha1.Warning {
 	var warnings []v1alpha1.Warning
 	if Simulated(run.Client.Evidence, run.Server.Evidence) {
-		warnings = append(warnings, v1alpha1.Warning{Reason: v1alpha1.WarningSimulatedNIC, Message: "simulated NIC: both endpoints ran on one kernel (same boot id), so these are real timings of virtual Ethernet on one machine, not of a NIC and a wire"})
+		warnings = append(warnings, v1alpha1.Warning{Reason: v1alpha1.WarningSimulatedNIC, Message: "simulated NIC: both endpoints ran on one kernel (the same boot), so these are real timings of virtual Ethernet on one machine, not of a NIC and a wire"})
 	}
 	for _, e := range endpoints(spec, v, run) {
 		for _, c := range chain {
@@ -52,5 +52,5 @@ func Blocks(spec v1alpha1.LatencyBenchmarkSpec, reason string) bool {
 
 // Simulated says whether both ends of a run were on one kernel, and so no NIC and no wire between them.
 func Simulated(client, server result.Evidence) bool {
-	return client.BootID != "" && client.BootID == server.BootID
+	return result.SameKernel(client, server)
 }

@@ -141,11 +141,17 @@ func TestWhatDoesNotForbidAVerdict(t *testing.T) {
 		want, blocked []string
 		verified      bool
 	}{
-		"nothing":                    {func(*world) {}, nil, nil, true},
-		"a far device, required":     {all(far, nowhere), []string{"NUMAMismatch", "NUMAUnknown"}, []string{"NUMAMismatch", "NUMAUnknown"}, false},
-		"a far device, preferred":    {all(numa("Preferred"), far, nowhere), []string{"NUMAMismatch", "NUMAUnknown"}, nil, false},
-		"a far device, ignored":      {all(numa("Ignore"), far, nowhere), nil, nil, true},
-		"one kernel under both":      {func(w *world) { w.client().BootID = "boot-b" }, []string{"SimulatedNIC"}, nil, true},
+		"nothing":                 {func(*world) {}, nil, nil, true},
+		"a far device, required":  {all(far, nowhere), []string{"NUMAMismatch", "NUMAUnknown"}, []string{"NUMAMismatch", "NUMAUnknown"}, false},
+		"a far device, preferred": {all(numa("Preferred"), far, nowhere), []string{"NUMAMismatch", "NUMAUnknown"}, nil, false},
+		"a far device, ignored":   {all(numa("Ignore"), far, nowhere), nil, nil, true},
+		"one kernel under both":   {func(w *world) { w.client().BootID = "boot-b" }, []string{"SimulatedNIC"}, nil, true},
+		"one boot, hidden by its ID": {func(w *world) {
+			w.client().BootedAt, w.server().BootedAt = 1_700_000_000_000_000_000, 1_700_000_000_030_000_000
+		}, []string{"SimulatedNIC"}, nil, true},
+		"boots in the same second": {func(w *world) {
+			w.client().BootedAt, w.server().BootedAt = 1_700_000_000_000_000_000, 1_700_000_000_060_000_000
+		}, nil, nil, true},
 		"two unknown kernels":        {func(w *world) { w.client().BootID, w.server().BootID = "", "" }, nil, nil, true},
 		"drivers that are not alike": {func(w *world) { w.client().Driver, w.client().Firmware = "mlx5_core", "x" }, nil, nil, true},
 	}

@@ -112,9 +112,11 @@ type Cell struct {
 
 // Evidence is what an agent observed of its endpoint. Unknown numbers are -1, unknown strings empty.
 type Evidence struct {
-	Node     string `json:"node"`
-	Kernel   string `json:"kernel"`
-	BootID   string `json:"bootID"`
+	Node   string `json:"node"`
+	Kernel string `json:"kernel"`
+	BootID string `json:"bootID"`
+	// BootedAt is when the kernel booted by its own clocks, in ns since 1970; 0 when unknown. See SameKernel.
+	BootedAt int64  `json:"bootedAt,omitempty"`
 	CPUModel string `json:"cpuModel,omitempty"`
 	// CPUsAllowed is the Cpus_allowed_list of the agent, OnlineCPUs that of the node.
 	CPUsAllowed string `json:"cpusAllowed"`
@@ -161,3 +163,17 @@ type Evidence struct {
 
 // PCIFromSysfs is the PCISource of an address that sysfs shows behind the interface.
 const PCIFromSysfs = "sysfs"
+
+// bootsApart is how far apart, in ns, the boots of two kernels are at least. Readings of one kernel differ by how long its
+// clocks take to read.
+const bootsApart = 50_000_000
+
+// SameKernel says whether two agents ran on one kernel, so that there was no wire between them. A boot ID can be hidden
+// from a container, but the clocks cannot.
+func SameKernel(a, b Evidence) bool {
+	if a.BootID != "" && a.BootID == b.BootID {
+		return true
+	}
+	apart := a.BootedAt - b.BootedAt
+	return a.BootedAt > 0 && b.BootedAt > 0 && -bootsApart < apart && apart < bootsApart
+}

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -157,7 +158,6 @@ func NewWorld(ctx SpecContext) *World {
 		Kubelet: NewKubelet(ctx, namespace, clock.Now), Clock: clock,
 		Settings: benchmark.Settings{BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3},
 	}
-	w.Logs, w.LogTimeout = w.Kubelet.Logs, 20*time.Second
 	w.AddNode(ctx, MakeNode(w.A))
 	w.AddNode(ctx, MakeNode(w.B))
 	return w
@@ -205,8 +205,11 @@ func (w *World) Start(dies ...death) *Manager {
 	if len(dies) > 0 {
 		m.client.dies = dies[0]
 	}
+	if w.Logs == nil {
+		w.Logs = w.Kubelet.Logs
+	}
 	reconciler := &benchmark.Reconciler{
-		Client: m.client, Live: mgr.GetAPIReader(), Logs: w.Logs, LogTimeout: w.LogTimeout, Recorder: mgr.GetEventRecorder("tailgate"),
+		Client: m.client, Live: mgr.GetAPIReader(), Logs: w.Logs, LogTimeout: cmp.Or(w.LogTimeout, 20*time.Second), Recorder: mgr.GetEventRecorder("tailgate"),
 		Clock: w.Clock, Tools: all.Registry(), Settings: w.Settings, Activity: metrics.NewActivity(m.Metrics),
 	}
 	m.Metrics.MustRegister(metrics.NewCollector(mgr.GetCache(), mgr.Elected()))
