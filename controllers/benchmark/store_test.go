@@ -104,6 +104,19 @@ func TestStoreGivesUp(t *testing.T) {
 	}
 }
 
+// A result that cannot be read is waited for, and not for longer than peerGrace.
+func TestCannotCollectForEver(t *testing.T) {
+	for since, want := range map[time.Duration]bool{peerGrace - time.Second: false, peerGrace + time.Second: true} {
+		w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)))...)
+		w.benchmark.Status.Active.EndedAt = new(metav1.NewMicroTime(ago(since)))
+		s := step{}
+		w.cannotCollect(&s, errors.New("no log"))
+		if o := w.benchmark.Status.Active.Outcome; (o != nil) != want || o != nil && o.Reason != v1alpha1.OutcomeResultMissing || !want && s.again == 0 {
+			t.Errorf("after %s: %+v, again in %s", since, o, s.again)
+		}
+	}
+}
+
 // few are cells with samples of 5 µs.
 func few(t *testing.T) func(string, []tool.Cell) []result.Cell {
 	r := result.NewRecorder()
@@ -204,10 +217,13 @@ func TestJudgeNeedsEveryResult(t *testing.T) {
 func TestCreateResultVerifiesWhatIsStored(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*corev1.ConfigMap)
+		// image is that of the server's pod, if it changes after the digests were noted.
+		image  string
 		stored int
 	}{
-		"as it was made":       {func(*corev1.ConfigMap) {}, 1},
-		"changed by a webhook": {func(cm *corev1.ConfigMap) { cm.Data[result.KeyPods] += " " }, 0},
+		"as it was made":       {func(*corev1.ConfigMap) {}, "", 1},
+		"changed by a webhook": {func(cm *corev1.ConfigMap) { cm.Data[result.KeyPods] += " " }, "", 0},
+		"of pods that changed": {func(*corev1.ConfigMap) {}, "sha256:ff", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			logs := map[string]string{}
@@ -236,7 +252,14 @@ func TestCreateResultVerifiesWhatIsStored(t *testing.T) {
 			if err := r.collect(t.Context(), w); err != nil || w.benchmark.Status.Active.Outcome != nil {
 				t.Fatalf("%v, %+v", err, w.benchmark.Status.Active.Outcome)
 			}
+			noted := w.benchmark.Status.Active.Collected.PodsSHA256
+			if c.image != "" {
+				w.server.Status.ContainerStatuses[0].ImageID = c.image
+			}
 			err := r.createResult(t.Context(), w)
+			if changed := w.benchmark.Status.Active.Collected.PodsSHA256 != noted; changed != (c.image != "") {
+				t.Errorf("what was seen of the pods is noted again: %t", changed)
+			}
 			if got := len(w.benchmark.Status.Stored); got != c.stored || (err == nil) != (c.stored == 1) {
 				t.Errorf("%d results are stored, want %d: %v", got, c.stored, err)
 			}

@@ -53,6 +53,9 @@ func TestDecodingIsBounded(t *testing.T) {
 		"many objects, one in another":  strings.Repeat(`{"cells":[`, maxPlain/10),
 		"many counters of paths":        distinct(`{"evidence":{"paths":[{"grown":{`, `"%d":0,`, "}}]}}", 800_000),
 		"many unknown fields":           distinct(`{`, `"x%d":0,`, "}", 700_000),
+		"one long fact":                 `{"version":1,"evidence":{"facts":{"a":"` + strings.Repeat("x", maxConditions) + `"}}}`,
+		"a document and blanks":         `{"version":1}` + strings.Repeat(" ", maxPlain),
+		"many members of a cell":        distinct(`{"version":1,"cells":[{`, `"x%d":0,`, "}]}", maxMembers+1),
 		"blanks":                        strings.Repeat(" ", 64<<20),
 	}
 	for name, text := range cases {
@@ -67,6 +70,19 @@ func TestDecodingIsBounded(t *testing.T) {
 				t.Errorf("got %v, want it refused", err)
 			}
 		})
+	}
+}
+
+// What a string contains is not counted, and nothing can hide in one, or behind brackets that close nothing.
+func TestStructureIsCounted(t *testing.T) {
+	for text, refused := range map[string]bool{
+		repeated(`{"x":"\"","cells":[`, "{}", "]}", 100<<10): true,
+		repeated(`{"x":"`, "{}", `"}`, 100<<10):              false,
+		repeated(`]}]}{"cells":[`, "{}", "]}", 100<<10):      true,
+	} {
+		if err := checkStructure([]byte(text)); (err != nil) != refused {
+			t.Errorf("%.40q: got %v, want it refused: %t", text, err, refused)
+		}
 	}
 }
 

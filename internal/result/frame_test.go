@@ -1,6 +1,7 @@
 package result
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
@@ -165,6 +166,17 @@ func frameOf(content []byte) (c struct {
 	fmt.Fprintf(&b, "%s%s\n", markEnd, c.digest)
 	c.log = b.String()
 	return c
+}
+
+// Of a line that is too long to be of a frame no more than the beginning is kept.
+func TestLinesAreBounded(t *testing.T) {
+	lines := bufio.NewReader(strings.NewReader(strings.Repeat("x", 1<<20) + "\nnext\n"))
+	if line, err := readLine(lines); err != nil || len(line) != maxLine {
+		t.Errorf("%d bytes of the line, %v", len(line), err)
+	}
+	if line, err := readLine(lines); err != nil || line != "next" {
+		t.Errorf("the next line is %.20q, %v", line, err)
+	}
 }
 
 func TestUnknownFieldsAreIgnored(t *testing.T) {

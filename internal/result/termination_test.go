@@ -62,7 +62,7 @@ func TestTerminationThatCannotBeCut(t *testing.T) {
 }
 
 func TestParseTerminationRefuses(t *testing.T) {
-	for _, message := range []string{"", "OCI runtime error", `"text"`, `{"digest":`, `[]`} {
+	for _, message := range []string{"", "OCI runtime error", `"text"`, `{"digest":`, `[]`, `{"message":"` + strings.Repeat("x", maxTermination) + `"}`} {
 		if got, err := ParseTermination(message); err == nil {
 			t.Errorf("%q became %+v", message, got)
 		}

@@ -479,6 +479,18 @@ func TestWorst(t *testing.T) {
 	}
 }
 
+// The round with the fewest samples decides whether a percentile can be judged, whichever it is.
+func TestFewestSamples(t *testing.T) {
+	for i := range 5 {
+		c := cell(v1alpha1.MetricP99, around(3600, 5)...)
+		c.Rounds[i].Samples = 100
+		j, err := Judge(Input{Gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "4us"}), Candidate: []Cell{c}})
+		if err != nil || j.Rules[0].Comparisons[0].Reason != v1alpha1.ReasonTooFewSamples {
+			t.Errorf("round %d: %v, %v", i, j.Status(), err)
+		}
+	}
+}
+
 func TestPairs(t *testing.T) {
 	at := func(pair string, center int64) Cell {
 		c := cell(v1alpha1.MetricP99, around(center, 5)...)
@@ -486,7 +498,7 @@ func TestPairs(t *testing.T) {
 		return c
 	}
 	j, err := Judge(Input{Gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}),
-		Candidate: []Cell{at("a and b", 3600), at("a and c", 7200)}, Baseline: []Cell{at("a and c", 7200), at("a and b", 3600)}})
+		Candidate: []Cell{at("a and b", 3600), at("a and c", 7200)}, Baseline: []Cell{at("", 1800), at("a and c", 7200), at("a and b", 3600)}})
 	if err != nil || j.Outcome != pass {
 		t.Fatalf("each pair is compared with itself: %v, %v", j.Status(), err)
 	}
