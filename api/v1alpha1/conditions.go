@@ -188,8 +188,8 @@ const (
 	// OutcomeAccelerationFailed surfaces when a tool could not use Onload although it was asked for: the library could not
 	// be preloaded, the kernel module is not loaded or its device not accessible, or a setting is unknown.
 	OutcomeAccelerationFailed = "AccelerationFailed"
-	// OutcomeResourceUnavailable surfaces when Onload could not make a stack for want of memory or of virtual interfaces
-	// of the NIC.
+	// OutcomeResourceUnavailable surfaces when Onload could not make a stack because memory, or virtual interfaces of
+	// the NIC, ran out.
 	OutcomeResourceUnavailable = "ResourceUnavailable"
 	// OutcomeWrongNetwork surfaces when the messages would not have gone over the asked interface.
 	OutcomeWrongNetwork = "WrongNetwork"
@@ -203,7 +203,7 @@ const (
 	OutcomeEvicted = "Evicted"
 	// OutcomeNodeLost surfaces when a node stopped answering while it held a pod.
 	OutcomeNodeLost = "NodeLost"
-	// OutcomePodLost surfaces when somebody deleted a pod of the run, or the operator did not record that it made the pod.
+	// OutcomePodLost surfaces when a pod of the run was deleted.
 	OutcomePodLost = "PodLost"
 	// OutcomeOccupationExceeded surfaces when the benchmark held its nodes for longer than the operator allows.
 	OutcomeOccupationExceeded = "OccupationExceeded"

@@ -73,8 +73,8 @@ const (
 	wordsGrace = 10 * time.Second
 	// nodeGrace is how long a node of the pair may be unready before the attempt is given up.
 	nodeGrace = 60 * time.Second
-	// removeTimeout is how long the pods of an attempt that is over may take to go before its nodes are given back. Of
-	// pods that do not go the node is dead, or somebody holds them by a finalizer.
+	// removeTimeout is how long the pods of an attempt that is over may take to go before its nodes are given back. A
+	// pod stays when its node is dead, or when it has a finalizer.
 	removeTimeout = 2 * time.Minute
 	// unseenGrace is for how long after its acceptance a benchmark waits for older ones that no worker has looked at yet, as
 	// after a manager starts.

@@ -68,7 +68,7 @@ func (w *world) cannotCollect(s *step, err error) {
 	s.message, s.again = "the result cannot be taken yet: "+oneLine(err.Error()), lookAgain
 }
 
-// randomPart is the part of a name that nobody can know in advance.
+// randomPart is the part of a name that cannot be known in advance.
 func randomPart() string { return strings.ToLower(rand.Text()[:10]) }
 
 // collect verifies what both ends handed over and notes its digests. What can be wrong with a result is an outcome, not an
@@ -90,8 +90,8 @@ func (r *Reconciler) collect(ctx context.Context, w *world) error {
 	return nil
 }
 
-// store creates the ConfigMap of the collected result, unless it exists. Whatever prevents that is told in the step's
-// message and tried again for storeGrace.
+// store creates the ConfigMap of the collected result, unless it exists. The step's message says what prevents
+// that, and it is tried again for storeGrace.
 func (r *Reconciler) store(ctx context.Context, w *world, s *step) {
 	active := w.benchmark.Status.Active
 	if w.kept == keptWhole {

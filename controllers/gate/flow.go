@@ -190,9 +190,9 @@ func measuring(w *world) step {
 	b, current := w.benchmark, w.verification.Status.Benchmark
 	switch {
 	case current == nil, b == nil, string(b.UID) != current.UID, !b.DeletionTimestamp.IsZero():
-		return gone(w, v1alpha1.ReasonBenchmarkDeleted, "somebody deleted the benchmark that measured the node")
+		return gone(w, v1alpha1.ReasonBenchmarkDeleted, "a user deleted the benchmark that measured the node")
 	case w.edited:
-		return gone(w, v1alpha1.ReasonBenchmarkEdited, "somebody edited or suspended the benchmark that measured the node; rules are edited in the gate, and suspend is set in it")
+		return gone(w, v1alpha1.ReasonBenchmarkEdited, "a user edited or suspended the benchmark that measured the node; rules are edited in the gate, and suspend is set in it")
 	case !b.Finished():
 		return unfinished(w)
 	case meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionSucceeded):
@@ -331,7 +331,7 @@ func inconclusive(w *world, reason, message string) step {
 	return step{kind: stepConclude, state: v1alpha1.VerificationInconclusive, outcome: v1alpha1.GateInconclusive, reason: reason, message: message}
 }
 
-// gone is for a benchmark that is not there, or not what it was, by somebody else's doing.
+// gone is for a benchmark that a user deleted or changed.
 func gone(w *world, reason, message string) step {
 	if w.verification.Status.Lost < maxLost {
 		return step{kind: stepRepeat, reason: reason, message: message + "; it is measured again"}

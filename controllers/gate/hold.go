@@ -24,7 +24,7 @@ const maxPodName = 63
 // holdPodOf is the pod that stands on a node as long as its gate asks for it: always Running, and Ready only while the node is
 // verified. The bench image's agent sleeps in it. Operators look at its condition Ready, which waits for the condition that
 // this controller sets, or at whether its containers are ready, as NVIDIA's k8s-operator-libs do, which a readiness gate does
-// not change: see probeOf. A pod cannot get another probe, so that it is made anew when the node comes to be verified, or does
+// not change: see probeOf. A pod cannot get another probe, so that it is created again when the node comes to be verified, or does
 // not any more.
 func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, image string, pull corev1.PullPolicy) *corev1.Pod {
 	labels := labelsOf(v)

@@ -35,7 +35,7 @@ var settingName = regexp.MustCompile(`^EF_[A-Z0-9_]+$`)
 
 // defaults make Onload tell what it does. Without the first its messages go to the kernel's log, as the standard error
 // of a container is no terminal. The second makes it print its settings once, at its start. Without the third a socket
-// that it cannot accelerate for want of resources is a socket of the kernel, without a message.
+// that it cannot accelerate because resources ran out is a socket of the kernel, without a message.
 var defaults = map[string]string{
 	"EF_LOG_VIA_IOCTL": "0",
 	"EF_CONFIG_DUMP":   "1",
