@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 		return &lab.Machine{
 			CPUs: 4, MemoryMiB: 4096, NICs: []int{0, 0, 1, 1},
 			Modules: []string{"virtio_pci", "virtio_net", "/onload/sfc_resource.ko enable_af_xdp_flow_filters=0",
-				"/onload/sfc_char.ko", "/onload/onload.ko inject_kernel_gid=-1"},
+				"/onload/sfc_char.ko"},
 			Files: files,
 		}, ""
 	})
@@ -65,7 +65,33 @@ func TestMain(m *testing.M) {
 // spaces are the network namespaces of client and server.
 var spaces = map[string]*lab.Space{}
 
+// registered says whether Onload's last module is loaded and has the NICs.
+var registered bool
+
+// setup makes the network namespaces, loads Onload's last module and registers the NICs with it, once.
 func setup(t *testing.T) {
+	t.Helper()
+	if registered {
+		return
+	}
+	setupSpaces(t)
+	if err := lab.LoadModule("/onload/onload.ko", "inject_kernel_gid=-1"); err != nil {
+		t.Fatal(err)
+	}
+	for i, role := range roles {
+		device := fmt.Sprintf("eth%d", i)
+		if err := spaces[role].In(func() error {
+			return os.WriteFile("/sys/module/sfc_resource/afxdp/register", []byte(device+"\n"), 0o200)
+		}); err != nil {
+			t.Fatalf("registering %s: %v", device, err)
+		}
+	}
+	registered = true
+}
+
+// setupSpaces makes the network namespaces of client and server, once.
+func setupSpaces(t *testing.T) {
+	t.Helper()
 	if len(spaces) > 0 {
 		return
 	}
@@ -84,17 +110,12 @@ func setup(t *testing.T) {
 			t.Fatal(err)
 		}
 		spaces[role] = s
-		registered, other := fmt.Sprintf("eth%d", i), fmt.Sprintf("eth%d", i+2)
-		if err := s.Attach(registered, []string{clientAddress, serverAddress}[i]+"/24"); err != nil {
+		accelerated, other := fmt.Sprintf("eth%d", i), fmt.Sprintf("eth%d", i+2)
+		if err := s.Attach(accelerated, []string{clientAddress, serverAddress}[i]+"/24"); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Attach(other, []string{otherClientAddress, otherServerAddress}[i]+"/24"); err != nil {
 			t.Fatal(err)
-		}
-		if err := s.In(func() error {
-			return os.WriteFile("/sys/module/sfc_resource/afxdp/register", []byte(registered+"\n"), 0o200)
-		}); err != nil {
-			t.Fatalf("registering %s: %v", registered, err)
 		}
 	}
 }
@@ -124,6 +145,8 @@ type testCase struct {
 	noDevice, closed bool
 	// noLibrary hides Onload's library.
 	noLibrary bool
+	// occupied runs while another process at the server's end has the only stack that its NIC has room for.
+	occupied bool
 	// truth is which way the messages go at both ends.
 	truth string
 	// fails is the reason with which the run fails, and words are in its message.
@@ -191,6 +214,7 @@ var cases = []testCase{
 	{name: "device that only root may open, EF_NO_FAIL=1", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, closed: true, settings: []string{"EF_NO_FAIL=1"}, truth: kernel},
 	{name: "no library", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, noLibrary: true, fails: v1alpha1.OutcomeAccelerationFailed, words: library},
 	{name: "unknown setting", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, settings: []string{"EF_NO_SUCH=1"}, fails: v1alpha1.OutcomeAccelerationFailed, words: "EF_NO_SUCH"},
+	{name: "no room for a stack", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, occupied: true, fails: v1alpha1.OutcomeResourceUnavailable, words: "no virtual interface"},
 }
 
 // devices are those of the case's pods.
@@ -243,6 +267,35 @@ func (c *testCase) prepare(t *testing.T) {
 		}
 		c.binds["/etc/ld.so.preload"] = file
 	}
+	if c.occupied {
+		occupy(t)
+	}
+}
+
+// occupy starts a process that keeps a stack at the server's end until the test ends.
+func occupy(t *testing.T) {
+	t.Helper()
+	p, err := lab.Pod{
+		Name: "occupant", Space: spaces[v1alpha1.RoleServer], CPUs: "3", UID: 65532, Devices: testCase{}.devices(),
+		Args: []string{"/usr/bin/sockperf", "server", "--tcp", "-i", serverAddress, "-p", "5000"},
+		Env:  []string{"LD_PRELOAD=" + library, "EF_INTERFACE_WHITELIST=eth1"},
+	}.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Kill()
+		out, _ := p.Wait() // it was killed
+		if t.Failed() {
+			t.Logf("the occupant wrote %q", out)
+		}
+	})
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(100 * time.Millisecond) {
+		if text, err := os.ReadFile("/proc/driver/onload/stacks"); err == nil && len(text) > 0 {
+			return
+		}
+	}
+	t.Fatal("the occupant made no stack")
 }
 
 // wanted is the state of the proof's line: whether the messages went the way that was asked for.

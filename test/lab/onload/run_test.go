@@ -91,7 +91,12 @@ func (c testCase) benchmark() *v1alpha1.LatencyBenchmark {
 func (c testCase) run(t *testing.T, during func(*outcome)) *outcome {
 	t.Helper()
 	b := c.benchmark()
-	run := plan.Runs(b)[0]
+	return c.measure(t, b, plan.Runs(b)[0], during)
+}
+
+// measure measures a run of a benchmark with the pods of a case.
+func (c testCase) measure(t *testing.T, b *v1alpha1.LatencyBenchmark, run plan.Run, during func(*outcome)) *outcome {
+	t.Helper()
 	driver, err := all.Registry().Get(c.program)
 	if err != nil {
 		t.Fatal(err)

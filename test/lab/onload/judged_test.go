@@ -1,0 +1,158 @@
+//go:build e2e
+
+package onload
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/judge"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
+)
+
+// The variants of the benchmark that is judged.
+const variantKernel, variantOnload = "kernel", "onload"
+
+// rules hold whatever the latencies are: an emulated machine has no meaningful ones. A mean needs no number of samples,
+// of which a busy machine takes few.
+var rules = []v1alpha1.GateRule{
+	{Metric: v1alpha1.MetricMean, Max: "10s", Variants: []string{variantKernel}},
+	{Metric: v1alpha1.MetricMean, Max: "10s", Variants: []string{variantOnload}},
+}
+
+// compared are those of the benchmark after the upgrade, which a LatencyGate compares with the accepted one.
+var compared = v1alpha1.Gate{
+	Rules:    append(slices.Clone(rules), v1alpha1.GateRule{Metric: v1alpha1.MetricMean, MaxIncrease: "9999%", Variants: []string{variantOnload}}),
+	Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "accepted"}},
+	// The addresses that are not accelerated are on another interface.
+	IgnoreDifferences: []string{"nic.*", "numa.*"},
+}
+
+// TestVerdict measures the kernel's sockets against Onload's, and judges the results as the controllers do: while the NIC is
+// accelerated the rules pass, and when it is no longer, as after an upgrade, nothing is concluded about Onload.
+func TestVerdict(t *testing.T) {
+	setup(t)
+	accepted := measureVariants(t, "accepted", false)
+	verdict := judged(t, v1alpha1.Gate{Rules: rules}, accepted, nil)
+	if verdict.Outcome != v1alpha1.GatePass {
+		t.Errorf("accelerated: %s, want %s", verdict.Outcome, v1alpha1.GatePass)
+	}
+	summary := report.Summarize(accepted.Collection)
+	holdRatios(t, summary)
+	holdAcceleration(t, summary, v1alpha1.ProofProved)
+
+	upgraded := measureVariants(t, "upgraded", true)
+	holdAcceleration(t, report.Summarize(upgraded.Collection), v1alpha1.ProofFailed)
+	verdict = judged(t, compared, upgraded, &accepted)
+	if verdict.Outcome != v1alpha1.GateInconclusive {
+		t.Errorf("no longer accelerated: %s, want %s", verdict.Outcome, v1alpha1.GateInconclusive)
+	}
+	for i, rule := range verdict.Rules {
+		want, reason := v1alpha1.GateInconclusive, v1alpha1.WarningNotAccelerated
+		if slices.Contains(compared.Rules[i].Variants, variantKernel) {
+			want, reason = v1alpha1.GatePass, rule.Reason
+		}
+		if rule.Outcome != want || rule.Reason != reason {
+			t.Errorf("no longer accelerated, %s: %s, %s; want %s, %s", rule.Rule, rule.Outcome, rule.Reason, want, reason)
+		}
+	}
+}
+
+// measureVariants measures a benchmark of two variants, over the NICs that Onload accelerates or over the others, each run
+// with processes and stacks of its own.
+func measureVariants(t *testing.T, name string, unregistered bool) judge.Results {
+	t.Helper()
+	c := testCase{
+		name: name, program: v1alpha1.ToolPinger, protocols: slices.Concat(tcp, udp), duration: 2 * time.Second,
+		profile: latency, unregistered: unregistered,
+	}
+	c.prepare(t)
+	b := c.benchmark()
+	b.Name, b.UID, b.Spec.Rounds = name, types.UID(name), 5
+	b.Spec.Workload.Warmup = metav1.Duration{Duration: 100 * time.Millisecond}
+	b.Spec.Variants = []v1alpha1.Variant{{Name: variantKernel, Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}}, {Name: variantOnload}}
+	var all []result.Stored
+	for _, run := range plan.Runs(b) {
+		endStacks(t)
+		o := c.measure(t, b, run, nil)
+		if o.stored == nil {
+			reason, message := o.failure(t)
+			t.Fatalf("%s: %s: %s", run.Name, reason, message)
+		}
+		t.Logf("%s took %s", run.Name, o.took.Round(time.Millisecond))
+		all = append(all, *o.stored)
+	}
+	collection, err := rounds.Of(b.Spec, all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return judge.Results{Collection: collection}
+}
+
+// judged is the verdict that a benchmark's status would have.
+func judged(t *testing.T, gate v1alpha1.Gate, candidate judge.Results, baseline *judge.Results) *v1alpha1.Verdict {
+	t.Helper()
+	j, err := judge.Gate(gate, candidate, baseline)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdict := j.Status()
+	t.Logf("%s: %s", verdict.Outcome, verdict.Message)
+	for _, rule := range verdict.Rules {
+		t.Logf("%s: %s, %s: %s", rule.Rule, rule.Outcome, rule.Reason, rule.Message)
+	}
+	return verdict
+}
+
+// holdRatios wants every cell of Onload's variant to be compared with the kernel's, between bounds.
+func holdRatios(t *testing.T, s report.Summary) {
+	t.Helper()
+	cells := 0
+	for _, line := range s.Results {
+		if line.Variant != variantOnload {
+			continue
+		}
+		cells++
+		bounded := false
+		for _, r := range line.Ratios {
+			t.Logf("%s, %s of Onload to the kernel: %s [%s, %s]", line.Name, r.Percentile, r.Estimate, r.Lower, r.Upper)
+			bounded = bounded || r.Percentile == v1alpha1.P50 && r.Lower != "" && r.Upper != ""
+		}
+		if !bounded {
+			t.Errorf("%s has no ratio of the medians with bounds: %+v", line.Name, line.Ratios)
+		}
+	}
+	if cells != 2 {
+		t.Errorf("%d cells of variant %s, want 2", cells, variantOnload)
+	}
+}
+
+// holdAcceleration wants both ends of Onload's variant to have a line about acceleration of one state, and those of the
+// kernel's to be proved.
+func holdAcceleration(t *testing.T, s report.Summary, want v1alpha1.ProofState) {
+	t.Helper()
+	if len(s.Endpoints) != 4 {
+		t.Errorf("%d endpoints, want 4", len(s.Endpoints))
+	}
+	for _, e := range s.Endpoints {
+		line, state := acceleration(e.Proof), v1alpha1.ProofProved
+		if e.Variant == variantOnload {
+			state = want
+		}
+		t.Logf("%s, %s: acceleration %s: expected %q, found %q", e.Variant, e.Role, line.State, line.Expected, line.Found)
+		if line.State != state {
+			t.Errorf("%s, %s: the proof says %s, want %s", e.Variant, e.Role, line.State, state)
+		}
+	}
+	for _, w := range s.Warnings {
+		t.Logf("warning %s: %s", w.Reason, w.Message)
+	}
+}
