@@ -71,13 +71,13 @@ func TestVerdict(t *testing.T) {
 func measureVariants(t *testing.T, name string, unregistered bool) judge.Results {
 	t.Helper()
 	c := testCase{
-		name: name, program: v1alpha1.ToolPinger, protocols: slices.Concat(tcp, udp), duration: 2 * time.Second,
+		name: name, program: v1alpha1.ToolPinger, protocols: slices.Concat(tcp, udp), duration: 3 * time.Second,
 		profile: latency, unregistered: unregistered,
 	}
 	c.prepare(t)
 	b := c.benchmark()
 	b.Name, b.UID, b.Spec.Rounds = name, types.UID(name), 5
-	b.Spec.Workload.Warmup = metav1.Duration{Duration: 100 * time.Millisecond}
+	b.Spec.Workload.Warmup = metav1.Duration{Duration: 500 * time.Millisecond}
 	b.Spec.Variants = []v1alpha1.Variant{{Name: variantKernel, Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}}, {Name: variantOnload}}
 	var all []result.Stored
 	for _, run := range plan.Runs(b) {
