@@ -203,7 +203,7 @@ func (r *Reconciler) takeResult(ctx context.Context, w *world, p *corev1.Pod, ro
 	framed, err := result.ReadFrame(log, digest)
 	if errors.Is(err, result.ErrMissing) && w.sinceEnd() <= peerGrace {
 		// A kubelet whose container runtime does not answer says so in the log itself. The digest says that there is a result.
-		return result.Framed{}, fmt.Errorf("reading the log of pod %s: %s", p.Name, err)
+		return result.Framed{}, fmt.Errorf("reading the log of pod %s: %s", p.Name, err) //nolint:errorlint // whether the result is missing is still open
 	}
 	if err != nil {
 		return result.Framed{}, fmt.Errorf("%s: %w", role, err)

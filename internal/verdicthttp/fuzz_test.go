@@ -2,6 +2,7 @@ package verdicthttp
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -42,7 +43,7 @@ func FuzzToken(f *testing.F) {
 		if reviewed := len(api.asked) == 1 && api.asked[0] == given; reviewed != (err == nil) || reviewed != (given != "" && len(given) <= maxToken) {
 			t.Errorf("%q: reviewed %q, %v", header, api.asked, err)
 		}
-		if err == nil && user.Username != given || err != nil && err != errUnauthorized {
+		if err == nil && user.Username != given || err != nil && !errors.Is(err, errUnauthorized) {
 			t.Errorf("%q: user %q, %v", header, user.Username, err)
 		}
 		scheme, rest, _ := strings.Cut(header, " ")
