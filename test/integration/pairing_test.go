@@ -437,7 +437,7 @@ var _ = Describe("A benchmark of many pairs", func() {
 		w.Kubelet.Succeed(ctx, server)
 		w.Kubelet.Succeed(ctx, peer)
 		w.Kubelet.Gone(ctx, server, peer)
-		ExpectSucceeded(ctx, b, "^Unknown Queued: 1 of 3 pairs done; LatencyBenchmark x-p2 cannot be made: .*exceeded quota: few")
+		ExpectSucceeded(ctx, b, "^Unknown Queued: 1 of 3 pairs done; the API server refuses LatencyBenchmark x-p2: .*exceeded quota: few")
 		Expect(k8s.Delete(ctx, quota)).To(Succeed())
 		child(ctx, b, 2)
 	})
