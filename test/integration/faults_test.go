@@ -66,7 +66,7 @@ var _ = Describe("An attempt", func() {
 			if reason == v1alpha1.OutcomeResultMissing {
 				By("waiting, because a kubelet may find the log again")
 				w.Patiently(ctx, b, func() any { return Get(ctx, b).Status.Active }, HaveField("Outcome", BeNil()))
-				w.Advance(ctx, time.Minute, b)
+				w.Advance(ctx, 61*time.Second, b)
 			}
 			w.Kubelet.Gone(ctx, server, peer)
 			ExpectSucceeded(ctx, b, "^Unknown Retrying: .*"+reason+".*attempt 1 of 3")
