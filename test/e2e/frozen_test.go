@@ -120,7 +120,11 @@ var _ = Describe("What holds messages up, or loses them, is told", Label("faults
 			By("a percentile that losses reach has no number")
 			Expect(cell.P50Nanoseconds).NotTo(BeNil())
 			Expect(cell.P99Nanoseconds).To(BeNil())
-			Expect(cell.LostFrom).To(BeElementOf(v1alpha1.P90, v1alpha1.P99))
+			reached := v1alpha1.P99
+			if 10*cell.Lost > cell.Samples+cell.Lost {
+				reached = v1alpha1.P90 // the cut took longer than it should
+			}
+			Expect(cell.LostFrom).To(Equal(reached))
 			Expect(b.Status.Summary.P99).To(Equal("lost"))
 			if tool == v1alpha1.ToolPinger {
 				By("when it was, in the stored result")
