@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
 // The managers of this suite have the rights of config/rbac and no others: one that lacks a right fails the specs in which it
@@ -147,6 +149,19 @@ var _ = Describe("The manager's rights", func() {
 		Expect(err).NotTo(HaveOccurred())
 		_, err = clientset.CoreV1().Pods("default").GetLogs("none", &corev1.PodLogOptions{}).DoRaw(ctx)
 		Expect(client.IgnoreNotFound(err)).NotTo(HaveOccurred())
+	})
+
+	It("are enough to look for the classes that a template names", func(ctx SpecContext) {
+		w := NewWorld(ctx)
+		w.Start()
+		for name, template := range map[string]v1alpha1.PodTemplate{
+			"runtime": {RuntimeClassName: "none"}, "priority": {PriorityClassName: "none"},
+		} {
+			b := MakeBenchmark(w.Namespace, name).On(w.A, w.B).Obj()
+			b.Spec.Template = &template
+			Expect(k8s.Create(ctx, b)).To(Succeed())
+			ExpectSucceeded(ctx, b, "^Unknown NotAccepted: spec.template."+name+"ClassName: .* none does not exist")
+		}
 	})
 })
 
