@@ -145,7 +145,7 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, w *wo
 
 // inTheWay says whether a benchmark that has a pair cannot start because of a pod with the labels of a benchmark's: the
 // operator made it, and it still has something of one of the nodes; or it is of an earlier benchmark of the same name, so
-// that the garbage collector deletes it. Labels and owners that somebody else wrote keep no node.
+// that the garbage collector deletes it. Labels and owners that another user wrote keep no node.
 func inTheWay(b *v1alpha1.LatencyBenchmark, p *corev1.Pod, made bool) bool {
 	owner := metav1.GetControllerOf(p)
 	if p.Namespace == b.Namespace && owner != nil && owner.Kind == "LatencyBenchmark" && owner.Name == b.Name && owner.UID != b.UID {

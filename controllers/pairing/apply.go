@@ -128,7 +128,7 @@ func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.Run
 		child, err = r.live(ctx, w, running.Number)
 	}
 	if err != nil {
-		// A quota or a webhook that somebody has to change, whatever its code is, or an API server that is slow; the other
+		// A quota or a webhook that a user has to change, whatever its code is, or an API server that is slow; the other
 		// pairs go on.
 		w.blocked[running.Number] = blocker{v1alpha1.ReasonBenchmarkRefused, fmt.Sprintf("the API server refuses LatencyBenchmark %s: %v", child.Name, err)}
 		return nil

@@ -40,7 +40,7 @@ func newReviewer(api client.Client, now clock) *reviewer {
 	}
 }
 
-// errUnauthorized is for callers that nobody knows.
+// errUnauthorized is for callers whose token is not valid.
 var errUnauthorized = errors.New("a token that the API server knows is needed: Authorization: Bearer TOKEN, or Basic with the token as password")
 
 // authenticate returns who the caller is.
