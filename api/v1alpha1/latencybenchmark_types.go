@@ -631,17 +631,16 @@ type Spread struct {
 type Ratio struct {
 	// percentile that is compared.
 	Percentile Percentile `json:"percentile"`
-	// estimate is the median of the ratios of every round to every round of the first variant (Hodges-Lehmann). Where
-	// rounds are fewer than three, or one has too few samples, it is the ratio of the percentiles over all rounds, and has
-	// no bounds.
+	// estimate is the median of the ratios of every round to every round of the first variant (Hodges-Lehmann). With one
+	// round, or where a round has too few samples, it is the ratio of the percentiles over all rounds, and has no bounds.
 	// +kubebuilder:validation:MaxLength=32
 	Estimate string `json:"estimate"`
-	// lower is below the true ratio with at least 95 % confidence, as the bounds of a gate are (exact Mann-Whitney).
-	// Absent when there is none.
+	// lower is the lower bound of the 95 % interval: the true ratio is between both bounds with at least 95 % confidence
+	// (exact Mann-Whitney). Absent when there is none, as with fewer than four rounds on each side.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Lower string `json:"lower,omitempty"`
-	// upper is above the true ratio with at least 95 % confidence. Absent when there is none.
+	// upper is the upper bound of the 95 % interval. Absent when there is none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Upper string `json:"upper,omitempty"`

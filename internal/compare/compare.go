@@ -111,9 +111,6 @@ type Figure struct {
 	Lacks string `json:"lacks,omitempty"`
 }
 
-// eachSide is the probability of error of each bound.
-const eachSide stats.OneIn = 40
-
 // Compare holds a candidate against a baseline. The error wraps ErrNoVariant or ErrNothingInCommon.
 func Compare(baseline, candidate Side) (Comparison, error) {
 	c := Comparison{
@@ -409,13 +406,12 @@ func observations(m v1alpha1.GateMetric, c verdict.Cell) []stats.Observation {
 
 // compare fills in the ratio, and what it shows.
 func (f *Figure) compare(before, after []stats.Observation) {
-	k := stats.MannWhitney(len(before), len(after), eachSide)
-	bounds := stats.Ratios(before, after, k, k)
+	bounds, bounded := stats.Interval(before, after)
 	if bounds.Estimate > 0 && !math.IsInf(bounds.Estimate, 1) {
 		f.Ratio = &bounds.Estimate
 	}
-	if k < 0 {
-		n := stats.FewestRounds(eachSide)
+	if !bounded {
+		n := stats.FewestForInterval()
 		f.Lacks = fmt.Sprintf("so few rounds can show nothing; %d+%d are the fewest that can", n, n)
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/result/resulttest"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
@@ -353,5 +355,46 @@ func TestForms(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Of the same rounds, the status of a benchmark has the interval that a comparison of its variants has.
+func TestIntervalIsThatOfTheStatus(t *testing.T) {
+	n := int64(0)
+	both := side(t, "x", spec("a", "b"), []int64{10_000, 10_300, 10_700, 11_200, 10_100, 10_900}, func(run *result.Stored) {
+		if run.Client.Variant == "b" {
+			n++
+			run.Client.Cells[0].Histogram = samples(t, 12_000+250*n, 2_000)
+		}
+	})
+	before, after := both, both
+	before.Variant, after.Variant = "a", "b"
+	c, err := Compare(before, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := report.Summarize(both.Results.Collection).Results
+	shown := 0
+	for _, ratio := range results[len(results)-1].Ratios {
+		for _, f := range c.Figures {
+			if string(f.Metric) != string(ratio.Percentile) {
+				continue
+			}
+			got := ratio.Lower + ".." + ratio.Upper
+			if f.Lower == nil || f.Upper == nil {
+				if got != ".." {
+					t.Errorf("%s: a comparison has no interval, and the status %s", f.Metric, got)
+				}
+				continue
+			}
+			shown++
+			// The status has two decimals, rounded outwards.
+			if want := fmt.Sprintf("%.2f..%.2f", math.Floor(*f.Lower*100)/100, math.Ceil(*f.Upper*100)/100); got != want {
+				t.Errorf("%s: the status has %s, a comparison %s", f.Metric, got, want)
+			}
+		}
+	}
+	if shown < 2 {
+		t.Errorf("%d percentiles are in both: %v", shown, results)
 	}
 }

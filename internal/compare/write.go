@@ -88,7 +88,7 @@ func (c Comparison) grids() []grid {
 	}
 	for i, f := range c.Figures {
 		if i == 0 || f.Cell != c.Figures[i-1].Cell || f.CandidateVariant != c.Figures[i-1].CandidateVariant {
-			all = append(all, grid{c.headingOf(f), [][]string{{"METRIC", "BASELINE", "CANDIDATE", "RATIO", "95 % INTERVAL"}}})
+			all = append(all, grid{c.headingOf(f), [][]string{{"METRIC", "BASELINE", "CANDIDATE", "RATIO", strings.ToUpper(stats.Confidence)}}})
 		}
 		g := &all[len(all)-1]
 		g.rows = append(g.rows, f.Row())

@@ -15,7 +15,7 @@ import (
 )
 
 // functions are those of the template.
-var functions = template.FuncMap{"plural": plural}
+var functions = template.FuncMap{"plural": plural, "confidence": func() string { return stats.Confidence }}
 
 // figure is a number, or what stands in its place.
 type figure struct {

@@ -11,18 +11,17 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// ratios are a cell's percentiles as multiples of the reference's, as far as they can be told. Bounds and estimate are
-// those of a gate that compares a variant with another, each bound with 95 % confidence. Where there are too few rounds
-// or samples for bounds, the percentiles over all rounds are compared.
+// ratios are a cell's percentiles as multiples of the reference's, as far as they can be told, with the estimate and the
+// interval that a comparison of two benchmarks has. Where a round has too few samples, or there is one round only, the
+// percentiles over all rounds are compared.
 func ratios(reference, c cell) []v1alpha1.Ratio {
 	var all []v1alpha1.Ratio
 	for _, p := range []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99, v1alpha1.P999} {
 		baseline, candidate := reference.rounds[p], c.rounds[p]
 		whole, wholeReference := *PercentileOf(&c.CellResult, p), *PercentileOf(&reference.CellResult, p)
-		k := stats.MannWhitney(len(baseline), len(candidate), stats.OneLook)
 		switch {
-		case k >= 0:
-			b := stats.Ratios(baseline, candidate, k, k)
+		case len(baseline) > 0 && len(candidate) > 0:
+			b, _ := stats.Interval(baseline, candidate)
 			// Where lost messages reach the percentile in half of the rounds, there is no ratio.
 			if b.Estimate > 0 && !math.IsInf(b.Estimate, 1) {
 				all = append(all, v1alpha1.Ratio{

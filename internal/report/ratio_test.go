@@ -86,27 +86,27 @@ func TestRatios(t *testing.T) {
 		change func(plan.Run, *result.Cell)
 		want   []v1alpha1.Ratio
 	}{
-		// Of 3+3 rounds the bounds are the extremes: 1.54*100/104 and 1.54*104/100, and a thousandth more for the buckets.
-		"three rounds have bounds": {
-			rounds: 3, count: 10_000,
-			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.47", "1.61"), ratio("p99", "1.54", "1.47", "1.61"), ratio("p99.9", "1.54", "1.47", "1.61")},
+		// Of 4+4 rounds the bounds are the extremes: 1.54*100/106 and 1.54*106/100, and a thousandth more for the buckets.
+		"four rounds have bounds": {
+			rounds: 4, count: 10_000,
+			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.64"), ratio("p99", "1.54", "1.45", "1.64"), ratio("p99.9", "1.54", "1.45", "1.64")},
 		},
-		// Of 10+10 rounds the 27 smallest and largest ratios are left out: 1.4617 and 1.6225 are next, and outwards from
+		// Of 10+10 rounds the 23 smallest and largest ratios are left out: 1.456 and 1.629 are next, and outwards from
 		// them the hundredths and the buckets. All rounds together have samples enough for p99.9.
 		"ten rounds leave out what is rare": {
 			rounds: 10, count: 1_000,
-			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.46", "1.63"), ratio("p99", "1.54", "1.46", "1.63"), ratio("p99.9", "1.54", "", "")},
+			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.63"), ratio("p99", "1.54", "1.45", "1.63"), ratio("p99.9", "1.54", "", "")},
 		},
-		"two rounds have none": {
-			rounds: 2, count: 1_000, want: []v1alpha1.Ratio{ratio("p50", "1.54", "", ""), ratio("p99", "1.54", "", "")},
+		"three rounds have none": {
+			rounds: 3, count: 1_000, want: []v1alpha1.Ratio{ratio("p50", "1.54", "", ""), ratio("p99", "1.54", "", "")},
 		},
 		"nor has one": {
 			rounds: 1, count: 1_000, want: []v1alpha1.Ratio{ratio("p50", "1.54", "", ""), ratio("p99", "1.54", "", "")},
 		},
-		// 3 x 4,000 samples are enough for p99.9, those of a round are not.
+		// 4 x 4,000 samples are enough for p99.9, those of a round are not.
 		"rounds with too few samples are put together": {
-			rounds: 3, count: 4_000,
-			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.47", "1.61"), ratio("p99", "1.54", "1.47", "1.61"), ratio("p99.9", "1.54", "", "")},
+			rounds: 4, count: 4_000,
+			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.64"), ratio("p99", "1.54", "1.45", "1.64"), ratio("p99.9", "1.54", "", "")},
 		},
 		// A round is not left out: what the others show may be what it lacks.
 		"one round with too few samples, too": {
@@ -116,25 +116,25 @@ func TestRatios(t *testing.T) {
 					c.Histogram = tailed(t, 154*102, 100)
 				}
 			},
-			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.47", "1.61"), ratio("p99", "1.54", "", "")},
+			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.64"), ratio("p99", "1.54", "", "")},
 		},
-		"what is lost in one round of three has no upper bound": {
-			rounds: 3, count: 1_000,
+		"what is lost in one round of four has no upper bound": {
+			rounds: 4, count: 1_000,
 			change: func(run plan.Run, c *result.Cell) {
-				if run.Round == 3 && run.Variant.Name == "pod" && !c.Stream {
+				if run.Round == 4 && run.Variant.Name == "pod" && !c.Stream {
 					c.Lost = 20
 				}
 			},
-			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.47", "1.61"), ratio("p99", "1.54", "1.47", "")},
+			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.64"), ratio("p99", "1.54", "1.45", "")},
 		},
 		"what is lost in most rounds has no ratio": {
-			rounds: 3, count: 1_000,
+			rounds: 4, count: 1_000,
 			change: func(run plan.Run, c *result.Cell) {
 				if run.Round > 1 && run.Variant.Name == "pod" && !c.Stream {
 					c.Lost = 20
 				}
 			},
-			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.47", "1.61")},
+			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.64")},
 		},
 		"what the first variant lost has none, either": {
 			rounds: 3, count: 1_000,
@@ -145,7 +145,7 @@ func TestRatios(t *testing.T) {
 			},
 		},
 		"a tool that rounds has wider bounds": {
-			rounds: 3, count: 1_000,
+			rounds: 4, count: 1_000,
 			change: func(run plan.Run, c *result.Cell) {
 				if !c.Stream {
 					ns := slower[run.Variant.Name] * 1_000

@@ -200,7 +200,7 @@ func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 		}
 		heading += ", ratios to " + reference
 		if some(func(r v1alpha1.CellResult) bool { return slices.ContainsFunc(r.Ratios, bounded) }) {
-			heading += " with 95 % bounds"
+			heading += " with " + stats.Confidence
 		}
 		all = append(all, resultTable{heading, columns, rows})
 	}

@@ -219,6 +219,23 @@ func Ratios(baseline, candidate []Observation, kLower, kUpper int) Bounds {
 	return s.bounds(0, kLower, kUpper)
 }
 
+// Confidence names the interval of ratios wherever it is shown.
+const Confidence = "95 % interval"
+
+// eachSide is the probability of error of each bound of an interval: both together are one of 95 %.
+const eachSide OneIn = 40
+
+// Interval bounds the ratio of the candidate to the baseline, with 95 % confidence that the truth lies between both bounds
+// (exact Mann-Whitney). With fewer than FewestForInterval rounds on each side, or as few in all, it has an estimate only,
+// and bounded is false.
+func Interval(baseline, candidate []Observation) (b Bounds, bounded bool) {
+	k := MannWhitney(len(baseline), len(candidate), eachSide)
+	return Ratios(baseline, candidate, k, k), k >= 0
+}
+
+// FewestForInterval is the smallest number of rounds, on each side, that give an interval.
+func FewestForInterval() int { return FewestRounds(eachSide) }
+
 // isExact says whether the ratios of rounds to each other are known exactly. What is nothing or lost has none.
 func isExact(rounds []Observation) bool {
 	for _, r := range rounds {
