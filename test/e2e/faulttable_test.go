@@ -38,6 +38,8 @@ type trial struct {
 	watch   *podWatch
 	// serverUp is true when the server of the first run has been let start to see what is absent then.
 	serverUp bool
+	// attempts are how the attempts at a run must end, by its state: known when the fault is injected.
+	attempts map[faults.State][]string
 }
 
 // strike is a fault of the local cluster.
@@ -133,7 +135,7 @@ var _ = Describe("The fault table:", Label("faults"), func() {
 
 func newTrial(ctx context.Context, fault faults.Fault, s strike) *trial {
 	GinkgoHelper()
-	t := &trial{fault: fault, watch: watchPods(ctx)}
+	t := &trial{fault: fault, watch: watchPods(ctx), attempts: map[faults.State][]string{}}
 	scheduler(ctx, false)
 	DeferCleanup(func(ctx context.Context) {
 		scheduler(ctx, true)
@@ -217,14 +219,21 @@ func (t *trial) strikeIn(ctx context.Context, s strike, cell faults.Cell, run in
 	GinkgoHelper()
 	By(cell.Name())
 	began := time.Now()
-	fails := len(cell.Attempts) > 1
 	hit := func() {
 		s.begin(ctx, t, cell.State)
 		began = time.Now()
+		t.attempts[cell.State] = cell.Attempts
+		if cell.Or != nil {
+			free, err := localcluster.FreeCPUs(ctx, options, endOf(cell.State))
+			Expect(err).NotTo(HaveOccurred())
+			if free < int(t.x.Spec.Placement.CPUs) {
+				t.attempts[cell.State] = cell.Or
+			}
+		}
 	}
 	// over ends the fault: when the attempt has failed, or after a while.
 	over := func() {
-		if fails {
+		if len(cell.Attempts) > 1 {
 			t.awaitAttempt(ctx, run, 1, cell.Attempts[0])
 		} else {
 			time.Sleep(lasting)
@@ -233,12 +242,15 @@ func (t *trial) strikeIn(ctx context.Context, s strike, cell faults.Cell, run in
 			s.heal(ctx, cell.State)
 		}
 	}
-	if t.reach(ctx, cell, run, hit, over); fails {
+	t.reach(ctx, cell, run, hit, over)
+	attempts := t.attempts[cell.State]
+	if len(attempts) > 1 {
+		t.awaitAttempt(ctx, run, 1, attempts[0])
 		t.schedule(ctx, run, 2, v1alpha1.RoleServer)
 		t.schedule(ctx, run, 2, v1alpha1.RoleClient)
 	}
-	t.awaitAttempt(ctx, run, int32(len(cell.Attempts)), v1alpha1.OutcomeMeasured)
-	AddReportEntry(fmt.Sprintf("%s: measured %s after the fault", cell.Name(), time.Since(began).Round(100*time.Millisecond)))
+	t.awaitAttempt(ctx, run, int32(len(attempts)), v1alpha1.OutcomeMeasured)
+	AddReportEntry(fmt.Sprintf("%s: %v, %s after the fault", cell.Name(), attempts, time.Since(began).Round(100*time.Millisecond)))
 }
 
 // reach plays an attempt, calls hit in the state of the cell, and over when the cluster had time to notice.
@@ -252,7 +264,7 @@ func (t *trial) reach(ctx context.Context, cell faults.Cell, run int, hit, over 
 		t.schedule(ctx, run, 1, v1alpha1.RoleServer)
 	}
 	if cell.State == faults.Claimed {
-		if over(); len(cell.Attempts) > 1 {
+		if over(); len(t.attempts[cell.State]) > 1 {
 			return
 		}
 	}
@@ -376,7 +388,7 @@ func (t *trial) expect(ctx context.Context) {
 	for _, state := range faults.States[1:5] {
 		if cell := faults.Find(t.fault, state); cell.Never == "" {
 			run++
-			for i, reason := range cell.Attempts {
+			for i, reason := range t.attempts[state] {
 				want = append(want, fmt.Sprintf("x-r%d a%d", run, i+1))
 				t.awaitAttempt(ctx, run, int32(i+1), reason)
 			}

@@ -35,8 +35,10 @@ func TestTableIsWhole(t *testing.T) {
 		if (c.State == Judging) != (len(c.Attempts) == 0) && c.Never == "" {
 			t.Errorf("%s: attempts %v; only a benchmark that is judged makes none", c.Name(), c.Attempts)
 		}
-		if len(c.Attempts) > 0 && slices.Index(c.Attempts, v1alpha1.OutcomeMeasured) != len(c.Attempts)-1 {
-			t.Errorf("%s: attempts %v do not end with the only one that measures", c.Name(), c.Attempts)
+		for _, attempts := range [][]string{c.Attempts, c.Or} {
+			if len(attempts) > 0 && slices.Index(attempts, v1alpha1.OutcomeMeasured) != len(attempts)-1 {
+				t.Errorf("%s: attempts %v do not end with the only one that measures", c.Name(), attempts)
+			}
 		}
 		if c.Verdict == v1alpha1.ReasonPass {
 			t.Errorf("%s: a fault produces a pass", c.Name())

@@ -2,6 +2,7 @@ package localcluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -91,6 +92,31 @@ func StartDevicePlugin(ctx context.Context, o Options, node string) error {
 // KillKubelet kills the kubelet of a node, "node-a" or "node-b", with SIGKILL.
 func KillKubelet(ctx context.Context, o Options, node string) error {
 	return KillProcess(ctx, o, nodeProcess("kubelet", node))
+}
+
+// FreeCPUs counts the exclusive CPUs of a node that are free according to the checkpoint of its kubelet's CPU manager. A
+// kubelet that starts again admits its first pods by that checkpoint.
+func FreeCPUs(ctx context.Context, o Options, node string) (int, error) {
+	c, err := existing(ctx, o)
+	if err != nil {
+		return 0, err
+	}
+	n, err := findNode(c.nodes, node)
+	if err != nil {
+		return 0, err
+	}
+	content, err := os.ReadFile(c.node(n, cpuCheckpoint...))
+	if err != nil {
+		return 0, fmt.Errorf("reading the checkpoint of the CPU manager of %s: %w", node, err)
+	}
+	var checkpoint struct {
+		Shared string `json:"defaultCpuSet"`
+	}
+	if err := json.Unmarshal(content, &checkpoint); err != nil {
+		return 0, fmt.Errorf("parsing the checkpoint of the CPU manager of %s: %w", node, err)
+	}
+	shared, err := parseCPUList(checkpoint.Shared)
+	return len(shared) - len(n.Reserved), err
 }
 
 // StartKubelet starts the kubelet of a node again.

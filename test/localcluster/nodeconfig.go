@@ -26,6 +26,9 @@ const (
 	ResourcePF = "tailgate.test/sf_pf"
 )
 
+// cpuCheckpoint is where, in a node's folder, the kubelet's CPU manager notes which CPUs it gave to whom.
+var cpuCheckpoint = []string{"kubelet", "cpu_manager_state"}
+
 // kubeletConfig is the node's KubeletConfiguration. Without pinning, the kubelet gives no pod CPUs of its own and does
 // not care for NUMA nodes.
 func kubeletConfig(p paths, n node, pinning bool) ([]byte, error) {

@@ -89,7 +89,7 @@ func (c *cluster) configureKubelet(ctx context.Context, n node, pinning bool) er
 		return err
 	}
 	// A kubelet does not start on what one with another policy noted of the pods' CPUs.
-	if err := os.RemoveAll(c.node(n, "kubelet", "cpu_manager_state")); err != nil {
+	if err := os.RemoveAll(c.node(n, cpuCheckpoint...)); err != nil {
 		return fmt.Errorf("removing the state of the CPU manager of %s: %w", n.Name, err)
 	}
 	if err := os.WriteFile(c.node(n, "kubelet.yaml"), config, 0o600); err != nil {
