@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
@@ -61,7 +62,7 @@ func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmar
 	}
 	r.Activity.Observe(old, b)
 	for _, n := range noticesOf(old, b) {
-		r.Recorder.Eventf(b, nil, n.Type, n.Reason, n.Action, "%s", n.Message)
+		r.Recorder.Eventf(b, n.Related, n.Type, n.Reason, n.Action, "%s", n.Message)
 	}
 	return nil
 }
@@ -100,6 +101,9 @@ func progress(b *v1alpha1.LatencyBenchmark) *v1alpha1.Progress {
 // Notice is an event to be sent. Good news is Normal.
 type Notice struct {
 	Type, Reason, Action, Message string
+	// Related is another object that it is about, nil when there is none. The recorder takes two events about the same
+	// version of an object for one that repeats, and sends only the first message, unless type, reason, action or this differs.
+	Related runtime.Object
 }
 
 // noticesOf derives events from what changed in the status.
@@ -108,20 +112,20 @@ func noticesOf(old, b *v1alpha1.LatencyBenchmark) []Notice {
 	for _, a := range metrics.NewAttempts(old, b) {
 		switch a.Outcome.Reason {
 		case v1alpha1.OutcomeMeasured:
-			out = append(out, Notice{corev1.EventTypeNormal, a.Outcome.Reason, "Measure", fmt.Sprintf("measured %s at attempt %d", a.Run, a.Attempt)})
+			out = append(out, Notice{corev1.EventTypeNormal, a.Outcome.Reason, "Measure", fmt.Sprintf("measured %s at attempt %d", a.Run, a.Attempt), nil})
 		case v1alpha1.OutcomeSuspended:
-			out = append(out, Notice{corev1.EventTypeNormal, a.Outcome.Reason, "Suspend", fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)})
+			out = append(out, Notice{corev1.EventTypeNormal, a.Outcome.Reason, "Suspend", fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message), nil})
 		default:
-			out = append(out, Notice{corev1.EventTypeWarning, a.Outcome.Reason, "Measure", fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)})
+			out = append(out, Notice{corev1.EventTypeWarning, a.Outcome.Reason, "Measure", fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message), nil})
 		}
 	}
 	if before, now := collected(old), collected(b); before.SHA256 != "" && now.SHA256 != "" && before.Run == now.Run && before.ConfigMap != now.ConfigMap {
 		out = append(out, Notice{corev1.EventTypeWarning, v1alpha1.OutcomeNameTaken, "Store", fmt.Sprintf(
-			"ConfigMap %s, which was to keep the result of %s, exists with other content; ConfigMap %s is to keep it", before.ConfigMap, now.Run, now.ConfigMap)})
+			"ConfigMap %s, which was to keep the result of %s, exists with other content; ConfigMap %s is to keep it", before.ConfigMap, now.Run, now.ConfigMap), nil})
 	}
 	if b.Status.ExtendedRounds != old.Status.ExtendedRounds {
 		if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
-			out = append(out, Notice{corev1.EventTypeNormal, v1alpha1.ReasonExtended, "Extend", c.Message})
+			out = append(out, Notice{corev1.EventTypeNormal, v1alpha1.ReasonExtended, "Extend", c.Message, nil})
 		}
 	}
 	return append(out, ConditionNotices(old, b)...)
@@ -152,7 +156,7 @@ func ConditionNotices(old, b *v1alpha1.LatencyBenchmark) []Notice {
 		if after.Status != metav1.ConditionTrue {
 			kind = corev1.EventTypeWarning
 		}
-		out = append(out, Notice{kind, after.Reason, conditionType, after.Message})
+		out = append(out, Notice{kind, after.Reason, conditionType, after.Message, nil})
 	}
 	return out
 }

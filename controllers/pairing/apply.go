@@ -87,7 +87,7 @@ func (w *world) release(number int32) {
 	w.released = true
 	child, p := w.child(number), w.pair(number)
 	notice := benchmark.Notice{
-		Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonPairMeasured, Action: "Measure",
+		Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonPairMeasured, Action: "Measure", Related: child,
 		Message: fmt.Sprintf("measured %s, client on %s, server on %s", child.Name, p.ClientNode, p.ServerNode),
 	}
 	if failed(child) {
@@ -112,7 +112,7 @@ func (r *Reconciler) postpone(ctx context.Context, w *world, number int32) error
 	}
 	w.leave(number)
 	w.notices = append(w.notices, benchmark.Notice{
-		Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonPairPostponed, Action: "Postpone",
+		Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonPairPostponed, Action: "Postpone", Related: child,
 		Message: fmt.Sprintf("%s is measured, from its first round on, after the others: %s", child.Name, messageOf(child, v1alpha1.ConditionAccepted)),
 	})
 	w.children[number-1] = nil
@@ -139,7 +139,7 @@ func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.Run
 	}
 	if running.UID != "" && running.UID != string(child.UID) {
 		w.notices = append(w.notices, benchmark.Notice{
-			Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonPairDeleted, Action: "Measure",
+			Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonPairDeleted, Action: "Measure", Related: child,
 			Message: child.Name + " was deleted before everything was measured; its results are lost, and it is measured again",
 		})
 	}

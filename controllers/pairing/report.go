@@ -46,7 +46,7 @@ func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyBenchmark,
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	for _, n := range append(w.notices, benchmark.ConditionNotices(old, b)...) {
-		r.Recorder.Eventf(b, nil, n.Type, n.Reason, n.Action, "%s", n.Message)
+		r.Recorder.Eventf(b, n.Related, n.Type, n.Reason, n.Action, "%s", n.Message)
 	}
 	return nil
 }

@@ -1,11 +1,17 @@
 package pairing
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
@@ -55,6 +61,52 @@ func TestSucceeds(t *testing.T) {
 				t.Errorf("condition Succeeded (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// eventSink is an API server that keeps the notes of events.
+type eventSink struct {
+	events.EventSink
+	notes chan string
+}
+
+func (s eventSink) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	if e.Reason == v1alpha1.ReasonPairMeasured {
+		s.notes <- e.Note
+	}
+	return e, nil
+}
+
+func (s eventSink) Patch(_ context.Context, e *eventsv1.Event, _ []byte) (*eventsv1.Event, error) {
+	s.notes <- "a repetition of: " + e.Note
+	return e, nil
+}
+
+// The recorder takes events about the same version of an object for one that repeats, where only their messages differ.
+func TestPairsReleasedAtOnceHaveAnEventEach(t *testing.T) {
+	w := makeWorld(running(1, complete), running(2, complete))
+	w.release(1)
+	w.release(2)
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.benchmark).WithStatusSubresource(w.benchmark).Build()
+	sink := eventSink{notes: make(chan string, 10)}
+	broadcaster := events.NewBroadcaster(sink)
+	defer broadcaster.Shutdown()
+	if err := broadcaster.StartRecordingToSinkWithContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler{Client: c, Recorder: broadcaster.NewRecorder(scheme, "tailgate")}
+	if err := r.report(t.Context(), makeWorld().benchmark, w); err != nil {
+		t.Fatal(err)
+	}
+	got := []string{<-sink.notes, <-sink.notes}
+	slices.Sort(got)
+	want := []string{"measured x-p1, client on a, server on d", "measured x-p2, client on b, server on c"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 
