@@ -13,6 +13,8 @@ HELM := go tool -modfile=hack/tools/helm.mod helm
 # Your images, for `make manifests`.
 IMAGE ?= tailgate:latest
 BENCH_IMAGE ?= tailgate-bench:latest
+# What `make lint` reads with the prose linter.
+PROSE := README.md docs
 # Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, doctor, docs, install; empty: all.
 LABELS ?=
 
@@ -105,6 +107,7 @@ generate: ## Generate deepcopy functions, CRDs, RBAC and the reference of the AP
 lint: ## Run the linters.
 	$(TOOL) golangci-lint run
 	$(TOOL) golangci-lint run --build-tags e2e ./test/...
+	go tool -modfile=hack/tools/vale.mod vale --config=hack/vale/vale.ini --output=line $(PROSE)
 
 .PHONY: verify
 verify: generate ## Regenerate and fail on any difference; check formatting, modules and manifests.

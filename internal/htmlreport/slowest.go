@@ -38,7 +38,7 @@ type slowSample struct {
 var places = []tool.Where{tool.WhereClient, tool.WhereServer, tool.WhereBoth, tool.WhereNeither, tool.WhereUndetermined}
 
 // placeNames are what the page says, in the order of places.
-var placeNames = []string{"client", "server", "both ends", "neither", "cannot be told"}
+var placeNames = []string{"client", "server", "both ends", "neither", "unknown"}
 
 // A page has about so many slow samples, but of each round at least the fewest: a report of twenty cells in ten rounds has to
 // stay below a megabyte, of which their courses take nine tenths.

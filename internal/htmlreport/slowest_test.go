@@ -22,7 +22,7 @@ func TestSlowestAdds(t *testing.T) {
 	want := slowest{Shown: 3, Stored: 4, Examined: "2,060", Halved: true, Blind: true, examined: 2_060, Rounds: []slowRound{
 		{3, []slowSample{
 			{At: "0.002000", RTT: "5,000.001", For: "1,200", Where: "server", Client: "0.007", Server: "4,000.000"},
-			{At: "0.002000", RTT: "4.000", For: "1", Where: "cannot be told", Client: "0.000", Server: "–"},
+			{At: "0.002000", RTT: "4.000", For: "1", Where: "unknown", Client: "0.000", Server: "–"},
 		}},
 		{4, []slowSample{{At: "0.000000", RTT: "0.001", For: "1", Where: "both ends", Client: "0.000", Server: "–"}}},
 	}}
