@@ -1,15 +1,17 @@
 // Command bench compares the pinger with sfnt-pingpong, sockperf and netperf: in two network namespaces that a pair of
 // virtual interfaces joins, each end on a CPU of its own, over TCP and UDP, polling and blocking. The tools take turns
-// in every round, because rounds differ by more than tools do. As root:
+// in every round, because rounds differ by more than tools do. sockperf and netperf are those of the bench image's
+// packages. As root:
 //
 //	SFNETTEST_BIN=/path/to/folder go run ./hack/bench
 //
-// It prints what every tool measured, and for each mode a line such as
+// It prints what every tool measured, and for each mode and other tool a line such as
 //
-//	RATIO tcp-spin min=0.98 p50=0.99 against sfnt-pingpong
+//	RATIO tcp-spin to sfnt-pingpong: 1.003, 95 % interval [0.998, 1.009], the median of 30 paired rounds; min 0.98, best p50 0.99
 //
-// of the pinger's smallest round trip and its best median, divided by the smallest of the others. netperf knows whole
-// microseconds only and is shown, but not compared with.
+// Each round gives one ratio of the pinger's median to the other tool's. Their median holds where the medians of a mode
+// jump between two values; its interval is that of the sign test. The ratios of the smallest round trips and of the best
+// medians stand beside it. netperf knows whole microseconds only and is shown, but not compared with.
 package main
 
 import (
@@ -18,8 +20,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -27,6 +29,8 @@ import (
 	"time"
 
 	"github.com/tailgate-dev/tailgate/bench-image/pinger"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
 func main() {
@@ -76,7 +80,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err := pinger.Build(ctx, ".", program); err != nil {
 		return err
 	}
-	tools, err := available(program, os.Getenv("SFNETTEST_BIN"), stdout)
+	tools, err := install(ctx, dir, program, stdout, stderr)
 	if err != nil {
 		return err
 	}
@@ -86,7 +90,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	defer func() { err = errors.Join(err, ends.Close()) }()
 	p := pair{Pair: ends, clientCPU: *clientCPU, serverCPU: *serverCPU, duration: *duration, size: *size}
-	results := map[string]map[string]best{}
+	results := map[string]map[string]series{}
 	for round := range *rounds {
 		for _, m := range chosen {
 			for i := range tools {
@@ -107,9 +111,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 					continue
 				}
 				if results[m.name] == nil {
-					results[m.name] = map[string]best{}
+					results[m.name] = map[string]series{}
 				}
-				results[m.name][t.name] = results[m.name][t.name].with(measured)
+				if results[m.name][t.name] == nil {
+					results[m.name][t.name] = series{}
+				}
+				results[m.name][t.name][round] = measured
 			}
 		}
 	}
@@ -135,85 +142,103 @@ func choose(names string) ([]mode, error) {
 // latency is what a tool measured in one round, in ns for the whole round trip.
 type latency struct{ min, p50 float64 }
 
-// best is the least of some rounds, and the median of their medians.
-type best struct {
-	latency
-	medians []float64
-}
+// series is what a tool measured, by the number of the round. Rounds in which it was left out are missing.
+type series map[int]latency
 
-func (b best) with(l latency) best {
-	if len(b.medians) == 0 {
-		b.latency = l
+// best is the smallest minimum and the smallest median.
+func (s series) best() latency {
+	best := latency{math.Inf(1), math.Inf(1)}
+	for _, l := range s {
+		best.min, best.p50 = min(best.min, l.min), min(best.p50, l.p50)
 	}
-	b.min, b.p50 = min(b.min, l.min), min(b.p50, l.p50)
-	b.medians = append(b.medians, l.p50)
-	return b
+	return best
 }
 
-func (b best) typical() float64 {
-	sorted := slices.Sorted(slices.Values(b.medians))
+// p50 are the medians in ascending order.
+func (s series) p50() []float64 {
+	var all []float64
+	for _, l := range s {
+		all = append(all, l.p50)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// paired are the ratios of the medians of the same rounds, in ascending order.
+func (s series) paired(other series) []float64 {
+	var all []float64
+	for round, l := range s {
+		if o, ok := other[round]; ok {
+			all = append(all, l.p50/o.p50)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// median of sorted values.
+func median(sorted []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
+// oneSide is the probability of error of each end of an interval: both together are one of 95 %.
+const oneSide stats.OneIn = 40
+
 // report prints a table and the ratios.
-func report(w io.Writer, chosen []mode, tools []benchTool, results map[string]map[string]best) {
+func report(w io.Writer, chosen []mode, tools []benchTool, results map[string]map[string]series) {
 	fmt.Fprintf(w, "%-10s %-14s %10s %10s %14s  (round trip, µs)\n", "mode", "tool", "min", "best p50", "median of p50")
 	for _, m := range chosen {
 		for _, t := range tools {
-			if b, ok := results[m.name][t.name]; ok {
-				fmt.Fprintf(w, "%-10s %-14s %10.3f %10.3f %14.3f\n", m.name, t.name, b.min/1e3, b.p50/1e3, b.typical()/1e3)
+			if s, ok := results[m.name][t.name]; ok {
+				fmt.Fprintf(w, "%-10s %-14s %10.3f %10.3f %14.3f\n", m.name, t.name, s.best().min/1e3, s.best().p50/1e3, median(s.p50())/1e3)
 			}
 		}
 	}
 	for _, m := range chosen {
-		fmt.Fprintln(w, ratio(m, tools, results[m.name]))
+		for _, t := range tools[1:] {
+			if s, ok := results[m.name][t.name]; ok && !t.coarse {
+				fmt.Fprintf(w, "RATIO %s to %s: %s\n", m.name, t.name, ratio(results[m.name][tools[0].name], s))
+			}
+		}
 	}
 }
 
-// ratio compares with the quickest of the others, in each of the two numbers.
-func ratio(m mode, tools []benchTool, results map[string]best) string {
-	ours := results[tools[0].name]
-	var byMin, byMedian string
-	for _, t := range tools[1:] {
-		b, ok := results[t.name]
-		if !ok || t.coarse {
-			continue
-		}
-		if byMin == "" || b.min < results[byMin].min {
-			byMin = t.name
-		}
-		if byMedian == "" || b.p50 < results[byMedian].p50 {
-			byMedian = t.name
-		}
+// ratio compares the pinger with another tool.
+func ratio(ours, theirs series) string {
+	paired := ours.paired(theirs)
+	interval := "too few rounds for an interval"
+	if k := stats.Sign(len(paired), oneSide); k >= 0 {
+		interval = fmt.Sprintf("%s [%.3f, %.3f]", stats.Confidence, paired[k], paired[len(paired)-1-k])
 	}
-	if byMin == "" {
-		return fmt.Sprintf("RATIO %s has nothing to compare with", m.name)
-	}
-	line := fmt.Sprintf("RATIO %s min=%.2f p50=%.2f against %s", m.name, ours.min/results[byMin].min, ours.p50/results[byMedian].p50, byMedian)
-	if byMin != byMedian {
-		line += fmt.Sprintf(" (min: %s)", byMin)
-	}
-	return line
+	a, b := ours.best(), theirs.best()
+	return fmt.Sprintf("%.3f, %s, the median of %d paired rounds; min %.2f, best p50 %.2f", median(paired), interval, len(paired),
+		a.min/b.min, a.p50/b.p50)
 }
 
-// available are the tools that can be run, the pinger first. It says which are missing.
-func available(program, sfnt string, w io.Writer) ([]benchTool, error) {
+// install are the tools to compare, the pinger first. sockperf and netperf come with the libraries of the bench image,
+// which are unpacked into a folder that is the root of their file system.
+func install(ctx context.Context, dir, program string, stdout, stderr io.Writer) ([]benchTool, error) {
+	root, err := images.RepositoryRoot()
+	if err != nil {
+		return nil, err
+	}
+	o, err := images.DefaultOptions(root, stderr)
+	if err != nil {
+		return nil, err
+	}
+	unpacked := filepath.Join(dir, "root")
+	if err := images.Unpack(ctx, o, unpacked); err != nil {
+		return nil, err
+	}
 	tools := []benchTool{pingerTool(program)}
-	if sfnt == "" {
-		fmt.Fprintln(w, "sfnt-pingpong is left out: SFNETTEST_BIN does not name the folder that holds it")
+	if o.SFNetTestDir == "" {
+		fmt.Fprintln(stdout, "sfnt-pingpong is left out: SFNETTEST_BIN does not name the folder that holds it")
 	} else {
-		path := filepath.Join(sfnt, "sfnt-pingpong")
+		path := filepath.Join(o.SFNetTestDir, "sfnt-pingpong")
 		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("looking for the tool that SFNETTEST_BIN promises: %w", err)
+			return nil, fmt.Errorf("looking for the tool in SFNETTEST_BIN: %w", err)
 		}
 		tools = append(tools, sfntTool(path))
 	}
-	for _, t := range []benchTool{sockperfTool(), netperfTool()} {
-		if _, err := exec.LookPath(t.name); err != nil {
-			fmt.Fprintf(w, "%s is left out: it is not in PATH\n", t.name)
-			continue
-		}
-		tools = append(tools, t)
-	}
-	return tools, nil
+	return append(tools, sockperfTool().in(unpacked), netperfTool().in(unpacked)), nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,38 +37,59 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// A mode that jumps between two values gives bests by luck; the ratios of the same rounds hold.
 func TestRatio(t *testing.T) {
-	tools := []benchTool{pingerTool("p"), sfntTool("s"), sockperfTool(), netperfTool()}
-	of := func(least, median float64) best { return best{}.with(latency{least, median}) }
-	ours := of(9000, 9400).with(latency{9100, 9300})
+	// Every tool is quick in some rounds and slow in others, mostly the same. The pinger takes 1 % more.
+	ours, theirs := series{}, series{}
+	for round := range 12 {
+		slow := 1 + float64(round%2)/2
+		ours[round], theirs[round] = latency{9000 * slow, 9494 * slow}, latency{9000 * slow, 9400 * slow}
+	}
+	theirs[1] = latency{9000, 9400} // quick when the pinger was slow
+	ours[2] = latency{9900, 18000}  // the other way round
 	cases := map[string]struct {
-		results map[string]best
-		want    string
+		ours, theirs series
+		want         string
 	}{
-		"one is the quickest": {map[string]best{"pinger": ours, "sfnt-pingpong": of(9000, 9300), "sockperf": of(9200, 9500)}, "RATIO tcp-spin min=1.00 p50=1.00 against sfnt-pingpong"},
-		"two share it": {map[string]best{"pinger": ours, "sfnt-pingpong": of(9000, 9600), "sockperf": of(9200, 9500)},
-			"RATIO tcp-spin min=1.00 p50=0.98 against sockperf (min: sfnt-pingpong)"},
-		"netperf is too coarse": {map[string]best{"pinger": ours, "netperf": of(9000, 9000)}, "RATIO tcp-spin has nothing to compare with"},
+		"two values":    {ours, theirs, "1.010, 95 % interval [1.010, 1.010], the median of 12 paired rounds; min 1.00, best p50 1.01"},
+		"half as quick": {series{0: {20, 20}}, series{0: {10, 10}}, "2.000, too few rounds for an interval, the median of 1 paired rounds; min 2.00, best p50 2.00"},
+		"a round left out": {series{0: {10, 10}, 1: {10, 10}, 2: {10, 30}}, series{0: {10, 10}, 2: {10, 10}},
+			"2.000, too few rounds for an interval, the median of 2 paired rounds; min 1.00, best p50 1.00"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := ratio(modes[0], tools, c.results); got != c.want {
+			if got := ratio(c.ours, c.theirs); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-func TestTypical(t *testing.T) {
-	b := best{}.with(latency{1, 30}).with(latency{2, 10}).with(latency{3, 20})
-	if b.min != 1 || b.p50 != 10 || b.typical() != 20 {
-		t.Errorf("got %+v, typically %g", b, b.typical())
+func TestReport(t *testing.T) {
+	tools := []benchTool{pingerTool("p"), sfntTool("s"), sockperfTool(), netperfTool()}
+	one := series{0: {9000, 9400}}
+	var out bytes.Buffer
+	report(&out, modes, tools, map[string]map[string]series{"tcp-spin": {"pinger": one, "sockperf": one, "netperf": one}})
+	for want, found := range map[string]bool{"RATIO tcp-spin to sockperf: 1.000, ": true, "RATIO tcp-spin to netperf": false, "sfnt": false} {
+		if strings.Contains(out.String(), want) != found {
+			t.Errorf("%q: %t in\n%s", want, !found, &out)
+		}
+	}
+}
+
+func TestSeries(t *testing.T) {
+	s := series{0: {1, 30}, 1: {2, 10}, 3: {3, 20}}
+	if s.best() != (latency{1, 10}) || median(s.p50()) != 20 {
+		t.Errorf("best %+v, medians %v", s.best(), s.p50())
 	}
 }
 
 func TestClients(t *testing.T) {
-	for _, tool := range []benchTool{pingerTool("p"), sfntTool("s"), sockperfTool(), netperfTool()} {
+	for _, tool := range []benchTool{pingerTool("p"), sfntTool("s"), sockperfTool(), netperfTool().in("/unpacked")} {
 		for _, m := range modes {
+			if tool.name == "netperf" && (tool.client(m, 64, time.Second)[2] != "netperf" || !slices.Equal(tool.server(m)[:3], []string{"chroot", "/unpacked", "netserver"})) {
+				t.Errorf("netperf is not that of the packages: %v", tool.server(m))
+			}
 			if m.spin && !tool.spins {
 				continue
 			}

@@ -26,6 +26,16 @@ const (
 	token   = "bench"
 )
 
+// in is the tool with a folder as the root of its file system.
+func (t benchTool) in(root string) benchTool {
+	server, client := t.server, t.client
+	t.server = func(m mode) []string { return join([]string{"chroot", root}, server(m)) }
+	t.client = func(m mode, size int, d time.Duration) []string {
+		return join([]string{"chroot", root}, client(m, size, d))
+	}
+	return t
+}
+
 func when(condition bool, args ...string) []string {
 	if condition {
 		return args

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 
@@ -183,10 +184,6 @@ func pauseLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 
 // benchLayers are, from the one that changes least: the packages, the sfnt tools if there are any, the pinger, the agent.
 func benchLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
-	packages, err := loadPackages(filepath.Join(o.Root, "bench-image", "packages.txt"))
-	if err != nil {
-		return nil, err
-	}
 	sfnt, err := sfntTools(o.SFNetTestDir)
 	if err != nil {
 		return nil, err
@@ -199,7 +196,7 @@ func benchLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	archive, err := rootfs(ctx, o, packages)
+	archive, err := benchRootfs(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -219,6 +216,32 @@ func benchLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 		layers = append(layers, layer)
 	}
 	return layers, nil
+}
+
+// Unpack makes a folder with the root file system of the bench image's packages: their programs run with it as their root.
+func Unpack(ctx context.Context, o Options, dir string) error {
+	archive, err := benchRootfs(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making a folder for the packages: %w", err)
+	}
+	var said bytes.Buffer
+	tar := exec.CommandContext(ctx, "tar", "--extract", "--directory", dir)
+	tar.Stdin, tar.Stderr = bytes.NewReader(archive), &said
+	if err := tar.Run(); err != nil {
+		return fmt.Errorf("unpacking the bench image's packages: %w: %s", err, bytes.TrimSpace(said.Bytes()))
+	}
+	return nil
+}
+
+func benchRootfs(ctx context.Context, o Options) ([]byte, error) {
+	packages, err := loadPackages(filepath.Join(o.Root, "bench-image", "packages.txt"))
+	if err != nil {
+		return nil, err
+	}
+	return rootfs(ctx, o, packages)
 }
 
 // sfntTools reads the ready-made sfnt tools in dir. No dir, no tools; a dir without sfnt-pingpong is an error.
