@@ -140,6 +140,19 @@ type AcceptedResult struct {
 	Identity map[string]string `json:"identity,omitempty"`
 }
 
+// AcceptRefusal is why the operator did not accept a result that a user named.
+type AcceptRefusal struct {
+	// benchmark is what the annotation named, at most its first 253 bytes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Benchmark string `json:"benchmark,omitempty"`
+	// message says why, and what to do.
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message"`
+	// refusedAt is when it was refused.
+	RefusedAt metav1.Time `json:"refusedAt"`
+}
+
 // VerificationResult is a benchmark of the node that is over.
 type VerificationResult struct {
 	// benchmark is the name of the LatencyBenchmark, in the gate's namespace.
@@ -264,6 +277,10 @@ type LatencyVerificationStatus struct {
 	// rules against this one too, so that many small losses do not add up unseen.
 	// +optional
 	First *AcceptedResult `json:"first,omitempty"`
+	// acceptRefused is why the last annotation tailgate.dev/accept was refused; absent when it was not, and as soon as a
+	// result is accepted by hand or the node becomes unverified.
+	// +optional
+	AcceptRefused *AcceptRefusal `json:"acceptRefused,omitempty"`
 	// baselineTrouble is what is wrong with the stored results of accepted or first. While it lasts, the node is verified
 	// for what it was, and nothing can be compared: the next result will be Inconclusive.
 	// +optional

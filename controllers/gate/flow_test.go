@@ -249,12 +249,16 @@ func TestAccept(t *testing.T) {
 		w.verification.Status.State, w.verification.Status.History[0].Outcome = v1alpha1.VerificationFailed, v1alpha1.GateFail
 		w.verification.Status.Accepted = w.verification.Status.First
 	}
+	refusedBefore := status(func(s *v1alpha1.LatencyVerificationStatus) {
+		s.AcceptRefused = &v1alpha1.AcceptRefusal{Message: "not that one"}
+	})
 	cases := map[string]struct {
 		change func(*world)
 		// refused is a part of what is told; empty when it is accepted.
 		refused string
 	}{
 		"a result that failed":                     {all(failedBefore, named("up-a-3")), ""},
+		"one after another was refused":            {all(refusedBefore, named("up-a-3")), ""},
 		"the accepted one, to begin a new epoch":   {named("up-a-3"), ""},
 		"one while another is being measured":      {all(running, named("up-a-3")), ""},
 		"one of the node before it changed":        {named("up-a-2"), "before it changed"},
@@ -288,13 +292,17 @@ func TestAccept(t *testing.T) {
 				if s.kind != stepRefuse || !strings.Contains(s.message, c.refused) || got.State != w.verification.Status.State {
 					t.Errorf("got %s to %s: %s", s.kind, got.State, s.message)
 				}
+				want := &v1alpha1.AcceptRefusal{Benchmark: w.verification.Annotations[v1alpha1.AnnotationAccept], Message: s.message, RefusedAt: metav1.Time{Time: noon}}
+				if diff := cmp.Diff(want, got.AcceptRefused); diff != "" {
+					t.Error(diff)
+				}
 				if events := notices(w.verification, w.verification, s); len(events) != 1 || events[0].reason != v1alpha1.ReasonAcceptRefused {
 					t.Errorf("events %v", events)
 				}
 				return
 			}
 			want := &v1alpha1.AcceptedResult{Benchmark: "up-a-3", UID: "uid-3", At: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByHand, Peer: "b", Identity: w.verification.Status.Identity}
-			if s.kind != stepAccept || got.State != v1alpha1.VerificationVerified || got.Benchmark != nil {
+			if s.kind != stepAccept || got.State != v1alpha1.VerificationVerified || got.Benchmark != nil || got.AcceptRefused != nil {
 				t.Errorf("got %s to %s: %s", s.kind, got.State, s.message)
 			}
 			if diff := cmp.Diff(want, got.Accepted); diff != "" {

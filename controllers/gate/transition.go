@@ -20,6 +20,12 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	status.BaselineTrouble, status.Retained = w.baselineTrouble, w.retention()
 	switch s.kind {
 	case stepKeep, stepRefuse:
+		if s.kind == stepRefuse {
+			status.AcceptRefused = &v1alpha1.AcceptRefusal{
+				Benchmark: identity.Bounded(w.verification.Annotations[v1alpha1.AnnotationAccept], maxName),
+				Message:   identity.Bounded(s.message, maxMessage), RefusedAt: metav1.Time{Time: w.now},
+			}
+		}
 		// Keys may have been added to the gate, or removed.
 		status.Identity = identity.KeysOf(w.gate).Of(w.node)
 		return status, nil
@@ -31,6 +37,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 			status = v1alpha1.LatencyVerificationStatus{Number: status.Number, Retained: status.Retained}
 		}
 		status.NodeUID, status.Identity, status.Changed = string(w.node.UID), identity.KeysOf(w.gate).Of(w.node), s.changed
+		status.AcceptRefused = nil
 		s.state = v1alpha1.VerificationUnverified
 		begin(&status)
 	case stepRepeat:
@@ -54,7 +61,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	case stepAccept:
 		result := find(status.History, w.verification.Annotations[v1alpha1.AnnotationAccept])
 		status.Accepted = w.accepted(w.named, result.Peer, v1alpha1.AcceptedByHand)
-		status.First, status.Changed = status.Accepted, nil
+		status.First, status.Changed, status.AcceptRefused = status.Accepted, nil, nil
 		s.state = v1alpha1.VerificationVerified
 		begin(&status)
 	}
@@ -117,8 +124,8 @@ func refused(status v1alpha1.LatencyVerificationStatus, message string, now time
 }
 
 const (
-	// maxMessage is the length of a message in a status.
-	maxMessage = 1024
+	// maxMessage is the length of a message in a status, maxName that of a benchmark's name.
+	maxMessage, maxName = 1024, 253
 	// maxSetbackPeers is how many peers a setback names.
 	maxSetbackPeers = 8
 	// firstRest is how long something rests that did not succeed. It doubles each time, up to longestRest.

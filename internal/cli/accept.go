@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -102,7 +101,10 @@ func (o *operator) accept(ctx context.Context, verification, benchmark string, s
 		return err
 	}
 	if !byHand(after, benchmark) {
-		return fmt.Errorf("the operator refused it: %s", refusal(ctx, api, after))
+		if r := after.Status.AcceptRefused; r != nil && r.Benchmark == benchmark {
+			return fmt.Errorf("the operator refused it: %s", r.Message)
+		}
+		return fmt.Errorf("it is not accepted any more: node %s is %s: %s", after.Spec.NodeName, after.Status.State, after.Status.Message)
 	}
 	return say(stdout, "%s accepted: node %s is %s\n", benchmark, after.Spec.NodeName, after.Status.State)
 }
@@ -167,32 +169,6 @@ func (o *operator) ask(ctx context.Context, api client.WithWatch, v *v1alpha1.La
 		return nil, fmt.Errorf("the operator has not answered within %s; is it running? `kubectl annotate lver %s %s-` takes the request back", o.timeout, v.Name, annotation)
 	}
 	return after, nil
-}
-
-// refusal is why the operator did not accept a result, as its event says; events may come a moment later.
-func refusal(ctx context.Context, api client.Client, v *v1alpha1.LatencyVerification) string {
-	for range 5 {
-		list := &corev1.EventList{}
-		// Events of what is in no namespace are in this one.
-		err := api.List(ctx, list, client.InNamespace("default"), client.MatchingFields{"involvedObject.uid": string(v.UID), "reason": v1alpha1.ReasonAcceptRefused})
-		if err != nil {
-			break
-		}
-		var last *corev1.Event
-		for i := range list.Items {
-			if e := &list.Items[i]; last == nil || last.CreationTimestamp.Before(&e.CreationTimestamp) {
-				last = e
-			}
-		}
-		if last != nil {
-			return last.Message
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
-	}
-	return fmt.Sprintf("`kubectl get events -n default --field-selector involvedObject.name=%s` says why", v.Name)
 }
 
 func say(w io.Writer, format string, args ...any) error {

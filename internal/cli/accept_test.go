@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -80,18 +79,21 @@ func TestAcceptRefuses(t *testing.T) {
 		"what the operator refuses": {
 			args: []string{"accept", "upgrade", "node-a", "upgrade-node-a-1"},
 			change: func(s *apiServer) {
-				s.operator = func(*v1alpha1.LatencyVerification) {
-					s.events = []corev1.Event{{Reason: v1alpha1.ReasonAcceptRefused, Message: "the node has changed"}}
+				s.operator = func(v *v1alpha1.LatencyVerification) {
+					v.Status.AcceptRefused = &v1alpha1.AcceptRefusal{Benchmark: "upgrade-node-a-1", Message: "the node has changed"}
 				}
 			},
 			want: []string{"refused it: the node has changed"}, wrote: true,
 		},
-		"what the operator refuses, without the right to read events": {
+		"a node that changed since the operator accepted its result": {
 			args: []string{"accept", "upgrade", "node-a", "upgrade-node-a-1"},
 			change: func(s *apiServer) {
-				s.operator, s.forbidden = func(*v1alpha1.LatencyVerification) {}, []string{"events"}
+				s.operator = func(v *v1alpha1.LatencyVerification) {
+					v.Status.AcceptRefused = &v1alpha1.AcceptRefusal{Benchmark: "upgrade-node-a-2", Message: "an older refusal"}
+					v.Status.State, v.Status.Message = v1alpha1.VerificationUnverified, "its kernel changed"
+				}
 			},
-			want: []string{"refused it", "kubectl get events"}, wrote: true,
+			want: []string{"not accepted any more: node node-a is Unverified: its kernel changed"}, wrote: true,
 		},
 		"a user who may not": {
 			args: []string{"verify", "upgrade", "node-a"}, change: func(s *apiServer) { s.forbidden = []string{"PATCH "} },

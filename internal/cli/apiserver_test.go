@@ -41,7 +41,6 @@ type apiServer struct {
 	// verifications are those of gates; operator does with an annotation on one what the operator does; nil: nothing.
 	verifications map[string]*v1alpha1.LatencyVerification
 	operator      func(*v1alpha1.LatencyVerification)
-	events        []corev1.Event
 	configMaps    map[types.NamespacedName]*corev1.ConfigMap
 	pods          map[types.NamespacedName]*corev1.Pod
 	// logs are those of the pods; of one without a log it is refused.
@@ -112,9 +111,6 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.benchmarks != nil {
 		s.handleVerifications(mux)
 	}
-	mux.HandleFunc("GET /api/v1/namespaces/default/events", func(w http.ResponseWriter, _ *http.Request) {
-		s.answer(w, http.StatusOK, corev1.EventList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"}, Items: s.events})
-	})
 	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") != "" {
 			s.watch(w, r)

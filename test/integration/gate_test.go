@@ -507,6 +507,8 @@ var _ = Describe("A gate", func() {
 		Eventually(func() []string { return w.refusals(ctx, w.A) }).Should(ContainElement(ContainSubstring("not among")))
 		Expect(w.Says(ctx, w.A)).To(Equal("Failed Fail" + heldBack))
 		Eventually(func() map[string]string { return w.Verification(ctx, w.A).Annotations }).ShouldNot(HaveKey(v1alpha1.AnnotationAccept))
+		Expect(w.Verification(ctx, w.A).Status.AcceptRefused).To(HaveValue(And(
+			HaveField("Benchmark", "nonsense!"), HaveField("Message", ContainSubstring("not among")))))
 
 		By("a request, of which the cause is not cured")
 		w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "")
