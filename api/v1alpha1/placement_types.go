@@ -36,6 +36,10 @@ const (
 	NUMAIgnore NUMAPolicy = "Ignore"
 )
 
+// Required says whether nothing is concluded from results off the device's NUMA node, which is the default of a spec that
+// the API server has not seen, too.
+func (p NUMAPolicy) Required() bool { return p == NUMARequired || p == "" }
+
 // Placement says where the endpoints run and what each of them gets.
 //
 // +kubebuilder:validation:XValidation:rule="!(self.pairing in ['Pair', 'Star']) || has(self.client) && has(self.server)",message="client and server are required when pairing is Pair or Star: select the nodes of each"

@@ -55,7 +55,7 @@ func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 				return err
 			}
 		}
-		aligned = aligned || v.Network.Type.HasDevice() && b.Spec.Placement.NUMA == v1alpha1.NUMARequired
+		aligned = aligned || v.Network.Type.HasDevice() && b.Spec.Placement.NUMA.Required()
 	}
 
 	if err := r.observeClasses(ctx, w); err != nil {

@@ -173,7 +173,7 @@ const (
 func TestObserveCluster(t *testing.T) {
 	vf := func(w *world) {
 		w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}
-		w.benchmark.Spec.Placement.NUMA = v1alpha1.NUMARequired
+		w.benchmark.Spec.Placement.NUMA = "" // one NUMA node is required by default
 		for _, n := range w.accepted.Nodes {
 			n.Status.Allocatable["amd.com/sf_vf"] = resource.MustParse("4")
 		}

@@ -40,6 +40,25 @@ const managerMemory = 512
 // inChild names the case of TestMemory that a child process runs.
 const inChild = "TAILGATE_MEMORY_CASE"
 
+// After each run only its own result is read: all reads of a benchmark grow with its runs, not with their square.
+func TestResultsAreReadOnce(t *testing.T) {
+	const runs = 40
+	b := makeWorld().benchmark.DeepCopy()
+	k := &keeper{content: func(string) map[string][]byte { return nil }}
+	r := &Reconciler{Live: k}
+	for n := range runs {
+		name := fmt.Sprintf("x-r%d", n+1)
+		b.Status.Stored = append(b.Status.Stored, v1alpha1.StoredResult{Run: name, ConfigMap: name})
+		k.benchmarks = map[string]*v1alpha1.LatencyBenchmark{b.Name: b}
+		if _, _, err := r.gather(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if k.read != runs {
+		t.Errorf("%d results were read %d times", runs, k.read)
+	}
+}
+
 // TestMemory runs the code that reads stored results in processes of its own, whose peaks the kernel knows.
 func TestMemory(t *testing.T) {
 	cases := map[string]func(*testing.T){
@@ -115,6 +134,8 @@ type keeper struct {
 	version string
 	// strangers are how many ConfigMaps there are besides, with all labels and a megabyte of annotations each.
 	strangers int
+	// read is how many ConfigMaps were read with their data.
+	read int
 }
 
 func (k *keeper) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
@@ -125,6 +146,7 @@ func (k *keeper) Get(_ context.Context, key client.ObjectKey, into client.Object
 			return nil
 		}
 	case *corev1.ConfigMap:
+		k.read++
 		o.ObjectMeta = k.meta(key.Name)
 		o.BinaryData = k.content(key.Name)
 		o.Data = map[string]string{result.KeyPods: string(o.BinaryData[result.KeyPods])}

@@ -255,7 +255,7 @@ func newChoice(o Observed) *choice {
 			c.count(c.firm, p)
 		}
 	}
-	if o.Benchmark.Spec.Placement.NUMA == v1alpha1.NUMARequired {
+	if o.Benchmark.Spec.Placement.NUMA.Required() {
 		c.aligned = aligned(o)
 	}
 

@@ -466,6 +466,12 @@ func TestNodes(t *testing.T) {
 			wantReason:  v1alpha1.ReasonTopologyInsufficient,
 			wantMessage: []string{"node a: no NUMA node with a free amd.com/sf_vf"},
 		},
+		"a spec without a NUMA policy requires one NUMA node": {
+			nodes:       []corev1.Node{good("a")},
+			change:      []func(*Observed){numa(""), zones("a", zone("node-0", "cpu=4/4", vf+"=0/2"), zone("node-1", "cpu=4/4"))},
+			wantReason:  v1alpha1.ReasonTopologyInsufficient,
+			wantMessage: []string{"node a: no NUMA node with a free amd.com/sf_vf"},
+		},
 		"NUMA nodes are ignored unless they are required": {
 			nodes:  []corev1.Node{good("a"), good("b")},
 			change: []func(*Observed){numa(v1alpha1.NUMAPreferred), zones("a", zone("node-0", "cpu=4/4", vf+"=0/2"))},

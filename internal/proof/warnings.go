@@ -45,7 +45,7 @@ func Blocks(spec v1alpha1.LatencyBenchmarkSpec, reason string) bool {
 	case v1alpha1.WarningSimulatedNIC:
 		return false
 	case v1alpha1.WarningNUMAMismatch, v1alpha1.WarningNUMAUnknown:
-		return spec.Placement.NUMA != v1alpha1.NUMAPreferred && spec.Placement.NUMA != v1alpha1.NUMAIgnore
+		return spec.Placement.NUMA.Required()
 	}
 	return true
 }
