@@ -17,19 +17,19 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/doctor"
 )
 
-// newDoctor is the verb that looks whether a cluster is fit.
+// newDoctor is the verb that checks whether a cluster is suitable for latency measurements.
 func newDoctor(c *cluster) *cobra.Command {
 	d := &doctorCall{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "doctor [NODE...]",
-		Short: "Look whether the cluster is fit for latency work",
-		Long: "Look whether the cluster, or some of its nodes, are fit for latency work. Short unprivileged pods in the namespace see\n" +
-			"on each node what benchmarks would get there: a CPU to itself, networks with their devices, Onload. Each line is\n" +
-			"good, doubtful or wrong, or unknown where nobody could look; docs/doctor.md has all of them. The pods are gone when\n" +
-			"the command ends, also when it is interrupted.\n\n" +
-			"Without names all nodes are looked at but those whose taints keep pods away. A named node's taints are tolerated.\n\n" +
-			"It exits with 0 when all is good, 1 when something is wrong, 2 when nothing is wrong or unknown but something\n" +
-			"doubtful, and 3 when nothing is wrong but something could not be looked at, or the input is bad.",
+		Short: "Check whether the cluster is suitable for latency measurements",
+		Long: "Check whether the cluster, or some of its nodes, are suitable for latency measurements. On each node, short-lived\n" +
+			"unprivileged pods check the resources that benchmarks would get: an exclusive CPU, networks with their devices, Onload.\n" +
+			"The level of each line is good, warning, error, or unknown if the check was not possible; docs/doctor.md describes all\n" +
+			"checks. The command deletes the pods before it ends, also when it is interrupted.\n\n" +
+			"Without names it checks all nodes except those whose taints keep pods away. It tolerates the taints of a named node.\n\n" +
+			"It exits with 0 if all lines are good, 1 if there is an error, 3 if there is no error but an unknown line or the input\n" +
+			"is invalid, and 2 if there are only warnings.",
 		Example: "  " + name + " doctor\n" +
 			"  " + name + " doctor worker-1 worker-2 --network sriov/sf-vf -o json",
 		Annotations:       map[string]string{exitsByVerdict: "yes"},
@@ -43,8 +43,8 @@ func newDoctor(c *cluster) *cobra.Command {
 	cmd.Flags().StringArrayVar(&d.networks, "network", nil,
 		"[NAMESPACE/]NAME of a NetworkAttachmentDefinition to try, several times for several; none: those of the namespace")
 	cmd.Flags().StringVar(&d.onload, "onload", "", "resource of Onload's devices to try; empty: amd.com/onload, if a node has it")
-	cmd.Flags().IntVar(&d.parallel, "parallel", 8, "how many nodes are looked at at the same time")
-	cmd.Flags().DurationVar(&d.timeout, "timeout", 2*time.Minute, "how long each pod may take, with the pull of its image")
+	cmd.Flags().IntVar(&d.parallel, "parallel", 8, "number of nodes to check at the same time")
+	cmd.Flags().DurationVar(&d.timeout, "timeout", 2*time.Minute, "time limit of each pod, including the pull of its image")
 	cmd.Flags().StringVarP(&d.form, "output", "o", doctorForms[0], "format: "+strings.Join(doctorForms, ", "))
 	completeFlag(cmd, "output", doctorForms...)
 	return cmd
@@ -126,9 +126,9 @@ func (d *doctorCall) run(ctx context.Context, stdout io.Writer, out, progress *s
 // doctorCode is the exit code of a report.
 func doctorCode(result doctor.Level) int {
 	switch result {
-	case doctor.Wrong:
+	case doctor.Error:
 		return exitFail
-	case doctor.Doubtful:
+	case doctor.Warning:
 		return exitInconclusive
 	case doctor.Unknown:
 		return exitError
@@ -143,7 +143,7 @@ func (d *doctorCall) text(r doctor.Report, out *screen) (string, error) {
 			return r.Table(nil), nil
 		}
 		return r.Table(func(l doctor.Level, word string) string {
-			return string(map[doctor.Level]color{doctor.Wrong: red, doctor.Unknown: yellow, doctor.Doubtful: yellow, doctor.Good: green}[l]) + word + colorOff
+			return string(map[doctor.Level]color{doctor.Error: red, doctor.Unknown: yellow, doctor.Warning: yellow, doctor.Good: green}[l]) + word + colorOff
 		}), nil
 	}
 	data, err := json.MarshalIndent(r, "", "  ")
@@ -156,5 +156,5 @@ func (d *doctorCall) text(r doctor.Report, out *screen) (string, error) {
 	return strings.TrimSuffix(string(data), "\n") + "\n", nil
 }
 
-// errInterrupted is told when the user did not wait for the end.
+// errInterrupted is the error when the user did not wait for the end.
 var errInterrupted = errors.New("interrupted; the inspect pods are removed")

@@ -172,7 +172,7 @@ func (i *inspectors) await(ctx context.Context, pod *corev1.Pod) *doctor.Trouble
 		}
 		switch err := i.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); {
 		case apierrors.IsNotFound(err):
-			return &doctor.Trouble{Kind: doctor.TroubleAgent, Said: "somebody deleted the pod"}
+			return &doctor.Trouble{Kind: doctor.TroubleAgent, Said: "another client deleted the pod"}
 		case err != nil:
 			last = oneLine(err)
 			continue

@@ -261,17 +261,17 @@ func TestDoctorExitCodes(t *testing.T) {
 		// stderr is part of the one line there; empty: there is none.
 		stderr string
 	}{
-		"something is wrong": {
+		"an error": {
 			change: func(w *ward) {
 				w.inspect = func(_ *corev1.Pod, i *doctor.Inspection) { i.Evidence.CPUsAllowed = "0-7" }
 			},
-			want: 1, node: "node-a", check: "cpu-manager", level: doctor.Wrong,
+			want: 1, node: "node-a", check: "cpu-manager", level: doctor.Error,
 		},
-		"something is doubtful": {
+		"a warning": {
 			change: func(w *ward) {
 				w.inspect = func(_ *corev1.Pod, i *doctor.Inspection) { i.Evidence.Facts["cpu.hypervisor"] = "yes" }
 			},
-			want: 2, node: "node-a", check: "hypervisor", level: doctor.Doubtful,
+			want: 2, node: "node-a", check: "hypervisor", level: doctor.Warning,
 		},
 		"something cannot be seen": {change: func(w *ward) { w.forbidden = []string{"/deployments"} }, args: []string{"--image", "bench:v1"}, want: 3, check: "manager", level: doctor.Unknown},
 		"the image cannot be pulled": {
@@ -280,14 +280,14 @@ func TestDoctorExitCodes(t *testing.T) {
 					p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull"}}}}
 				}
 			},
-			want: 1, node: "node-b", check: "inspect", level: doctor.Wrong,
+			want: 1, node: "node-b", check: "inspect", level: doctor.Error,
 		},
 		"pods may not be made":            {change: func(w *ward) { w.forbidden = []string{"POST"} }, want: 3, node: "node-a", check: "inspect", level: doctor.Unknown},
 		"no Tailgate":                     {change: func(w *ward) { w.manager = nil }, want: 1, node: "node-a", check: "inspect", level: doctor.Unknown},
-		"no Multus":                       {change: func(w *ward) { w.networks = nil }, want: 2, check: "multus", level: doctor.Doubtful},
-		"no Multus, though asked for":     {change: func(w *ward) { w.networks = nil }, args: []string{"--network", "sf-vf"}, want: 1, check: "multus", level: doctor.Wrong},
-		"a network that there is not":     {args: []string{"--network", "other"}, want: 1, check: "network", level: doctor.Wrong},
-		"a cordoned node":                 {change: func(w *ward) { w.nodes[0].Spec.Unschedulable = true }, want: 1, node: "node-b", check: "node", level: doctor.Wrong},
+		"no Multus":                       {change: func(w *ward) { w.networks = nil }, want: 2, check: "multus", level: doctor.Warning},
+		"no Multus, though asked for":     {change: func(w *ward) { w.networks = nil }, args: []string{"--network", "sf-vf"}, want: 1, check: "multus", level: doctor.Error},
+		"a network that there is not":     {args: []string{"--network", "other"}, want: 1, check: "network", level: doctor.Error},
+		"a cordoned node":                 {change: func(w *ward) { w.nodes[0].Spec.Unschedulable = true }, want: 1, node: "node-b", check: "node", level: doctor.Error},
 		"a cordoned node that is named":   {change: func(w *ward) { w.nodes[0].Spec.Unschedulable = true }, args: []string{"node-b"}, want: 2, node: "node-b", check: "cpu-manager", level: doctor.Good},
 		"a node that others run on alone": {change: tainted(0), want: 0, check: "left-out", level: doctor.Good},
 		"a node where a benchmark measures": {
@@ -388,7 +388,7 @@ func TestDoctorInterrupted(t *testing.T) {
 }
 
 func TestDoctorForms(t *testing.T) {
-	for form, want := range map[string]string{"table": "\nnode node-a\n  good      node ", "yaml": "\nresult: good\n", "json": `"result": "good"`} {
+	for form, want := range map[string]string{"table": "\nnode node-a\n  good     node ", "yaml": "\nresult: good\n", "json": `"result": "good"`} {
 		code, stdout, stderr := run(newWard().serve(t, "-o", form)...)
 		if code != 0 || stderr != "" || !strings.Contains(stdout, want) || !strings.HasSuffix(stdout, "\n") || strings.Contains(stdout, "\x1b") {
 			t.Errorf("%s: exit code %d, it said %q and printed:\n%s", form, code, stderr, stdout)

@@ -21,10 +21,10 @@ func manager(o Observed) []Line {
 	case why != "":
 		return unknown(check, "", why, "have the ClusterRole tailgate-doctor bound to you")
 	case m == nil:
-		bad.mend = "install Tailgate"
-		return bad.wrong(check, "", "there is no Deployment of Tailgate's manager")
+		bad.remedy = "install Tailgate"
+		return bad.err(check, "", "there is no Deployment of Tailgate's manager")
 	case m.Ready == 0:
-		return bad.wrong(check, "", "%s: none of %d is ready", m.Name, m.Wanted)
+		return bad.err(check, "", "%s: none of %d is ready", m.Name, m.Wanted)
 	}
 	return good(check, "", "%s: %d of %d ready, image %s", m.Name, m.Ready, m.Wanted, m.Image)
 }
@@ -48,11 +48,11 @@ func definitions(o Observed) []Line {
 	switch {
 	case len(missing) > 0:
 		return advice{"benchmarks cannot be made", "install Tailgate, with its CustomResourceDefinitions"}.
-			wrong(check, "", "not served: %s", strings.Join(missing, ", "))
+			err(check, "", "not served: %s", strings.Join(missing, ", "))
 	case len(other) > 0:
 		return advice{"none by itself; fields that one version has and the other has not are refused or left out",
 			"use the command and the CustomResourceDefinitions of the manager's version"}.
-			doubtful(check, "", "of another version than this command: %s", strings.Join(other, ", "))
+			warn(check, "", "of another version than this command: %s", strings.Join(other, ", "))
 	}
 	return good(check, "", "%d, as this command has them", len(names))
 }
@@ -68,9 +68,9 @@ func multus(o Observed) []Line {
 	if !o.MultusKind {
 		const found = "the cluster does not know NetworkAttachmentDefinitions"
 		if o.Asked {
-			return none.wrong(check, "", found)
+			return none.err(check, "", found)
 		}
-		return none.doubtful(check, "", found)
+		return none.warn(check, "", found)
 	}
 	var names, lacking []string
 	for _, w := range o.Multus {
@@ -79,7 +79,7 @@ func multus(o Observed) []Line {
 			lacking = append(lacking, fmt.Sprintf("%s: %d of %d ready", w.Name, w.Ready, w.Wanted))
 		}
 	}
-	tried, told := 0, 0
+	tried, reported := 0, 0
 	for _, n := range o.Nodes {
 		for _, l := range n.Looks {
 			if l.Kind != KindNetwork || l.Inspection == nil {
@@ -87,34 +87,34 @@ func multus(o Observed) []Line {
 			}
 			tried++
 			if l.NetworkStatus != "" {
-				told++
+				reported++
 			}
 		}
 	}
 	switch {
 	case len(lacking) > 0:
 		return advice{"pods with networks do not start on some nodes", "see the events and logs of the DaemonSet's pods"}.
-			doubtful(check, "", "%s", strings.Join(lacking, ", "))
-	case tried > 0 && told == 0:
+			warn(check, "", "%s", strings.Join(lacking, ", "))
+	case tried > 0 && reported == 0:
 		return advice{"benchmarks over a network fail: their pods have none",
 			"install Multus, or see whether its CNI configuration is the first in /etc/cni/net.d on the nodes"}.
-			wrong(check, "", "%d pods asked for a network, and none has the annotation %s", tried, foreign.AnnotationNetworkStatus)
+			err(check, "", "%d pods asked for a network, and none has the annotation %s", tried, foreign.AnnotationNetworkStatus)
 	case len(names) > 0:
-		return good(check, "", "%s ready%s", strings.Join(names, ", "), attachments(told, tried))
+		return good(check, "", "%s ready%s", strings.Join(names, ", "), attachments(reported, tried))
 	case tried > 0:
-		return good(check, "", "no DaemonSet has its name%s", attachments(told, tried))
+		return good(check, "", "no DaemonSet has its name%s", attachments(reported, tried))
 	case o.Unseen["daemonsets"] != "":
 		return unknown(check, "", o.Unseen["daemonsets"], "have the ClusterRole tailgate-doctor bound to you")
 	}
 	return good(check, "", "networks can be defined; no pod asked for one, in namespace %s", o.Namespace)
 }
 
-// attachments says how many pods with a network were told what it became.
-func attachments(told, tried int) string {
+// attachments says how many pods with a network have a network-status.
+func attachments(reported, tried int) string {
 	if tried == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d of %d pods with a network tell what was attached", told, tried)
+	return fmt.Sprintf("; %d of %d pods with a network have a network-status", reported, tried)
 }
 
 // networks looks at the definitions.
@@ -135,22 +135,22 @@ func definition(o Observed, n Network) []Line {
 	const check = "network"
 	cannot := advice{effect: "pods that ask for it do not start"}
 	if !n.Found {
-		cannot.mend = "create the NetworkAttachmentDefinition, or name another one"
-		return cannot.wrong(check, n.Name, "there is no such NetworkAttachmentDefinition")
+		cannot.remedy = "create the NetworkAttachmentDefinition, or name another one"
+		return cannot.err(check, n.Name, "there is no such NetworkAttachmentDefinition")
 	}
 	if p := n.problem(); p != nil {
-		cannot.mend = p.mend
-		return cannot.wrong(check, n.Name, "%s", p.found)
+		cannot.remedy = p.remedy
+		return cannot.err(check, n.Name, "%s", p.found)
 	}
 	if n.Resource != "" && o.Capacity[corev1.ResourceName(n.Resource)] == 0 {
-		cannot.mend = "correct the annotation " + foreign.AnnotationResourceName + " (with the prefix of the resource), or see whether the device plugin runs"
-		return cannot.wrong(check, n.Name, "its resource %s is advertised by no node", n.Resource)
+		cannot.remedy = "correct the annotation " + foreign.AnnotationResourceName + " (with the prefix of the resource), or see whether the device plugin runs"
+		return cannot.err(check, n.Name, "its resource %s is advertised by no node", n.Resource)
 	}
 	plugins, keys := n.plugins()
 	if refused := refusedBySFC(keys); len(refused) > 0 && slices.Contains(plugins, "sriov") && hasDriver(o, "sfc") {
 		return advice{"pods do not start where the PF's driver is sfc: it can set none of these, and the plugin takes that for an error",
 			"take " + strings.Join(refused, ", ") + " out of its configuration (SriovNetwork: trust, minTxRate, maxTxRate, vlanQoS)"}.
-			doubtful(check, n.Name, "plugins %s; it sets %s of VFs", strings.Join(plugins, ", "), strings.Join(refused, ", "))
+			warn(check, n.Name, "plugins %s; it sets %s of VFs", strings.Join(plugins, ", "), strings.Join(refused, ", "))
 	}
 	found := "its configuration is in a file on the nodes"
 	if len(plugins) > 0 {
@@ -170,7 +170,7 @@ func hasDriver(o Observed, driver string) bool {
 	})
 }
 
-// onloadAnywhere says that there is no Onload, so that nobody looks for its lines.
+// onloadAnywhere reports that there is no Onload, so that its absence is not a missing line.
 func onloadAnywhere(o Observed) []Line {
 	const check = "onload"
 	switch {
@@ -178,7 +178,7 @@ func onloadAnywhere(o Observed) []Line {
 		return good(check, "", "no node advertises Onload: sockets are the kernel's")
 	case o.OnloadAsked && o.Capacity[corev1.ResourceName(o.Onload)] == 0:
 		return advice{"nothing is accelerated", "see whether the device plugin of Onload runs, or name another resource"}.
-			wrong(check, o.Onload, "no node advertises it")
+			err(check, o.Onload, "no node advertises it")
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func mtus(o Observed) []Line {
 			// One end has nothing to differ from.
 		case len(byMTU) > 1:
 			lines = append(lines, advice{"messages larger than the smaller MTU are lost or cut in pieces on the way, so that their latencies are another's; results do not verify",
-				"set one MTU on the PFs and VFs of all nodes, and on the switch between them"}.wrong(check, subject, "%s", byValue(byMTU))...)
+				"set one MTU on the PFs and VFs of all nodes, and on the switch between them"}.err(check, subject, "%s", byValue(byMTU))...)
 		default:
 			lines = append(lines, good(check, subject, "%s", byValue(byMTU))...)
 		}
@@ -283,7 +283,7 @@ func oneMachine(o Observed) []Line {
 	slices.Sort(same)
 	return advice{"what is measured between them is one kernel's virtual Ethernet, not a NIC and a wire; results say so",
 		"measure between machines; this is good for trying things out"}.
-		doubtful("machines", "", "one machine (the same boot): %s", strings.Join(same, "; "))
+		warn("machines", "", "one machine (the same boot): %s", strings.Join(same, "; "))
 }
 
 // alike asks whether the nodes are of one kind.
@@ -314,12 +314,12 @@ func alike(o Observed) []Line {
 		return nil
 	case len(differ) > 0:
 		return advice{"results of different nodes cannot be compared without ignoring these differences",
-			"bring the nodes to one state, or compare each with itself"}.doubtful(check, "", "%s", strings.Join(differ, "; "))
+			"bring the nodes to one state, or compare each with itself"}.warn(check, "", "%s", strings.Join(differ, "; "))
 	}
 	return good(check, "", "%d nodes with one kernel and one model of CPU", nodes)
 }
 
-// leftOut names the nodes that nobody asked for and not everybody may run on.
+// leftOut names the nodes that were not requested and whose taints keep pods away.
 func leftOut(o Observed) []Line {
 	if len(o.LeftOut) == 0 {
 		return nil

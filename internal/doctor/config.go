@@ -8,8 +8,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
-// problem is what is wrong with a configuration, and how to mend it.
-type problem struct{ found, mend string }
+// problem is an error in a configuration, and its remedy.
+type problem struct{ found, remedy string }
 
 // cniPlugin has the keys of a plugin that are looked at.
 type cniPlugin map[string]any

@@ -1,6 +1,6 @@
-// Package doctor says of a cluster whether it is fit for latency work: what was observed goes in, a line for each thing that
-// was looked at comes out, good, doubtful or wrong, with its effect on latency and how to mend it. It is pure; what looks is
-// kubectl tailgate doctor, and in its inspect pods the agent.
+// Package doctor decides whether a cluster is suitable for latency measurements. It turns observations into one line for each
+// check, with a level, the effect on latency and the remedy. It is pure: kubectl tailgate doctor makes the observations, and
+// in its inspect pods the agent.
 package doctor
 
 import (
@@ -13,23 +13,23 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
-// Level is how good something is.
+// Level is the result of a check.
 type Level string
 
 // The levels.
 const (
-	// Good is what does not stand in the way of latency work.
+	// Good: no problem was found.
 	Good Level = "good"
-	// Doubtful is what makes latencies worse, or less certain, than they could be. Benchmarks run all the same.
-	Doubtful Level = "doubtful"
-	// Wrong is what keeps benchmarks from running, or their results from being of any use.
-	Wrong Level = "wrong"
-	// Unknown is what could not be looked at.
+	// Warning: latencies are higher or less certain than they could be. Benchmarks run.
+	Warning Level = "warning"
+	// Error: benchmarks cannot run, or their results are not usable.
+	Error Level = "error"
+	// Unknown: the check could not be made.
 	Unknown Level = "unknown"
 )
 
-// Levels are all of them, from the worst to the best: nobody knows whether the unknown is wrong.
-var Levels = []Level{Wrong, Unknown, Doubtful, Good}
+// Levels are all levels from the worst to the best. Unknown comes before Warning because it may hide an error.
+var Levels = []Level{Error, Unknown, Warning, Good}
 
 // Line is one thing that was looked at.
 type Line struct {
@@ -42,9 +42,9 @@ type Line struct {
 	Level   Level  `json:"level"`
 	// Found is what was found.
 	Found string `json:"found"`
-	// Effect says what that does to latencies, and Mend what to do; both are empty where it is good.
+	// Effect is the effect on latency, and Remedy the action to take; both are empty if the level is Good.
 	Effect string `json:"effect,omitempty"`
-	Mend   string `json:"mend,omitempty"`
+	Remedy string `json:"remedy,omitempty"`
 }
 
 // Report is what there is to say of a cluster.
@@ -203,7 +203,7 @@ func Diagnose(o Observed) Report {
 }
 
 // clusterChecks and nodeChecks are all checks, in the order of the lines. A check without a line has nothing to say: the
-// machine does not tell, or another line says why nobody could look.
+// machine does not report the fact, or another line says why the check was not possible.
 var (
 	clusterChecks = []func(Observed) []Line{
 		manager, definitions, multus, networks, onloadAnywhere, mtus, oneMachine, alike, leftOut,
@@ -220,19 +220,19 @@ func good(check, subject, format string, args ...any) []Line {
 	return []Line{{Check: check, Subject: subject, Level: Good, Found: fmt.Sprintf(format, args...)}}
 }
 
-func unknown(check, subject, found, mend string) []Line {
-	return []Line{{Check: check, Subject: subject, Level: Unknown, Found: found, Mend: mend}}
+func unknown(check, subject, found, remedy string) []Line {
+	return []Line{{Check: check, Subject: subject, Level: Unknown, Found: found, Remedy: remedy}}
 }
 
 // advice is what a line that is not good says beyond what was found.
-type advice struct{ effect, mend string }
+type advice struct{ effect, remedy string }
 
-func (a advice) doubtful(check, subject, format string, args ...any) []Line {
-	return []Line{{Check: check, Subject: subject, Level: Doubtful, Found: fmt.Sprintf(format, args...), Effect: a.effect, Mend: a.mend}}
+func (a advice) warn(check, subject, format string, args ...any) []Line {
+	return []Line{{Check: check, Subject: subject, Level: Warning, Found: fmt.Sprintf(format, args...), Effect: a.effect, Remedy: a.remedy}}
 }
 
-func (a advice) wrong(check, subject, format string, args ...any) []Line {
-	return []Line{{Check: check, Subject: subject, Level: Wrong, Found: fmt.Sprintf(format, args...), Effect: a.effect, Mend: a.mend}}
+func (a advice) err(check, subject, format string, args ...any) []Line {
+	return []Line{{Check: check, Subject: subject, Level: Error, Found: fmt.Sprintf(format, args...), Effect: a.effect, Remedy: a.remedy}}
 }
 
 // look finds what the pod of a kind came to, of a network if the kind is that; nil when there was none.
@@ -256,7 +256,7 @@ func (n Node) seen() *Inspection {
 	return any
 }
 
-// fact is a condition as the agent told it; empty when it did not.
+// fact is a condition that the agent reported; empty if it did not.
 func (i *Inspection) fact(key string) string {
 	if i == nil {
 		return ""

@@ -108,7 +108,7 @@ func TestGoodClusterIsGood(t *testing.T) {
 	o.LeftOut["cp-1"] = "node-role.kubernetes.io/control-plane:NoSchedule"
 	r := Diagnose(o)
 	for _, l := range r.Lines {
-		if l.Level != Good || l.Effect != "" || l.Mend != "" || l.Found == "" {
+		if l.Level != Good || l.Effect != "" || l.Remedy != "" || l.Found == "" {
 			t.Errorf("%+v", l)
 		}
 	}
@@ -208,19 +208,19 @@ func TestChecks(t *testing.T) {
 		want  Level
 		found string
 	}{
-		{"no manager", changes{func(o *Observed) { o.Manager = nil }}, true, "manager", "", Wrong, "no Deployment"},
-		{"a manager that is not ready", changes{func(o *Observed) { o.Manager.Ready = 0 }}, true, "manager", "", Wrong, "none of 1"},
+		{"no manager", changes{func(o *Observed) { o.Manager = nil }}, true, "manager", "", Error, "no Deployment"},
+		{"a manager that is not ready", changes{func(o *Observed) { o.Manager.Ready = 0 }}, true, "manager", "", Error, "none of 1"},
 		{"Deployments that nobody may see", changes{unseen("deployments")}, true, "manager", "", Unknown, "deployments"},
-		{"a kind that is missing", changes{func(o *Observed) { o.Definitions[1].Found = false }}, true, "definitions", "", Wrong, "latencygates"},
-		{"a kind that is not served", changes{func(o *Observed) { o.Definitions[1].Established = false }}, true, "definitions", "", Wrong, "latencygates"},
-		{"a kind of another version", changes{func(o *Observed) { o.Definitions[0].Same = false }}, true, "definitions", "", Doubtful, "latencybenchmarks"},
+		{"a kind that is missing", changes{func(o *Observed) { o.Definitions[1].Found = false }}, true, "definitions", "", Error, "latencygates"},
+		{"a kind that is not served", changes{func(o *Observed) { o.Definitions[1].Established = false }}, true, "definitions", "", Error, "latencygates"},
+		{"a kind of another version", changes{func(o *Observed) { o.Definitions[0].Same = false }}, true, "definitions", "", Warning, "latencybenchmarks"},
 		{"kinds that nobody may see", changes{unseen("customresourcedefinitions")}, true, "definitions", "", Unknown, "customresourcedefinitions"},
 
-		{"no kind of networks", changes{func(o *Observed) { o.MultusKind, o.Networks = false, nil }}, true, "multus", "", Doubtful, "does not know"},
-		{"no kind of the network that was asked for", changes{func(o *Observed) { o.MultusKind, o.Networks, o.Asked = false, nil, true }}, true, "multus", "", Wrong, "does not know"},
-		{"Multus that is not everywhere", changes{func(o *Observed) { o.Multus[0].Ready = 1 }}, true, "multus", "", Doubtful, "1 of 2"},
+		{"no kind of networks", changes{func(o *Observed) { o.MultusKind, o.Networks = false, nil }}, true, "multus", "", Warning, "does not know"},
+		{"no kind of the network that was asked for", changes{func(o *Observed) { o.MultusKind, o.Networks, o.Asked = false, nil, true }}, true, "multus", "", Error, "does not know"},
+		{"Multus that is not everywhere", changes{func(o *Observed) { o.Multus[0].Ready = 1 }}, true, "multus", "", Warning, "1 of 2"},
 		{"networks that nobody may see", changes{unseen("network-attachment-definitions")}, true, "multus", "", Unknown, "network-attachment"},
-		{"pods without network-status", changes{func(o *Observed) { o.Nodes[0].Looks[2].NetworkStatus, o.Nodes[1].Looks[2].NetworkStatus = "", "" }}, true, "multus", "", Wrong, "none has"},
+		{"pods without network-status", changes{func(o *Observed) { o.Nodes[0].Looks[2].NetworkStatus, o.Nodes[1].Looks[2].NetworkStatus = "", "" }}, true, "multus", "", Error, "none has"},
 		{"network-status without Multus", changes{func(o *Observed) { o.Multus = nil }}, true, "multus", "", Good, "no DaemonSet"},
 		{"no network was tried", changes{func(o *Observed) {
 			o.Multus = nil
@@ -228,16 +228,16 @@ func TestChecks(t *testing.T) {
 		}}, true, "multus", "", Good, "namespace perf"},
 		{"DaemonSets that nobody may see", changes{unseen("daemonsets"), func(o *Observed) { o.Multus, o.Nodes = nil, nil }}, true, "multus", "", Unknown, "daemonsets"},
 
-		{"a network that there is not", changes{network(func(n *Network) { *n = Network{Name: n.Name} })}, true, "network", sfVF.Name, Wrong, "no such"},
-		{"a network that is no JSON", changes{config("{")}, true, "network", sfVF.Name, Wrong, "no JSON"},
-		{"a network without plugins", changes{config(`{"plugins": []}`)}, true, "network", sfVF.Name, Wrong, "empty"},
-		{"a network whose plugins are no list", changes{config(`{"plugins": 1}`)}, true, "network", sfVF.Name, Wrong, "cannot be read"},
-		{"a plugin without a type", changes{config(`{"plugins": [{"type": "macvlan"}, {}]}`)}, true, "network", sfVF.Name, Wrong, "no type"},
-		{"a VF without a resource", changes{network(func(n *Network) { n.Resource = "" })}, true, "network", sfVF.Name, Wrong, "no annotation"},
-		{"a PF without a resource", changes{config(`{"type": "host-device"}`), network(func(n *Network) { n.Resource = "" })}, true, "network", sfVF.Name, Wrong, "host-device"},
+		{"a network that there is not", changes{network(func(n *Network) { *n = Network{Name: n.Name} })}, true, "network", sfVF.Name, Error, "no such"},
+		{"a network that is no JSON", changes{config("{")}, true, "network", sfVF.Name, Error, "no JSON"},
+		{"a network without plugins", changes{config(`{"plugins": []}`)}, true, "network", sfVF.Name, Error, "empty"},
+		{"a network whose plugins are no list", changes{config(`{"plugins": 1}`)}, true, "network", sfVF.Name, Error, "cannot be read"},
+		{"a plugin without a type", changes{config(`{"plugins": [{"type": "macvlan"}, {}]}`)}, true, "network", sfVF.Name, Error, "no type"},
+		{"a VF without a resource", changes{network(func(n *Network) { n.Resource = "" })}, true, "network", sfVF.Name, Error, "no annotation"},
+		{"a PF without a resource", changes{config(`{"type": "host-device"}`), network(func(n *Network) { n.Resource = "" })}, true, "network", sfVF.Name, Error, "host-device"},
 		{"a named device", changes{config(`{"type": "host-device", "device": "ens1f0"}`), network(func(n *Network) { n.Resource = "" })}, true, "network", sfVF.Name, Good, "host-device"},
-		{"a resource that nobody advertises", changes{network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Wrong, "sf_vf is advertised by no node"},
-		{"what sfc cannot set", changes{config(`{"type": "sriov", "trust": "on", "vlanQoS": 0, "max_tx_rate": 100}`)}, true, "network", sfVF.Name, Doubtful, "max_tx_rate, trust"},
+		{"a resource that nobody advertises", changes{network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Error, "sf_vf is advertised by no node"},
+		{"what sfc cannot set", changes{config(`{"type": "sriov", "trust": "on", "vlanQoS": 0, "max_tx_rate": 100}`)}, true, "network", sfVF.Name, Warning, "max_tx_rate, trust"},
 		{"what others can set", changes{config(`{"type": "sriov", "trust": "on"}`), func(o *Observed) {
 			for _, n := range o.Nodes {
 				for _, l := range n.Looks {
@@ -248,8 +248,8 @@ func TestChecks(t *testing.T) {
 		{"a configuration on the nodes", changes{config("")}, true, "network", sfVF.Name, Good, "file on the nodes"},
 		{"more networks", changes{func(o *Observed) { o.NetworksLeft = []string{"perf/z"} }}, true, "network", "", Unknown, "perf/z"},
 
-		{"MTUs that differ", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.MTU = 9000 })}, true, "mtu", sfVF.Name, Wrong, "1500 on b; 9000 on a"},
-		{"MTUs of the pods' network that differ", changes{lookOnA(KindCPU, func(l *Look) { l.Inspection.Evidence.MTU = 1450 })}, true, "mtu", podNetwork, Wrong, "1450 on a"},
+		{"MTUs that differ", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.MTU = 9000 })}, true, "mtu", sfVF.Name, Error, "1500 on b; 9000 on a"},
+		{"MTUs of the pods' network that differ", changes{lookOnA(KindCPU, func(l *Look) { l.Inspection.Evidence.MTU = 1450 })}, true, "mtu", podNetwork, Error, "1450 on a"},
 		{"an MTU of one end", changes{troubleOnA(KindNetwork, TroubleNetwork, "no")}, true, "mtu", sfVF.Name, "", ""},
 		{"one machine, whose boot ID is hidden", changes{func(o *Observed) {
 			for _, n := range o.Nodes {
@@ -257,122 +257,122 @@ func TestChecks(t *testing.T) {
 					l.Inspection.Evidence.BootedAt = 1_700_000_000_000_000_000
 				}
 			}
-		}}, true, "machines", "", Doubtful, "a, b"},
-		{"one machine", changes{seenOnA(func(i *Inspection) { i.Evidence.BootID = "boot-b" })}, true, "machines", "", Doubtful, "a, b"},
-		{"kernels that differ", changes{seenOnA(func(i *Inspection) { i.Evidence.Kernel = "6.8.0" })}, true, "alike", "", Doubtful, "6.1.0-37-amd64 on b; 6.8.0 on a"},
+		}}, true, "machines", "", Warning, "a, b"},
+		{"one machine", changes{seenOnA(func(i *Inspection) { i.Evidence.BootID = "boot-b" })}, true, "machines", "", Warning, "a, b"},
+		{"kernels that differ", changes{seenOnA(func(i *Inspection) { i.Evidence.Kernel = "6.8.0" })}, true, "alike", "", Warning, "6.1.0-37-amd64 on b; 6.8.0 on a"},
 		{"one node", changes{func(o *Observed) { o.Nodes = o.Nodes[:1] }}, true, "alike", "", "", ""},
 		{"no Onload", changes{func(o *Observed) { o.Onload = "" }}, true, "onload", "", Good, "kernel's"},
-		{"no Onload though asked for", changes{func(o *Observed) { o.Onload, o.OnloadAsked = "x.org/onload", true }}, true, "onload", "x.org/onload", Wrong, "no node"},
+		{"no Onload though asked for", changes{func(o *Observed) { o.Onload, o.OnloadAsked = "x.org/onload", true }}, true, "onload", "x.org/onload", Error, "no node"},
 
-		{"a node that is not ready", changes{onA(func(n *Node) { n.Node.Status.Conditions = nil })}, false, "node", "", Wrong, "not ready"},
-		{"a cordoned node", changes{onA(func(n *Node) { n.Node.Spec.Unschedulable = true })}, false, "node", "", Wrong, "cordoned"},
-		{"a cordoned node that was named", changes{onA(func(n *Node) { n.Node.Spec.Unschedulable, n.Named = true, true })}, false, "node", "", Doubtful, "cordoned"},
+		{"a node that is not ready", changes{onA(func(n *Node) { n.Node.Status.Conditions = nil })}, false, "node", "", Error, "not ready"},
+		{"a cordoned node", changes{onA(func(n *Node) { n.Node.Spec.Unschedulable = true })}, false, "node", "", Error, "cordoned"},
+		{"a cordoned node that was named", changes{onA(func(n *Node) { n.Node.Spec.Unschedulable, n.Named = true, true })}, false, "node", "", Warning, "cordoned"},
 		{"a node under pressure", changes{onA(func(n *Node) {
 			n.Node.Status.Conditions = append(n.Node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue})
-		})}, false, "node", "", Doubtful, "MemoryPressure"},
+		})}, false, "node", "", Warning, "MemoryPressure"},
 		{"a tainted node", changes{onA(func(n *Node) {
 			n.Node.Spec.Taints = []corev1.Taint{{Key: "latency", Value: "only", Effect: corev1.TaintEffectNoSchedule}}
-		})}, false, "node", "", Doubtful, "latency=only:NoSchedule"},
+		})}, false, "node", "", Warning, "latency=only:NoSchedule"},
 		{"a node that a gate holds back", changes{onA(func(n *Node) {
 			n.Node.Spec.Taints = []corev1.Taint{{Key: "tailgate.dev/latency-unverified", Effect: corev1.TaintEffectNoSchedule}}
 		})}, false, "node", "", Good, "ready"},
 
 		{"a node that is measured", changes{onA(func(n *Node) { n.Looks, n.NotLooked = nil, "benchmark perf/x measures there" })}, false, "inspect", "", Unknown, "perf/x"},
 		{"a cordoned node's pods", changes{onA(func(n *Node) { n.Looks, n.NotLooked, n.Node.Spec.Unschedulable = nil, "it is cordoned", true })}, false, "inspect", "", "", ""},
-		{"an image that cannot be pulled", changes{troubleOnA(KindCPU, TroubleImage, "ErrImagePull: not found")}, false, "inspect", "", Wrong, "ErrImagePull"},
-		{"another image", changes{troubleOnA(KindShared, TroubleContainer, "StartError: no such file")}, false, "inspect", "", Wrong, "StartError"},
-		{"an older agent", changes{troubleOnA(KindCPU, TroubleAgent, `unknown verb "inspect"`)}, false, "inspect", "", Wrong, "unknown verb"},
+		{"an image that cannot be pulled", changes{troubleOnA(KindCPU, TroubleImage, "ErrImagePull: not found")}, false, "inspect", "", Error, "ErrImagePull"},
+		{"another image", changes{troubleOnA(KindShared, TroubleContainer, "StartError: no such file")}, false, "inspect", "", Error, "StartError"},
+		{"an older agent", changes{troubleOnA(KindCPU, TroubleAgent, `unknown verb "inspect"`)}, false, "inspect", "", Error, "unknown verb"},
 		{"a refused pod", changes{troubleOnA(KindCPU, TroubleRefused, "pods is forbidden: exceeded quota")}, false, "inspect", "", Unknown, "exceeded quota"},
 		{"a slow pod", changes{troubleOnA(KindCPU, TroubleTimeout, "Pending")}, false, "inspect", "", Unknown, "Pending"},
-		{"a pod that finds no memory", changes{troubleOnA(KindCPU, TroubleUnschedulable, "1 Insufficient memory")}, false, "inspect", "", Wrong, "Insufficient memory"},
+		{"a pod that finds no memory", changes{troubleOnA(KindCPU, TroubleUnschedulable, "1 Insufficient memory")}, false, "inspect", "", Error, "Insufficient memory"},
 		{"a pod that finds no CPU is another's line", changes{troubleOnA(KindCPU, TroubleUnschedulable, "1 Insufficient cpu")}, false, "inspect", "", Good, "sha256:1234"},
-		{"a kubelet that refuses", changes{troubleOnA(KindCPU, TroubleAdmission, "UnexpectedAdmissionError")}, false, "inspect", "", Wrong, "UnexpectedAdmissionError"},
-		{"a broken CNI plugin", changes{troubleOnA(KindShared, TroubleNetwork, "no IP addresses left")}, false, "inspect", "", Wrong, "no IP"},
+		{"a kubelet that refuses", changes{troubleOnA(KindCPU, TroubleAdmission, "UnexpectedAdmissionError")}, false, "inspect", "", Error, "UnexpectedAdmissionError"},
+		{"a broken CNI plugin", changes{troubleOnA(KindShared, TroubleNetwork, "no IP addresses left")}, false, "inspect", "", Error, "no IP"},
 
-		{"no static policy", changes{seenOnA(shared)}, false, "cpu-manager", "", Wrong, "CPUs 0-7"},
-		{"one CPU for all", changes{seenOnA(func(i *Inspection) { i.Evidence.CPUsAllowed, i.Evidence.OnlineCPUs = "0", "0" })}, false, "cpu-manager", "", Wrong, "one CPU"},
+		{"no static policy", changes{seenOnA(shared)}, false, "cpu-manager", "", Error, "CPUs 0-7"},
+		{"one CPU for all", changes{seenOnA(func(i *Inspection) { i.Evidence.CPUsAllowed, i.Evidence.OnlineCPUs = "0", "0" })}, false, "cpu-manager", "", Error, "one CPU"},
 		{"no pod with a CPU", changes{onA(func(n *Node) { n.Looks = n.Looks[:1] })}, false, "cpu-manager", "", "", ""},
 		{"CPUs that cannot be read", changes{seenOnA(func(i *Inspection) { i.Evidence.CPUsAllowed = "?" })}, false, "cpu-manager", "", "", ""},
 
-		{"all CPUs taken", changes{podOnA(corev1.ResourceCPU, "5500m", "")}, false, "free-cpus", "", Wrong, "0 of 6"},
-		{"one CPU left", changes{podOnA(corev1.ResourceCPU, "4500m", "")}, false, "free-cpus", "", Doubtful, "1 of 6"},
-		{"a scheduler that finds none", changes{troubleOnA(KindCPU, TroubleUnschedulable, "1 Insufficient cpu")}, false, "free-cpus", "", Wrong, "6 of 6"},
+		{"all CPUs taken", changes{podOnA(corev1.ResourceCPU, "5500m", "")}, false, "free-cpus", "", Error, "0 of 6"},
+		{"one CPU left", changes{podOnA(corev1.ResourceCPU, "4500m", "")}, false, "free-cpus", "", Warning, "1 of 6"},
+		{"a scheduler that finds none", changes{troubleOnA(KindCPU, TroubleUnschedulable, "1 Insufficient cpu")}, false, "free-cpus", "", Error, "6 of 6"},
 		{"CPUs by NUMA node", nil, false, "free-cpus", "", Good, "3 of 4 on NUMA node 0, 4 of 4 on NUMA node 1, of which the kubelet reserves 2"},
 		{"CPUs by NUMA node, told", changes{onA(func(n *Node) {
 			n.Topology = &foreign.NodeResourceTopology{Zones: []foreign.Zone{{Name: "node-1", Type: foreign.ZoneTypeNode, Resources: []foreign.ZoneResource{{Name: "cpu", Available: resource.MustParse("5")}}}}}
 		})}, false, "free-cpus", "", Good, "NUMA node 1: 5"},
 		{"pods that nobody may see", changes{unseen("pods")}, false, "free-cpus", "", Unknown, "pods"},
 
-		{"neighbours that take much", changes{podOnA(corev1.ResourceCPU, "3500m", "")}, false, "neighbours", "", Doubtful, "request 3.5 of 6"},
-		{"overcommitted CPUs", changes{podOnA(corev1.ResourceCPU, "", "7")}, false, "neighbours", "", Doubtful, "limits are 7"},
+		{"neighbours that take much", changes{podOnA(corev1.ResourceCPU, "3500m", "")}, false, "neighbours", "", Warning, "request 3.5 of 6"},
+		{"overcommitted CPUs", changes{podOnA(corev1.ResourceCPU, "", "7")}, false, "neighbours", "", Warning, "limits are 7"},
 		{"neighbours that nobody may see", changes{unseen("pods")}, false, "neighbours", "", "", ""},
 
-		{"a far VF", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = 1 })}, false, "topology", sfVF.Name, Wrong, "far from each other"},
-		{"a VF that is nowhere", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = -1 })}, false, "topology", sfVF.Name, Doubtful, "not known"},
-		{"a kubelet that finds no pair", changes{troubleOnA(KindNetwork, TroubleTopology, "TopologyAffinityError")}, false, "topology", sfVF.Name, Wrong, "TopologyAffinityError"},
+		{"a far VF", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = 1 })}, false, "topology", sfVF.Name, Error, "far from each other"},
+		{"a VF that is nowhere", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = -1 })}, false, "topology", sfVF.Name, Warning, "not known"},
+		{"a kubelet that finds no pair", changes{troubleOnA(KindNetwork, TroubleTopology, "TopologyAffinityError")}, false, "topology", sfVF.Name, Error, "TopologyAffinityError"},
 		{"one NUMA node", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = -1 }), seenOnA(func(i *Inspection) { i.NUMA = map[string]string{"0": "0-7"} })}, false, "topology", "", Good, "one NUMA node"},
 		{"no device", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.PCIAddress = "" })}, false, "topology", sfVF.Name, "", ""},
 
-		{"a sibling of others", changes{factOnA("cpu.smt.sibling", "others"), seenOnA(func(i *Inspection) { i.Evidence.ThreadSiblings = "3,7" })}, false, "smt", "", Doubtful, "CPUs 3,7 are one core"},
+		{"a sibling of others", changes{factOnA("cpu.smt.sibling", "others"), seenOnA(func(i *Inspection) { i.Evidence.ThreadSiblings = "3,7" })}, false, "smt", "", Warning, "CPUs 3,7 are one core"},
 		{"a sibling of its own", changes{factOnA("cpu.smt.sibling", "own")}, false, "smt", "", Good, "whole core"},
 		{"SMT is off", changes{factOnA("cpu.smt.sibling", ""), factOnA("cpu.smt.active", "0")}, false, "smt", "", Good, "to itself"},
 		{"siblings that nobody tells", changes{factOnA("cpu.smt.sibling", "")}, false, "smt", "", "", ""},
-		{"a CPU that is not isolated", changes{factOnA("cpu.isolated", "no")}, false, "isolation", "", Doubtful, "isolcpus no, nohz_full yes"},
-		{"a CPU with ticks", changes{factOnA("cpu.nohz-full", "no")}, false, "isolation", "", Doubtful, "nohz_full no"},
+		{"a CPU that is not isolated", changes{factOnA("cpu.isolated", "no")}, false, "isolation", "", Warning, "isolcpus no, nohz_full yes"},
+		{"a CPU with ticks", changes{factOnA("cpu.nohz-full", "no")}, false, "isolation", "", Warning, "nohz_full no"},
 		{"isolation that nobody tells", changes{factOnA("cpu.nohz-full", ""), factOnA("cpu.isolated", "")}, false, "isolation", "", "", ""},
-		{"a governor that saves power", changes{factOnA("cpu.governor", "schedutil")}, false, "governor", "", Doubtful, "schedutil (acpi-cpufreq)"},
+		{"a governor that saves power", changes{factOnA("cpu.governor", "schedutil")}, false, "governor", "", Warning, "schedutil (acpi-cpufreq)"},
 		{"a hypervisor's frequencies", changes{factOnA("cpu.governor", ""), factOnA("cpu.hypervisor", "yes")}, false, "governor", "", Good, "hypervisor"},
 		{"a firmware's frequencies", changes{factOnA("cpu.governor", "")}, false, "governor", "", Good, "firmware"},
-		{"deep sleep", changes{factOnA("cpu.cstates", "POLL 0us, C1 1us, C1E 10us, C6 133us")}, false, "c-states", "", Doubtful, "C6, 133 µs"},
+		{"deep sleep", changes{factOnA("cpu.cstates", "POLL 0us, C1 1us, C1E 10us, C6 133us")}, false, "c-states", "", Warning, "C6, 133 µs"},
 		{"deep sleep that pm_qos forbids", changes{factOnA("cpu.cstates", "POLL 0us, C6 133us"), factOnA("cpu.pm-qos-us", "n/a")}, false, "c-states", "", Good, "pm_qos"},
 		{"no sleep", changes{factOnA("cpu.cstates", ""), factOnA("kernel.arg.idle", "poll")}, false, "c-states", "", Good, "idle=poll"},
 		{"a hypervisor's sleep", changes{factOnA("cpu.cstates", ""), factOnA("cpu.hypervisor", "yes")}, false, "c-states", "", Good, "hypervisor"},
-		{"sleep that nobody tells", changes{factOnA("cpu.cstates", "")}, false, "c-states", "", Good, "none told"},
-		{"a slow clock", changes{seenOnA(func(i *Inspection) { i.Evidence.Clocksource = "hpet" })}, false, "clock", "", Wrong, "hpet"},
-		{"a hypervisor's clock", changes{seenOnA(func(i *Inspection) { i.Evidence.Clocksource = "kvm-clock" })}, false, "clock", "", Doubtful, "kvm-clock"},
+		{"sleep that nobody tells", changes{factOnA("cpu.cstates", "")}, false, "c-states", "", Good, "not reported"},
+		{"a slow clock", changes{seenOnA(func(i *Inspection) { i.Evidence.Clocksource = "hpet" })}, false, "clock", "", Error, "hpet"},
+		{"a hypervisor's clock", changes{seenOnA(func(i *Inspection) { i.Evidence.Clocksource = "kvm-clock" })}, false, "clock", "", Warning, "kvm-clock"},
 		{"a clock that nobody tells", changes{seenOnA(func(i *Inspection) { i.Evidence.Clocksource = "" })}, false, "clock", "", "", ""},
-		{"costly mitigations", changes{factOnA("cpu.vulnerability.meltdown", "Mitigation: PTI")}, false, "mitigations", "", Doubtful, "meltdown"},
+		{"costly mitigations", changes{factOnA("cpu.vulnerability.meltdown", "Mitigation: PTI")}, false, "mitigations", "", Warning, "meltdown"},
 		{"cheap mitigations", changes{factOnA("cpu.vulnerability.spectre_v2", "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; RSB filling")}, false, "mitigations", "", Good, "2 in use"},
 		{"no mitigations", changes{factOnA("cpu.vulnerability.mds", "Vulnerable")}, false, "mitigations", "", Good, "1 in use"},
 		{"a real-time kernel", changes{factOnA("kernel.version", "#1 SMP PREEMPT_RT Debian 6.1.140-1")}, false, "kernel", "", Good, "PREEMPT_RT, isolcpus=2-7"},
 		{"a kernel without arguments", changes{factOnA("kernel.arg.isolcpus", ""), factOnA("kernel.arg.mitigations", "")}, false, "kernel", "", Good, "no arguments for latency"},
-		{"a virtual machine", changes{factOnA("cpu.hypervisor", "yes")}, false, "hypervisor", "", Doubtful, "virtual machine (Supermicro"},
+		{"a virtual machine", changes{factOnA("cpu.hypervisor", "yes")}, false, "hypervisor", "", Warning, "virtual machine (Supermicro"},
 		{"a machine that does not tell", changes{factOnA("cpu.hypervisor", "")}, false, "hypervisor", "", "", ""},
-		{"Onload without huge pages", changes{allocatableOnA("hugepages-2Mi", "0")}, false, "hugepages", "", Doubtful, "none"},
+		{"Onload without huge pages", changes{allocatableOnA("hugepages-2Mi", "0")}, false, "hugepages", "", Warning, "none"},
 		{"no huge pages and no Onload", changes{allocatableOnA("hugepages-2Mi", "0"), func(o *Observed) { o.Onload = "" }}, false, "hugepages", "", Good, "none"},
 
 		{"NICs", nil, false, "nics", "", Good, "0000:65:00.0 1924:0b03 sfc, NUMA node 0, 4 of 16 VFs"},
 		{"no NIC", changes{seenOnA(func(i *Inspection) { i.NICs = nil })}, false, "nics", "", Good, "none"},
-		{"a NIC that is nowhere", changes{seenOnA(func(i *Inspection) { i.NICs[0].NUMANode = -1 })}, false, "nics", "", Doubtful, "0000:65:00.0"},
+		{"a NIC that is nowhere", changes{seenOnA(func(i *Inspection) { i.NICs[0].NUMANode = -1 })}, false, "nics", "", Warning, "0000:65:00.0"},
 		{"NICs that nobody saw", changes{onA(func(n *Node) { n.Looks = nil })}, false, "nics", "", "", ""},
-		{"a dead device plugin", changes{allocatableOnA(vfs, "0")}, false, "devices", vfs, Wrong, "0 of 4"},
-		{"a node without devices", changes{onA(func(n *Node) { delete(n.Node.Status.Capacity, vfs) })}, false, "devices", vfs, Doubtful, "none"},
-		{"devices in use", changes{podOnA(vfs, "4", "4")}, false, "devices", vfs, Doubtful, "all 4"},
+		{"a dead device plugin", changes{allocatableOnA(vfs, "0")}, false, "devices", vfs, Error, "0 of 4"},
+		{"a node without devices", changes{onA(func(n *Node) { delete(n.Node.Status.Capacity, vfs) })}, false, "devices", vfs, Warning, "none"},
+		{"devices in use", changes{podOnA(vfs, "4", "4")}, false, "devices", vfs, Warning, "all 4"},
 		{"devices of nobody", changes{func(o *Observed) { o.Capacity[vfs] = 0 }}, false, "devices", vfs, "", ""},
 
-		{"a plugin that is missing", changes{troubleOnA(KindNetwork, TroubleNetwork, `failed to find plugin "sriov" in path [/opt/cni/bin]`)}, false, "attachment", sfVF.Name, Wrong, "failed to find plugin"},
-		{"a pod that does not fit", changes{troubleOnA(KindNetwork, TroubleUnschedulable, "1 Insufficient amd.com/sf_vf")}, false, "attachment", sfVF.Name, Wrong, "Insufficient"},
+		{"a plugin that is missing", changes{troubleOnA(KindNetwork, TroubleNetwork, `failed to find plugin "sriov" in path [/opt/cni/bin]`)}, false, "attachment", sfVF.Name, Error, "failed to find plugin"},
+		{"a pod that does not fit", changes{troubleOnA(KindNetwork, TroubleUnschedulable, "1 Insufficient amd.com/sf_vf")}, false, "attachment", sfVF.Name, Error, "Insufficient"},
 		{"a pod that takes too long", changes{troubleOnA(KindNetwork, TroubleTimeout, "Pending")}, false, "attachment", sfVF.Name, Unknown, "Pending"},
 		{"a far VF that was refused is another's line", changes{troubleOnA(KindNetwork, TroubleTopology, "TopologyAffinityError")}, false, "attachment", sfVF.Name, "", ""},
-		{"no network-status", changes{lookOnA(KindNetwork, func(l *Look) { l.NetworkStatus = "" })}, false, "attachment", sfVF.Name, Wrong, "no annotation"},
-		{"a network-status of another network", changes{lookOnA(KindNetwork, func(l *Look) { l.NetworkStatus = statusOf("perf/other") })}, false, "attachment", sfVF.Name, Wrong, "no network perf/sf-vf"},
-		{"a network-status that lies", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.Interface = "" })}, false, "attachment", sfVF.Name, Wrong, "did not have"},
-		{"no address", changes{lookOnA(KindNetwork, func(l *Look) { l.NetworkStatus = `[{"name":"perf/sf-vf","interface":"net1"}]` })}, false, "attachment", sfVF.Name, Wrong, "no address"},
+		{"no network-status", changes{lookOnA(KindNetwork, func(l *Look) { l.NetworkStatus = "" })}, false, "attachment", sfVF.Name, Error, "no annotation"},
+		{"a network-status of another network", changes{lookOnA(KindNetwork, func(l *Look) { l.NetworkStatus = statusOf("perf/other") })}, false, "attachment", sfVF.Name, Error, "no network perf/sf-vf"},
+		{"a network-status that lies", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.Interface = "" })}, false, "attachment", sfVF.Name, Error, "did not have"},
+		{"no address", changes{lookOnA(KindNetwork, func(l *Look) { l.NetworkStatus = `[{"name":"perf/sf-vf","interface":"net1"}]` })}, false, "attachment", sfVF.Name, Error, "no address"},
 
 		{"a good VF", nil, false, "interface", sfVF.Name, Good, "driver sfc, VF, 0000:65:02.1, firmware 8.3.3.1000 rx0 tx0, variant full-feature"},
-		{"a link that is down", changes{factOnA("nic.carrier", "0")}, false, "interface", sfVF.Name, Wrong, "down"},
-		{"a simulated NIC", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.Driver = "veth" })}, false, "interface", sfVF.Name, Doubtful, "simulated"},
-		{"a paravirtual NIC", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.Driver = "virtio_net" })}, false, "interface", sfVF.Name, Doubtful, "paravirtual"},
-		{"a VF of firmware that has none", changes{factOnA("nic.firmware-variant", "ultra-low-latency")}, false, "interface", sfVF.Name, Doubtful, "ultra-low-latency"},
-		{"slow interrupts", changes{factOnA("nic.coalesce.rx-usecs", "60"), factOnA("nic.coalesce.adaptive-rx", "1")}, false, "interface", sfVF.Name, Doubtful, "60 µs, adaptively"},
+		{"a link that is down", changes{factOnA("nic.carrier", "0")}, false, "interface", sfVF.Name, Error, "down"},
+		{"a simulated NIC", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.Driver = "veth" })}, false, "interface", sfVF.Name, Warning, "simulated"},
+		{"a paravirtual NIC", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.Driver = "virtio_net" })}, false, "interface", sfVF.Name, Warning, "paravirtual"},
+		{"a VF of firmware that has none", changes{factOnA("nic.firmware-variant", "ultra-low-latency")}, false, "interface", sfVF.Name, Warning, "ultra-low-latency"},
+		{"slow interrupts", changes{factOnA("nic.coalesce.rx-usecs", "60"), factOnA("nic.coalesce.adaptive-rx", "1")}, false, "interface", sfVF.Name, Warning, "60 µs, adaptively"},
 
-		{"no library", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.Library = "" })}, false, "onload", onloads, Wrong, "no library"},
-		{"no module", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.Devices = nil })}, false, "onload", onloads, Wrong, "no /dev/onload"},
+		{"no library", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.Library = "" })}, false, "onload", onloads, Error, "no library"},
+		{"no module", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.Devices = nil })}, false, "onload", onloads, Error, "no /dev/onload"},
 		{"a control plane of the runtime's", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.ControlPlane = "/usr/bin/crictl" })}, false, "onload", onloads, Good,
 			"control plane by /usr/bin/crictl, which the node has to have"},
-		{"Onload that cannot be mounted", changes{troubleOnA(KindOnload, TroubleContainer, "CreateContainerError")}, false, "onload", onloads, Wrong, "CreateContainerError"},
+		{"Onload that cannot be mounted", changes{troubleOnA(KindOnload, TroubleContainer, "CreateContainerError")}, false, "onload", onloads, Error, "CreateContainerError"},
 		{"Onload that takes too long", changes{troubleOnA(KindOnload, TroubleTimeout, "Pending")}, false, "onload", onloads, Unknown, "Pending"},
-		{"Onload whose plugin is gone", changes{allocatableOnA(onloads, "0"), onA(func(n *Node) { n.Looks = n.Looks[:3] })}, false, "onload", onloads, Wrong, "0 of 100"},
+		{"Onload whose plugin is gone", changes{allocatableOnA(onloads, "0"), onA(func(n *Node) { n.Looks = n.Looks[:3] })}, false, "onload", onloads, Error, "0 of 100"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -396,10 +396,10 @@ func TestChecks(t *testing.T) {
 			if l.Level != c.want || !strings.Contains(l.Found, c.found) {
 				t.Errorf("got %+v, want %s with %q", l, c.want, c.found)
 			}
-			if advised := l.Mend != ""; advised != (l.Level != Good) {
-				t.Errorf("a %s line with the advice %q", l.Level, l.Mend)
+			if advised := l.Remedy != ""; advised != (l.Level != Good) {
+				t.Errorf("a %s line with the advice %q", l.Level, l.Remedy)
 			}
-			if told := l.Effect != ""; told != (l.Level == Wrong || l.Level == Doubtful) {
+			if told := l.Effect != ""; told != (l.Level == Error || l.Level == Warning) {
 				t.Errorf("a %s line with the effect %q", l.Level, l.Effect)
 			}
 			if slices.Index(Levels, r.Result) > slices.Index(Levels, l.Level) {

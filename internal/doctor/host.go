@@ -23,15 +23,15 @@ func sortedNumbers[V any](m map[string]V) []string {
 func smt(_ Observed, n Node) []Line {
 	const check = "smt"
 	i := n.seen()
-	told := i.fact("cpu.smt.sibling")
-	if told == "" && i.fact("cpu.smt.active") == "0" {
-		told = "none"
+	sibling := i.fact("cpu.smt.sibling")
+	if sibling == "" && i.fact("cpu.smt.active") == "0" {
+		sibling = "none"
 	}
-	switch told {
+	switch sibling {
 	case "others":
 		return advice{"who runs on the CPU's sibling shares its core: some tens of percent of its speed come and go",
 			"give the kubelet cpuManagerPolicyOptions full-pcpus-only and ask for whole cores, or switch SMT off (nosmt)"}.
-			doubtful(check, "", "CPUs %s are one core, of which the pod had CPU %d", i.Evidence.ThreadSiblings, i.Evidence.MeasuringCPU)
+			warn(check, "", "CPUs %s are one core, of which the pod had CPU %d", i.Evidence.ThreadSiblings, i.Evidence.MeasuringCPU)
 	case "own":
 		return good(check, "", "the whole core was the pod's: CPUs %s", i.Evidence.ThreadSiblings)
 	case "none":
@@ -45,7 +45,7 @@ func isolation(_ Observed, n Node) []Line {
 	const check = "isolation"
 	i := n.seen()
 	isolated, quiet := i.fact("cpu.isolated"), i.fact("cpu.nohz-full")
-	found := fmt.Sprintf("CPU %d: isolcpus %s, nohz_full %s", orZero(i).Evidence.MeasuringCPU, cmp.Or(isolated, "not told"), cmp.Or(quiet, "not told"))
+	found := fmt.Sprintf("CPU %d: isolcpus %s, nohz_full %s", orZero(i).Evidence.MeasuringCPU, cmp.Or(isolated, "not reported"), cmp.Or(quiet, "not reported"))
 	switch {
 	case isolated == "" && quiet == "":
 		return nil
@@ -54,7 +54,7 @@ func isolation(_ Observed, n Node) []Line {
 	}
 	return advice{"the kernel's own threads and timer ticks interrupt the tool: some µs each, 100 to 1000 times a second; p99.9 and beyond",
 		"boot with isolcpus=managed_irq,domain,LIST nohz_full=LIST rcu_nocbs=LIST for the CPUs that the kubelet does not reserve"}.
-		doubtful(check, "", "%s", found)
+		warn(check, "", "%s", found)
 }
 
 // orZero is an inspection of nothing where there is none.
@@ -73,11 +73,11 @@ func governor(_ Observed, n Node) []Line {
 	case i == nil:
 		return nil
 	case g == "performance":
-		return good(check, "", "performance (%s)", cmp.Or(i.fact("cpu.freq-driver"), "driver not told"))
+		return good(check, "", "performance (%s)", cmp.Or(i.fact("cpu.freq-driver"), "driver not reported"))
 	case g != "":
 		return advice{"the frequency follows the load: what comes after a pause begins slowly, by tens of percent, and rounds differ",
 			"`cpupower frequency-set -g performance`, or a tuned profile such as network-latency"}.
-			doubtful(check, "", "%s (%s)", g, cmp.Or(i.fact("cpu.freq-driver"), "driver not told"))
+			warn(check, "", "%s (%s)", g, cmp.Or(i.fact("cpu.freq-driver"), "driver not reported"))
 	case i.virtual():
 		return good(check, "", "none here: frequencies are the hypervisor's business")
 	}
@@ -111,13 +111,13 @@ func idleStates(_ Observed, n Node) []Line {
 	case states == "" && i.virtual():
 		return good(check, "", "none here: how deep CPUs sleep is the hypervisor's business")
 	case states == "":
-		return good(check, "", "none told")
+		return good(check, "", "not reported")
 	case i.fact("cpu.pm-qos-us") == "n/a":
 		return good(check, "", "%s; none that takes time to leave is allowed (pm_qos)", states)
 	case wake > longestWake:
 		return advice{fmt.Sprintf("a CPU that sleeps while it waits for a message needs up to %d µs to wake: whatever does not spin, and all low rates", wake),
 			"boot with intel_idle.max_cstate=1 processor.max_cstate=1, or a tuned profile such as network-latency"}.
-			doubtful(check, "", "down to %s, %d µs to wake (%s)", deepest, wake, states)
+			warn(check, "", "down to %s, %d µs to wake (%s)", deepest, wake, states)
 	}
 	return good(check, "", "%s", states)
 }
@@ -126,16 +126,16 @@ func idleStates(_ Observed, n Node) []Line {
 func clock(_ Observed, n Node) []Line {
 	const check = "clock"
 	source := orZero(n.seen()).Evidence.Clocksource
-	const mend = "see in the kernel's log why the TSC was not taken (unstable, or not invariant); on machines of which you know better: tsc=reliable"
+	const remedy = "see in the kernel's log why the TSC was not taken (unstable, or not invariant); on machines of which you know better: tsc=reliable"
 	switch source {
 	case "":
 		return nil
 	case "tsc", "arch_sys_counter", "timebase", "tod":
 		return good(check, "", "%s", source)
 	case "hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit":
-		return advice{"each look at the clock is a system call to a slow device, 1 µs and more, twice in every sample", mend}.wrong(check, "", "%s", source)
+		return advice{"each look at the clock is a system call to a slow device, 1 µs and more, twice in every sample", remedy}.err(check, "", "%s", source)
 	}
-	return advice{"each look at the clock costs more than with the TSC, and how much is up to the hypervisor", mend}.doubtful(check, "", "%s", source)
+	return advice{"each look at the clock costs more than with the TSC, and how much is up to the hypervisor", remedy}.warn(check, "", "%s", source)
 }
 
 // costly are the mitigations that do work at each entry to the kernel or each return, by what the kernel says of them.
@@ -166,7 +166,7 @@ func mitigations(_ Observed, n Node) []Line {
 	}
 	return advice{"each system call and each interrupt takes some 100 ns to 1 µs longer; Onload, which makes few, hardly feels it",
 		"where only your own programs run: boot with mitigations=off; else leave it, and alike on all nodes that you compare"}.
-		doubtful(check, "", "%d in use, of which %s work at each entry to the kernel", len(active), strings.Join(slow, ", "))
+		warn(check, "", "%d in use, of which %s work at each entry to the kernel", len(active), strings.Join(slow, ", "))
 }
 
 // tuning are the kernel's arguments that are shown.
@@ -181,7 +181,7 @@ func kernel(_ Observed, n Node) []Line {
 	if i == nil {
 		return nil
 	}
-	version, preemption := i.fact("kernel.version"), "preemption not told"
+	version, preemption := i.fact("kernel.version"), "preemption not reported"
 	for _, word := range []string{"PREEMPT_RT", "PREEMPT_DYNAMIC", "PREEMPT"} {
 		if slices.Contains(strings.Fields(version), word) {
 			preemption = word
@@ -198,7 +198,7 @@ func kernel(_ Observed, n Node) []Line {
 	if len(args) > 0 {
 		arguments = strings.Join(args, " ")
 	}
-	return good("kernel", "", "%s, %s, %s", cmp.Or(i.Evidence.Kernel, "release not told"), preemption, arguments)
+	return good("kernel", "", "%s, %s, %s", cmp.Or(i.Evidence.Kernel, "release not reported"), preemption, arguments)
 }
 
 // hypervisor asks whether there is one.
@@ -210,9 +210,9 @@ func hypervisor(_ Observed, n Node) []Line {
 	case "yes":
 		return advice{"the hypervisor takes the CPU away when it likes, and interrupts and timers go through it: a tail of tens of µs to ms that is not the NIC's",
 			"measure on bare metal; or pin the machine's CPUs, with huge pages and the VF passed through"}.
-			doubtful(check, "", "a virtual machine (%s)", cmp.Or(machine, "model not told"))
+			warn(check, "", "a virtual machine (%s)", cmp.Or(machine, "model not reported"))
 	case "no":
-		return good(check, "", "none (%s)", cmp.Or(machine, "model not told"))
+		return good(check, "", "none (%s)", cmp.Or(machine, "model not reported"))
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func hugepages(o Observed, n Node) []Line {
 	if onload.Sign() > 0 {
 		return advice{"Onload's packet buffers are in small pages: more misses of the IOMMU's and the CPU's translation caches",
 			"reserve huge pages of 2Mi (vm.nr_hugepages), restart the kubelet, and ask for them in spec.template.hugepages"}.
-			doubtful(check, "", "none")
+			warn(check, "", "none")
 	}
 	return good(check, "", "none; of what Tailgate runs only Onload has use of them")
 }

@@ -41,7 +41,7 @@ func nics(_ Observed, n Node) []Line {
 	if len(nowhere) > 0 {
 		return advice{"neither kubelet nor Tailgate knows which CPUs are near it: results do not verify with placement.numa: Required",
 			"update the machine's firmware, or look for its setting of NUMA nodes per socket"}.
-			doubtful(check, "", "the firmware does not tell the NUMA node of %s (%s)", strings.Join(nowhere, ", "), found)
+			warn(check, "", "the firmware does not report the NUMA node of %s (%s)", strings.Join(nowhere, ", "), found)
 	}
 	return good(check, "", "%s", found)
 }
@@ -54,7 +54,7 @@ func devices(o Observed, n Node) []Line {
 	for _, network := range o.Networks {
 		name := network.Resource
 		if name == "" || slices.Contains(seen, name) || o.Capacity[corev1.ResourceName(name)] == 0 {
-			// That nobody advertises it, the network's line says.
+			// The network's line says that no node advertises it.
 			continue
 		}
 		seen = append(seen, name)
@@ -70,15 +70,15 @@ func device(o Observed, n Node, check, name string) []Line {
 	bad := advice{effect: "benchmarks over it cannot run there"}
 	switch {
 	case capacity.Sign() == 0:
-		bad.mend = "let the device plugin (or a SriovNetworkNodePolicy) select the node's NIC, if it has one"
-		return bad.doubtful(check, name, "the node advertises none")
+		bad.remedy = "let the device plugin (or a SriovNetworkNodePolicy) select the node's NIC, if it has one"
+		return bad.warn(check, name, "the node advertises none")
 	case allocatable.Sign() == 0:
-		bad.mend = "see whether the device plugin's pod runs there, and the links of its devices are up"
-		return bad.wrong(check, name, "0 of %s are healthy: its device plugin is gone, or says that they are not", capacity.String())
+		bad.remedy = "see whether the device plugin's pod runs there, and the links of its devices are up"
+		return bad.err(check, name, "0 of %s are healthy: its device plugin is gone, or says that they are not", capacity.String())
 	case o.Unseen["pods"] == "" && used >= allocatable.Value():
 		bad.effect = "benchmarks wait until one is free"
-		bad.mend = "end the pods that have them, or make more VFs"
-		return bad.doubtful(check, name, "all %s are in use", allocatable.String())
+		bad.remedy = "end the pods that have them, or make more VFs"
+		return bad.warn(check, name, "all %s are in use", allocatable.String())
 	}
 	return good(check, name, "%s of %s healthy, %d in use", allocatable.String(), capacity.String(), used)
 }
@@ -93,7 +93,7 @@ func topology(_ Observed, n Node) []Line {
 		if l.Trouble != nil && l.Trouble.Kind == TroubleTopology {
 			lines = append(lines, advice{"benchmarks over it do not start there",
 				"free CPUs on the device's NUMA node, let the kubelet reserve others (reservedSystemCPUs), or use a NIC of the other NUMA node"}.
-				wrong(check, l.Network, "the kubelet finds no CPU and device of one NUMA node: %s", l.Trouble.Said)...)
+				err(check, l.Network, "the kubelet finds no CPU and device of one NUMA node: %s", l.Trouble.Said)...)
 			continue
 		}
 		if l.Inspection == nil || l.Kind != KindNetwork || l.Inspection.Evidence.PCIAddress == "" {
@@ -103,12 +103,12 @@ func topology(_ Observed, n Node) []Line {
 		found := fmt.Sprintf("CPU %d on NUMA node %s, device %s on %s", e.MeasuringCPU, number(e.CPUNUMANode), e.PCIAddress, number(e.DeviceNUMANode))
 		switch {
 		case e.CPUNUMANode >= 0 && e.DeviceNUMANode >= 0 && e.CPUNUMANode != e.DeviceNUMANode:
-			lines = append(lines, remote.wrong(check, l.Network, "%s: far from each other", found)...)
+			lines = append(lines, remote.err(check, l.Network, "%s: far from each other", found)...)
 		case e.CPUNUMANode >= 0 && e.DeviceNUMANode >= 0:
 			lines = append(lines, good(check, l.Network, "%s", found)...)
 		case len(l.Inspection.NUMA) > 1:
-			remote.effect = "whether messages cross the link between the sockets, nobody knows; with placement.numa: Required results do not verify"
-			lines = append(lines, remote.doubtful(check, l.Network, "%s", found)...)
+			remote.effect = "it is unknown whether messages cross the link between the sockets; with placement.numa: Required results do not verify"
+			lines = append(lines, remote.warn(check, l.Network, "%s", found)...)
 		}
 	}
 	if i := n.seen(); len(lines) == 0 && i != nil && len(i.NUMA) == 1 {
@@ -126,7 +126,7 @@ func number(n int32) string {
 }
 
 // remedies are for what CNI plugins say, by a part of it.
-var remedies = []struct{ said, mend string }{
+var remedies = []struct{ said, remedy string }{
 	{"pci addr is required", "give the NetworkAttachmentDefinition the annotation " + foreign.AnnotationResourceName + ", and Multus access to the kubelet's podresources"},
 	{"pciBusID", "give the NetworkAttachmentDefinition the annotation " + foreign.AnnotationResourceName + ", and Multus access to the kubelet's podresources"},
 	{"failed to find plugin", "put the plugin's binary into the nodes' /opt/cni/bin, or correct the type in spec.config"},
@@ -151,14 +151,14 @@ func attached(_ Observed, n Node) []Line {
 			case TroubleNetwork:
 				for _, r := range remedies {
 					if strings.Contains(t.Said, r.said) {
-						bad.mend = r.mend
+						bad.remedy = r.remedy
 						break
 					}
 				}
-				lines = append(lines, bad.wrong(check, l.Network, "%s", t.Said)...)
+				lines = append(lines, bad.err(check, l.Network, "%s", t.Said)...)
 			case TroubleUnschedulable, TroubleAdmission:
-				bad.mend = "free what it lacks; see whether the device plugin runs"
-				lines = append(lines, bad.wrong(check, l.Network, "%s: %s", t.Kind, t.Said)...)
+				bad.remedy = "free what it lacks; see whether the device plugin runs"
+				lines = append(lines, bad.err(check, l.Network, "%s: %s", t.Kind, t.Said)...)
 			default:
 				lines = append(lines, unknown(check, l.Network, fmt.Sprintf("%s: %s", t.Kind, t.Said), "run doctor again, with more --timeout")...)
 			}
@@ -168,15 +168,15 @@ func attached(_ Observed, n Node) []Line {
 		e := l.Inspection.Evidence
 		switch {
 		case l.NetworkStatus == "":
-			bad.mend = "let Multus be the node's first CNI plugin: its configuration the first in /etc/cni/net.d, its pod there ready"
-			lines = append(lines, bad.wrong(check, l.Network, "the pod ran without it: no annotation %s", foreign.AnnotationNetworkStatus)...)
+			bad.remedy = "let Multus be the node's first CNI plugin: its configuration the first in /etc/cni/net.d, its pod there ready"
+			lines = append(lines, bad.err(check, l.Network, "the pod ran without it: no annotation %s", foreign.AnnotationNetworkStatus)...)
 		case err != nil:
-			lines = append(lines, bad.wrong(check, l.Network, "%s", err)...)
+			lines = append(lines, bad.err(check, l.Network, "%s", err)...)
 		case e.Interface == "":
-			lines = append(lines, bad.wrong(check, l.Network, "network-status tells of %s, which the pod did not have", pods.Interface)...)
+			lines = append(lines, bad.err(check, l.Network, "network-status has %s, which the pod did not have", pods.Interface)...)
 		case len(status.IPs) == 0:
-			bad.mend = "give the NetworkAttachmentDefinition an ipam section"
-			lines = append(lines, bad.wrong(check, l.Network, "the interface got no address")...)
+			bad.remedy = "give the NetworkAttachmentDefinition an ipam section"
+			lines = append(lines, bad.err(check, l.Network, "the interface got no address")...)
 		default:
 			lines = append(lines, good(check, l.Network, "%s with %s, MTU %d", status.Interface, strings.Join(status.IPs, ", "), e.MTU)...)
 		}
@@ -200,7 +200,7 @@ func interfaces(_ Observed, n Node) []Line {
 		}
 		i := l.Inspection
 		e := i.Evidence
-		parts := []string{"driver " + cmp.Or(e.Driver, "not told")}
+		parts := []string{"driver " + cmp.Or(e.Driver, "not reported")}
 		for _, part := range []struct{ name, value string }{
 			{"", i.fact("nic.function")}, {"", e.PCIAddress}, {"firmware ", e.Firmware}, {"variant ", i.fact("nic.firmware-variant")},
 		} {
@@ -213,20 +213,20 @@ func interfaces(_ Observed, n Node) []Line {
 		switch {
 		case i.fact("nic.carrier") == "0":
 			lines = append(lines, advice{"nothing can be measured over it", "look at the cable, the switch and the PF's link"}.
-				wrong(check, l.Network, "its link is down: %s", found)...)
+				err(check, l.Network, "its link is down: %s", found)...)
 		case e.Driver == "veth" && e.PCIAddress != "":
 			lines = append(lines, advice{"it is virtual Ethernet that stands for a NIC: the numbers are the kernel's, not a NIC's",
-				"measure on machines that have the NIC; this is good for trying things out"}.doubtful(check, l.Network, "simulated: %s", found)...)
+				"measure on machines that have the NIC; this is good for trying things out"}.warn(check, l.Network, "simulated: %s", found)...)
 		case slices.Contains(paravirtual, e.Driver):
 			lines = append(lines, advice{"the hypervisor copies every message: some 10 µs, and a tail of its own", "pass a VF of the NIC through to the machine"}.
-				doubtful(check, l.Network, "paravirtual: %s", found)...)
+				warn(check, l.Network, "paravirtual: %s", found)...)
 		case i.fact("nic.firmware-variant") == proof.VariantWithoutVFs && i.fact("nic.function") == "VF":
-			lines = append(lines, advice{"this variant has no VFs: one of the two is told wrongly, and results do not verify", "look at the NIC with ethtool -i and sfboot"}.
-				doubtful(check, l.Network, "%s", found)...)
+			lines = append(lines, advice{"this variant has no VFs: one of the two reports is incorrect, and results do not verify", "look at the NIC with ethtool -i and sfboot"}.
+				warn(check, l.Network, "%s", found)...)
 		case i.fact("nic.coalesce.adaptive-rx") == "1" || usecs >= longCoalescing:
 			lines = append(lines, advice{"the NIC holds back interrupts to gather more messages: sockets of the kernel that sleep are late by as much; who spins, or uses Onload, hardly feels it",
 				"`ethtool -C PF adaptive-rx off rx-usecs 0` on the node, where latency matters more than load"}.
-				doubtful(check, l.Network, "%s; interrupts wait up to %d µs%s", found, usecs, map[bool]string{true: ", adaptively"}[i.fact("nic.coalesce.adaptive-rx") == "1"])...)
+				warn(check, l.Network, "%s; interrupts wait up to %d µs%s", found, usecs, map[bool]string{true: ", adaptively"}[i.fact("nic.coalesce.adaptive-rx") == "1"])...)
 		default:
 			lines = append(lines, good(check, l.Network, "%s", found)...)
 		}
@@ -248,22 +248,22 @@ func onload(o Observed, n Node) []Line {
 	if t := l.Trouble; t != nil {
 		switch t.Kind {
 		case TroubleUnschedulable, TroubleAdmission, TroubleTopology, TroubleContainer:
-			return bad.wrong(check, o.Onload, "%s: %s", t.Kind, t.Said)
+			return bad.err(check, o.Onload, "%s: %s", t.Kind, t.Said)
 		}
 		return unknown(check, o.Onload, fmt.Sprintf("%s: %s", t.Kind, t.Said), "run doctor again, with more --timeout")
 	}
 	has := l.Inspection.Onload
-	module := "module version not told"
+	module := "module version not reported"
 	if v := l.Inspection.fact("module.onload.version"); v != "" {
 		module = "module " + v
 	}
 	switch {
 	case has.Library == "":
-		bad.mend = "let the device plugin mount it (Onload resource: devicePlugin.setPreload or mountOnload), set acceleration.library where it is mounted elsewhere, or use acceleration.source: Image with an image that has it"
-		return bad.wrong(check, o.Onload, "the pod had the device, but no library of Onload (LD_PRELOAD %q)", has.Preload)
+		bad.remedy = "let the device plugin mount it (Onload resource: devicePlugin.setPreload or mountOnload), set acceleration.library where it is mounted elsewhere, or use acceleration.source: Image with an image that has it"
+		return bad.err(check, o.Onload, "the pod had the device, but no library of Onload (LD_PRELOAD %q)", has.Preload)
 	case len(has.Devices) == 0:
-		bad.mend = "load the module (see the pods of KMM or onload-module), then restart the device plugin there"
-		return bad.wrong(check, o.Onload, "%s is there, but no /dev/onload", has.Library)
+		bad.remedy = "load the module (see the pods of KMM or onload-module), then restart the device plugin there"
+		return bad.err(check, o.Onload, "%s is there, but no /dev/onload", has.Library)
 	}
 	controlPlane := ""
 	if has.ControlPlane != "" {

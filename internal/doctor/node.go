@@ -19,8 +19,8 @@ func nodeState(_ Observed, n Node) []Line {
 	node := n.Node
 	bad := advice{effect: "benchmarks wait for it"}
 	if !preflight.NodeReady(node) {
-		bad.mend = fmt.Sprintf("see `kubectl describe node %s`, and the kubelet there", node.Name)
-		return bad.wrong(check, "", "not ready")
+		bad.remedy = fmt.Sprintf("see `kubectl describe node %s`, and the kubelet there", node.Name)
+		return bad.err(check, "", "not ready")
 	}
 	var pressures, taints []string
 	for _, c := range node.Status.Conditions {
@@ -36,19 +36,19 @@ func nodeState(_ Observed, n Node) []Line {
 	switch {
 	case node.Spec.Unschedulable:
 		bad.effect = "no benchmark starts there, unless its template tolerates it"
-		bad.mend = fmt.Sprintf("`kubectl uncordon %s`", node.Name)
+		bad.remedy = fmt.Sprintf("`kubectl uncordon %s`", node.Name)
 		if n.Named {
-			return bad.doubtful(check, "", "cordoned")
+			return bad.warn(check, "", "cordoned")
 		}
-		return bad.wrong(check, "", "cordoned, and so not looked at; name it to look all the same")
+		return bad.err(check, "", "cordoned, and so not looked at; name it to look all the same")
 	case len(pressures) > 0:
 		bad.effect = "pods are evicted, and what reclaims memory or writes to disks runs beside the measurement"
-		bad.mend = "free what it lacks"
-		return bad.doubtful(check, "", "%s", strings.Join(pressures, ", "))
+		bad.remedy = "free what it lacks"
+		return bad.warn(check, "", "%s", strings.Join(pressures, ", "))
 	case len(taints) > 0:
 		bad.effect = "only benchmarks whose spec.template.tolerations tolerate it start there"
-		bad.mend = "take the taint away, or tolerate it"
-		return bad.doubtful(check, "", "tainted %s", strings.Join(taints, ", "))
+		bad.remedy = "take the taint away, or tolerate it"
+		return bad.warn(check, "", "tainted %s", strings.Join(taints, ", "))
 	}
 	return good(check, "", "ready; kubelet %s", node.Status.NodeInfo.KubeletVersion)
 }
@@ -60,7 +60,7 @@ func inspect(_ Observed, n Node) []Line {
 		if preflight.NodeReady(n.Node) && !n.Node.Spec.Unschedulable {
 			return unknown(check, "", "not looked at: "+n.NotLooked, "run doctor again later")
 		}
-		// The line above has told.
+		// The line above has reported it.
 		return nil
 	}
 	var image string
@@ -72,17 +72,17 @@ func inspect(_ Observed, n Node) []Line {
 		bad := advice{effect: "benchmarks fail there in the same way"}
 		switch t := l.Trouble; t.Kind {
 		case TroubleImage:
-			bad.mend = "correct the manager's --bench-image, and see whether the node reaches the registry and may pull from it"
-			return bad.wrong(check, "", "the bench image cannot be pulled: %s", t.Said)
+			bad.remedy = "correct the manager's --bench-image, and see whether the node reaches the registry and may pull from it"
+			return bad.err(check, "", "the bench image cannot be pulled: %s", t.Said)
 		case TroubleContainer, TroubleAgent:
-			bad.mend = "use a bench image of this command's version (--bench-image of the manager, or --image)"
-			return bad.wrong(check, "", "the inspect pod fails: %s", t.Said)
+			bad.remedy = "use a bench image of this command's version (--bench-image of the manager, or --image)"
+			return bad.err(check, "", "the inspect pod fails: %s", t.Said)
 		case TroubleNetwork:
-			bad.mend = "see what the node's CNI plugins lack"
-			return bad.wrong(check, "", "a pod without any network but the pods' own does not start: %s", t.Said)
+			bad.remedy = "see what the node's CNI plugins lack"
+			return bad.err(check, "", "a pod without any network but the pods' own does not start: %s", t.Said)
 		case TroubleAdmission:
-			bad.mend = "see the kubelet's log"
-			return bad.wrong(check, "", "the kubelet refuses the inspect pod: %s", t.Said)
+			bad.remedy = "see the kubelet's log"
+			return bad.err(check, "", "the kubelet refuses the inspect pod: %s", t.Said)
 		case TroubleRefused:
 			return unknown(check, "", "the API server does not take the inspect pod: "+t.Said, "choose another namespace with -n, or get the right to make pods there")
 		case TroubleTimeout:
@@ -90,8 +90,8 @@ func inspect(_ Observed, n Node) []Line {
 		case TroubleUnschedulable:
 			// Without a CPU it is the line of free CPUs that tells.
 			if !lacksCPU(t) {
-				bad.mend = "free what it lacks"
-				return bad.wrong(check, "", "the scheduler does not place the inspect pod: %s", t.Said)
+				bad.remedy = "free what it lacks"
+				return bad.err(check, "", "the scheduler does not place the inspect pod: %s", t.Said)
 			}
 		case TroubleTopology:
 			// That is a line of its own.
@@ -126,9 +126,9 @@ func cpuManager(_ Observed, n Node) []Line {
 		online, err := proof.ParseCPUs(e.OnlineCPUs)
 		switch {
 		case len(own) != 1:
-			return bad.wrong(check, "", "a guaranteed pod that asked for 1 CPU may use CPUs %s", e.CPUsAllowed)
+			return bad.err(check, "", "a guaranteed pod that asked for 1 CPU may use CPUs %s", e.CPUsAllowed)
 		case err == nil && len(online) == 1:
-			return bad.wrong(check, "", "the node has one CPU, and everything runs there")
+			return bad.err(check, "", "the node has one CPU, and everything runs there")
 		}
 		return good(check, "", "a guaranteed pod that asked for 1 CPU got CPU %s of %s to itself", e.CPUsAllowed, cmp.Or(e.OnlineCPUs, "an unknown number"))
 	}
@@ -148,10 +148,10 @@ func freeCPUs(o Observed, n Node) []Line {
 	switch {
 	case free == 0 || l != nil && l.Trouble != nil && l.Trouble.Kind == TroubleUnschedulable && lacksCPU(l.Trouble):
 		return advice{"benchmarks wait until there is one", "move pods with CPU requests to other nodes, or let the kubelet reserve fewer CPUs"}.
-			wrong(check, "", "%s", found)
+			err(check, "", "%s", found)
 	case free == 1:
 		return advice{"agent and tool take turns on it between the cells, and tools that need two (sfnt-stream) cannot run",
-			"free a second one, and set spec.placement.cpus: 2"}.doubtful(check, "", "%s", found)
+			"free a second one, and set spec.placement.cpus: 2"}.warn(check, "", "%s", found)
 	}
 	return good(check, "", "%s", found)
 }
@@ -240,14 +240,14 @@ func neighbours(o Observed, n Node) []Line {
 	}
 	found := fmt.Sprintf("%d pods; they request %s of %s CPUs, their limits are %s, and %d are without limit",
 		len(n.Pods), millis(asked), millis(allocatable), millis(limits), unlimited)
-	const mend = "keep a pool of nodes for latency work, by taints that only it tolerates"
+	const remedy = "keep a pool of nodes for latency work, by taints that only it tolerates"
 	switch {
 	case limits > allocatable:
-		return advice{"CPUs are overcommitted: what the pods share beside the measurement (caches, memory, the NIC) may be loaded at any time", mend}.
-			doubtful(check, "", "%s", found)
+		return advice{"CPUs are overcommitted: what the pods share beside the measurement (caches, memory, the NIC) may be loaded at any time", remedy}.
+			warn(check, "", "%s", found)
 	case asked*2 > allocatable:
-		return advice{"they share caches, memory bandwidth and the power of the socket with the measurement: its tail is theirs, too", mend}.
-			doubtful(check, "", "%s", found)
+		return advice{"they share caches, memory bandwidth and the power of the socket with the measurement: its tail is theirs, too", remedy}.
+			warn(check, "", "%s", found)
 	}
 	return good(check, "", "%s", found)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Table shows a report to people: the lines of the cluster, then those of each node, and under each that is not good its
-// effect and how to mend it. Paint colours a word by its level; nil: no colours.
+// effect and remedy. Paint colours a word by its level; nil: no colours.
 func (r Report) Table(paint func(Level, string) string) string {
 	if paint == nil {
 		paint = func(_ Level, word string) string { return word }
@@ -25,12 +25,12 @@ func (r Report) Table(paint func(Level, string) string) string {
 		case l.Node != "" && (i == 0 || r.Lines[i-1].Node != l.Node):
 			fmt.Fprintf(&out, "\nnode %s\n", l.Node)
 		}
-		level := paint(l.Level, string(l.Level)) + strings.Repeat(" ", len(Doubtful)-len(l.Level))
+		level := paint(l.Level, string(l.Level)) + strings.Repeat(" ", len(Warning)-len(l.Level))
 		what := l.what() + strings.Repeat(" ", width-utf8.RuneCountInString(l.what()))
 		fmt.Fprintf(&out, "  %s  %s  %s\n", level, what, printable(l.Found))
-		for _, more := range []struct{ name, text string }{{"effect", l.Effect}, {"mend", l.Mend}} {
+		for _, more := range []struct{ name, text string }{{"effect", l.Effect}, {"remedy", l.Remedy}} {
 			if more.text != "" {
-				fmt.Fprintf(&out, "              %-7s %s\n", more.name+":", printable(more.text))
+				fmt.Fprintf(&out, "             %-8s %s\n", more.name+":", printable(more.text))
 			}
 		}
 	}
@@ -49,7 +49,11 @@ func (r Report) counts() string {
 	}
 	parts := []string{nodes}
 	for _, level := range Levels {
-		parts = append(parts, fmt.Sprintf("%d %s", r.Count(level), level))
+		part := fmt.Sprintf("%d %s", r.Count(level), level)
+		if r.Count(level) != 1 && (level == Error || level == Warning) {
+			part += "s"
+		}
+		parts = append(parts, part)
 	}
 	return strings.Join(parts, ", ")
 }

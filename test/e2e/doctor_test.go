@@ -64,7 +64,7 @@ func of(r doctor.Report, node, check, subject string) doctor.Line {
 func found(r doctor.Report, level doctor.Level, node, check, subject, words string) {
 	GinkgoHelper()
 	Expect(of(r, node, check, subject)).To(And(HaveField("Level", level), HaveField("Found", ContainSubstring(words)),
-		HaveField("Effect", Not(BeEmpty())), HaveField("Mend", Not(BeEmpty()))))
+		HaveField("Effect", Not(BeEmpty())), HaveField("Remedy", Not(BeEmpty()))))
 }
 
 // ofWard is the subject of a line about a network there.
@@ -103,7 +103,7 @@ var _ = Describe("kubectl tailgate doctor", Label("doctor"), func() {
 		for _, l := range r.Lines {
 			switch l.Level {
 			case doctor.Good:
-			case doctor.Doubtful:
+			case doctor.Warning:
 				// What truly holds latencies back where this runs: nodes of one machine, perhaps a virtual one, that is not tuned.
 				Expect(l.Check).To(BeElementOf("machines", "free-cpus", "neighbours", "smt", "isolation", "governor", "c-states", "clock",
 					"mitigations", "hypervisor", "interface"), "%v", l)
@@ -144,14 +144,14 @@ var _ = Describe("kubectl tailgate doctor", Label("doctor"), func() {
 		}
 		code, r := examine(ctx, "--onload", onload)
 		Expect(code).To(Equal(1))
-		found(r, doctor.Wrong, "", "mtu", ofWard("sf-vf"), "1400 on node-b; 1500 on node-a")
-		found(r, doctor.Wrong, "", "network", ofWard("nobody"), "tailgate.test/nobody is advertised by no node")
-		found(r, doctor.Wrong, "", "network", ofWard("broken"), "no JSON")
+		found(r, doctor.Error, "", "mtu", ofWard("sf-vf"), "1400 on node-b; 1500 on node-a")
+		found(r, doctor.Error, "", "network", ofWard("nobody"), "tailgate.test/nobody is advertised by no node")
+		found(r, doctor.Error, "", "network", ofWard("broken"), "no JSON")
 		for _, node := range []string{"node-a", "node-b"} {
-			found(r, doctor.Wrong, node, "topology", ofWard("sf-vf-nohint"), "far from each other")
-			found(r, doctor.Wrong, node, "topology", ofWard("sf-vf-far"), "TopologyAffinityError")
-			found(r, doctor.Wrong, node, "attachment", ofWard("no-plugin"), "no-such-plugin")
-			found(r, doctor.Wrong, node, "onload", onload, "no library")
+			found(r, doctor.Error, node, "topology", ofWard("sf-vf-nohint"), "far from each other")
+			found(r, doctor.Error, node, "topology", ofWard("sf-vf-far"), "TopologyAffinityError")
+			found(r, doctor.Error, node, "attachment", ofWard("no-plugin"), "no-such-plugin")
+			found(r, doctor.Error, node, "onload", onload, "no library")
 			Expect(of(r, node, "attachment", ofWard("sf-vf")).Level).To(Equal(doctor.Good))
 		}
 	})
@@ -167,8 +167,8 @@ var _ = Describe("kubectl tailgate doctor", Label("doctor"), func() {
 		})
 		code, r := examine(ctx, "--image", "localhost/no-such-image:dev")
 		Expect(code).To(Equal(1))
-		found(r, doctor.Wrong, "node-b", "node", "", "cordoned")
-		found(r, doctor.Wrong, "node-a", "inspect", "", "cannot be pulled")
+		found(r, doctor.Error, "node-b", "node", "", "cordoned")
+		found(r, doctor.Error, "node-a", "inspect", "", "cannot be pulled")
 		Expect(install.Kubectl(ctx, options, GinkgoWriter, "uncordon", "node-b")).To(Succeed())
 
 		By("a node whose CPUs and device plugin are gone, and one without CPU manager and Multus")
@@ -199,10 +199,10 @@ var _ = Describe("kubectl tailgate doctor", Label("doctor"), func() {
 		Eventually(func() int64 { return allocatable(ctx, "node-a", localcluster.ResourceVF) }).WithTimeout(soon).Should(BeZero())
 		code, r = examine(ctx)
 		Expect(code).To(Equal(1))
-		found(r, doctor.Wrong, "node-a", "free-cpus", "", "0 of")
-		found(r, doctor.Wrong, "node-a", "devices", string(localcluster.ResourceVF), "are healthy")
-		found(r, doctor.Wrong, "node-b", "cpu-manager", "", "may use CPUs")
-		found(r, doctor.Wrong, "node-b", "attachment", ofWard("macvlan"), foreign.AnnotationNetworkStatus)
-		found(r, doctor.Wrong, "", "multus", "", foreign.AnnotationNetworkStatus)
+		found(r, doctor.Error, "node-a", "free-cpus", "", "0 of")
+		found(r, doctor.Error, "node-a", "devices", string(localcluster.ResourceVF), "are healthy")
+		found(r, doctor.Error, "node-b", "cpu-manager", "", "may use CPUs")
+		found(r, doctor.Error, "node-b", "attachment", ofWard("macvlan"), foreign.AnnotationNetworkStatus)
+		found(r, doctor.Error, "", "multus", "", foreign.AnnotationNetworkStatus)
 	})
 })

@@ -83,8 +83,8 @@ var _ = Describe("kubectl tailgate doctor", func() {
 			levels[l.Check] = l.Level
 			Expect(l.Found).NotTo(ContainSubstring("you may not"), l.Check)
 		}
-		Expect(levels).To(And(HaveKeyWithValue("definitions", doctor.Good), HaveKeyWithValue("manager", doctor.Wrong),
-			HaveKeyWithValue("inspect", doctor.Wrong), HaveKeyWithValue("free-cpus", doctor.Doubtful)), stdout.String())
+		Expect(levels).To(And(HaveKeyWithValue("definitions", doctor.Good), HaveKeyWithValue("manager", doctor.Error),
+			HaveKeyWithValue("inspect", doctor.Error), HaveKeyWithValue("free-cpus", doctor.Warning)), stdout.String())
 		Expect(k8s.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
 		Expect(list.Items).To(BeEmpty())
 	})
