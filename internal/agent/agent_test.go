@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -45,7 +46,7 @@ func (f fakeTool) Server(_ tool.Cell, t tool.Target) tool.Command {
 	if f.server.Path != "" {
 		return f.server
 	}
-	return withVariable(asTool("echo", fmt.Sprintf("%s:%d", t.Address, t.Port)), v1alpha1.RoleServer)
+	return withVariable(asTool("echo", net.JoinHostPort(t.Address, fmt.Sprint(t.Port))), v1alpha1.RoleServer)
 }
 
 func (f fakeTool) Client(_ tool.Cell, t tool.Target) tool.Command {
@@ -245,6 +246,30 @@ func TestWholeExchange(t *testing.T) {
 	}
 }
 
+// A link that comes up after the server was started is up in its evidence.
+func TestLinkComesUpBeforeTheClient(t *testing.T) {
+	restore(t)
+	_, allowed, err := host{"/"}.cpusAllowed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := fakeRoot(t, map[string]string{"proc/self/status": "Cpus_allowed_list:\t" + allowed + "\n", "sys/class/net/lo/carrier": "0\n"})
+	done := make(chan ending, 1)
+	go func() {
+		done <- run(t.Context(), t, v1alpha1.RoleServer, fakeTool{}, func(a *Agent) { a.Root = h.root })
+	}()
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(10 * time.Millisecond) {
+		if listening, err := isListening(v1alpha1.ProtocolTCP, plan.ControlPort); listening || err != nil {
+			break
+		}
+	}
+	write(t, h, map[string]string{"sys/class/net/lo/carrier": "1\n"})
+	run(t.Context(), t, v1alpha1.RoleClient, fakeTool{})
+	if got := document(t, <-done).Evidence.Facts["nic.carrier"]; got != "1" {
+		t.Errorf("the carrier in the server's evidence is %q", got)
+	}
+}
+
 func TestExchangesThatFail(t *testing.T) {
 	missing := tool.Command{Path: "no-such-tool"}
 	cases := map[string]struct {
@@ -331,6 +356,17 @@ func TestEndsWithoutAPeer(t *testing.T) {
 		"a client whose time is over before its server answers": {
 			role: v1alpha1.RoleClient, change: func(a *Agent) { a.Task.Deadline = 50 * time.Millisecond },
 			want: v1alpha1.OutcomePeerUnreachable, words: []string{"127.0.0.1"},
+		},
+		"a client whose link is down": {
+			role: v1alpha1.RoleClient, change: func(a *Agent) {
+				a.Task.Deadline, a.Task.Interface = 50*time.Millisecond, "lo"
+				status, err := os.ReadFile("/proc/self/status")
+				if err != nil {
+					t.Fatal(err)
+				}
+				a.Root = fakeRoot(t, map[string]string{"proc/self/status": string(status), "sys/class/net/lo/carrier": "0\n"}).root
+			},
+			want: v1alpha1.OutcomePeerUnreachable, words: []string{"; the link of lo is down"},
 		},
 		"an agent that cannot tell its CPUs": {
 			role: v1alpha1.RoleServer, change: func(a *Agent) { a.Root = t.TempDir() },

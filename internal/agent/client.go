@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// dialTimeout is how long the server may be out of reach: a link that was just attached needs seconds to
-	// come up.
-	dialTimeout = 30 * time.Second
+	// linkTimeout is how long the server may be out of reach, and its address unusable: a link that was just attached needs
+	// seconds to come up.
+	linkTimeout = 30 * time.Second
 	// dialAgain is the pause between two tries.
 	dialAgain = 100 * time.Millisecond
 )
@@ -95,7 +95,7 @@ func (e *endpoint) connect(ctx context.Context) (*link, net.IP, error) {
 
 // dial connects to the server's agent from an address, any if it is nil, and presents the token.
 func (e *endpoint) dial(ctx context.Context, from net.IP) (*link, error) {
-	limit, cancel := context.WithTimeout(ctx, dialTimeout)
+	limit, cancel := context.WithTimeout(ctx, linkTimeout)
 	defer cancel()
 	address := net.JoinHostPort(e.Task.ServerAddress, strconv.Itoa(plan.ControlPort))
 	for {
@@ -105,7 +105,7 @@ func (e *endpoint) dial(ctx context.Context, from net.IP) (*link, error) {
 		}
 		select {
 		case <-limit.Done():
-			return nil, fail(v1alpha1.OutcomePeerUnreachable, "the server's agent at %s does not answer within %s: %v", address, dialTimeout, err)
+			return nil, fail(v1alpha1.OutcomePeerUnreachable, "the server's agent at %s does not answer within %s: %v%s", address, linkTimeout, err, e.noCarrier(";"))
 		case <-time.After(dialAgain):
 		}
 	}

@@ -377,9 +377,15 @@ func (h host) directedAt(irq string, cpu int) bool {
 }
 
 // affinity is the list of the CPUs to which an interrupt is delivered; where the kernel does not tell, those to which
-// it may be.
+// it may be. After a change of the latter the former is out of date until the next interrupt.
 func (h host) affinity(irq string) string {
-	return h.either(filepath.Join(irq, "effective_affinity_list"), filepath.Join(irq, "smp_affinity_list"))
+	effective, allowed := h.read(filepath.Join(irq, "effective_affinity_list")), h.read(filepath.Join(irq, "smp_affinity_list"))
+	now, err := proof.ParseCPUs(effective)
+	may, errAllowed := proof.ParseCPUs(allowed)
+	if err != nil || errAllowed == nil && !slices.ContainsFunc(now, func(cpu int) bool { return slices.Contains(may, cpu) }) {
+		return allowed
+	}
+	return effective
 }
 
 func (h host) idleFacts(f facts, cpu int) {

@@ -29,6 +29,8 @@ var tuned = map[string]string{
 	"proc/irq/default_smp_affinity":       "03\n",
 	"proc/irq/40/effective_affinity_list": "2\n", "proc/irq/40/smp_affinity_list": "0-7\n",
 	"proc/irq/41/effective_affinity_list": "1\n",
+	// Moved away from CPU 2, and not raised since.
+	"proc/irq/43/effective_affinity_list": "2\n", "proc/irq/43/smp_affinity_list": "6\n",
 	"proc/irq/42/smp_affinity_list":       "0-3\n",
 	"proc/self/cgroup":                    "0::/\n",
 	"proc/self/mountinfo":                 "30 25 0:26 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw\n",

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tailgate-dev/tailgate/internal/doctor"
 	"github.com/tailgate-dev/tailgate/internal/onload"
@@ -33,7 +34,12 @@ func (i Inspector) Inspect() (doctor.Inspection, error) {
 	if err != nil {
 		return doctor.Inspection{}, err
 	}
-	evidence := h.gather(cpus[0], cpus, i.iface(), i.Environ)
+	iface := i.iface()
+	// A link that was just attached needs seconds to come up.
+	for began := time.Now(); h.carrier(iface.Name) == "0" && time.Since(began) < attachTimeout; {
+		time.Sleep(listenPoll)
+	}
+	evidence := h.gather(cpus[0], cpus, iface, i.Environ)
 	evidence.Node, evidence.Address, evidence.CPUsAllowed, evidence.AgentCPU = i.Node, i.PodIP, allowed, int32(cpus[0])
 	f := facts(evidence.Facts)
 	if evidence.Interface == "" {

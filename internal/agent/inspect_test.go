@@ -3,6 +3,7 @@ package agent
 import (
 	"maps"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -79,5 +80,19 @@ func TestInspectInterface(t *testing.T) {
 	i.Root = t.TempDir()
 	if _, err := i.Inspect(); err == nil {
 		t.Error("an inspection of a machine that tells no CPUs")
+	}
+}
+
+func TestInspectWaitsForTheLink(t *testing.T) {
+	files := maps.Clone(server2)
+	files["sys/class/net/lo/carrier"] = "0\n"
+	h := fakeRoot(t, files)
+	time.AfterFunc(50*time.Millisecond, func() { write(t, h, map[string]string{"sys/class/net/lo/carrier": "1\n"}) })
+	got, err := Inspector{Interface: "lo", Root: h.root}.Inspect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if carrier := got.Evidence.Facts["nic.carrier"]; carrier != "1" {
+		t.Errorf("the carrier is %q", carrier)
 	}
 }

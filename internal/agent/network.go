@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -64,6 +65,19 @@ func (e *endpoint) addressOn(ctx context.Context, wanted string, choose func([]n
 		case <-time.After(listenPoll):
 		}
 	}
+}
+
+// noCarrier says for a message, after a conjunction, that the measured interface has no carrier; it is empty if it has one.
+func (e *endpoint) noCarrier(conjunction string) string {
+	if e.iface.Name == "" || (host{e.Root}).carrier(e.iface.Name) != "0" {
+		return ""
+	}
+	return fmt.Sprintf("%s the link of %s is down", conjunction, e.iface.Name)
+}
+
+// carrier is 1 when the link of an interface is up, and 0 when it is not.
+func (h host) carrier(iface string) string {
+	return h.read(filepath.Join("sys/class/net", iface, "carrier"))
 }
 
 // interfaceNames are the interfaces that exist, as a list for a message.

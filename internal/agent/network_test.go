@@ -299,3 +299,35 @@ func TestNamedInterface(t *testing.T) {
 		}
 	})
 }
+
+// The kernel lets nothing be bound to an IPv6 address while the link is down, and for a second after it came up.
+func TestAddressOfALinkThatIsDown(t *testing.T) {
+	hosts := newHosts(t)
+	if err := hosts.Join(netpair.Interface{Name: "six"}, netpair.Interface{Name: "six"}); err != nil {
+		t.Fatal(err)
+	}
+	set := func(n *netpair.Namespace, address string, change func(netlink.Link) error) {
+		t.Helper()
+		if err := n.In(func() error {
+			link, err := netlink.LinkByName("six")
+			if err != nil {
+				return err
+			}
+			if address == "" {
+				return change(link)
+			}
+			return errors.Join(netlink.AddrAdd(link, &netlink.Addr{IPNet: cidr(t, address)}), change(link))
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(hosts.Client, "", netlink.LinkSetDown)
+	set(hosts.Server, "fd00::2/64", netlink.LinkSetUp)
+	s := startEnd(t, hosts.Server, v1alpha1.RoleServer, "six", "", "")
+	c := startEnd(t, hosts.Client, v1alpha1.RoleClient, "six", "fd00::2", "fd00::1")
+	set(hosts.Client, "fd00::1/64", netlink.LinkSetUp)
+	server, client := document(t, s.ending(t)), document(t, c.ending(t))
+	if server.Evidence.Address != "fd00::2" || client.Evidence.Address != "fd00::1" {
+		t.Errorf("measured from %s to %s", client.Evidence.Address, server.Evidence.Address)
+	}
+}

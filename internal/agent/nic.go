@@ -18,12 +18,12 @@ func (h host) nicFacts(f facts, s subject) {
 	dir := filepath.Join("sys/class/net", s.iface)
 	h.files(f, map[string]string{
 		"nic.duplex":               dir + "/duplex",
-		"nic.carrier":              dir + "/carrier",
 		"nic.gro-flush-timeout":    dir + "/gro_flush_timeout",
 		"nic.napi-defer-hard-irqs": dir + "/napi_defer_hard_irqs",
 		"nic.threaded":             dir + "/threaded",
 		"nic.txqueuelen":           dir + "/tx_queue_len",
 	})
+	f.set("nic.carrier", h.carrier(s.iface))
 	// Drivers that do not know their speed say -1.
 	if speed := h.number(dir + "/speed"); speed > 0 {
 		f.set("nic.speed", strconv.Itoa(int(speed)))

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -29,7 +31,6 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 		return result.Document{}, err
 	}
 	e.iface = iface
-	document := e.document(address.String())
 	// A tool that the image lacks is told before anybody waits for it.
 	target := tool.Target{Address: address.String(), Port: plan.ToolPort, CPUs: []int{e.measuringCPU}, Token: e.token()}
 	if err := present(e.driver.Server(e.Task.Cells[0], target).Path); err != nil {
@@ -50,6 +51,8 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 			return result.Document{}, err
 		}
 	}
+	// The link may have come up only now.
+	document := e.document(address.String())
 	if err := e.answerAll(ctx, l, target); err != nil {
 		if ctx.Err() != nil {
 			return result.Document{}, fmt.Errorf("serving: %w", ctx.Err())
@@ -77,9 +80,9 @@ func (e *endpoint) ownAddress(ctx context.Context) (net.Interface, net.IP, error
 // awaitClient listens, says where, and waits for the client of this run. Anybody else who connects
 // is sent away.
 func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort(address.String(), strconv.Itoa(plan.ControlPort)))
+	listener, err := e.listen(ctx, address)
 	if err != nil {
-		return nil, fail(v1alpha1.OutcomeAgentFailed, "the server cannot listen: %v", err)
+		return nil, err
 	}
 	defer listener.Close()
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
@@ -95,7 +98,7 @@ func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, erro
 		conn, err := listener.Accept()
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil, fail(v1alpha1.OutcomePeerUnreachable, "no client came before the server had to end")
+				return nil, fail(v1alpha1.OutcomePeerUnreachable, "no client came before the server had to end%s", e.noCarrier(";"))
 			}
 			return nil, fmt.Errorf("waiting for the client: %w", err)
 		}
@@ -106,6 +109,28 @@ func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, erro
 			continue
 		}
 		return l, nil
+	}
+}
+
+// listen listens at an address of the measured interface. The kernel refuses an IPv6 address until the link is up and no
+// other host on it has claimed the address.
+func (e *endpoint) listen(ctx context.Context, address net.IP) (net.Listener, error) {
+	limit, cancel := context.WithTimeout(ctx, linkTimeout)
+	defer cancel()
+	for {
+		listener, err := net.Listen("tcp", net.JoinHostPort(address.String(), strconv.Itoa(plan.ControlPort)))
+		switch {
+		case err == nil:
+			return listener, nil
+		case !errors.Is(err, unix.EADDRNOTAVAIL):
+			return nil, fail(v1alpha1.OutcomeAgentFailed, "the server cannot listen: %v", err)
+		}
+		select {
+		case <-limit.Done():
+			return nil, fail(v1alpha1.OutcomeWrongNetwork, "the kernel does not let %s be used on %s within %s: does another host have it%s?",
+				address, e.iface.Name, linkTimeout, e.noCarrier(", or"))
+		case <-time.After(dialAgain):
+		}
 	}
 }
 

@@ -275,7 +275,9 @@ func (s *scheduler) line(l []byte) {
 		s.known = fields[1] == "15" || fields[1] == "16" || fields[1] == "17"
 	case s.known && len(fields) == 10 && fields[0] == s.cpu:
 		for name, i := range map[string]int{"cpu.schedules": 3, "cpu.run-delay-ns": 8} {
-			if n, err := strconv.ParseInt(fields[i], 10, 64); err == nil && n >= 0 {
+			n, err := strconv.ParseInt(fields[i], 10, 64)
+			// Unless sysctl kernel.sched_schedstats is on, the kernel counts the former never.
+			if err == nil && n >= 0 && (n > 0 || name != "cpu.schedules") {
 				s.all[name] = n
 			}
 		}

@@ -87,6 +87,18 @@ func TestWatchAddsUpWhatHappens(t *testing.T) {
 	}
 }
 
+// A kernel whose statistics of the scheduler are off counts no calls of it, though it counts run delays.
+func TestScheduleStatisticsAreOff(t *testing.T) {
+	got := map[string]int64{}
+	s := newScheduler(2, got)
+	for _, l := range []string{"version 15", "timestamp 4295", "cpu2 0 0 0 0 0 0 9 7 5"} {
+		s.line([]byte(l))
+	}
+	if diff := cmp.Diff(map[string]int64{"cpu.run-delay-ns": 7}, got); diff != "" {
+		t.Errorf("counters (-want +got):\n%s", diff)
+	}
+}
+
 func TestWatchOfCountersThatTellNothing(t *testing.T) {
 	h := fakeRoot(t, counting(100))
 	w := h.watch(2, "net1")

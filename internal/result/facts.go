@@ -159,7 +159,7 @@ var DeltaKeys = []Key{
 	{Name: "tool.run-delay-ns", Meaning: "time that the tool's main thread was ready to run and did not"},
 	{Name: "tool.major-faults", Meaning: "page faults of the tool that had to wait for a disk"},
 	{Name: "cpu.run-delay-ns", Meaning: "time that any thread waited for the CPU"},
-	{Name: "cpu.schedules", Meaning: "how often the CPU's scheduler was called"},
+	{Name: "cpu.schedules", Meaning: "how often the CPU's scheduler was called; counted while sysctl kernel.sched_schedstats is on"},
 	{Name: "cpu.steal-ms", Meaning: "time that a hypervisor took from the CPU, in steps of 10 ms like the next two"},
 	{Name: "cpu.irq-ms", Meaning: "time of the CPU in interrupts"},
 	{Name: "cpu.softirq-ms", Meaning: "time of the CPU in softirqs"},
