@@ -13,7 +13,7 @@ const (
 	// ConditionSucceeded is True when every run was measured and stored, False when that has become
 	// impossible, Unknown while it runs or waits; the reason says where it stands.
 	ConditionSucceeded = "Succeeded"
-	// ConditionPassed is True when the gate's verdict is Pass, False when it is Fail, and Unknown when it is
+	// ConditionPassed is True when the verdict is Pass, False when it is Fail, and Unknown when it is
 	// Inconclusive or there is none yet. A benchmark without a gate does not have it.
 	ConditionPassed = "Passed"
 )
@@ -288,7 +288,7 @@ func (b *LatencyBenchmark) SetCondition(c metav1.Condition) {
 	meta.SetStatusCondition(&b.Status.Conditions, c)
 }
 
-// Finished says whether nothing more will be measured. The verdict may still change with the gate's rules.
+// Finished says whether nothing more will be measured. The verdict may still change with the rules of spec.criteria.
 func (b *LatencyBenchmark) Finished() bool {
 	c := meta.FindStatusCondition(b.Status.Conditions, ConditionSucceeded)
 	return c != nil && c.Status != metav1.ConditionUnknown

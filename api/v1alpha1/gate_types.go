@@ -1,11 +1,11 @@
 package v1alpha1
 
-// Gate says what a benchmark's results must hold. The rules may change when the measuring is done: they are then judged
+// Criteria say what a benchmark's results must hold. The rules may change when the measuring is done: they are then judged
 // again, without measuring.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxDecrease))",message="baseline: maxIncrease and maxDecrease compare with a baseline; name one by benchmarkRef, variant or gateRef, or use max and min"
+// +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxDecrease))",message="baseline: maxIncrease and maxDecrease compare with a baseline; name one by benchmarkRef, variant or accepted, or use max and min"
 // +kubebuilder:validation:XValidation:rule="!has(self.ignoreDifferences) || has(self.baseline)",message="ignoreDifferences: there is no baseline from which to differ; remove it, or name a baseline"
-type Gate struct {
+type Criteria struct {
 	// rules are what must hold, each for all cells that it selects, 1 to 32. The verdict is Fail when one fails, Pass
 	// when all pass, and otherwise Inconclusive, which is never a pass.
 	// +required
@@ -161,7 +161,7 @@ type GateRule struct {
 
 // Baseline names results to compare with.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.benchmarkRef), has(self.variant), has(self.gateRef)].filter(given, given).size() == 1",message="give exactly one of benchmarkRef, variant and gateRef"
+// +kubebuilder:validation:XValidation:rule="[has(self.benchmarkRef), has(self.variant), has(self.accepted)].filter(given, given).size() == 1",message="give exactly one of benchmarkRef, variant and accepted"
 type Baseline struct {
 	// benchmarkRef is another benchmark of the same namespace: its stored results, cell by cell of the same variant. The
 	// verdict is made anew whenever these change; until that benchmark is complete, comparisons are Inconclusive.
@@ -176,10 +176,20 @@ type Baseline struct {
 	// +kubebuilder:validation:MaxLength=63
 	Variant string `json:"variant,omitempty"`
 
-	// gateRef is a LatencyGate whose spec.namespace is that of this benchmark: the result that it has accepted of the node that
-	// is this benchmark's client. Which one that is, is settled with the first verdict (status.verdict.baseline), and later acceptances do not change it.
+	// accepted is the result that a LatencyGate has accepted of the node that is this benchmark's client. The first verdict
+	// settles which result that is (status.verdict.baseline), and later acceptances do not change it.
 	// +optional
-	GateRef *ObjectName `json:"gateRef,omitempty"`
+	Accepted *AcceptedBaseline `json:"accepted,omitempty"`
+}
+
+// AcceptedBaseline names the LatencyGate whose accepted result is the baseline.
+type AcceptedBaseline struct {
+	// gateName is the name of the LatencyGate, whose spec.namespace must be that of the benchmark. In the template of a
+	// LatencyGate it is absent, because it is the gate itself; anywhere else it is required.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	GateName string `json:"gateName,omitempty"`
 }
 
 // ObjectName names an object.
@@ -234,7 +244,7 @@ const (
 	ReasonNoCells = "NoCells"
 )
 
-// Verdict is what a gate's rules say of the results.
+// Verdict is what the rules of spec.criteria say of the results.
 type Verdict struct {
 	// outcome is Fail when a rule fails, Pass when all pass, otherwise Inconclusive.
 	Outcome GateOutcome `json:"outcome"`
@@ -249,11 +259,11 @@ type Verdict struct {
 	// failErrorOneIn is the highest probability with which a comparison whose truth is just within its limit fails, as
 	// one in so many: 20 times comparisons keeps that of any wrong Fail at 5 %.
 	FailErrorOneIn int64 `json:"failErrorOneIn"`
-	// rules has a line for each rule, in the order of the gate's.
+	// rules has a line for each rule, in the order of spec.criteria.rules.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Rules []RuleVerdict `json:"rules"`
-	// baseline is the benchmark that was compared with, where gate.baseline.gateRef leaves open which one that is.
+	// baseline is the benchmark that was compared with, where criteria.baseline.accepted leaves open which one that is.
 	// +optional
 	Baseline *GateBaseline `json:"baseline,omitempty"`
 	// inputs is a digest of what was judged, the rules and the stored results of both sides: when it would differ, all is

@@ -102,9 +102,9 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.workload.streams) || self.tool in ['netperf', 'sockperf']",message="spec.workload.streams: only netperf and sockperf measure bandwidth; use one of them, or remove streams"
 // +kubebuilder:validation:XValidation:rule="!has(self.highestPercentile) || self.tool != 'netperf' || self.highestPercentile in ['p50', 'p90', 'p99']",message="spec.highestPercentile: netperf tells no samples and no percentile beyond p99; use pinger, sfnt-pingpong, sfnt-stream or sockperf"
 // +kubebuilder:validation:XValidation:rule="!has(self.variants) || self.rounds * self.variants.size() <= 400",message="spec.rounds: rounds times variants must be at most 400"
-// +kubebuilder:validation:XValidation:rule="!has(self.variants) || !has(self.gate) || !has(self.gate.extendRounds) || (self.rounds + self.gate.extendRounds) * self.variants.size() <= 400",message="spec.gate.extendRounds: rounds and extendRounds together, times variants, must be at most 400"
-// +kubebuilder:validation:XValidation:rule="!has(self.gate) || !has(self.gate.baseline) || !has(self.gate.baseline.variant) || has(self.variants) && self.variants.exists(v, v.name == self.gate.baseline.variant)",message="spec.gate.baseline.variant: must be one of spec.variants"
-// +kubebuilder:validation:XValidation:rule="!has(self.gate) || self.gate.rules.all(r, !has(r.variants) || r.variants.all(n, has(self.variants) ? self.variants.exists(v, v.name == n) : n == 'default'))",message="spec.gate.rules: variants must be among spec.variants; without any there is one, named default"
+// +kubebuilder:validation:XValidation:rule="!has(self.variants) || !has(self.criteria) || !has(self.criteria.extendRounds) || (self.rounds + self.criteria.extendRounds) * self.variants.size() <= 400",message="spec.criteria.extendRounds: rounds and extendRounds together, times variants, must be at most 400"
+// +kubebuilder:validation:XValidation:rule="!has(self.criteria) || !has(self.criteria.baseline) || !has(self.criteria.baseline.variant) || has(self.variants) && self.variants.exists(v, v.name == self.criteria.baseline.variant)",message="spec.criteria.baseline.variant: must be one of spec.variants"
+// +kubebuilder:validation:XValidation:rule="!has(self.criteria) || self.criteria.rules.all(r, !has(r.variants) || r.variants.all(n, has(self.variants) ? self.variants.exists(v, v.name == n) : n == 'default'))",message="spec.criteria.rules: variants must be among spec.variants; without any there is one, named default"
 type LatencyBenchmarkSpec struct {
 	// tool is the program that measures: pinger, sfnt-pingpong, sfnt-stream, netperf or sockperf.
 	// +required
@@ -165,9 +165,9 @@ type LatencyBenchmarkSpec struct {
 	// +optional
 	HighestPercentile Percentile `json:"highestPercentile,omitempty"`
 
-	// template is what benchmark pods get beyond what a measurement needs anywhere.
+	// pods is what benchmark pods get beyond what a measurement needs anywhere.
 	// +optional
-	Template *PodTemplate `json:"template,omitempty"`
+	Pods *PodSettings `json:"pods,omitempty"`
 
 	// priority orders benchmarks that wait for the same nodes, -1000 to 1000; default 0. The higher goes first; each
 	// minute of waiting counts as one more, so that none waits for ever. One that has begun to measure keeps its nodes
@@ -200,10 +200,10 @@ type LatencyBenchmarkSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	HistoryLimit int32 `json:"historyLimit,omitempty"`
 
-	// gate is what the results must hold, and makes condition Passed. Unlike the rest of the spec it may change at any
+	// criteria is what the results must hold, and makes condition Passed. Unlike the rest of the spec it may change at any
 	// time: what is stored is then judged again, without measuring.
 	// +optional
-	Gate *Gate `json:"gate,omitempty"`
+	Criteria *Criteria `json:"criteria,omitempty"`
 }
 
 // Variant is one of the things that a benchmark compares. What it leaves out is as in the spec.
@@ -235,7 +235,7 @@ type Variant struct {
 	// +optional
 	Capture *bool `json:"capture,omitempty"`
 
-	// env are environment variables of the variant's tools, added to those of spec.template; of equal names these
+	// env are environment variables of the variant's tools, added to those of spec.pods; of equal names these
 	// count.
 	// +optional
 	// +listType=map
@@ -339,7 +339,7 @@ type LatencyBenchmarkStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions are Accepted (the spec is understood and the cluster can give what it asks), Succeeded (Unknown while
-	// it runs; the reason says where it stands) and, with a gate, Passed (Unknown while nothing can be said).
+	// it runs; the reason says where it stands) and, with criteria, Passed (Unknown while nothing can be said).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -366,7 +366,7 @@ type LatencyBenchmarkStatus struct {
 	// +kubebuilder:validation:Maximum=100
 	ExtendedRounds int32 `json:"extendedRounds,omitempty"`
 
-	// verdict is what the gate's rules say of the results, once everything was measured.
+	// verdict is what the rules of spec.criteria say of the results, once everything was measured.
 	// +optional
 	Verdict *Verdict `json:"verdict,omitempty"`
 
@@ -913,8 +913,9 @@ type StoredResult struct {
 // +kubebuilder:printcolumn:name="Placement",type=string,JSONPath=`.status.summary.placement`,priority=1
 // +kubebuilder:printcolumn:name="Variants",type=string,JSONPath=`.status.summary.variants`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].message`,priority=1
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) && !has(oldSelf.status.pairs) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.acceleration) == has(oldSelf.spec.acceleration) && (!has(self.spec.acceleration) || self.spec.acceleration == oldSelf.spec.acceleration) && has(self.spec.template) == has(oldSelf.spec.template) && (!has(self.spec.template) || self.spec.template == oldSelf.spec.template) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for gate, priority, suspend, ttlSecondsAfterFinished and historyLimit: delete the benchmark and apply it anew"
-// +kubebuilder:validation:XValidation:rule="!has(self.spec.gate) || !has(self.spec.gate.baseline) || !has(self.spec.gate.baseline.benchmarkRef) || self.spec.gate.baseline.benchmarkRef.name != self.metadata.name",message="spec.gate.baseline.benchmarkRef: a benchmark cannot be its own baseline; name another, or a variant"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) && !has(oldSelf.status.pairs) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.acceleration) == has(oldSelf.spec.acceleration) && (!has(self.spec.acceleration) || self.spec.acceleration == oldSelf.spec.acceleration) && has(self.spec.pods) == has(oldSelf.spec.pods) && (!has(self.spec.pods) || self.spec.pods == oldSelf.spec.pods) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for criteria, priority, suspend, ttlSecondsAfterFinished and historyLimit: delete the benchmark and apply it anew"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.criteria) || !has(self.spec.criteria.baseline) || !has(self.spec.criteria.baseline.benchmarkRef) || self.spec.criteria.baseline.benchmarkRef.name != self.metadata.name",message="spec.criteria.baseline.benchmarkRef: a benchmark cannot be its own baseline; name another, or a variant"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.criteria) || !has(self.spec.criteria.baseline) || !has(self.spec.criteria.baseline.accepted) || has(self.spec.criteria.baseline.accepted.gateName)",message="spec.criteria.baseline.accepted.gateName: name the LatencyGate whose accepted result is the baseline"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52",message="metadata.name: at most 52 characters, because pods are named after it"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.variants) || self.spec.variants.all(v, self.metadata.name.size() + v.name.size() <= 57)",message="spec.variants: the names of the benchmark and of a variant together have at most 57 characters, because pods are named after both"
 // +kubebuilder:validation:XValidation:rule="self.spec.placement.pairing == 'Pair' || self.metadata.name.size() <= 46",message="metadata.name: at most 46 characters with pairing Star, Ring or AllPairs, because the benchmark of each pair is named after it"

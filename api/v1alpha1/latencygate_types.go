@@ -103,14 +103,15 @@ type OnInconclusive struct {
 // LatencyGateSpec says which nodes are held back until their latency is verified, how it is measured, and what is done to
 // a node meanwhile.
 //
-// +kubebuilder:validation:XValidation:rule="self.template.placement.pairing == 'Pair'",message="template.placement.pairing: a gate measures one node at a time; use Pair"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.placement.client) || !has(self.template.placement.client.nodeName) && (!has(self.template.placement.client.nodeSelector) || self.template.placement.client.nodeSelector.size() == 0)",message="template.placement.client: must be {}, because it becomes the node that is verified; nodeSelector of the gate says which nodes these are"
-// +kubebuilder:validation:XValidation:rule="has(self.template.gate)",message="template.gate: the rules are required; a gate without rules cannot hold anything back"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.gate) || !has(self.template.gate.ignoreDifferences) || self.template.gate.ignoreDifferences.size() <= 31",message="template.gate.ignoreDifferences: at most 31, because the gate adds node when a node's peer is not that of its baseline"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.template) || !has(self.template.template.tolerations) || self.template.template.tolerations.size() <= 15",message="template.template.tolerations: at most 15, because the gate adds one of its own taint"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.variants) || self.template.variants.all(v, v.name.size() <= 16)",message="template.variants: names have at most 16 characters, because the gate's benchmarks are named after nodes"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.suspend) || !self.template.suspend",message="template.suspend: nothing would ever be verified; set suspend of the gate itself"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.ttlSecondsAfterFinished) && !has(self.template.historyLimit)",message="template.ttlSecondsAfterFinished, template.historyLimit: a gate keeps as many benchmarks of each node as historyLimit of its own spec says"
+// +kubebuilder:validation:XValidation:rule="self.template.spec.placement.pairing == 'Pair'",message="template.spec.placement.pairing: a gate measures one node at a time; use Pair"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.placement.client) || !has(self.template.spec.placement.client.nodeName) && (!has(self.template.spec.placement.client.nodeSelector) || self.template.spec.placement.client.nodeSelector.size() == 0)",message="template.spec.placement.client: must be {}, because it becomes the node that is verified; nodeSelector of the gate says which nodes these are"
+// +kubebuilder:validation:XValidation:rule="has(self.template.spec.criteria)",message="template.spec.criteria: the rules are required; a gate without rules cannot hold anything back"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.ignoreDifferences) || self.template.spec.criteria.ignoreDifferences.size() <= 31",message="template.spec.criteria.ignoreDifferences: at most 31, because the gate adds node when a node's peer is not that of its baseline"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.baseline) || !has(self.template.spec.criteria.baseline.accepted) || !has(self.template.spec.criteria.baseline.accepted.gateName)",message="template.spec.criteria.baseline.accepted.gateName: must be absent, because each node is compared with the result that this gate has accepted of it"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.pods) || !has(self.template.spec.pods.tolerations) || self.template.spec.pods.tolerations.size() <= 15",message="template.spec.pods.tolerations: at most 15, because the gate adds one of its own taint"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.variants) || self.template.spec.variants.all(v, v.name.size() <= 16)",message="template.spec.variants: names have at most 16 characters, because the gate's benchmarks are named after nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.suspend) || !self.template.spec.suspend",message="template.spec.suspend: nothing would ever be verified; set suspend of the gate itself"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.ttlSecondsAfterFinished) && !has(self.template.spec.historyLimit)",message="template.spec.ttlSecondsAfterFinished, template.spec.historyLimit: a gate keeps as many benchmarks of each node as historyLimit of its own spec says"
 // +kubebuilder:validation:XValidation:rule="!has(self.timeZone) || has(self.schedule)",message="timeZone: there is no schedule to which it could belong; remove it, or give a schedule"
 type LatencyGateSpec struct {
 	// nodeSelector is the labels that a node must have to be held back, at most 16; {} is every node. A node belongs to
@@ -126,12 +127,12 @@ type LatencyGateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot change, because the accepted results are there: delete the gate and apply it anew"
 	Namespace string `json:"namespace"`
 
-	// template is the spec of the benchmark that verifies a node. placement.client must be {}: it becomes the node.
-	// placement.server selects its peers; {} is the nodes of the gate. gate has the rules that a result must hold; for
-	// maxIncrease and maxDecrease its baseline is gateRef with the name of this gate, the node's own accepted result. A
-	// node that has none yet is held against the other rules alone. Editing it does not make a node unverified.
+	// template is that of the benchmark that verifies a node. spec.placement.client must be {}: it becomes the node.
+	// spec.placement.server selects its peers; {} is the nodes of the gate. spec.criteria has the rules that a result must
+	// hold; for maxIncrease and maxDecrease its baseline is accepted: {}, the node's own accepted result. A node without an
+	// accepted result is held against the other rules alone. Editing the template does not make a node unverified.
 	// +required
-	Template LatencyBenchmarkSpec `json:"template"`
+	Template LatencyBenchmarkTemplate `json:"template"`
 
 	// releaseAfter is how long a node that the gate does not select any more stays held back if it is not verified, and
 	// keeps its baselines in any case, 1m to 8760h; default 1h. A label that is lost in an upgrade and comes back within
@@ -274,7 +275,6 @@ type LatencyGateStatus struct {
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Passed")].message`,priority=1
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')",message="metadata.name: at most 63 characters and no dot, because labels and the objects of its nodes have it"
-// +kubebuilder:validation:XValidation:rule="!has(self.spec.template.gate) || !has(self.spec.template.gate.baseline) || !has(self.spec.template.gate.baseline.gateRef) || self.spec.template.gate.baseline.gateRef.name == self.metadata.name",message="spec.template.gate.baseline.gateRef: must name this gate, whose accepted results of the node it stands for"
 type LatencyGate struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.

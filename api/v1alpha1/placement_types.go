@@ -119,7 +119,7 @@ type NodeSelection struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.annotations) || self.annotations.all(k, k in ['irq-load-balancing.crio.io', 'cpu-load-balancing.crio.io', 'cpu-quota.crio.io', 'cpu-c-states.crio.io', 'cpu-freq-governor.crio.io'])",message="annotations: only CRI-O's for low latency are allowed: irq-load-balancing.crio.io, cpu-load-balancing.crio.io, cpu-quota.crio.io, cpu-c-states.crio.io, cpu-freq-governor.crio.io"
 // +kubebuilder:validation:XValidation:rule="!has(self.priorityClassName) || !self.priorityClassName.startsWith('system-')",message="priorityClassName: the classes of the system are not for benchmarks; make one of your own"
-type PodTemplate struct {
+type PodSettings struct {
 	// annotations are CRI-O's for pods of low latency: irq-load-balancing.crio.io, cpu-load-balancing.crio.io,
 	// cpu-quota.crio.io, cpu-c-states.crio.io and cpu-freq-governor.crio.io. They need a runtimeClassName that allows
 	// them.

@@ -83,7 +83,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 		r.made.forget(types.UID(b.Status.Active.ServerPodUID), types.UID(b.Status.Active.ClientPodUID))
 		w.release()
 	case stepExtend:
-		b.Status.ExtendedRounds = b.Spec.Gate.ExtendRounds
+		b.Status.ExtendedRounds = b.Spec.Criteria.ExtendRounds
 	case stepComplete, stepFail:
 		b.Status.CompletionTime = &metav1.Time{Time: w.now}
 	}

@@ -93,7 +93,7 @@ func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 
 // observeClasses reads the classes that the template names.
 func (r *Reconciler) observeClasses(ctx context.Context, w *world) error {
-	template := w.benchmark.Spec.Template
+	template := w.benchmark.Spec.Pods
 	if template == nil {
 		return nil
 	}

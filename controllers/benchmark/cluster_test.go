@@ -342,7 +342,7 @@ func TestObserveNetworksAndProfiles(t *testing.T) {
 func TestObserveClasses(t *testing.T) {
 	named := func(runtime, priority string) func(*world) {
 		return func(w *world) {
-			w.benchmark.Spec.Template = &v1alpha1.PodTemplate{RuntimeClassName: runtime, PriorityClassName: priority}
+			w.benchmark.Spec.Pods = &v1alpha1.PodSettings{RuntimeClassName: runtime, PriorityClassName: priority}
 		}
 	}
 	class := func(name string, isDefault bool) schedulingv1.PriorityClass {

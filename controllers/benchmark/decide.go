@@ -124,7 +124,7 @@ func decideIdle(w *world) step {
 	run, last := next.run, next.last
 	if run == nil && w.undecided != "" {
 		return step{kind: stepExtend, reason: v1alpha1.ReasonQueued,
-			message: fmt.Sprintf("%d rounds more are measured, because %d did not decide: %s", b.Spec.Gate.ExtendRounds, b.Spec.Rounds, w.undecided)}
+			message: fmt.Sprintf("%d rounds more are measured, because %d did not decide: %s", b.Spec.Criteria.ExtendRounds, b.Spec.Rounds, w.undecided)}
 	}
 	if run == nil {
 		return step{kind: stepComplete, reason: v1alpha1.ReasonComplete, message: fmt.Sprintf("%d of %d runs measured and stored", len(w.runs), len(w.runs))}

@@ -24,13 +24,13 @@ import (
 
 // A benchmark is judged when it finishes, and, finished, whenever what the verdict was made of has changed: the rules,
 // its stored results, the results of the benchmark that is its baseline. A verdict never outlives what it was made of:
-// without a stored result nothing passes any more. Which benchmark a gateRef means is settled with the first verdict: what a
+// without a stored result nothing passes any more. Which benchmark is the accepted one of a LatencyGate is settled with the first verdict: what a
 // LatencyGate accepts afterwards does not change it.
 
 // judge brings verdict and condition Passed up to date. It reads the results only when they, or the rules, are not
 // those of the verdict that there is.
 func (r *Reconciler) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
-	gate := b.Spec.Gate
+	gate := b.Spec.Criteria
 	switch {
 	case gate == nil:
 		b.Status.Verdict = nil
@@ -100,7 +100,7 @@ func inconclusive(v *v1alpha1.Verdict) string {
 	return v1alpha1.ReasonInconclusive
 }
 
-// compared is what a gate compares with; nil when its gate names nothing outside of the benchmark.
+// compared is the baseline of a benchmark; nil when its criteria name nothing outside of the benchmark.
 type compared struct {
 	// benchmark that is compared with. One that does not exist has no UID.
 	benchmark *v1alpha1.LatencyBenchmark
@@ -118,7 +118,7 @@ func (c *compared) settled() *v1alpha1.GateBaseline {
 	return &v1alpha1.GateBaseline{Gate: c.gate, Namespace: c.benchmark.Namespace, Benchmark: c.benchmark.Name}
 }
 
-// baseline gets what a benchmark's gate compares with.
+// baseline gets what a benchmark's criteria compare with.
 func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*compared, error) {
 	c := &compared{benchmark: &v1alpha1.LatencyBenchmark{}}
 	key := types.NamespacedName{Namespace: b.Namespace, Name: baselineOf(b)}
@@ -174,21 +174,21 @@ func (r *Reconciler) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark,
 	return &v1alpha1.GateBaseline{Gate: gateName, Namespace: gate.Spec.Namespace, Benchmark: verification.Status.Accepted.Benchmark}, nil
 }
 
-// baselineOf is the name of the benchmark that a benchmark's gate compares with; empty when it names none.
+// baselineOf is the name of the benchmark that a benchmark's criteria compare with; empty when they name none.
 func baselineOf(b *v1alpha1.LatencyBenchmark) string {
-	if b.Spec.Gate == nil || b.Spec.Gate.Baseline == nil || b.Spec.Gate.Baseline.BenchmarkRef == nil {
+	if b.Spec.Criteria == nil || b.Spec.Criteria.Baseline == nil || b.Spec.Criteria.Baseline.BenchmarkRef == nil {
 		return ""
 	}
-	return b.Spec.Gate.Baseline.BenchmarkRef.Name
+	return b.Spec.Criteria.Baseline.BenchmarkRef.Name
 }
 
-// baselineGateOf is the name of the LatencyGate whose accepted result a benchmark's gate compares with; empty when it
-// names none.
+// baselineGateOf is the name of the LatencyGate whose accepted result a benchmark's criteria compare with; empty
+// when they name none.
 func baselineGateOf(b *v1alpha1.LatencyBenchmark) string {
-	if b.Spec.Gate == nil || b.Spec.Gate.Baseline == nil || b.Spec.Gate.Baseline.GateRef == nil {
+	if b.Spec.Criteria == nil || b.Spec.Criteria.Baseline == nil || b.Spec.Criteria.Baseline.Accepted == nil {
 		return ""
 	}
-	return b.Spec.Gate.Baseline.GateRef.Name
+	return b.Spec.Criteria.Baseline.Accepted.GateName
 }
 
 // inputs is a digest of what a verdict is made of, without reading it: a ConfigMap that is the same object in the same
@@ -201,9 +201,9 @@ func (r *Reconciler) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, b
 		ConfigMaps []string
 	}
 	all := struct {
-		Gate  *v1alpha1.Gate
+		Gate  *v1alpha1.Criteria
 		Sides []side
-	}{Gate: b.Spec.Gate}
+	}{Gate: b.Spec.Criteria}
 	both := []*v1alpha1.LatencyBenchmark{b}
 	if baseline != nil && baseline.benchmark.Name != "" {
 		both = append(both, baseline.benchmark)
@@ -245,7 +245,7 @@ type judgement struct {
 // judgement reads the results of both sides and judges them. What can be wrong with them is in the verdict; an error is
 // what another reconcile may not meet again.
 func (r *Reconciler) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (judgement, error) {
-	gate := b.Spec.Gate.DeepCopy()
+	gate := b.Spec.Criteria.DeepCopy()
 	// Who looked twice looked twice, whatever the gate says now.
 	gate.ExtendRounds = max(gate.ExtendRounds, b.Status.ExtendedRounds)
 	r.stored.reading.Lock()
@@ -305,7 +305,7 @@ func (r *Reconciler) candidateResults(ctx context.Context, b *v1alpha1.LatencyBe
 	return results, nil
 }
 
-// baselineResults are what a benchmark, or the lack of it, brings to another's gate.
+// baselineResults are what a benchmark, or the lack of it, brings to another's criteria.
 func (r *Reconciler) baselineResults(ctx context.Context, c *compared) (judge.Results, error) {
 	baseline := c.benchmark
 	results := judge.Results{}
@@ -340,7 +340,7 @@ func (r *Reconciler) baselineResults(ctx context.Context, c *compared) (judge.Re
 // undecided is the verdict's message when a benchmark of which everything planned is measured is Inconclusive, the gate
 // asks for more rounds then, and they may decide. Empty otherwise.
 func (r *Reconciler) undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark) (string, error) {
-	if b.Spec.Gate == nil || b.Spec.Gate.ExtendRounds == 0 || b.Status.ExtendedRounds > 0 {
+	if b.Spec.Criteria == nil || b.Spec.Criteria.ExtendRounds == 0 || b.Status.ExtendedRounds > 0 {
 		return "", nil
 	}
 	baseline, err := r.baseline(ctx, b)
@@ -356,9 +356,9 @@ func (r *Reconciler) undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark
 
 // Judge holds a finished benchmark's results against a gate, which need not be its own, and writes nothing. What can be
 // wrong with the results of either side is in the verdict.
-func (r *Reconciler) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Gate) (*v1alpha1.Verdict, error) {
+func (r *Reconciler) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (*v1alpha1.Verdict, error) {
 	with := b.DeepCopy()
-	with.Spec.Gate = gate
+	with.Spec.Criteria = gate
 	baseline, err := r.baseline(ctx, with)
 	if err != nil {
 		return nil, err

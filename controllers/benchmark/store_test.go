@@ -189,7 +189,7 @@ func TestJudgeNeedsEveryResult(t *testing.T) {
 			r := &Reconciler{Live: api}
 			judged := func() string {
 				t.Helper()
-				v, err := r.Judge(t.Context(), after, &v1alpha1.Gate{
+				v, err := r.Judge(t.Context(), after, &v1alpha1.Criteria{
 					Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}},
 					Rules:    []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}},
 				})

@@ -147,7 +147,7 @@ func withAttempt(run string, attempt int32, outcome string, ended time.Duration)
 
 // undecided gives the world a gate that asks for more rounds, and a verdict that needs them.
 func undecided(w *world) {
-	w.benchmark.Spec.Gate = &v1alpha1.Gate{ExtendRounds: 4}
+	w.benchmark.Spec.Criteria = &v1alpha1.Criteria{ExtendRounds: 4}
 	w.undecided = "p99 is Inconclusive"
 }
 

@@ -61,25 +61,25 @@ func goesWith(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
 // peer as server, a toleration of the gate's own taint, and the node's accepted result as baseline. It is what the
 // verdict rests on, so that a later acceptance cannot change what it was compared with.
 func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer string, number int64) *v1alpha1.LatencyBenchmark {
-	spec := *gate.Spec.Template.DeepCopy()
+	spec := *gate.Spec.Template.Spec.DeepCopy()
 	spec.Placement.Client = &v1alpha1.NodeSelection{NodeName: v.Spec.NodeName}
 	spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: peer}
-	spec.Template = podsOf(gate)
-	spec.Gate = rulesOf(spec.Gate, v.Status.Accepted, peer)
+	spec.Pods = podsOf(gate)
+	spec.Criteria = rulesOf(spec.Criteria, v.Status.Accepted, peer)
 	return &v1alpha1.LatencyBenchmark{
-		ObjectMeta: metav1.ObjectMeta{
+		ObjectMeta: gate.Spec.Template.Metadata.ObjectMeta(metav1.ObjectMeta{
 			Namespace: gate.Spec.Namespace, Name: benchmarkName(gate.Name, v.Spec.NodeName, number),
 			Labels: labelsOf(v), OwnerReferences: []metav1.OwnerReference{goesWith(v)},
-		},
+		}),
 		Spec: spec,
 	}
 }
 
 // podsOf is what a gate's template gives to benchmark pods, with the toleration of the gate's own taint.
-func podsOf(gate *v1alpha1.LatencyGate) *v1alpha1.PodTemplate {
-	pods := gate.Spec.Template.Template.DeepCopy()
+func podsOf(gate *v1alpha1.LatencyGate) *v1alpha1.PodSettings {
+	pods := gate.Spec.Template.Spec.Pods.DeepCopy()
 	if pods == nil {
-		pods = &v1alpha1.PodTemplate{}
+		pods = &v1alpha1.PodSettings{}
 	}
 	own := corev1.Toleration{Key: v1alpha1.NodeTaintUnverified, Operator: corev1.TolerationOpExists}
 	if !slices.Contains(pods.Tolerations, own) {
@@ -90,8 +90,8 @@ func podsOf(gate *v1alpha1.LatencyGate) *v1alpha1.PodTemplate {
 
 // rulesOf are the rules of a node's benchmark. Where there is nothing yet to compare with, those that compare are left
 // out; nil when none remains.
-func rulesOf(gate *v1alpha1.Gate, accepted *v1alpha1.AcceptedResult, peer string) *v1alpha1.Gate {
-	if gate == nil || gate.Baseline == nil || gate.Baseline.GateRef == nil {
+func rulesOf(gate *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResult, peer string) *v1alpha1.Criteria {
+	if gate == nil || gate.Baseline == nil || gate.Baseline.Accepted == nil {
 		return gate
 	}
 	if accepted != nil {
@@ -109,7 +109,7 @@ func rulesOf(gate *v1alpha1.Gate, accepted *v1alpha1.AcceptedResult, peer string
 }
 
 // compareWith makes an accepted result the baseline of a node that is measured with a peer.
-func compareWith(gate *v1alpha1.Gate, accepted v1alpha1.AcceptedResult, peer string) {
+func compareWith(gate *v1alpha1.Criteria, accepted v1alpha1.AcceptedResult, peer string) {
 	gate.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: accepted.Benchmark}}
 	if accepted.Peer != peer && !slices.Contains(gate.IgnoreDifferences, keyNode) {
 		// The client's node is the same by its name, so that this is about the peer's.

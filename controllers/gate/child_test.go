@@ -20,20 +20,20 @@ func TestBenchmarkOf(t *testing.T) {
 		gate         func(*v1alpha1.LatencyGate)
 		verification func(*v1alpha1.LatencyVerification)
 		peer         string
-		want         *v1alpha1.Gate
+		want         *v1alpha1.Criteria
 	}{
 		"against the accepted result, with its peer": {nil, nil, "b",
-			&v1alpha1.Gate{Rules: []v1alpha1.GateRule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"kernel.*"}}},
+			&v1alpha1.Criteria{Rules: []v1alpha1.GateRule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"kernel.*"}}},
 		"against it, with another peer": {nil, nil, "c",
-			&v1alpha1.Gate{Rules: []v1alpha1.GateRule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"kernel.*", "node"}}},
-		"with another peer, that being ignored": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Gate.IgnoreDifferences = []string{"node"} }, nil, "c",
-			&v1alpha1.Gate{Rules: []v1alpha1.GateRule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"node"}}},
-		"nothing to compare with": {nil, nothing, "b", &v1alpha1.Gate{Rules: []v1alpha1.GateRule{limit}}},
+			&v1alpha1.Criteria{Rules: []v1alpha1.GateRule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"kernel.*", "node"}}},
+		"with another peer, that being ignored": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Criteria.IgnoreDifferences = []string{"node"} }, nil, "c",
+			&v1alpha1.Criteria{Rules: []v1alpha1.GateRule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"node"}}},
+		"nothing to compare with": {nil, nothing, "b", &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{limit}}},
 		"nothing at all to hold to": {func(g *v1alpha1.LatencyGate) {
-			g.Spec.Template.Gate.Rules = []v1alpha1.GateRule{increase, {Metric: "throughput", MaxDecrease: "1%"}}
+			g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.GateRule{increase, {Metric: "throughput", MaxDecrease: "1%"}}
 		}, nothing, "b", nil},
-		"a baseline of its own": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Gate.Baseline = against("golden") }, nothing, "b",
-			&v1alpha1.Gate{Rules: []v1alpha1.GateRule{limit, increase}, Baseline: against("golden"), IgnoreDifferences: []string{"kernel.*"}}},
+		"a baseline of its own": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Criteria.Baseline = against("golden") }, nothing, "b",
+			&v1alpha1.Criteria{Rules: []v1alpha1.GateRule{limit, increase}, Baseline: against("golden"), IgnoreDifferences: []string{"kernel.*"}}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestBenchmarkOf(t *testing.T) {
 			}
 			before := g.DeepCopy()
 			b := benchmarkOf(g, v, c.peer, 4)
-			if diff := cmp.Diff(c.want, b.Spec.Gate); diff != "" {
+			if diff := cmp.Diff(c.want, b.Spec.Criteria); diff != "" {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff(before, g); diff != "" {
@@ -58,7 +58,7 @@ func TestBenchmarkOf(t *testing.T) {
 			if b.Spec.Placement.Client.NodeName != "a" || b.Spec.Placement.Server.NodeName != c.peer || len(b.Spec.Placement.Server.NodeSelector) > 0 {
 				t.Errorf("placement %+v", b.Spec.Placement)
 			}
-			if diff := cmp.Diff([]corev1.Toleration{{Key: "tailgate.dev/latency-unverified", Operator: "Exists"}}, b.Spec.Template.Tolerations); diff != "" {
+			if diff := cmp.Diff([]corev1.Toleration{{Key: "tailgate.dev/latency-unverified", Operator: "Exists"}}, b.Spec.Pods.Tolerations); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -120,10 +120,10 @@ func TestSpecDigest(t *testing.T) {
 	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Suspend = true }); got == made {
 		t.Error("a benchmark that was suspended goes unseen")
 	}
-	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.Rules[0].Max = "1s" }); got == made {
+	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0].Max = "1s" }); got == made {
 		t.Error("a rule that was loosened goes unseen")
 	}
-	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.Baseline.BenchmarkRef.Name = "slow" }); got == made {
+	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.BenchmarkRef.Name = "slow" }); got == made {
 		t.Error("another baseline goes unseen")
 	}
 }

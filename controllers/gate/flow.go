@@ -197,7 +197,7 @@ func measuring(w *world) step {
 		return unfinished(w)
 	case meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionSucceeded):
 		return inconclusive(w, v1alpha1.ReasonBenchmarkFailed, meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded).Message)
-	case b.Spec.Gate == nil:
+	case b.Spec.Criteria == nil:
 		return step{
 			kind: stepConclude, state: v1alpha1.VerificationInconclusive, outcome: v1alpha1.GateInconclusive, reason: v1alpha1.ReasonNothingToCompare,
 			message: fmt.Sprintf("there is no accepted result to compare with, and no rule with max or min; look at LatencyBenchmark %s and accept it: kubectl annotate lver %s %s=%s",

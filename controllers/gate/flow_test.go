@@ -180,7 +180,7 @@ func TestDecide(t *testing.T) {
 		"an inconclusive result, to be tried again":    {all(unknown, retrying(1)), stepRepeat, unverifiedState, v1alpha1.ReasonRetry, "Inconclusive"},
 		"retries without a number are one":             {all(unknown, retrying(0)), stepRepeat, unverifiedState, v1alpha1.ReasonRetry, ""},
 		"an inconclusive result after the last retry":  {all(unknown, retrying(2), status(func(s *v1alpha1.LatencyVerificationStatus) { s.Retried = 2 })), stepConclude, inconclusiveState, v1alpha1.ReasonInconclusive, ""},
-		"no rule that a first result could be held to": {all(passed, func(w *world) { w.benchmark.Spec.Gate = nil }, retrying(5)), stepConclude, inconclusiveState, v1alpha1.ReasonNothingToCompare, "kubectl annotate lver up.a tailgate.dev/accept=up-a-4"},
+		"no rule that a first result could be held to": {all(passed, func(w *world) { w.benchmark.Spec.Criteria = nil }, retrying(5)), stepConclude, inconclusiveState, v1alpha1.ReasonNothingToCompare, "kubectl annotate lver up.a tailgate.dev/accept=up-a-4"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

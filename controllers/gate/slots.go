@@ -29,7 +29,7 @@ type lineup struct {
 	// measuring is how many of the gate's nodes are being measured.
 	measuring int
 	// pods are what the template gives to benchmark pods, with the toleration of the gate's own taint.
-	pods *v1alpha1.PodTemplate
+	pods *v1alpha1.PodSettings
 	// fired is when the schedule last asked for a measurement; zero when it never did.
 	fired time.Time
 }
@@ -147,7 +147,7 @@ func (l lineup) unusable(node *corev1.Node) string {
 		return "the node is being deleted"
 	}
 	if why := preflight.Untolerated(node, l.pods.Tolerations); why != "" {
-		return "the node is " + why + "; change that, or tolerate it in spec.template.template.tolerations"
+		return "the node is " + why + "; change that, or tolerate it in spec.template.spec.pods.tolerations"
 	}
 	return ""
 }
@@ -220,7 +220,7 @@ func (l lineup) peers() peers {
 
 // isPeer says whether a gate's template selects a node as a peer. Without a selector it selects the gate's own nodes.
 func isPeer(gate *v1alpha1.LatencyGate, node *corev1.Node, own bool) bool {
-	server := gate.Spec.Template.Placement.Server
+	server := gate.Spec.Template.Spec.Placement.Server
 	switch {
 	case server == nil || server.NodeName == "" && len(server.NodeSelector) == 0:
 		return own

@@ -74,7 +74,7 @@ func TestChooseStarts(t *testing.T) {
 	}
 	tolerates := func(toleration corev1.Toleration) func(*v1alpha1.LatencyGate) {
 		return func(g *v1alpha1.LatencyGate) {
-			g.Spec.Template.Template = &v1alpha1.PodTemplate{Tolerations: []corev1.Toleration{toleration}}
+			g.Spec.Template.Spec.Pods = &v1alpha1.PodSettings{Tolerations: []corev1.Toleration{toleration}}
 		}
 	}
 	cordoned := func(n *corev1.Node) {
@@ -152,12 +152,12 @@ func TestChooseStarts(t *testing.T) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectPreferNoSchedule})
 		}), []string{"a-b+"}, ""},
 		"peers of another kind": {func(g *v1alpha1.LatencyGate) {
-			g.Spec.Template.Placement.Server.NodeSelector = map[string]string{"role": "reference"}
+			g.Spec.Template.Spec.Placement.Server.NodeSelector = map[string]string{"role": "reference"}
 		},
 			nodes{"a": {waits}, "b": {verified}}, func(l *lineup) {
 				l.nodes["z"] = makeNode("z", func(n *corev1.Node) { n.Labels["role"] = "reference" })
 			}, []string{"a-z"}, ""},
-		"one peer for all": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Placement.Server.NodeName = "c" },
+		"one peer for all": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Placement.Server.NodeName = "c" },
 			nodes{"a": {waits}, "b": {verified}, "c": {verified}}, nil, []string{"a-c+"}, ""},
 	}
 	for name, c := range cases {

@@ -38,7 +38,7 @@ type Verifications struct {
 	// Clock tells the time.
 	Clock clock.PassiveClock
 	// Judge holds a finished benchmark's results against a gate, which need not be its own, and writes nothing.
-	Judge func(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Gate) (*v1alpha1.Verdict, error)
+	Judge func(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (*v1alpha1.Verdict, error)
 	// Activity counts how long it takes to hold nodes back; nil counts nothing.
 	Activity *metrics.Activity
 	// Image, in which the agent of a hold pod sleeps, and how the nodes get it.
@@ -191,7 +191,7 @@ func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 		return err
 	}
 	if drifts {
-		gate := b.Spec.Gate.DeepCopy()
+		gate := b.Spec.Criteria.DeepCopy()
 		compareWith(gate, *status.First, status.Benchmark.Peer)
 		if w.drift, err = r.Judge(ctx, b, gate); err != nil {
 			return fmt.Errorf("judging %s against the first of its epoch: %w", b.Name, err)
@@ -221,8 +221,8 @@ func (r *Verifications) replaced(ctx context.Context, w *world) (string, error) 
 
 // restsOn says whether a benchmark is compared with a result.
 func restsOn(b *v1alpha1.LatencyBenchmark, result v1alpha1.AcceptedResult) bool {
-	return b.Spec.Gate != nil && b.Spec.Gate.Baseline != nil && b.Spec.Gate.Baseline.BenchmarkRef != nil &&
-		b.Spec.Gate.Baseline.BenchmarkRef.Name == result.Benchmark
+	return b.Spec.Criteria != nil && b.Spec.Criteria.Baseline != nil && b.Spec.Criteria.Baseline.BenchmarkRef != nil &&
+		b.Spec.Criteria.Baseline.BenchmarkRef.Name == result.Benchmark
 }
 
 // mayDrift says whether a benchmark passed against an accepted result that is not the first of its epoch.
@@ -233,8 +233,8 @@ func mayDrift(b *v1alpha1.LatencyBenchmark, s v1alpha1.LatencyVerificationStatus
 
 // comparesWithOwn says whether a gate's template compares with each node's own accepted result.
 func comparesWithOwn(gate *v1alpha1.LatencyGate) bool {
-	rules := gate.Spec.Template.Gate
-	return rules != nil && rules.Baseline != nil && rules.Baseline.GateRef != nil
+	rules := gate.Spec.Template.Spec.Criteria
+	return rules != nil && rules.Baseline != nil && rules.Baseline.Accepted != nil
 }
 
 // observePeers finds out whether the current peer is verified, and whether there is yet another.

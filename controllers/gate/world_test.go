@@ -31,19 +31,19 @@ func makeGate(changes ...func(*v1alpha1.LatencyGate)) *v1alpha1.LatencyGate {
 				Keys:   []v1alpha1.IdentityKey{v1alpha1.IdentityBootID, v1alpha1.IdentityKernel, v1alpha1.IdentityDevices},
 				Labels: []string{"onload"},
 			},
-			Template: v1alpha1.LatencyBenchmarkSpec{
+			Template: v1alpha1.LatencyBenchmarkTemplate{Spec: v1alpha1.LatencyBenchmarkSpec{
 				Tool: v1alpha1.ToolPinger, Rounds: 10,
 				Placement: v1alpha1.Placement{Pairing: v1alpha1.PairingPair, Client: &v1alpha1.NodeSelection{}, Server: &v1alpha1.NodeSelection{}},
 				Network:   v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "vf"}},
-				Gate: &v1alpha1.Gate{
+				Criteria: &v1alpha1.Criteria{
 					Rules: []v1alpha1.GateRule{
 						{Metric: v1alpha1.MetricP99, Max: "20us"},
 						{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"},
 					},
-					Baseline:          &v1alpha1.Baseline{GateRef: &v1alpha1.ObjectName{Name: "up"}},
+					Baseline:          &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{}},
 					IgnoreDifferences: []string{"kernel.*"},
 				},
-			},
+			}},
 		},
 	}
 	for _, change := range changes {

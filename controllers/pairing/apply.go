@@ -204,7 +204,7 @@ func (r *Reconciler) update(ctx context.Context, w *world, number int32) error {
 	if w.upToDate(number) {
 		return nil
 	}
-	child.Spec.Gate, child.Spec.Priority, child.Spec.Suspend = w.gate(number).DeepCopy(), w.benchmark.Spec.Priority, w.benchmark.Spec.Suspend
+	child.Spec.Criteria, child.Spec.Priority, child.Spec.Suspend = w.gate(number).DeepCopy(), w.benchmark.Spec.Priority, w.benchmark.Spec.Suspend
 	if err := r.Client.Update(ctx, child); err != nil {
 		return fmt.Errorf("passing gate, priority and suspend on to %s: %w", child.Name, err)
 	}
@@ -229,7 +229,7 @@ func (w *world) makeChild(number int32) *v1alpha1.LatencyBenchmark {
 		},
 		Spec: *b.Spec.DeepCopy(),
 	}
-	child.Spec.Gate = w.gate(number).DeepCopy()
+	child.Spec.Criteria = w.gate(number).DeepCopy()
 	// It goes with this one.
 	child.Spec.TTLSecondsAfterFinished, child.Spec.HistoryLimit = nil, 0
 	placement := &child.Spec.Placement

@@ -28,8 +28,8 @@ func TestMakeChild(t *testing.T) {
 	if diff := cmp.Diff(*want, child.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
-	child.Spec.Gate.Rules[0].Max = "9us"
-	if w.benchmark.Spec.Gate.Rules[0].Max != "2us" {
+	child.Spec.Criteria.Rules[0].Max = "9us"
+	if w.benchmark.Spec.Criteria.Rules[0].Max != "2us" {
 		t.Error("the gate is shared with the parent")
 	}
 }
@@ -67,7 +67,7 @@ func TestMakeChildOfStaticRanges(t *testing.T) {
 // A pair is compared with the same nodes in the same roles.
 func TestMakeChildOfBaseline(t *testing.T) {
 	w := makeWorld(withGate("2us"), func(w *world) {
-		w.benchmark.Spec.Gate.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}
+		w.benchmark.Spec.Criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}
 		w.baseline = "before"
 		w.baselines = map[v1alpha1.Pair]string{
 			{ClientNode: "a", ServerNode: "d"}: "before-p9",
@@ -75,11 +75,11 @@ func TestMakeChildOfBaseline(t *testing.T) {
 		}
 	})
 	for number, want := range map[int32]string{1: "before-p9", 2: "before-p0", 3: "before-p0"} {
-		if got := w.makeChild(number).Spec.Gate.Baseline.BenchmarkRef.Name; got != want {
+		if got := w.makeChild(number).Spec.Criteria.Baseline.BenchmarkRef.Name; got != want {
 			t.Errorf("pair %d is compared with %s, want %s", number, got, want)
 		}
 	}
-	if name := w.benchmark.Spec.Gate.Baseline.BenchmarkRef.Name; name != "before" {
+	if name := w.benchmark.Spec.Criteria.Baseline.BenchmarkRef.Name; name != "before" {
 		t.Errorf("the parent's baseline became %s", name)
 	}
 }

@@ -166,17 +166,17 @@ func (w *world) upToDate(number int32) bool {
 	child := w.child(number)
 	have, want := &child.Spec, w.gate(number)
 	// Of thousands nearly all are simply equal.
-	same := reflect.DeepEqual(have.Gate, want) || equality.Semantic.DeepEqual(have.Gate, want)
+	same := reflect.DeepEqual(have.Criteria, want) || equality.Semantic.DeepEqual(have.Criteria, want)
 	return same && have.Priority == w.benchmark.Spec.Priority && (have.Suspend == w.benchmark.Spec.Suspend || child.Finished())
 }
 
 // gate is that of a pair: the benchmark's, and where that names a baseline, the benchmark there of the same nodes in the
 // same roles. What it points at is the benchmark's.
-func (w *world) gate(number int32) *v1alpha1.Gate {
+func (w *world) gate(number int32) *v1alpha1.Criteria {
 	if w.baseline == "" {
-		return w.benchmark.Spec.Gate
+		return w.benchmark.Spec.Criteria
 	}
-	gate, baseline := *w.benchmark.Spec.Gate, *w.benchmark.Spec.Gate.Baseline
+	gate, baseline := *w.benchmark.Spec.Criteria, *w.benchmark.Spec.Criteria.Baseline
 	baseline.BenchmarkRef = &v1alpha1.ObjectName{Name: w.baselineName(number)}
 	gate.Baseline = &baseline
 	return &gate

@@ -86,7 +86,7 @@ func observed(w *world) { w.observeOutdated() }
 
 func priority(n int32) func(*world) { return func(w *world) { w.benchmark.Spec.Priority = n } }
 
-func ownGate(b *v1alpha1.LatencyBenchmark) { b.Spec.Gate.Rules[0].Max = "9us" }
+func ownGate(b *v1alpha1.LatencyBenchmark) { b.Spec.Criteria.Rules[0].Max = "9us" }
 
 func TestDecideAcceptance(t *testing.T) {
 	w := makeWorld(func(w *world) {

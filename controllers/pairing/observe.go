@@ -211,10 +211,10 @@ func (w *world) observeOutdated() {
 
 // baselineOf is the name of the benchmark that a benchmark's gate compares with; empty when there is none.
 func baselineOf(b *v1alpha1.LatencyBenchmark) string {
-	if b.Spec.Gate == nil || b.Spec.Gate.Baseline == nil || b.Spec.Gate.Baseline.BenchmarkRef == nil {
+	if b.Spec.Criteria == nil || b.Spec.Criteria.Baseline == nil || b.Spec.Criteria.Baseline.BenchmarkRef == nil {
 		return ""
 	}
-	return b.Spec.Gate.Baseline.BenchmarkRef.Name
+	return b.Spec.Criteria.Baseline.BenchmarkRef.Name
 }
 
 // child is the benchmark of a pair; nil when it has none.

@@ -24,7 +24,7 @@ const (
 func (w *world) judge() {
 	b := w.benchmark
 	b.Status.Verdict = nil
-	if b.Spec.Gate == nil {
+	if b.Spec.Criteria == nil {
 		meta.RemoveStatusCondition(&b.Status.Conditions, v1alpha1.ConditionPassed)
 		return
 	}

@@ -124,7 +124,7 @@ func addresses(blocks int) func(*world) { return func(w *world) { w.blocks = blo
 // withGate adds a rule that p99 stays below a limit.
 func withGate(limit string) func(*world) {
 	return func(w *world) {
-		w.benchmark.Spec.Gate = &v1alpha1.Gate{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP99, Max: limit}}}
+		w.benchmark.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP99, Max: limit}}}
 	}
 }
 

@@ -56,7 +56,7 @@ func decide(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark, now t
 	}
 	if user := userOf(b, all); user != "" {
 		return step{kind: stepKeep, again: keptAgain, message: fmt.Sprintf(
-			"it is not deleted although %s: it is the baseline of LatencyBenchmark %s; delete that one first, or give its gate another baseline", why, user)}
+			"it is not deleted although %s: it is the baseline of LatencyBenchmark %s; delete that one first, or give its criteria another baseline", why, user)}
 	}
 	return step{kind: stepDelete, message: "deleted with its results: " + why}
 }
@@ -135,10 +135,10 @@ func complete(b *v1alpha1.LatencyBenchmark) bool {
 // baselineOf is the name of the benchmark that a benchmark's gate compares with; empty when it names none.
 func baselineOf(o client.Object) string {
 	b, ok := o.(*v1alpha1.LatencyBenchmark)
-	if !ok || b.Spec.Gate == nil || b.Spec.Gate.Baseline == nil || b.Spec.Gate.Baseline.BenchmarkRef == nil {
+	if !ok || b.Spec.Criteria == nil || b.Spec.Criteria.Baseline == nil || b.Spec.Criteria.Baseline.BenchmarkRef == nil {
 		return ""
 	}
-	return b.Spec.Gate.Baseline.BenchmarkRef.Name
+	return b.Spec.Criteria.Baseline.BenchmarkRef.Name
 }
 
 var ofPair = regexp.MustCompile(`^(.+)-p[0-9]+$`)

@@ -16,7 +16,7 @@ func exportSweep(t *testing.T) (results string) {
 	t.Helper()
 	s := newCluster(t)
 	b := s.benchmarks[sweep]
-	b.Spec.Gate = &v1alpha1.Gate{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP99, Max: "6us"}}}
+	b.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP99, Max: "6us"}}}
 	b.Status.Conditions = []metav1.Condition{
 		{Type: v1alpha1.ConditionSucceeded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonComplete, LastTransitionTime: metav1.Now()},
 		{Type: v1alpha1.ConditionPassed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonFail, Message: "it is slow", LastTransitionTime: metav1.Now()},
@@ -160,7 +160,7 @@ func TestExportOverwrites(t *testing.T) {
 	if code, _, stderr := run("export", "sweep", "-o", results, "--overwrite", "--kubeconfig", kubeconfig); code != 0 {
 		t.Fatal(stderr)
 	}
-	if code, stdout, _ := run("gate", results); code != 2 || !strings.Contains(stdout, "it has no gate") {
+	if code, stdout, _ := run("gate", results); code != 2 || !strings.Contains(stdout, "it has no criteria") {
 		t.Errorf("exit code %d, %q: it is the old one", code, stdout)
 	}
 }

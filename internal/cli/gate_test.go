@@ -17,7 +17,7 @@ import (
 // judged is a benchmark with a gate, of which the conditions are as they are written while it runs.
 func judged(b *v1alpha1.LatencyBenchmark, change ...func(*v1alpha1.LatencyBenchmark)) *v1alpha1.LatencyBenchmark {
 	b.Generation = 1
-	b.Spec.Gate = &v1alpha1.Gate{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP99, Max: "2us"}}}
+	b.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP99, Max: "2us"}}}
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonRunning, "measuring round 2 of 3"))
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonNotJudged, "judged when everything is measured"))
 	for _, f := range change {
@@ -48,7 +48,7 @@ var (
 // waitsFor makes a benchmark one whose verdict waits for another's results.
 func waitsFor(baseline string) func(*v1alpha1.LatencyBenchmark) {
 	return func(b *v1alpha1.LatencyBenchmark) {
-		b.Spec.Gate.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: baseline}}
+		b.Spec.Criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: baseline}}
 		finish(metav1.ConditionUnknown, v1alpha1.ReasonBaselineNotComplete, "the baseline, LatencyBenchmark "+baseline+", is not finished")(b)
 	}
 }
@@ -87,13 +87,13 @@ func TestGate(t *testing.T) {
 			"  p99 max 2us: Fail, BeyondLimit\n" +
 			"  p50 max 1us: Inconclusive, TooFewRounds: p50 of default/tcp-64: 1µs: Inconclusive, so few rounds\n"},
 		"Inconclusive": {sweep: inconclusive, code: 2, stdout: "LatencyBenchmark perf/sweep: Inconclusive: too near\n"},
-		"without a gate nothing passes": {sweep: func(b *v1alpha1.LatencyBenchmark) { passes(b); b.Spec.Gate = nil }, code: 2,
-			stdout: "LatencyBenchmark perf/sweep: Inconclusive: it has no gate, so nothing is judged; give it rules in spec.gate\n"},
+		"without a gate nothing passes": {sweep: func(b *v1alpha1.LatencyBenchmark) { passes(b); b.Spec.Criteria = nil }, code: 2,
+			stdout: "LatencyBenchmark perf/sweep: Inconclusive: it has no criteria, so nothing is judged; give it rules in spec.criteria\n"},
 		"not judged": {sweep: nothing, code: 2, stdout: "LatencyBenchmark perf/sweep: not judged: Running (measuring round 2 of 3)\n"},
 		"nobody looked at it": {sweep: func(b *v1alpha1.LatencyBenchmark) { b.Status = v1alpha1.LatencyBenchmarkStatus{} }, code: 2,
 			stdout: "LatencyBenchmark perf/sweep: not judged: the operator has not looked at it; is it running?\n"},
 		"a verdict on rules that were edited since": {sweep: func(b *v1alpha1.LatencyBenchmark) { passes(b); b.Generation = 2 }, code: 2,
-			stdout: "LatencyBenchmark perf/sweep: not judged: everything is measured, and its gate is yet to be judged\n"},
+			stdout: "LatencyBenchmark perf/sweep: not judged: everything is measured, and its criteria are yet to be judged\n"},
 		"a baseline that is not finished": {sweep: waitsFor("before"), others: others{"before": nothing}, code: 2,
 			stdout: "LatencyBenchmark perf/sweep: Inconclusive: the baseline, LatencyBenchmark before, is not finished\n"},
 		"by kind": {args: []string{"LatencyBenchmarks.tailgate.dev/sweep"}, sweep: passes, code: 0,
@@ -175,9 +175,9 @@ func TestGateWaits(t *testing.T) {
 			}},
 			code: 2, stdout: "Inconclusive: the benchmark failed",
 		},
-		"until somebody takes its gate away": {
-			asked: []int{2}, changes: []func(*apiServer){func(s *apiServer) { s.benchmarks[sweep].Spec.Gate = nil }},
-			code: 2, stdout: "it has no gate",
+		"until its criteria are removed": {
+			asked: []int{2}, changes: []func(*apiServer){func(s *apiServer) { s.benchmarks[sweep].Spec.Criteria = nil }},
+			code: 2, stdout: "it has no criteria",
 		},
 		"until somebody deletes it": {
 			asked: []int{2}, changes: []func(*apiServer){func(s *apiServer) { delete(s.benchmarks, sweep) }},

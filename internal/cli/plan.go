@@ -283,8 +283,8 @@ func planOf(b *v1alpha1.LatencyBenchmark, o preflight.Observed) Planned {
 		p.Runs = append(p.Runs, run)
 	}
 	p.MeasuringSeconds = (total * times).Seconds()
-	if b.Spec.Gate != nil && b.Status.ExtendedRounds == 0 {
-		p.ExtendRounds = b.Spec.Gate.ExtendRounds
+	if b.Spec.Criteria != nil && b.Status.ExtendedRounds == 0 {
+		p.ExtendRounds = b.Spec.Criteria.ExtendRounds
 		p.ExtendSeconds = (total * times * time.Duration(p.ExtendRounds) / time.Duration(plan.Rounds(b))).Seconds()
 	}
 	return p

@@ -62,7 +62,7 @@ spec:
   variants:
   - {name: pod}
   - {name: vf, wait: Spin, network: {type: VF, networkRef: {name: sf-vf}, resourceName: tailgate.test/sf_vf}}
-  gate: {rules: [{metric: p99, max: 2us}], extendRounds: 4}
+  criteria: {rules: [{metric: p99, max: 2us}], extendRounds: 4}
 `
 
 // mesh is every one of four nodes with every other, two pairs at once.

@@ -125,7 +125,7 @@ func (r *runner) watch(ctx context.Context, api client.WithWatch, b *v1alpha1.La
 		look: func(ctx context.Context, o client.Object) (bool, error) {
 			b = o.(*v1alpha1.LatencyBenchmark)
 			p.look(b)
-			if !b.Finished() || b.Spec.Gate == nil {
+			if !b.Finished() || b.Spec.Criteria == nil {
 				return b.Finished(), nil
 			}
 			open, err := stillOpen(ctx, api, b.Namespace, standing.OfBenchmark(b))
@@ -153,7 +153,7 @@ func (r *runner) conclude(ctx context.Context, api client.Client, b *v1alpha1.La
 	if succeeded := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); succeeded.Status == metav1.ConditionFalse {
 		e = ended{exitFail, fmt.Errorf("LatencyBenchmark %s/%s failed: %s", b.Namespace, b.Name, succeeded.Message)}
 	}
-	if b.Spec.Gate != nil {
+	if b.Spec.Criteria != nil {
 		e.code = exitCode(standing.OfBenchmark(b))
 	}
 	var text []byte

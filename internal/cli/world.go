@@ -117,7 +117,7 @@ func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) (pr
 			delete(o.Profiles, variant)
 		}
 	}
-	if t := b.Spec.Template; t != nil {
+	if t := b.Spec.Pods; t != nil {
 		if t.RuntimeClassName != "" && !g.sees("RuntimeClass", t.RuntimeClassName) {
 			o.RuntimeClass = &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: t.RuntimeClassName}}
 		}

@@ -236,7 +236,7 @@ func hugepages(o Observed, n Node) []Line {
 	}
 	if onload.Sign() > 0 {
 		return advice{"Onload's packet buffers are in small pages: more misses of the IOMMU's and the CPU's translation caches",
-			"reserve huge pages of 2Mi (vm.nr_hugepages), restart the kubelet, and ask for them in spec.template.hugepages"}.
+			"reserve huge pages of 2Mi (vm.nr_hugepages), restart the kubelet, and ask for them in spec.pods.hugepages"}.
 			warn(check, "", "none")
 	}
 	return good(check, "", "none; of what Tailgate runs only Onload has use of them")

@@ -46,7 +46,7 @@ func nodeState(_ Observed, n Node) []Line {
 		bad.remedy = "free what it lacks"
 		return bad.warn(check, "", "%s", strings.Join(pressures, ", "))
 	case len(taints) > 0:
-		bad.effect = "only benchmarks whose spec.template.tolerations tolerate it start there"
+		bad.effect = "only benchmarks whose spec.pods.tolerations tolerate it start there"
 		bad.remedy = "take the taint away, or tolerate it"
 		return bad.warn(check, "", "tainted %s", strings.Join(taints, ", "))
 	}

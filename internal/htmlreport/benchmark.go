@@ -156,18 +156,18 @@ const notJudged = "NotJudged"
 // verdictOf is nil for a benchmark without a gate. The condition Passed has the last word: a verdict that no longer stands
 // on what is stored is none.
 func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
-	if b.Spec.Gate == nil {
+	if b.Spec.Criteria == nil {
 		return nil
 	}
 	v := verdict{Outcome: notJudged, Message: "the benchmark has not been judged"}
-	if baseline := b.Spec.Gate.Baseline; baseline != nil {
+	if baseline := b.Spec.Criteria.Baseline; baseline != nil {
 		switch {
 		case baseline.BenchmarkRef != nil:
 			v.Baseline = "LatencyBenchmark " + baseline.BenchmarkRef.Name
 		case baseline.Variant != "":
 			v.Baseline = "variant " + baseline.Variant
-		case baseline.GateRef != nil:
-			v.Baseline = "LatencyGate " + baseline.GateRef.Name
+		case baseline.Accepted != nil:
+			v.Baseline = "LatencyGate " + baseline.Accepted.GateName
 		}
 	}
 	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed)

@@ -183,14 +183,14 @@ func measured(b *v1alpha1.LatencyBenchmark, fill func(run plan.Run, c *result.Ce
 	return out
 }
 
-// judged has the verdict of its gate.
+// judged has the verdict of its criteria.
 func judged(t *testing.T, b export.Benchmark, baseline *judge.Results) export.Benchmark {
 	t.Helper()
 	collected, err := rounds.Of(b.Object.Spec, b.Runs...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := judge.Gate(*b.Object.Spec.Gate, judge.Results{Collection: collected}, baseline)
+	j, err := judge.Gate(*b.Object.Spec.Criteria, judge.Results{Collection: collected}, baseline)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func shortSample(t *testing.T) []export.Benchmark {
 
 func sweepSample(t *testing.T) []export.Benchmark {
 	b := sample(t, "experiments/pingpong-sweep.yaml")
-	b.Spec.Gate = &v1alpha1.Gate{Rules: []v1alpha1.GateRule{
+	b.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{
 		{Metric: v1alpha1.MetricP50, MaxIncrease: "5%", Variants: []string{"vf"}},
 		{Metric: v1alpha1.MetricP99, MaxIncrease: "5%", Variants: []string{"vf"}},
 	}, Baseline: &v1alpha1.Baseline{Variant: "pod"}}
@@ -324,13 +324,13 @@ func matrixSample(t *testing.T) []export.Benchmark {
 	})}
 }
 
-// gatedSample is of UDP over VFs, with a gate whose candidate is slower by a factor, in rounds that differ.
+// gatedSample is of UDP over VFs, with criteria whose candidate is slower by a factor, in rounds that differ.
 func gatedSample(t *testing.T, by, spread float64, change ...func(*export.Benchmark)) []export.Benchmark {
 	b := sample(t, "gated.yaml")
 	b.Name = "example"
 	b.Spec.Rounds, b.Spec.Workload.Protocols = 10, []v1alpha1.Protocol{v1alpha1.ProtocolUDP}
 	b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}
-	b.Spec.Gate.Rules = []v1alpha1.GateRule{
+	b.Spec.Criteria.Rules = []v1alpha1.GateRule{
 		{Metric: v1alpha1.MetricP50, Max: "40us"}, {Metric: v1alpha1.MetricP50, MaxIncrease: "10%", Variants: []string{"spin"}},
 		{Metric: v1alpha1.MetricP99, MaxIncrease: "10%", Variants: []string{"spin"}}, {Metric: v1alpha1.MetricLost, Max: "500"},
 	}

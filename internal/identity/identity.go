@@ -31,7 +31,7 @@ func KeysOf(gate *v1alpha1.LatencyGate) Keys {
 			all = append(all, string(key))
 			continue
 		}
-		for _, name := range resourceNames(gate.Spec.Template) {
+		for _, name := range resourceNames(gate.Spec.Template.Spec) {
 			all = append(all, devicePrefix+name)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // ignored says whether the user lets a key of the evidence differ.
-func ignored(gate v1alpha1.Gate, key string) bool {
+func ignored(gate v1alpha1.Criteria, key string) bool {
 	return slices.Contains(gate.IgnoreDifferences, key) || matchesAny(gate.IgnoreDifferences, key) && !mustBeNamed(key)
 }
 
@@ -63,7 +63,7 @@ const keyCapture = "capture"
 
 // capture is why a variant cannot be compared with another of which packets were captured, or were not.
 func capture(
-	gate v1alpha1.Gate, baseline v1alpha1.LatencyBenchmarkSpec, of string, candidate v1alpha1.LatencyBenchmarkSpec, variant string,
+	gate v1alpha1.Criteria, baseline v1alpha1.LatencyBenchmarkSpec, of string, candidate v1alpha1.LatencyBenchmarkSpec, variant string,
 ) []verdict.Blocker {
 	a, foundA := variantOf(baseline, of)
 	b, foundB := variantOf(candidate, variant)

@@ -1,4 +1,4 @@
-// Package judge holds a benchmark's stored results against its gate. It stands between internal/result and
+// Package judge holds a benchmark's stored results against its criteria. It stands between internal/result and
 // internal/verdict: it takes from what internal/rounds has collected of the results what a verdict is made of, and reads in the evidence what
 // forbids one. It is pure: the controllers and the command line get the same verdict from the same results.
 //
@@ -25,7 +25,7 @@ type Results struct {
 
 // Gate judges a benchmark's results. The baseline is that of gate.baseline.benchmarkRef, and nil when the gate has none.
 // The error is that of a rule which cannot be read.
-func Gate(gate v1alpha1.Gate, candidate Results, baseline *Results) (verdict.Judgement, error) {
+func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict.Judgement, error) {
 	in := verdict.Input{Gate: gate, Candidate: Cells(candidate)}
 	if candidate.Simulated || baseline != nil && baseline.Trouble == nil && baseline.Simulated {
 		in.Note = "on a simulated NIC"

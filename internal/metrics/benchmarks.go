@@ -33,10 +33,10 @@ var (
 		"1 for where the benchmark stands, the reason of its condition Succeeded; others have no series.",
 		"namespace", "benchmark", "state")
 	benchmarkPassed = newGauge("tailgate_benchmark_passed",
-		"Of a benchmark with a gate, 1 while condition Passed is True for its spec as it is now; otherwise 0.",
+		"Of a benchmark with criteria, 1 while condition Passed is True for its spec as it is now; otherwise 0.",
 		"namespace", "benchmark")
 	benchmarkVerdict = newGauge("tailgate_benchmark_verdict",
-		"Of a benchmark with a gate, 1 for its verdict: Pass, Fail, Inconclusive or NotJudged; others have no series.",
+		"Of a benchmark with criteria, 1 for its verdict: Pass, Fail, Inconclusive or NotJudged; others have no series.",
 		"namespace", "benchmark", "verdict")
 	benchmarkRuns = newGauge("tailgate_benchmark_runs",
 		"Runs that the plan of the benchmark has.", "namespace", "benchmark")
@@ -148,7 +148,7 @@ func collectBenchmark(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchmark)
 		state = c.Reason
 	}
 	benchmarkState.send(ch, 1, namespace, name, state)
-	if b.Spec.Gate != nil {
+	if b.Spec.Criteria != nil {
 		passed := isTrue(status.Conditions, v1alpha1.ConditionPassed, b.Generation)
 		benchmarkPassed.sendBool(ch, passed, namespace, name)
 		benchmarkVerdict.send(ch, 1, namespace, name, verdictOf(b))

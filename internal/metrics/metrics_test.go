@@ -108,7 +108,7 @@ func stands(status metav1.ConditionStatus, reason string) func(*v1alpha1.Latency
 // judged gives the benchmark a gate, and sets condition Passed.
 func judged(status metav1.ConditionStatus, reason string) func(*v1alpha1.LatencyBenchmark) {
 	return func(b *v1alpha1.LatencyBenchmark) {
-		b.Spec.Gate = &v1alpha1.Gate{}
+		b.Spec.Criteria = &v1alpha1.Criteria{}
 		b.Status.Conditions = append(b.Status.Conditions, condition(v1alpha1.ConditionPassed, status, reason))
 	}
 }

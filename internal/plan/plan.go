@@ -76,7 +76,7 @@ func Variants(spec v1alpha1.LatencyBenchmarkSpec) []v1alpha1.Variant {
 			v.Acceleration = spec.Acceleration
 		}
 		v.Acceleration = acceleration(v.Acceleration)
-		v.Env = environment(spec.Template, v.Env)
+		v.Env = environment(spec.Pods, v.Env)
 		v.Wait = cmp.Or(v.Wait, spec.Workload.Wait, v1alpha1.WaitBlock)
 		v.Muxer = cmp.Or(v.Muxer, spec.Workload.Muxer, v1alpha1.MuxerNone)
 		if v.Capture == nil {
@@ -100,7 +100,7 @@ func acceleration(given *v1alpha1.Acceleration) *v1alpha1.Acceleration {
 }
 
 // environment is that of a variant: its own variables after those of the template that it does not have itself.
-func environment(template *v1alpha1.PodTemplate, own []v1alpha1.EnvVar) []v1alpha1.EnvVar {
+func environment(template *v1alpha1.PodSettings, own []v1alpha1.EnvVar) []v1alpha1.EnvVar {
 	if template == nil {
 		return own
 	}

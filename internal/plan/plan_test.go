@@ -189,7 +189,7 @@ func TestVariantsInherit(t *testing.T) {
 	spec := v1alpha1.LatencyBenchmarkSpec{
 		Network: pod, Capture: true, Workload: v1alpha1.Workload{Wait: v1alpha1.WaitSpin, Muxer: v1alpha1.MuxerEpoll},
 		Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Profile: v1alpha1.OnloadProfileLatency},
-		Template:     &v1alpha1.PodTemplate{Env: []v1alpha1.EnvVar{{Name: "EF_POLL_USEC", Value: "1"}, {Name: "EF_TPH_MODE", Value: "2"}}},
+		Pods:         &v1alpha1.PodSettings{Env: []v1alpha1.EnvVar{{Name: "EF_POLL_USEC", Value: "1"}, {Name: "EF_TPH_MODE", Value: "2"}}},
 		Variants: []v1alpha1.Variant{
 			{Name: "all"},
 			{

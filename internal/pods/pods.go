@@ -160,7 +160,7 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 		},
 	}
 
-	if t := e.Benchmark.Spec.Template.DeepCopy(); t != nil {
+	if t := e.Benchmark.Spec.Pods.DeepCopy(); t != nil {
 		pod.Annotations = t.Annotations
 		if t.RuntimeClassName != "" {
 			pod.Spec.RuntimeClassName = &t.RuntimeClassName
@@ -224,7 +224,7 @@ func resources(e Endpoint) corev1.ResourceRequirements {
 			list[corev1.ResourceName(device)] = *resource.NewQuantity(1, resource.DecimalSI)
 		}
 	}
-	if t := e.Benchmark.Spec.Template; t != nil && t.Hugepages != nil {
+	if t := e.Benchmark.Spec.Pods; t != nil && t.Hugepages != nil {
 		list[corev1.ResourceName(corev1.ResourceHugePagesPrefix+t.Hugepages.Size)] = t.Hugepages.Amount
 	}
 	return corev1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}

@@ -57,7 +57,7 @@ var benchmarks = map[string]func(*v1alpha1.LatencyBenchmark){
 			IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "fd00:40::/64", RangeStart: "fd00:40::ffff"},
 		}
 		b.Spec.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Source: v1alpha1.OnloadFromImage, ResourceName: "example.com/onload"}
-		b.Spec.Template = &v1alpha1.PodTemplate{
+		b.Spec.Pods = &v1alpha1.PodSettings{
 			Annotations:       map[string]string{"irq-load-balancing.crio.io": "disable", "cpu-quota.crio.io": "disable"},
 			RuntimeClassName:  "performance-low-latency",
 			PriorityClassName: "benchmarks",
@@ -195,7 +195,7 @@ func TestPodsAreGuaranteedWholeCPUs(t *testing.T) {
 				t.Errorf("%s of %s, want 1", q.String(), device)
 			}
 		}
-		if e.Benchmark.Spec.Template != nil {
+		if e.Benchmark.Spec.Pods != nil {
 			want++
 			if q := r.Limits["hugepages-2Mi"]; q.Value() != 64<<20 {
 				t.Errorf("%s of huge pages, want 64Mi", q.String())

@@ -252,8 +252,8 @@ const runOverhead = 30 * time.Second
 func occupation(o Observed) *Rejection {
 	grown := o.Benchmark.DeepCopy()
 	grown.Status.ExtendedRounds = 0
-	if grown.Spec.Gate != nil {
-		grown.Status.ExtendedRounds = grown.Spec.Gate.ExtendRounds
+	if grown.Spec.Criteria != nil {
+		grown.Status.ExtendedRounds = grown.Spec.Criteria.ExtendRounds
 	}
 	var need time.Duration
 	for _, run := range plan.Runs(grown) {
@@ -305,13 +305,13 @@ func path(o Observed, v v1alpha1.Variant, field string, gives func(v1alpha1.Vari
 
 // classes must exist: the API server would refuse the pods.
 func classes(o Observed) *Rejection {
-	template := o.Benchmark.Spec.Template
+	template := o.Benchmark.Spec.Pods
 	switch {
 	case template == nil:
 	case template.RuntimeClassName != "" && o.RuntimeClass == nil:
-		return rejectf(v1alpha1.ReasonClassNotFound, "spec.template.runtimeClassName: RuntimeClass %s does not exist; create it, or name one of `kubectl get runtimeclasses`", template.RuntimeClassName)
+		return rejectf(v1alpha1.ReasonClassNotFound, "spec.pods.runtimeClassName: RuntimeClass %s does not exist; create it, or name one of `kubectl get runtimeclasses`", template.RuntimeClassName)
 	case template.PriorityClassName != "" && o.PriorityClass == nil:
-		return rejectf(v1alpha1.ReasonClassNotFound, "spec.template.priorityClassName: PriorityClass %s does not exist; create it, or name one of `kubectl get priorityclasses`", template.PriorityClassName)
+		return rejectf(v1alpha1.ReasonClassNotFound, "spec.pods.priorityClassName: PriorityClass %s does not exist; create it, or name one of `kubectl get priorityclasses`", template.PriorityClassName)
 	}
 	return nil
 }

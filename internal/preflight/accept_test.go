@@ -133,7 +133,7 @@ func TestAccept(t *testing.T) {
 	}
 	pages := func(size, amount string) func(*Observed) {
 		return func(o *Observed) {
-			o.Benchmark.Spec.Template = &v1alpha1.PodTemplate{Hugepages: &v1alpha1.Hugepages{Size: size, Amount: resource.MustParse(amount)}}
+			o.Benchmark.Spec.Pods = &v1alpha1.PodSettings{Hugepages: &v1alpha1.Hugepages{Size: size, Amount: resource.MustParse(amount)}}
 		}
 	}
 	chosen := func(client, server string) func(*Observed) {
@@ -306,7 +306,7 @@ func TestAccept(t *testing.T) {
 		},
 		"a plan that holds its nodes for too long": {
 			change: []func(*Observed){func(o *Observed) {
-				o.Benchmark.Spec.Rounds, o.Benchmark.Spec.Gate, o.MaxOccupation = 10, &v1alpha1.Gate{ExtendRounds: 10}, 10*time.Minute
+				o.Benchmark.Spec.Rounds, o.Benchmark.Spec.Criteria, o.MaxOccupation = 10, &v1alpha1.Criteria{ExtendRounds: 10}, 10*time.Minute
 			}},
 			wantReason:  v1alpha1.ReasonOccupationTooLong,
 			wantMessage: []string{"spec.workload", "10m0s", "--max-occupation"},
@@ -433,7 +433,7 @@ func TestAccept(t *testing.T) {
 		"huge pages that no node has": {
 			change:      []func(*Observed){pages("2Mi", "64Mi"), nodes(node("a"), node("b", allocatable("hugepages-2Mi", "32Mi")))},
 			wantReason:  v1alpha1.ReasonInsufficientHugepages,
-			wantMessage: []string{"spec.placement.client: 2 nodes: 2 less than 64Mi in huge pages of 2Mi", "more than 32Mi", "spec.template.hugepages.amount"},
+			wantMessage: []string{"spec.placement.client: 2 nodes: 2 less than 64Mi in huge pages of 2Mi", "more than 32Mi", "spec.pods.hugepages.amount"},
 		},
 		"a node by its name": {
 			change: []func(*Observed){func(o *Observed) {

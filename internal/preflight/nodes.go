@@ -261,16 +261,16 @@ func newChoice(o Observed) *choice {
 
 	c.filters = []filter{
 		{v1alpha1.ReasonNoMatchingNode, c.otherClass, func(*corev1.Node, []*corev1.Node) string {
-			return fmt.Sprintf("it is for nodes with %s; select one of these, or change spec.template.runtimeClassName", labels.FormatLabels(o.RuntimeClass.Scheduling.NodeSelector))
+			return fmt.Sprintf("it is for nodes with %s; select one of these, or change spec.pods.runtimeClassName", labels.FormatLabels(o.RuntimeClass.Scheduling.NodeSelector))
 		}},
 		{v1alpha1.ReasonNodeNotReady, unready, func(first *corev1.Node, _ []*corev1.Node) string {
 			return fmt.Sprintf("bring node %s back; `kubectl describe node %s` shows what its kubelet says", first.Name, first.Name)
 		}},
 		{v1alpha1.ReasonNodeNotReady, c.untolerated, func(first *corev1.Node, _ []*corev1.Node) string {
 			if c.untolerated(first) == whyCordoned {
-				return fmt.Sprintf("node %s has to be uncordoned, or %s tolerated in spec.template.tolerations", first.Name, corev1.TaintNodeUnschedulable)
+				return fmt.Sprintf("node %s has to be uncordoned, or %s tolerated in spec.pods.tolerations", first.Name, corev1.TaintNodeUnschedulable)
 			}
-			return fmt.Sprintf("take the taint from node %s, or tolerate it in spec.template.tolerations", first.Name)
+			return fmt.Sprintf("take the taint from node %s, or tolerate it in spec.pods.tolerations", first.Name)
 		}},
 		{v1alpha1.ReasonNodeDraining, c.draining, c.drainingCure},
 		{v1alpha1.ReasonNodeNotSynced, c.notSynced, c.notSyncedCure},
@@ -344,7 +344,7 @@ func extended(name corev1.ResourceName) bool {
 // asks lists what each endpoint needs. The variants of a benchmark are measured one after the other, so that one of each
 // device is enough.
 func asks(o Observed) []ask {
-	placement, template := o.Benchmark.Spec.Placement, o.Benchmark.Spec.Template
+	placement, template := o.Benchmark.Spec.Placement, o.Benchmark.Spec.Pods
 	list := []ask{
 		{
 			name: corev1.ResourceCPU, amount: int64(placement.CPUs) * 1000, path: "spec.placement.cpus", reason: v1alpha1.ReasonInsufficientCPU,
@@ -358,7 +358,7 @@ func asks(o Observed) []ask {
 	if template != nil && template.Hugepages != nil {
 		h := template.Hugepages
 		list = append(list, ask{
-			name: corev1.ResourceName(corev1.ResourceHugePagesPrefix + h.Size), amount: h.Amount.Value(), path: "spec.template.hugepages.amount", reason: v1alpha1.ReasonInsufficientHugepages,
+			name: corev1.ResourceName(corev1.ResourceHugePagesPrefix + h.Size), amount: h.Amount.Value(), path: "spec.pods.hugepages.amount", reason: v1alpha1.ReasonInsufficientHugepages,
 			lacks: fmt.Sprintf("less than %s in huge pages of %s", h.Amount.String(), h.Size), lacksFree: fmt.Sprintf("less than %s in free huge pages of %s", h.Amount.String(), h.Size),
 		})
 	}
@@ -463,7 +463,7 @@ const whyCordoned = "cordoned"
 // untolerated is for nodes on which the scheduler would not put the pods.
 func (c *choice) untolerated(n *corev1.Node) string {
 	var all []corev1.Toleration
-	if template := c.o.Benchmark.Spec.Template; template != nil {
+	if template := c.o.Benchmark.Spec.Pods; template != nil {
 		all = template.Tolerations
 	}
 	if class := c.o.RuntimeClass; class != nil && class.Scheduling != nil {

@@ -71,7 +71,7 @@ func TestNodes(t *testing.T) {
 	pods := func(pods ...Pod) func(*Observed) { return func(o *Observed) { o.Pods = append(o.Pods, pods...) } }
 	others := func(others map[string]int) func(*Observed) { return func(o *Observed) { o.Others = others } }
 	tolerating := func(t ...corev1.Toleration) func(*Observed) {
-		return func(o *Observed) { o.Benchmark.Spec.Template = &v1alpha1.PodTemplate{Tolerations: t} }
+		return func(o *Observed) { o.Benchmark.Spec.Pods = &v1alpha1.PodSettings{Tolerations: t} }
 	}
 	kept := func(o *Observed) { o.Benchmark.Status.Pair = &v1alpha1.Pair{ClientNode: "a", ServerNode: "b"} }
 	numa := func(policy v1alpha1.NUMAPolicy) func(*Observed) {
@@ -108,7 +108,7 @@ func TestNodes(t *testing.T) {
 		return func(o *Observed) {
 			class.Name = "fast"
 			o.RuntimeClass = &class
-			o.Benchmark.Spec.Template = &v1alpha1.PodTemplate{RuntimeClassName: class.Name}
+			o.Benchmark.Spec.Pods = &v1alpha1.PodSettings{RuntimeClassName: class.Name}
 		}
 	}
 	ofPriority := func(value int32, preemption corev1.PreemptionPolicy) func(*Observed) {
@@ -177,7 +177,7 @@ func TestNodes(t *testing.T) {
 		"a cordoned node": {
 			nodes:       []corev1.Node{good("a", cordoned)},
 			wantReason:  v1alpha1.ReasonNodeNotReady,
-			wantMessage: []string{"node a: cordoned", "uncordoned", "node.kubernetes.io/unschedulable", "spec.template.tolerations"},
+			wantMessage: []string{"node a: cordoned", "uncordoned", "node.kubernetes.io/unschedulable", "spec.pods.tolerations"},
 		},
 		"a cordoned node for one that tolerates it": {
 			nodes: []corev1.Node{
@@ -193,7 +193,7 @@ func TestNodes(t *testing.T) {
 			nodes:       []corev1.Node{good("a", cordoned, tainted(corev1.TaintEffectNoSchedule))},
 			change:      []func(*Observed){tolerating(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})},
 			wantReason:  v1alpha1.ReasonNodeNotReady,
-			wantMessage: []string{"node a: tainted with example.com/busy", "take the taint", "spec.template.tolerations"},
+			wantMessage: []string{"node a: tainted with example.com/busy", "take the taint", "spec.pods.tolerations"},
 		},
 		"everything is tolerated": {
 			nodes:  []corev1.Node{good("a", cordoned), good("b", tainted(corev1.TaintEffectNoExecute))},
@@ -365,7 +365,7 @@ func TestNodes(t *testing.T) {
 			nodes: []corev1.Node{good("a", allocatable("hugepages-2Mi", "64Mi"))},
 			change: []func(*Observed){
 				func(o *Observed) {
-					o.Benchmark.Spec.Template = &v1alpha1.PodTemplate{Hugepages: &v1alpha1.Hugepages{Size: "2Mi", Amount: resource.MustParse("32Mi")}}
+					o.Benchmark.Spec.Pods = &v1alpha1.PodSettings{Hugepages: &v1alpha1.Hugepages{Size: "2Mi", Amount: resource.MustParse("32Mi")}}
 				}, pods(pod("a", "x", "hugepages-2Mi=34Mi")),
 			},
 			wantReason:  v1alpha1.ReasonNodeBusy,
@@ -411,7 +411,7 @@ func TestNodes(t *testing.T) {
 			nodes:       []corev1.Node{good("a", labelled("tuned", "no"))},
 			change:      []func(*Observed){ofRuntime(nodev1.RuntimeClass{Scheduling: &nodev1.Scheduling{NodeSelector: map[string]string{"tuned": "yes", "always": ""}}})},
 			wantReason:  v1alpha1.ReasonNoMatchingNode,
-			wantMessage: []string{"node a: not of RuntimeClass fast", "tuned=yes", "spec.template.runtimeClassName"},
+			wantMessage: []string{"node a: not of RuntimeClass fast", "tuned=yes", "spec.pods.runtimeClassName"},
 		},
 		"what the RuntimeClass tolerates": {
 			nodes:  []corev1.Node{good("a", tainted(corev1.TaintEffectNoSchedule)), good("b")},
@@ -423,7 +423,7 @@ func TestNodes(t *testing.T) {
 			change: []func(*Observed){
 				ofRuntime(nodev1.RuntimeClass{Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{{Key: "example.com/busy", Operator: corev1.TolerationOpExists}}}}),
 				func(o *Observed) {
-					o.Benchmark.Spec.Template.Tolerations = []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}
+					o.Benchmark.Spec.Pods.Tolerations = []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}
 				},
 			},
 			want: "a b",
@@ -436,13 +436,13 @@ func TestNodes(t *testing.T) {
 		},
 		"a RuntimeClass that does not exist": {
 			nodes:      []corev1.Node{good("a"), good("b")},
-			change:     []func(*Observed){func(o *Observed) { o.Benchmark.Spec.Template = &v1alpha1.PodTemplate{RuntimeClassName: "fast"} }},
-			wantReason: v1alpha1.ReasonClassNotFound, wantMessage: []string{"spec.template.runtimeClassName", "fast does not exist", "create it"},
+			change:     []func(*Observed){func(o *Observed) { o.Benchmark.Spec.Pods = &v1alpha1.PodSettings{RuntimeClassName: "fast"} }},
+			wantReason: v1alpha1.ReasonClassNotFound, wantMessage: []string{"spec.pods.runtimeClassName", "fast does not exist", "create it"},
 		},
 		"a PriorityClass that does not exist": {
 			nodes:      []corev1.Node{good("a"), good("b")},
-			change:     []func(*Observed){func(o *Observed) { o.Benchmark.Spec.Template = &v1alpha1.PodTemplate{PriorityClassName: "high"} }},
-			wantReason: v1alpha1.ReasonClassNotFound, wantMessage: []string{"spec.template.priorityClassName", "high does not exist", "create it"},
+			change:     []func(*Observed){func(o *Observed) { o.Benchmark.Spec.Pods = &v1alpha1.PodSettings{PriorityClassName: "high"} }},
+			wantReason: v1alpha1.ReasonClassNotFound, wantMessage: []string{"spec.pods.priorityClassName", "high does not exist", "create it"},
 		},
 
 		// NUMA nodes.

@@ -32,8 +32,8 @@ type Standing struct {
 
 // Reasons that no condition has.
 const (
-	// ReasonNoGate is for a benchmark without rules.
-	ReasonNoGate = "NoGate"
+	// ReasonNoCriteria is for a benchmark without rules.
+	ReasonNoCriteria = "NoCriteria"
 	// ReasonNotObserved is for an object that the operator has not looked at as it is now.
 	ReasonNotObserved = "NotObserved"
 )
@@ -60,13 +60,13 @@ func current(o client.Object, conditions []metav1.Condition, conditionType strin
 func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 	passed := current(b, b.Status.Conditions, v1alpha1.ConditionPassed)
 	switch {
-	case b.Spec.Gate == nil:
-		return Standing{Outcome: v1alpha1.GateInconclusive, Reason: ReasonNoGate, Message: "it has no gate, so nothing is judged; give it rules in spec.gate"}
+	case b.Spec.Criteria == nil:
+		return Standing{Outcome: v1alpha1.GateInconclusive, Reason: ReasonNoCriteria, Message: "it has no criteria, so nothing is judged; give it rules in spec.criteria"}
 	case b.Spec.Suspend && !b.Finished():
 		// Nothing becomes of it without somebody's doing.
 		return Standing{Reason: v1alpha1.ReasonNotJudged, Message: report.Standing(b)}
 	case passed == nil && b.Finished():
-		return Standing{Open: true, Reason: v1alpha1.ReasonNotJudged, Message: "everything is measured, and its gate is yet to be judged"}
+		return Standing{Open: true, Reason: v1alpha1.ReasonNotJudged, Message: "everything is measured, and its criteria are yet to be judged"}
 	case passed == nil || passed.Reason == v1alpha1.ReasonNotJudged:
 		return Standing{Open: true, Reason: v1alpha1.ReasonNotJudged, Message: report.Standing(b)}
 	}
@@ -76,8 +76,8 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 		s.Outcome = v1alpha1.GatePass
 	case passed.Status == metav1.ConditionFalse:
 		s.Outcome = v1alpha1.GateFail
-	case passed.Reason == v1alpha1.ReasonBaselineNotComplete && b.Spec.Gate.Baseline != nil && b.Spec.Gate.Baseline.BenchmarkRef != nil:
-		s.Baseline = b.Spec.Gate.Baseline.BenchmarkRef.Name
+	case passed.Reason == v1alpha1.ReasonBaselineNotComplete && b.Spec.Criteria.Baseline != nil && b.Spec.Criteria.Baseline.BenchmarkRef != nil:
+		s.Baseline = b.Spec.Criteria.Baseline.BenchmarkRef.Name
 	}
 	return s
 }

@@ -46,7 +46,7 @@ func TestValidateRule(t *testing.T) {
 			if err != nil && strings.Contains(err.Error(), "\n") {
 				t.Errorf("more than a line: %v", err)
 			}
-			_, judgeErr := Judge(Input{Gate: v1alpha1.Gate{Rules: []v1alpha1.GateRule{c.rule}}})
+			_, judgeErr := Judge(Input{Gate: v1alpha1.Criteria{Rules: []v1alpha1.GateRule{c.rule}}})
 			if (judgeErr == nil) != c.ok {
 				t.Errorf("validated %v, judged %v", err, judgeErr)
 			}

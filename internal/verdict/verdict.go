@@ -67,7 +67,7 @@ type Cell struct {
 
 // Input is what is judged.
 type Input struct {
-	Gate v1alpha1.Gate
+	Gate v1alpha1.Criteria
 	// Candidate are the benchmark's own cells.
 	Candidate []Cell
 	// Baseline are the cells to compare with. With gate.baseline.variant they are among Candidate, and this is not read.
@@ -80,7 +80,7 @@ type Input struct {
 type Judgement struct {
 	// Outcome is empty when there are no rules: nothing was judged.
 	Outcome v1alpha1.GateOutcome
-	// Rules in the order of the gate's.
+	// Rules in the order of the criteria's.
 	Rules []RuleJudgement
 	// Comparisons is how many there are in all rules.
 	Comparisons int

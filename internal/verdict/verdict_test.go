@@ -105,8 +105,8 @@ func around(center int64, n int) []int64 {
 	return out
 }
 
-func against(rules ...v1alpha1.GateRule) v1alpha1.Gate {
-	return v1alpha1.Gate{Rules: rules, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}}
+func against(rules ...v1alpha1.GateRule) v1alpha1.Criteria {
+	return v1alpha1.Criteria{Rules: rules, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}}
 }
 
 const (
@@ -129,7 +129,7 @@ func TestJudge(t *testing.T) {
 	}
 	cases := []struct {
 		name    string
-		gate    v1alpha1.Gate
+		gate    v1alpha1.Criteria
 		cells   []Cell
 		base    []Cell
 		outcome v1alpha1.GateOutcome
@@ -155,7 +155,7 @@ func TestJudge(t *testing.T) {
 		{name: "one round a side shows nothing, however far apart", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds, more: true,
 			cells: []Cell{cell(p99, 9_000_000)}, base: []Cell{cell(p99, 4000)}},
 		{name: "three rounds and two looks show nothing", outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds, more: true,
-			gate:  v1alpha1.Gate{Rules: []v1alpha1.GateRule{fivePercent}, Baseline: against().Baseline, ExtendRounds: 5},
+			gate:  v1alpha1.Criteria{Rules: []v1alpha1.GateRule{fivePercent}, Baseline: against().Baseline, ExtendRounds: 5},
 			cells: []Cell{cell(p99, 4000, 4000, 4000)}, base: []Cell{cell(p99, 4000, 4000, 4000)}},
 		{name: "more rounds on one side", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 16)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
@@ -274,14 +274,14 @@ func TestJudge(t *testing.T) {
 			cells: []Cell{cell(throughput, 0, 0, 0, 0, 0).streaming()}, base: []Cell{cell(throughput, 0, 0, 0, 0, 0).streaming()}},
 
 		{name: "a variant against another", outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
-			gate:  v1alpha1.Gate{Rules: []v1alpha1.GateRule{fivePercent}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
+			gate:  v1alpha1.Criteria{Rules: []v1alpha1.GateRule{fivePercent}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
 			cells: []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64"), cell(p99, around(7200, 10)...)},
 			base:  []Cell{cell(p99, around(7200, 10)...)}},
 		{name: "the variant that is compared with is not compared with itself", outcome: inconclusive, reason: v1alpha1.ReasonNoCells,
-			gate:  v1alpha1.Gate{Rules: []v1alpha1.GateRule{fivePercent}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
+			gate:  v1alpha1.Criteria{Rules: []v1alpha1.GateRule{fivePercent}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
 			cells: []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64")}},
 		{name: "an absolute limit holds for the variant that is compared with", outcome: pass, reason: v1alpha1.ReasonWithinLimit,
-			gate:  v1alpha1.Gate{Rules: []v1alpha1.GateRule{fourMicros}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
+			gate:  v1alpha1.Criteria{Rules: []v1alpha1.GateRule{fourMicros}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
 			cells: []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64")}},
 
 		{name: "among twenty comparisons five rounds cannot fail", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
@@ -416,7 +416,7 @@ func TestMoreRounds(t *testing.T) {
 // TestNeedsRounds measures as many rounds as were said to decide: with the same spread they mostly do, and a quarter of
 // them mostly do not.
 func TestNeedsRounds(t *testing.T) {
-	judge := func(seed uint64, n int, gate v1alpha1.Gate, shift float64) Comparison {
+	judge := func(seed uint64, n int, gate v1alpha1.Criteria, shift float64) Comparison {
 		random := newRandom(seed)
 		draw := func(center float64) []int64 {
 			return normal(random, center, 0.03, n)

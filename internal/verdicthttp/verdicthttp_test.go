@@ -118,7 +118,7 @@ func makeVerification(node, uid string, state v1alpha1.VerificationState, reason
 func makeBenchmark(name string, gated bool, change func(*v1alpha1.LatencyBenchmark)) *v1alpha1.LatencyBenchmark {
 	b := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: name, Generation: 1}}
 	if gated {
-		b.Spec.Gate = &v1alpha1.Gate{}
+		b.Spec.Criteria = &v1alpha1.Criteria{}
 	}
 	if change != nil {
 		change(b)
@@ -188,7 +188,7 @@ func TestVerdicts(t *testing.T) {
 		"a benchmark that failed":                      {makeBenchmark("sweep", true, passed("False", v1alpha1.ReasonFail)), benchmarks, Fail, "Fail"},
 		"a benchmark from which nothing follows":       {makeBenchmark("sweep", true, passed("Unknown", v1alpha1.ReasonInconclusive)), benchmarks, Inconclusive, "Inconclusive"},
 		"a benchmark that is being measured":           {makeBenchmark("sweep", true, passed("Unknown", v1alpha1.ReasonNotJudged)), benchmarks, Pending, "NotJudged"},
-		"a benchmark without rules":                    {makeBenchmark("sweep", false, nil), benchmarks, Inconclusive, "NoGate"},
+		"a benchmark without rules":                    {makeBenchmark("sweep", false, nil), benchmarks, Inconclusive, "NoCriteria"},
 		"a benchmark whose rules were edited since":    {makeBenchmark("sweep", true, func(b *v1alpha1.LatencyBenchmark) { passed("True", "Pass")(b); b.Generation++ }), benchmarks, Pending, "NotJudged"},
 		"a benchmark that nobody has looked at so far": {makeBenchmark("sweep", true, nil), benchmarks, Pending, "NotJudged"},
 	}

@@ -137,7 +137,7 @@ func TestYAML(t *testing.T) {
 				object = &v1alpha1.LatencyGate{}
 			case found["kind"] == "LatencyBenchmark", found["kind"] == nil && found["spec"] != nil:
 				object = &v1alpha1.LatencyBenchmark{}
-			case found["placement"] != nil || found["variants"] != nil || found["gate"] != nil || found["workload"] != nil:
+			case found["placement"] != nil || found["variants"] != nil || found["criteria"] != nil || found["workload"] != nil:
 				object = &v1alpha1.LatencyBenchmarkSpec{}
 			default:
 				continue // of another API

@@ -159,7 +159,7 @@ func newTrial(ctx context.Context, fault faults.Fault, s strike) *trial {
 		if faults.Find(fault, faults.Judging).Never == "" {
 			// Five are the fewest for a verdict. It fails, so that a Pass can only be a mistake.
 			s.Rounds = 5
-			s.Gate = &v1alpha1.Gate{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, Max: "1ns"}}}
+			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, Max: "1ns"}}}
 		}
 	})...)
 	create(ctx, t.x)
@@ -363,7 +363,7 @@ func (t *trial) finish(ctx context.Context) {
 	began := time.Now()
 	t.next = completesWithin(ctx, nextWithin, t.next)
 	AddReportEntry(fmt.Sprintf("%s: the next benchmark was measured %s later", t.fault, time.Since(began).Round(100*time.Millisecond)))
-	if t.x.Spec.Gate != nil {
+	if t.x.Spec.Criteria != nil {
 		Expect(passed(ctx, t.x)).To(HaveField("Reason", v1alpha1.ReasonFail))
 	}
 }

@@ -35,15 +35,15 @@ func latencyGate() *v1alpha1.LatencyGate {
 		s.Tool, s.Rounds = v1alpha1.ToolPinger, 5
 		s.Workload.Duration.Duration = 300 * time.Millisecond
 		s.Placement.Client, s.Placement.Server = &v1alpha1.NodeSelection{}, &v1alpha1.NodeSelection{}
-		s.Gate = &v1alpha1.Gate{
+		s.Criteria = &v1alpha1.Criteria{
 			Rules:    []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, Max: "20ms"}, {Metric: v1alpha1.MetricP50, MaxIncrease: "200%"}},
-			Baseline: &v1alpha1.Baseline{GateRef: &v1alpha1.ObjectName{Name: "e2e"}},
+			Baseline: &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{}},
 		}
 	})
 	return &v1alpha1.LatencyGate{
 		ObjectMeta: metav1.ObjectMeta{Name: "e2e"},
 		Spec: v1alpha1.LatencyGateSpec{
-			NodeSelector: map[string]string{gated: ""}, Namespace: namespace, Template: template.Spec,
+			NodeSelector: map[string]string{gated: ""}, Namespace: namespace, Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.Spec},
 			Enforcement: v1alpha1.Enforcement{Label: true, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}, HoldPod: true},
 		},
 	}
@@ -266,7 +266,7 @@ var _ = Describe("A LatencyGate", Label("gate"), func() {
 		By("too few rounds")
 		Eventually(func() error {
 			Expect(kube.Get(ctx, client.ObjectKeyFromObject(g), g)).To(Succeed())
-			g.Spec.Template.Rounds = 1
+			g.Spec.Template.Spec.Rounds = 1
 			return kube.Update(ctx, g)
 		}).WithTimeout(soon).Should(Succeed())
 		verifyAgain(ctx)
@@ -287,8 +287,8 @@ var _ = Describe("A LatencyGate", Label("gate"), func() {
 		labelNodes(ctx, gated, "")
 		// What the latency is does not matter here, so that a busy machine may take its time.
 		g := latencyGate()
-		g.Spec.Template.Workload.Duration.Duration, g.Spec.Template.Gate.Baseline = 2*time.Second, nil
-		g.Spec.Template.Gate.Rules = g.Spec.Template.Gate.Rules[:1]
+		g.Spec.Template.Spec.Workload.Duration.Duration, g.Spec.Template.Spec.Criteria.Baseline = 2*time.Second, nil
+		g.Spec.Template.Spec.Criteria.Rules = g.Spec.Template.Spec.Criteria.Rules[:1]
 		g.Spec.OnInconclusive = v1alpha1.OnInconclusive{Action: v1alpha1.InconclusiveRetry, Retries: 5}
 		Expect(kube.Create(ctx, g)).To(Succeed())
 		eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)

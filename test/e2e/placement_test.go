@@ -33,7 +33,7 @@ func short(s *v1alpha1.LatencyBenchmarkSpec) {
 // slowest is a gate that any measurement passes whose placement was proved.
 func slowest(s *v1alpha1.LatencyBenchmarkSpec) {
 	s.Rounds = 6
-	s.Gate = &v1alpha1.Gate{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricMin, Max: "1s"}}}
+	s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricMin, Max: "1s"}}}
 }
 
 // two makes it two rounds: enough to see that nothing is concluded.
@@ -185,7 +185,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		Eventually(func() string { return condition(get(ctx, held), v1alpha1.ConditionAccepted).Message }).
 			WithTimeout(soon).Should(ContainSubstring("cordoned"))
 		tolerant := benchmark("tolerant", short, func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Template = &v1alpha1.PodTemplate{Tolerations: []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}}
+			s.Pods = &v1alpha1.PodSettings{Tolerations: []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}}
 		})
 		create(ctx, tolerant)
 		eventuallyCompletes(ctx, tolerant)

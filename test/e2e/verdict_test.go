@@ -28,7 +28,7 @@ func setRules(ctx context.Context, b *v1alpha1.LatencyBenchmark, rules ...v1alph
 	GinkgoHelper()
 	Eventually(func() error {
 		current := get(ctx, b)
-		current.Spec.Gate.Rules = rules
+		current.Spec.Criteria.Rules = rules
 		return kube.Update(ctx, current)
 	}).WithTimeout(soon).Should(Succeed())
 }
@@ -37,7 +37,7 @@ var _ = Describe("A gate", Label("measurement"), func() {
 	It("passes the sample of the documentation, within limits that no load of the machine reaches, and kubectl waits for it", func(ctx context.Context) {
 		b := sample("gated.yaml", 500*time.Millisecond, 100*time.Millisecond)
 		// Two nodes share few CPUs here, so that neither 1 ms nor 5 % can be promised.
-		b.Spec.Gate.Rules[0].Max, b.Spec.Gate.Rules[1].MaxIncrease = "100ms", "300%"
+		b.Spec.Criteria.Rules[0].Max, b.Spec.Criteria.Rules[1].MaxIncrease = "100ms", "300%"
 		create(ctx, b)
 		// Twelve runs, or twenty-four if the machine was noisy, of some four seconds each.
 		Expect(install.Kubectl(ctx, options, GinkgoWriter, "wait", "-n", namespace, "lb/gated", "--for=condition=Passed", "--timeout=4m")).To(Succeed())
@@ -76,7 +76,7 @@ var _ = Describe("A gate", Label("measurement"), func() {
 			s.Workload.Duration, s.Workload.Warmup = metav1.Duration{Duration: time.Second}, metav1.Duration{Duration: 100 * time.Millisecond}
 		}
 		after := benchmark("after", short, func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Gate = &v1alpha1.Gate{
+			s.Criteria = &v1alpha1.Criteria{
 				// So wide that a noisy machine stays within it: what is tested here is who is compared with whom.
 				Rules:    []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxIncrease: "900%"}},
 				Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}},

@@ -64,10 +64,10 @@ var _ = Describe("The API", func() {
 	}
 	manyLabels += "}}}"
 
-	gate := func(fields string) string { return "gate: {" + fields + "}" }
-	// rule is a gate of rules that may compare with a baseline.
+	criteria := func(fields string) string { return "criteria: {" + fields + "}" }
+	// rule is criteria with rules that may compare with a baseline.
 	rule := func(rules string) string {
-		return gate("rules: [" + rules + "], baseline: {benchmarkRef: {name: before}}")
+		return criteria("rules: [" + rules + "], baseline: {benchmarkRef: {name: before}}")
 	}
 
 	DescribeTable("refuses, naming the field and what to do,",
@@ -128,12 +128,12 @@ var _ = Describe("The API", func() {
 		Entry("a profile of the kernel", "acceleration: {type: Kernel, profile: latency}", "spec.acceleration", "belong to type Onload"),
 		Entry("an unknown profile", "acceleration: {type: Onload, profile: fast}", "spec.acceleration.profile", "supported values", "latency"),
 		Entry("two profiles", "acceleration: {type: Onload, profile: latency, profileRef: {name: mine}}", "spec.acceleration", "not both"),
-		Entry("a variable that loads a library", "template: {env: [{name: LD_PRELOAD, value: x.so}]}", "spec.template.env[0].name", "should match"),
-		Entry("an annotation of anybody", "template: {annotations: {example.com/x: 'yes'}}", "spec.template", "only CRI-O's"),
-		Entry("a priority class of the system", "template: {priorityClassName: system-node-critical}", "spec.template", "of your own"),
-		Entry("huge pages of another size", "template: {hugepages: {size: 4Mi, amount: 64Mi}}", "spec.template.hugepages.size", "supported values"),
+		Entry("a variable that loads a library", "pods: {env: [{name: LD_PRELOAD, value: x.so}]}", "spec.pods.env[0].name", "should match"),
+		Entry("an annotation of anybody", "pods: {annotations: {example.com/x: 'yes'}}", "spec.pods", "only CRI-O's"),
+		Entry("a priority class of the system", "pods: {priorityClassName: system-node-critical}", "spec.pods", "of your own"),
+		Entry("huge pages of another size", "pods: {hugepages: {size: 4Mi, amount: 64Mi}}", "spec.pods.hugepages.size", "supported values"),
 		Entry("a node by name and by labels", "placement: {client: {nodeName: a, nodeSelector: {rack: '1'}}, server: {}}", "spec.placement.client", "not both"),
-		Entry("half a huge page", "template: {hugepages: {size: 2Mi, amount: 63Mi}}", "spec.template.hugepages", "a multiple of size"),
+		Entry("half a huge page", "pods: {hugepages: {size: 2Mi, amount: 63Mi}}", "spec.pods.hugepages", "a multiple of size"),
 		Entry("no nodes for a ring", "placement: {pairing: Ring}", "spec.placement", "nodes is required"),
 		Entry("client and server for all pairs", "placement: {pairing: AllPairs, nodes: {}, client: {}}", "spec.placement", "use nodes"),
 		Entry("parallel pairs of one pair", "placement: {client: {}, server: {}, maxParallelPairs: 2}", "spec.placement", "maxParallelPairs belongs to pairings of several pairs"),
@@ -160,38 +160,38 @@ var _ = Describe("The API", func() {
 		Entry("a variant with half a network", "variants: [{name: vf, network: {type: NAD}}]", "spec.variants[0].network", "networkRef is required"),
 		Entry("401 runs", "{rounds: 58, variants: [{name: a}, {name: b}, {name: c}, {name: d}, {name: e}, {name: f}, {name: g}]}", "spec.rounds", "at most 400"),
 		Entry("an unknown latency type", "latencyType: OneWay", "spec.latencyType", "supported values", "HalfRTT"),
-		Entry("a gate without rules", gate("rules: []"), "spec.gate.rules", "at least 1 item"),
-		Entry("a rule without a limit", rule("{metric: p99}"), "spec.gate.rules[0]", "exactly one of max, min, maxIncrease and maxDecrease"),
-		Entry("a rule with two limits", rule("{metric: p99, maxIncrease: 5%, max: 2us}"), "spec.gate.rules[0]", "a rule of its own for each limit"),
-		Entry("a rule on the maximum", rule("{metric: max, max: 2us}"), "spec.gate.rules[0]", "cannot be judged", "p99.999"),
-		Entry("a rule on an unknown metric", rule("{metric: p98, max: 2us}"), "spec.gate.rules[0].metric", "supported values", "p99.9"),
-		Entry("a limit beyond a minute", rule("{metric: p99, max: 61s}"), "spec.gate.rules[0]", "from 1ns to 60s"),
-		Entry("a limit of nothing", rule("{metric: p99, max: 0us}"), "spec.gate.rules[0]", "from 1ns to 60s"),
-		Entry("a limit of half a nanosecond", rule("{metric: p99, max: 0.5ns}"), "spec.gate.rules[0]", "whole nanoseconds"),
-		Entry("a limit of very many digits", rule("{metric: p99, max: 99999999999999999999s}"), "spec.gate.rules[0]", "from 1ns to 60s"),
-		Entry("a limit without a unit", rule("{metric: p99, max: '5'}"), "spec.gate.rules[0]", "such as 2us"),
-		Entry("a latency limit in percent", rule("{metric: p99, max: 5%}"), "spec.gate.rules[0]", "such as 2us"),
-		Entry("a tolerance of four decimals", rule("{metric: p99, maxIncrease: 5.1234%}"), "spec.gate.rules[0]", "at most three decimals"),
-		Entry("a tolerance without its sign", rule("{metric: p99, maxIncrease: '5'}"), "spec.gate.rules[0]", "must be a percentage"),
-		Entry("a limit of lost in time", rule("{metric: lost, max: 1us}"), "spec.gate.rules[0]", "number of messages lost"),
-		Entry("a tolerance of lost in percent", rule("{metric: lost, maxIncrease: 5%}"), "spec.gate.rules[0]", "a percentage of none lost is none"),
-		Entry("a throughput of nothing", rule("{metric: throughput, min: 0Gb/s}"), "spec.gate.rules[0].min", "above 0b/s"),
-		Entry("a throughput of nothing in decimals", rule("{metric: throughput, min: 0.000Gb/s}"), "spec.gate.rules[0].min", "above 0b/s"),
-		Entry("a throughput in another spelling", rule("{metric: throughput, min: 9Gbps}"), "spec.gate.rules[0].min", "such as 9Gb/s"),
-		Entry("a throughput that may vanish", rule("{metric: throughput, maxDecrease: 100%}"), "spec.gate.rules[0].maxDecrease", "below 100%"),
-		Entry("a throughput that may not grow", rule("{metric: throughput, maxIncrease: 5%}"), "spec.gate.rules[0]", "throughput takes min or maxDecrease"),
-		Entry("a latency that may not fall", rule("{metric: p99, maxDecrease: 5%}"), "spec.gate.rules[0]", "every other metric max or maxIncrease"),
-		Entry("a latency with a minimum", rule("{metric: p99, min: 9Gb/s}"), "spec.gate.rules[0]", "every other metric max or maxIncrease"),
-		Entry("a tolerance without a baseline", gate("rules: [{metric: p99, maxIncrease: 5%}]"), "spec.gate", "name one by benchmarkRef, variant or gateRef"),
-		Entry("differences from no baseline", gate("rules: [{metric: p99, max: 5us}], ignoreDifferences: [kernel.release]"), "spec.gate", "no baseline from which to differ"),
-		Entry("all differences ignored", gate("rules: [{metric: p99, max: 5us}], baseline: {benchmarkRef: {name: b}}, ignoreDifferences: ['*']"), "spec.gate.ignoreDifferences[0]", "should match"),
-		Entry("a baseline that names nothing", gate("rules: [{metric: p99, max: 5us}], baseline: {}"), "spec.gate.baseline", "exactly one of benchmarkRef, variant and gateRef"),
-		Entry("two baselines", "{variants: [{name: a}, {name: b}], gate: {rules: [{metric: p99, max: 5us}], baseline: {variant: a, benchmarkRef: {name: b}}}}", "spec.gate.baseline", "exactly one"),
-		Entry("itself as baseline", gate("rules: [{metric: p99, maxIncrease: 5%}], baseline: {benchmarkRef: {name: smallest}}"), "spec.gate.baseline.benchmarkRef", "its own baseline"),
-		Entry("an unknown variant as baseline", "{variants: [{name: a}], gate: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {variant: b}}}", "spec.gate.baseline.variant", "one of spec.variants"),
-		Entry("a variant as baseline where there is none", gate("rules: [{metric: p99, maxIncrease: 5%}], baseline: {variant: default}"), "spec.gate.baseline.variant", "one of spec.variants"),
-		Entry("a rule on an unknown variant", "{variants: [{name: a}], gate: {rules: [{metric: p99, max: 5us, variants: [a, b]}]}}", "spec.gate.rules", "among spec.variants"),
-		Entry("401 runs after an extension", "{rounds: 100, variants: [{name: a}, {name: b}, {name: c}], gate: {rules: [{metric: p99, max: 5us}], extendRounds: 34}}", "spec.gate.extendRounds", "at most 400"),
+		Entry("criteria without rules", criteria("rules: []"), "spec.criteria.rules", "at least 1 item"),
+		Entry("a rule without a limit", rule("{metric: p99}"), "spec.criteria.rules[0]", "exactly one of max, min, maxIncrease and maxDecrease"),
+		Entry("a rule with two limits", rule("{metric: p99, maxIncrease: 5%, max: 2us}"), "spec.criteria.rules[0]", "a rule of its own for each limit"),
+		Entry("a rule on the maximum", rule("{metric: max, max: 2us}"), "spec.criteria.rules[0]", "cannot be judged", "p99.999"),
+		Entry("a rule on an unknown metric", rule("{metric: p98, max: 2us}"), "spec.criteria.rules[0].metric", "supported values", "p99.9"),
+		Entry("a limit beyond a minute", rule("{metric: p99, max: 61s}"), "spec.criteria.rules[0]", "from 1ns to 60s"),
+		Entry("a limit of nothing", rule("{metric: p99, max: 0us}"), "spec.criteria.rules[0]", "from 1ns to 60s"),
+		Entry("a limit of half a nanosecond", rule("{metric: p99, max: 0.5ns}"), "spec.criteria.rules[0]", "whole nanoseconds"),
+		Entry("a limit of very many digits", rule("{metric: p99, max: 99999999999999999999s}"), "spec.criteria.rules[0]", "from 1ns to 60s"),
+		Entry("a limit without a unit", rule("{metric: p99, max: '5'}"), "spec.criteria.rules[0]", "such as 2us"),
+		Entry("a latency limit in percent", rule("{metric: p99, max: 5%}"), "spec.criteria.rules[0]", "such as 2us"),
+		Entry("a tolerance of four decimals", rule("{metric: p99, maxIncrease: 5.1234%}"), "spec.criteria.rules[0]", "at most three decimals"),
+		Entry("a tolerance without its sign", rule("{metric: p99, maxIncrease: '5'}"), "spec.criteria.rules[0]", "must be a percentage"),
+		Entry("a limit of lost in time", rule("{metric: lost, max: 1us}"), "spec.criteria.rules[0]", "number of messages lost"),
+		Entry("a tolerance of lost in percent", rule("{metric: lost, maxIncrease: 5%}"), "spec.criteria.rules[0]", "a percentage of none lost is none"),
+		Entry("a throughput of nothing", rule("{metric: throughput, min: 0Gb/s}"), "spec.criteria.rules[0].min", "above 0b/s"),
+		Entry("a throughput of nothing in decimals", rule("{metric: throughput, min: 0.000Gb/s}"), "spec.criteria.rules[0].min", "above 0b/s"),
+		Entry("a throughput in another spelling", rule("{metric: throughput, min: 9Gbps}"), "spec.criteria.rules[0].min", "such as 9Gb/s"),
+		Entry("a throughput that may vanish", rule("{metric: throughput, maxDecrease: 100%}"), "spec.criteria.rules[0].maxDecrease", "below 100%"),
+		Entry("a throughput that may not grow", rule("{metric: throughput, maxIncrease: 5%}"), "spec.criteria.rules[0]", "throughput takes min or maxDecrease"),
+		Entry("a latency that may not fall", rule("{metric: p99, maxDecrease: 5%}"), "spec.criteria.rules[0]", "every other metric max or maxIncrease"),
+		Entry("a latency with a minimum", rule("{metric: p99, min: 9Gb/s}"), "spec.criteria.rules[0]", "every other metric max or maxIncrease"),
+		Entry("a tolerance without a baseline", criteria("rules: [{metric: p99, maxIncrease: 5%}]"), "spec.criteria", "name one by benchmarkRef, variant or accepted"),
+		Entry("differences from no baseline", criteria("rules: [{metric: p99, max: 5us}], ignoreDifferences: [kernel.release]"), "spec.criteria", "no baseline from which to differ"),
+		Entry("all differences ignored", criteria("rules: [{metric: p99, max: 5us}], baseline: {benchmarkRef: {name: b}}, ignoreDifferences: ['*']"), "spec.criteria.ignoreDifferences[0]", "should match"),
+		Entry("a baseline that names nothing", criteria("rules: [{metric: p99, max: 5us}], baseline: {}"), "spec.criteria.baseline", "exactly one of benchmarkRef, variant and accepted"),
+		Entry("two baselines", "{variants: [{name: a}, {name: b}], criteria: {rules: [{metric: p99, max: 5us}], baseline: {variant: a, benchmarkRef: {name: b}}}}", "spec.criteria.baseline", "exactly one"),
+		Entry("itself as baseline", criteria("rules: [{metric: p99, maxIncrease: 5%}], baseline: {benchmarkRef: {name: smallest}}"), "spec.criteria.baseline.benchmarkRef", "its own baseline"),
+		Entry("an unknown variant as baseline", "{variants: [{name: a}], criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {variant: b}}}", "spec.criteria.baseline.variant", "one of spec.variants"),
+		Entry("a variant as baseline where there is none", criteria("rules: [{metric: p99, maxIncrease: 5%}], baseline: {variant: default}"), "spec.criteria.baseline.variant", "one of spec.variants"),
+		Entry("a rule on an unknown variant", "{variants: [{name: a}], criteria: {rules: [{metric: p99, max: 5us, variants: [a, b]}]}}", "spec.criteria.rules", "among spec.variants"),
+		Entry("401 runs after an extension", "{rounds: 100, variants: [{name: a}, {name: b}, {name: c}], criteria: {rules: [{metric: p99, max: 5us}], extendRounds: 34}}", "spec.criteria.extendRounds", "at most 400"),
 		Entry("no placement", "placement: null", "spec.placement", "Required value"),
 		Entry("no server", "placement: {client: {}}", "spec.placement", "client and server are required"),
 		Entry("17 labels", manyLabels, "spec.placement.client.nodeSelector", "at most 16"),
@@ -228,18 +228,18 @@ var _ = Describe("The API", func() {
 		Entry("a network that the operator makes", "network: {type: VF, resourceName: amd.com/sf_vf, ipam: {type: Whereabouts, range: 'fd00:40::/64', rangeStart: 'fd00:40::10'}, mtu: 9000, vlan: 40}"),
 		Entry("the host's interface", "network: {type: Host, interface: enp59s0f0np0}"),
 		Entry("Onload", "{acceleration: {type: Onload, profile: latency}, variants: [{name: kernel, acceleration: {type: Kernel}}, {name: image, acceleration: {type: Onload, profileRef: {name: mine}, resourceName: example.com/onload, source: Image}, env: [{name: EF_POLL_USEC, value: '-1'}]}]}"),
-		Entry("all that a template has", "template: {annotations: {irq-load-balancing.crio.io: disable, cpu-quota.crio.io: disable}, runtimeClassName: performance-x, priorityClassName: low, tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists}], hugepages: {size: 2Mi, amount: 64Mi}, env: [{name: EF_POLL_USEC, value: '100000'}]}"),
+		Entry("all that a template has", "pods: {annotations: {irq-load-balancing.crio.io: disable, cpu-quota.crio.io: disable}, runtimeClassName: performance-x, priorityClassName: low, tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists}], hugepages: {size: 2Mi, amount: 64Mi}, env: [{name: EF_POLL_USEC, value: '100000'}]}"),
 		Entry("a star", "placement: {pairing: Star, client: {}, server: {}, maxParallelPairs: 1}"),
 		Entry("all pairs", "placement: {pairing: AllPairs, nodes: {}, maxParallelPairs: 50, numa: Preferred}"),
 		Entry("every tool's own", "{tool: netperf, highestPercentile: p99, workload: {protocols: [TCP, UDP], messageSizes: [1], streams: [{protocol: TCP, messageSize: 1048576}, {protocol: UDP, messageSize: 65507}]}}"),
 		Entry("sfnt-stream at rates", "{tool: sfnt-stream, workload: {protocols: [UDP, Multicast], ratesPerSecond: [1000, 10000000]}, placement: {client: {}, server: {}, cpus: 2}}"),
 		Entry("a multicast group", "{tool: pinger, workload: {protocols: [Multicast], multicastGroup: 239.192.0.1, wait: Spin}}"),
 		Entry("variants", "variants: [{name: pod, wait: Spin, muxer: Epoll, capture: true}, {name: vf, network: {type: VF, networkRef: {name: net}, resourceName: amd.com/sf_vf}}]"),
-		Entry("latency limits in every unit", gate("rules: [{metric: p99, max: 840ns}, {metric: p99, max: 2us}, {metric: p99, max: 2.5µs}, {metric: p99, max: 2.5μs}, {metric: mean, max: 1.75ms}, {metric: p50, max: 60s}]")),
+		Entry("latency limits in every unit", criteria("rules: [{metric: p99, max: 840ns}, {metric: p99, max: 2us}, {metric: p99, max: 2.5µs}, {metric: p99, max: 2.5μs}, {metric: mean, max: 1.75ms}, {metric: p50, max: 60s}]")),
 		Entry("limits of messages lost", rule("{metric: lost, max: '0'}, {metric: lost, maxIncrease: '10'}")),
 		Entry("limits of throughput", rule("{metric: throughput, min: 9Gb/s}, {metric: throughput, min: 9.41Gb/s}, {metric: throughput, maxDecrease: 5%}")),
-		Entry("a tolerance with all that a gate has", gate("rules: [{metric: p99, maxIncrease: 2.5%, variants: [default], protocols: [TCP], messageSizes: [64], cells: [tcp-64]}], baseline: {benchmarkRef: {name: b}}, extendRounds: 5, ignoreDifferences: [kernel.*, nic.firmware-variant, cell.*.duration, sysctl.net.ipv4.tcp_timestamps]")),
-		Entry("a variant as baseline", "{variants: [{name: a}, {name: b}], gate: {rules: [{metric: p99, maxIncrease: 5%, variants: [b]}], baseline: {variant: a}}}"),
+		Entry("a tolerance with all that a gate has", criteria("rules: [{metric: p99, maxIncrease: 2.5%, variants: [default], protocols: [TCP], messageSizes: [64], cells: [tcp-64]}], baseline: {benchmarkRef: {name: b}}, extendRounds: 5, ignoreDifferences: [kernel.*, nic.firmware-variant, cell.*.duration, sysctl.net.ipv4.tcp_timestamps]")),
+		Entry("a variant as baseline", "{variants: [{name: a}, {name: b}], criteria: {rules: [{metric: p99, maxIncrease: 5%, variants: [b]}], baseline: {variant: a}}}"),
 		Entry("sixty-four CPUs and a hundred rounds", "{rounds: 100, placement: {client: {}, server: {}, cpus: 64}}"),
 	)
 
@@ -333,11 +333,11 @@ latencyType: HalfRTT
 			"placement": map[string]any{"client": map[string]any{}, "server": map[string]any{}, "cpus": int64(2)},
 			"network":   map[string]any{"type": "Host"}, "variants": []any{map[string]any{"name": "a"}}, "capture": true,
 			"latencyType": "RTT", "highestPercentile": "p99",
-			"acceleration": map[string]any{"type": "Onload"}, "template": map[string]any{"runtimeClassName": "fast"},
+			"acceleration": map[string]any{"type": "Onload"}, "pods": map[string]any{"runtimeClassName": "fast"},
 		}
 		allowed := map[string]any{
 			"priority": int64(5), "suspend": true, "ttlSecondsAfterFinished": int64(60), "historyLimit": int64(3),
-			"gate": map[string]any{"rules": []any{map[string]any{"metric": "p99", "max": "2us"}}},
+			"criteria": map[string]any{"rules": []any{map[string]any{"metric": "p99", "max": "2us"}}},
 		}
 		fields := reflect.TypeFor[v1alpha1.LatencyBenchmarkSpec]()
 		for i := range fields.NumField() {
@@ -354,11 +354,11 @@ latencyType: HalfRTT
 		}
 
 		for _, limit := range []string{"2us", "3us"} {
-			gate := map[string]any{"rules": []any{map[string]any{"metric": "p99", "max": limit}}}
-			Expect(unstructured.SetNestedMap(object.Object, gate, "spec", "gate")).To(Succeed())
+			criteria := map[string]any{"rules": []any{map[string]any{"metric": "p99", "max": limit}}}
+			Expect(unstructured.SetNestedMap(object.Object, criteria, "spec", "criteria")).To(Succeed())
 			Expect(k8s.Update(ctx, object)).To(Succeed())
 		}
-		unstructured.RemoveNestedField(object.Object, "spec", "gate")
+		unstructured.RemoveNestedField(object.Object, "spec", "criteria")
 		Expect(k8s.Update(ctx, object)).To(Succeed())
 	})
 

@@ -93,28 +93,28 @@ func (b *BenchmarkBuilder) Variants(names ...string) *BenchmarkBuilder {
 
 // Rule adds a rule to the gate.
 func (b *BenchmarkBuilder) Rule(r v1alpha1.GateRule) *BenchmarkBuilder {
-	if b.Spec.Gate == nil {
-		b.Spec.Gate = &v1alpha1.Gate{}
+	if b.Spec.Criteria == nil {
+		b.Spec.Criteria = &v1alpha1.Criteria{}
 	}
-	b.Spec.Gate.Rules = append(b.Spec.Gate.Rules, r)
+	b.Spec.Criteria.Rules = append(b.Spec.Criteria.Rules, r)
 	return b
 }
 
-// Against makes another benchmark the gate's baseline.
+// Against makes another benchmark the baseline.
 func (b *BenchmarkBuilder) Against(benchmark string) *BenchmarkBuilder {
-	b.Spec.Gate.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: benchmark}}
+	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: benchmark}}
 	return b
 }
 
-// AgainstVariant makes a variant the gate's baseline.
+// AgainstVariant makes a variant the baseline.
 func (b *BenchmarkBuilder) AgainstVariant(name string) *BenchmarkBuilder {
-	b.Spec.Gate.Baseline = &v1alpha1.Baseline{Variant: name}
+	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{Variant: name}
 	return b
 }
 
-// AgainstGate makes what a gate has accepted of the client's node the gate's baseline.
+// AgainstGate makes what a gate has accepted of the client's node the baseline.
 func (b *BenchmarkBuilder) AgainstGate(name string) *BenchmarkBuilder {
-	b.Spec.Gate.Baseline = &v1alpha1.Baseline{GateRef: &v1alpha1.ObjectName{Name: name}}
+	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: name}}
 	return b
 }
 
@@ -145,7 +145,7 @@ func (b *BenchmarkBuilder) Series(name string, limit int32) *BenchmarkBuilder {
 
 // ExtendRounds sets how many rounds are measured once more.
 func (b *BenchmarkBuilder) ExtendRounds(n int32) *BenchmarkBuilder {
-	b.Spec.Gate.ExtendRounds = n
+	b.Spec.Criteria.ExtendRounds = n
 	return b
 }
 

@@ -46,7 +46,7 @@ func MakeGate(namespace string) *GateBuilder {
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Spec: v1alpha1.LatencyGateSpec{
 			NodeSelector: map[string]string{gateLabel: namespace}, Namespace: namespace,
-			Template:    MakeBenchmark(namespace, "").Rounds(5).Rule(under("8us")).Rule(within("10%")).AgainstGate(namespace).Free().Spec,
+			Template:    v1alpha1.LatencyBenchmarkTemplate{Spec: MakeBenchmark(namespace, "").Rounds(5).Rule(under("8us")).Rule(within("10%")).AgainstGate("").Free().Spec},
 			Enforcement: v1alpha1.Enforcement{Label: true, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}},
 		},
 	}}
@@ -61,7 +61,7 @@ func (g *GateBuilder) With(change func(*v1alpha1.LatencyGateSpec)) *GateBuilder 
 // Alone leaves the gate one node, and another that is none of its own as peer.
 func (g *GateBuilder) Alone(node, peer string) *GateBuilder {
 	g.Spec.NodeSelector = map[string]string{nodeLabel: node}
-	g.Spec.Template.Placement.Server = &v1alpha1.NodeSelection{NodeName: peer}
+	g.Spec.Template.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: peer}
 	return g
 }
 
@@ -438,7 +438,7 @@ var _ = Describe("A gate", func() {
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
 		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(Equal("True AllVerified: all 2 nodes are verified"))
 		first := Get(ctx, w.Benchmark(w.A, 1))
-		Expect(first.Spec.Gate.Rules).To(HaveLen(1), "there was nothing to compare with")
+		Expect(first.Spec.Criteria.Rules).To(HaveLen(1), "there was nothing to compare with")
 		Expect(*first.Status.Pair).To(Equal(v1alpha1.Pair{ClientNode: w.A, ServerNode: w.B}))
 
 		By("an upgrade of a node")
@@ -448,9 +448,9 @@ var _ = Describe("A gate", func() {
 		w.Expect(ctx, w.A, isVerified)
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -1"))
 		second := Get(ctx, w.Benchmark(w.A, 2))
-		Expect(second.Spec.Gate.Rules).To(HaveLen(2))
-		Expect(second.Spec.Gate.Baseline.BenchmarkRef.Name).To(Equal(first.Name))
-		Expect(second.Spec.Gate.IgnoreDifferences).To(BeEmpty(), "the peer is the same")
+		Expect(second.Spec.Criteria.Rules).To(HaveLen(2))
+		Expect(second.Spec.Criteria.Baseline.BenchmarkRef.Name).To(Equal(first.Name))
+		Expect(second.Spec.Criteria.IgnoreDifferences).To(BeEmpty(), "the peer is the same")
 		status := w.Verification(ctx, w.A).Status
 		Expect(status.Identity).To(HaveKeyWithValue("Kernel", "6.2.0"))
 		Expect(status.Accepted.Identity).To(Equal(status.Identity))
@@ -532,7 +532,7 @@ var _ = Describe("A gate", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
-			s.Template.Rounds = 2
+			s.Template.Spec.Rounds = 2
 			s.OnInconclusive = v1alpha1.OnInconclusive{Action: v1alpha1.InconclusiveRetry, Retries: 1}
 			s.MaxUnverified = new(int32(1))
 		}))
@@ -547,7 +547,7 @@ var _ = Describe("A gate", func() {
 	It("asks for a baseline by hand when it has no rule for the first result", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
-		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Gate.Rules = []v1alpha1.GateRule{within("10%")} }))
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.Rules = []v1alpha1.GateRule{within("10%")} }))
 		w.Expect(ctx, w.A, "Inconclusive NothingToCompare"+heldBack)
 		name := w.Benchmark(w.A, 1).Name
 		Expect(w.Verification(ctx, w.A).Status.Message).To(ContainSubstring("kubectl annotate lver %s tailgate.dev/accept=%s", v1alpha1.VerificationName(w.Namespace, w.A), name))
@@ -685,8 +685,8 @@ var _ = Describe("A gate", func() {
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		Expect(retained()).To(BeEmpty())
 		second := Get(ctx, w.Benchmark(w.A, 2))
-		Expect(second.Spec.Gate.Rules).To(HaveLen(2))
-		Expect(second.Spec.Gate.Baseline.BenchmarkRef.Name).To(Equal(w.Benchmark(w.A, 1).Name))
+		Expect(second.Spec.Criteria.Rules).To(HaveLen(2))
+		Expect(second.Spec.Criteria.Baseline.BenchmarkRef.Name).To(Equal(w.Benchmark(w.A, 1).Name))
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
 		By("a label that flaps")
 		for range 5 {
@@ -735,10 +735,7 @@ var _ = Describe("A gate", func() {
 			w.Expect(ctx, w.A, map[bool]string{true: "Failed Fail" + heldBack, false: isVerified}[slow])
 			// Ages are told in seconds.
 			time.Sleep(time.Second)
-			younger := MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) {
-				s.Suspend = true
-				s.Template.Gate.Baseline.GateRef.Name = w.Namespace + "-younger"
-			})
+			younger := MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = true })
 			younger.Name = w.Namespace + "-younger"
 			g := w.Gate(ctx, younger)
 			Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(HavePrefix("False NodesTaken"))
@@ -872,10 +869,7 @@ var _ = Describe("A gate", func() {
 		Eventually(func() string { return gateSays(ctx, older, v1alpha1.ConditionReady) }).Should(HavePrefix("False Suspended"))
 		// Ages are told in seconds.
 		time.Sleep(time.Second)
-		younger := MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
-			s.Suspend = true
-			s.Template.Gate.Baseline.GateRef.Name = w.Namespace + "-younger"
-		})
+		younger := MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = true })
 		younger.Name = w.Namespace + "-younger"
 		g := w.Gate(ctx, younger)
 		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(HavePrefix(
@@ -926,7 +920,6 @@ var _ = Describe("A gate", func() {
 		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(HavePrefix("False ScheduleInvalid: spec.timeZone"))
 		lost := MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
 			s.Namespace, s.NodeSelector = "there-is-none", map[string]string{gateLabel: "lost"}
-			s.Template.Gate.Baseline.GateRef.Name = w.Namespace + "-lost"
 		})
 		lost.Name = w.Namespace + "-lost"
 		for _, name := range []string{"x", "y"} {
@@ -1100,7 +1093,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 			return k8s.Get(ctx, client.ObjectKeyFromObject(w.Benchmark(w.A, 3)), &v1alpha1.LatencyBenchmark{})
 		}).Should(Succeed())
 		setGate(ctx, w.Benchmark(w.A, 3), func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Gate = &v1alpha1.Gate{Rules: []v1alpha1.GateRule{under("1s")}}
+			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{under("1s")}}
 		})
 		By("a deletion again")
 		Eventually(func() error {
@@ -1120,7 +1113,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		forged := MakeBenchmark(w.Namespace, w.Benchmark(w.A, 1).Name).Rounds(5).Rule(under("1s")).Free()
 		w.Create(ctx, forged)
 		w.Start()
-		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Gate.Rules = []v1alpha1.GateRule{under("8us")} }))
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.Rules = []v1alpha1.GateRule{under("8us")} }))
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		Expect(w.History(ctx, w.A)).To(Equal([]string{"-2 Fail Fail"}))
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(forged.Obj()), &v1alpha1.LatencyBenchmark{})).To(Succeed(), "it is not the gate's to delete")
@@ -1199,7 +1192,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		Expect(k8s.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelBenchmark: again.Name})).To(Succeed())
 		// As slow as the node is now, and the gate's by all that can be copied.
 		again.ResourceVersion, again.UID, again.Status = "", "", v1alpha1.LatencyBenchmarkStatus{}
-		again.Spec.Gate.Rules = []v1alpha1.GateRule{under("1s")}
+		again.Spec.Criteria.Rules = []v1alpha1.GateRule{under("1s")}
 		Expect(k8s.Create(ctx, again)).To(Succeed())
 		ExpectPassed(ctx, again, "^True Pass")
 		Eventually(func() string { return w.Verification(ctx, w.A).Status.BaselineTrouble }).Should(ContainSubstring("deleted and made again"))
@@ -1207,7 +1200,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		g := &v1alpha1.LatencyGate{}
 		Eventually(func() error {
 			Expect(k8s.Get(ctx, types.NamespacedName{Name: w.Namespace}, g)).To(Succeed())
-			g.Spec.Template.Gate.Rules = []v1alpha1.GateRule{within("10%")}
+			g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.GateRule{within("10%")}
 			return k8s.Update(ctx, g)
 		}).Should(Succeed())
 		letIn := w.LetIn(ctx, w.A)
@@ -1222,7 +1215,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		w.Start()
 		letIn := w.LetIn(ctx, w.A)
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) {
-			s.Template.Gate.Rules = []v1alpha1.GateRule{{Metric: v1alpha1.MetricP999, Max: "1s"}}
+			s.Template.Spec.Criteria.Rules = []v1alpha1.GateRule{{Metric: v1alpha1.MetricP999, Max: "1s"}}
 		}))
 		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
 		Expect(w.Verification(ctx, w.A).Status.Message).To(ContainSubstring("samples"))
@@ -1313,7 +1306,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 			return func(d *result.Document) { d.Evidence.Facts["nic.firmware-variant"] = variant }
 		}
 		w.Kubelet.Agents(firmware("full-feature"))
-		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Gate.IgnoreDifferences = []string{"kernel.*"} }))
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.IgnoreDifferences = []string{"kernel.*"} }))
 		w.Expect(ctx, w.A, isVerified)
 		w.Kubelet.Agents(firmware("ultra-low-latency"))
 		w.Upgrade(ctx, w.A, "6.2.0")
@@ -1456,7 +1449,7 @@ var _ = Describe("A rolling upgrade", func() {
 })
 
 var _ = Describe("The API of gates", func() {
-	// gateManifest is the smallest gate with top-level fields of its spec, and of the template, replaced.
+	// gateManifest is the smallest gate with top-level fields of its spec, and of the template's spec, replaced.
 	gateManifest := func(name, spec, template string) *unstructured.Unstructured {
 		object := &unstructured.Unstructured{}
 		Expect(yaml.Unmarshal([]byte(`
@@ -1466,13 +1459,15 @@ spec:
   nodeSelector: {test.tailgate.dev/gate: nobody}
   namespace: default
   template:
-    tool: sockperf
-    placement: {client: {}, server: {}}
-    gate: {rules: [{metric: p99, max: 5us}]}
+    spec:
+      tool: sockperf
+      placement: {client: {}, server: {}}
+      criteria: {rules: [{metric: p99, max: 5us}]}
 `), &object.Object)).To(Succeed())
 		object.SetName(name)
 		fields := object.Object["spec"].(map[string]any)
-		for text, into := range map[string]map[string]any{spec: fields, template: fields["template"].(map[string]any)} {
+		inner := fields["template"].(map[string]any)["spec"].(map[string]any)
+		for text, into := range map[string]map[string]any{spec: fields, template: inner} {
 			var changes map[string]any
 			Expect(yaml.Unmarshal([]byte(text), &changes)).To(Succeed())
 			for field, value := range changes {
@@ -1483,8 +1478,8 @@ spec:
 		}
 		return object
 	}
-	differences := "gate: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {gateRef: {name: small}}, ignoreDifferences: ["
-	tolerations := "template: {tolerations: ["
+	differences := "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {accepted: {}}, ignoreDifferences: ["
+	tolerations := "pods: {tolerations: ["
 	for i := range 32 {
 		differences += fmt.Sprintf("key-%d, ", i)
 		if i < 16 {
@@ -1504,15 +1499,18 @@ spec:
 		Entry("no selector", "small", "nodeSelector: null", "{}", "spec.nodeSelector", "Required value"),
 		Entry("no namespace", "small", "namespace: null", "{}", "spec.namespace", "Required value"),
 		Entry("no template", "small", "template: null", "{}", "spec.template", "Required value"),
-		Entry("a template of many pairs", "small", "{}", "placement: {pairing: Ring, nodes: {}}", "spec", "template.placement.pairing", "use Pair"),
-		Entry("a template that names its client", "small", "{}", "placement: {client: {nodeName: a}, server: {}}", "template.placement.client", "must be {}"),
-		Entry("a template that selects its client", "small", "{}", "placement: {client: {nodeSelector: {a: b}}, server: {}}", "template.placement.client", "must be {}"),
-		Entry("a template without rules", "small", "{}", "gate: null", "template.gate", "rules are required"),
-		Entry("a rule against nothing", "small", "{}", "gate: {rules: [{metric: p99, maxIncrease: 5%}]}", "spec.template.gate", "gateRef"),
-		Entry("the results of another gate", "small", "{}", "gate: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {gateRef: {name: other}}}", "spec.template.gate.baseline.gateRef", "must name this gate"),
-		Entry("no room for node among the differences", "small", "{}", differences+"]}", "template.gate.ignoreDifferences", "at most 31"),
-		Entry("no room for a toleration", "small", "{}", tolerations+"]}", "template.template.tolerations", "at most 15"),
-		Entry("a variant with a long name", "small", "{}", "variants: [{name: seventeen-letters}]", "template.variants", "at most 16"),
+		Entry("a template of many pairs", "small", "{}", "placement: {pairing: Ring, nodes: {}}", "spec", "template.spec.placement.pairing", "use Pair"),
+		Entry("a template that names its client", "small", "{}", "placement: {client: {nodeName: a}, server: {}}", "template.spec.placement.client", "must be {}"),
+		Entry("a template that selects its client", "small", "{}", "placement: {client: {nodeSelector: {a: b}}, server: {}}", "template.spec.placement.client", "must be {}"),
+		Entry("a template without rules", "small", "{}", "criteria: null", "template.spec.criteria", "rules are required"),
+		Entry("a rule against nothing", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}]}", "spec.template.spec.criteria", "accepted"),
+		Entry("the results of another gate", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {accepted: {gateName: other}}}", "template.spec.criteria.baseline.accepted.gateName", "must be absent"),
+		Entry("no room for node among the differences", "small", "{}", differences+"]}", "template.spec.criteria.ignoreDifferences", "at most 31"),
+		Entry("no room for a toleration", "small", "{}", tolerations+"]}", "template.spec.pods.tolerations", "at most 15"),
+		Entry("a variant with a long name", "small", "{}", "variants: [{name: seventeen-letters}]", "template.spec.variants", "at most 16"),
+		Entry("a label that the operator writes", "small", "template: {metadata: {labels: {tailgate.dev/gate: x}}, spec: {tool: pinger, placement: {client: {}, server: {}}, criteria: {rules: [{metric: p99, max: 5us}]}}}", "{}", "spec.template.metadata.labels", "the operator's own"),
+		Entry("a label that no object can have", "small", "template: {metadata: {labels: {team: 'a b'}}, spec: {tool: pinger, placement: {client: {}, server: {}}, criteria: {rules: [{metric: p99, max: 5us}]}}}", "{}", "spec.template.metadata.labels.team", "should match"),
+		Entry("an annotation of the operator", "small", "template: {metadata: {annotations: {tailgate.dev/accept: x}}, spec: {tool: pinger, placement: {client: {}, server: {}}, criteria: {rules: [{metric: p99, max: 5us}]}}}", "{}", "spec.template.metadata.annotations", "the operator's own"),
 		Entry("a template that no benchmark could have", "small", "{}", "{tool: netperf, highestPercentile: p99.9}", "spec.template", "netperf tells no samples"),
 		Entry("an unknown key of the identity", "small", "identity: {keys: [Colour]}", "{}", "spec.identity.keys[0]", "supported values"),
 		Entry("a time zone without a schedule", "small", "timeZone: Europe/Zurich", "{}", "timeZone", "no schedule"),
@@ -1539,9 +1537,9 @@ spec:
 				continue
 			}
 			Expect(k8s.Create(ctx, object, client.DryRunAll)).To(Succeed(), file)
-			template, _, err := unstructured.NestedMap(object.Object, "spec", "template")
+			template, _, err := unstructured.NestedMap(object.Object, "spec", "template", "spec")
 			Expect(err).NotTo(HaveOccurred())
-			delete(template, "gate")
+			delete(template, "criteria")
 			b := &unstructured.Unstructured{Object: map[string]any{"spec": template}}
 			b.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("LatencyBenchmark"))
 			b.SetNamespace("default")
@@ -1562,7 +1560,7 @@ spec:
 		Expect(g.Spec.MaxParallel).To(BeEquivalentTo(1))
 		Expect(g.Spec.HistoryLimit).To(BeEquivalentTo(3))
 		Expect(g.Spec.OnInconclusive.Action).To(Equal(v1alpha1.InconclusiveBlock))
-		Expect(g.Spec.Template.Rounds).To(BeEquivalentTo(5), "as a benchmark's")
+		Expect(g.Spec.Template.Spec.Rounds).To(BeEquivalentTo(5), "as a benchmark's")
 		g.Spec.Namespace = "kube-system"
 		Expect(k8s.Update(ctx, g)).To(MatchError(ContainSubstring("spec.namespace: Invalid value")))
 	})

@@ -247,9 +247,9 @@ var _ = Describe("What limits a benchmark's life", func() {
 	It("does not belong to the template of a gate", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		for field, change := range map[string]func(*v1alpha1.LatencyGateSpec){
-			"template.suspend":                 func(s *v1alpha1.LatencyGateSpec) { s.Template.Suspend = true },
-			"template.ttlSecondsAfterFinished": func(s *v1alpha1.LatencyGateSpec) { s.Template.TTLSecondsAfterFinished = new(int32(0)) },
-			"template.historyLimit":            func(s *v1alpha1.LatencyGateSpec) { s.Template.HistoryLimit = 3 },
+			"template.spec.suspend":                 func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Suspend = true },
+			"template.spec.ttlSecondsAfterFinished": func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.TTLSecondsAfterFinished = new(int32(0)) },
+			"template.spec.historyLimit":            func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.HistoryLimit = 3 },
 		} {
 			Expect(k8s.Create(ctx, MakeGate(namespace).With(change).Obj())).To(MatchError(ContainSubstring(field)), field)
 		}

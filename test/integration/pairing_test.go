@@ -462,25 +462,25 @@ var _ = Describe("A benchmark of many pairs", func() {
 
 		By("an edit of the rules, and of the priority")
 		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Gate.Rules, s.Priority = []v1alpha1.GateRule{under("20us")}, 7
+			s.Criteria.Rules, s.Priority = []v1alpha1.GateRule{under("20us")}, 7
 		})
 		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
 		current := Get(ctx, b)
 		Expect(current.Status.ObservedGeneration).To(Equal(current.Generation))
 		for _, c := range children(ctx, b) {
-			Expect(c.Spec.Gate.Rules[0].Max).To(Equal("20us"))
+			Expect(c.Spec.Criteria.Rules[0].Max).To(Equal("20us"))
 			Expect(c.Spec.Priority).To(BeEquivalentTo(7))
 		}
 
 		By("somebody's edit of one pair")
-		setGate(ctx, child(ctx, b, 1), func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate = nil })
-		Eventually(func() *v1alpha1.Gate { return child(ctx, b, 1).Spec.Gate }).ShouldNot(BeNil())
+		setGate(ctx, child(ctx, b, 1), func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
+		Eventually(func() *v1alpha1.Criteria { return child(ctx, b, 1).Spec.Criteria }).ShouldNot(BeNil())
 		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
 
 		By("the gate's removal")
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate = nil })
+		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
 		Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(BeEmpty())
-		Eventually(func() *v1alpha1.Gate { return child(ctx, b, 3).Spec.Gate }).Should(BeNil())
+		Eventually(func() *v1alpha1.Criteria { return child(ctx, b, 3).Spec.Criteria }).Should(BeNil())
 		Expect(w.Kubelet.Created()).To(HaveLen(created), "nothing was measured again")
 		Eventually(told).WithArguments(ctx, w.Namespace).Should(ContainElements("Warning Fail", "Normal Pass"))
 	})
@@ -495,7 +495,7 @@ var _ = Describe("A benchmark of many pairs", func() {
 		refs := func() map[string]string {
 			all := map[string]string{}
 			for name, c := range children(ctx, b) {
-				all[name] = c.Spec.Gate.Baseline.BenchmarkRef.Name
+				all[name] = c.Spec.Criteria.Baseline.BenchmarkRef.Name
 			}
 			return all
 		}

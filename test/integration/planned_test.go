@@ -45,7 +45,7 @@ func twoRounds(file string) string {
 	Expect(yaml.Unmarshal(content, &object.Object)).To(Succeed())
 	Expect(unstructured.SetNestedField(object.Object, int64(2), "spec", "rounds")).To(Succeed())
 	unstructured.RemoveNestedField(object.Object, "spec", "highestPercentile")
-	unstructured.RemoveNestedField(object.Object, "spec", "gate", "extendRounds")
+	unstructured.RemoveNestedField(object.Object, "spec", "criteria", "extendRounds")
 	content, err = yaml.Marshal(object.Object)
 	Expect(err).NotTo(HaveOccurred())
 	short := filepath.Join(GinkgoT().TempDir(), filepath.Base(file))

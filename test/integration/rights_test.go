@@ -154,13 +154,13 @@ var _ = Describe("The manager's rights", func() {
 	It("are enough to look for the classes that a template names", func(ctx SpecContext) {
 		w := NewWorld(ctx)
 		w.Start()
-		for name, template := range map[string]v1alpha1.PodTemplate{
+		for name, template := range map[string]v1alpha1.PodSettings{
 			"runtime": {RuntimeClassName: "none"}, "priority": {PriorityClassName: "none"},
 		} {
 			b := MakeBenchmark(w.Namespace, name).On(w.A, w.B).Obj()
-			b.Spec.Template = &template
+			b.Spec.Pods = &template
 			Expect(k8s.Create(ctx, b)).To(Succeed())
-			ExpectSucceeded(ctx, b, "^Unknown NotAccepted: spec.template."+name+"ClassName: .* none does not exist")
+			ExpectSucceeded(ctx, b, "^Unknown NotAccepted: spec.pods."+name+"ClassName: .* none does not exist")
 		}
 	})
 })

@@ -19,13 +19,32 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// testdata/upgrade has the CRDs of an earlier version, without their descriptions, and a finished benchmark as it was stored
-// by that version.
+// earlierCRDs are the CRDs without the newest field of benchmarks. No version of this API was published yet.
+func earlierCRDs() []*apiextensionsv1.CustomResourceDefinition {
+	GinkgoHelper()
+	files, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "tailgate.dev_*.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(files).NotTo(BeEmpty())
+	var all []*apiextensionsv1.CustomResourceDefinition
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		Expect(err).NotTo(HaveOccurred())
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		Expect(yaml.UnmarshalStrict(text, crd)).To(Succeed(), file)
+		if crd.Spec.Names.Kind == "LatencyBenchmark" {
+			fields := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties
+			Expect(fields).To(HaveKey("ttlSecondsAfterFinished"))
+			delete(fields, "ttlSecondsAfterFinished")
+		}
+		all = append(all, crd)
+	}
+	return all
+}
+
+// testdata/upgrade has a finished benchmark as it was stored.
 var _ = Describe("An upgrade by the Helm chart", func() {
 	It("keeps what there is, and its removal keeps it, too", func(ctx SpecContext) {
-		old := &envtest.Environment{CRDInstallOptions: envtest.CRDInstallOptions{
-			Paths: []string{filepath.Join("testdata", "upgrade", "crds.yaml")}, ErrorIfPathMissing: true,
-		}}
+		old := &envtest.Environment{CRDInstallOptions: envtest.CRDInstallOptions{CRDs: earlierCRDs()}}
 		oldConfig, err := old.Start()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(old.Stop)

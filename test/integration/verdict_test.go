@@ -104,7 +104,7 @@ var _ = Describe("A verdict", func() {
 		pods := w.Kubelet.Created()
 
 		By("an edit of the rules")
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.Rules = []v1alpha1.GateRule{under("5us")} })
+		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.GateRule{under("5us")} })
 		ExpectPassed(ctx, b, "^False Fail: p90 of default/tcp-64: .*over 6 rounds: Fail, beyond max 5us")
 		current := Get(ctx, b)
 		Expect(current.Status.ObservedGeneration).To(Equal(current.Generation))
@@ -116,7 +116,7 @@ var _ = Describe("A verdict", func() {
 		// A manager that stops drops the events that it has not sent.
 		Eventually(told).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail"))
 		manager.Stop()
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.Rules = []v1alpha1.GateRule{under("7us")} })
+		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.GateRule{under("7us")} })
 		w.Start()
 		ExpectPassed(ctx, b, "^True Pass")
 
@@ -125,7 +125,7 @@ var _ = Describe("A verdict", func() {
 		w.Patiently(ctx, b, func() any { return Get(ctx, b).Status }, Equal(written))
 
 		By("the gate's removal")
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate = nil })
+		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
 		Eventually(func() *v1alpha1.Verdict { return Get(ctx, b).Status.Verdict }).Should(BeNil())
 		Expect(condition(ctx, b, v1alpha1.ConditionPassed)).To(BeEmpty())
 		Expect(w.Kubelet.Created()).To(Equal(pods), "nothing was measured again")
@@ -197,7 +197,7 @@ var _ = Describe("A verdict", func() {
 		w.Kubelet.Agents(slower("x-late-"))
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(5).On(w.A, w.B).Variants("early", "late").Rule(within("10%")).AgainstVariant("early"))
 		ExpectPassed(ctx, b, `^False Fail: p90 of late/tcp-64: 10.\d+µs against 5.90µs, ratio 1.\d+ .*over 5\+5 rounds: Fail, beyond maxIncrease 10%`)
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.Baseline.Variant = "late" })
+		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.Variant = "late" })
 		ExpectPassed(ctx, b, `^True Pass: p90 of early/tcp-64: .*lower than the baseline`)
 	})
 
@@ -230,10 +230,12 @@ var _ = Describe("A verdict", func() {
 		ExpectPassed(ctx, b, `^Unknown Inconclusive: .*nic.firmware-variant "full-feature", then absent`)
 		Expect(reasons(ctx, b)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningEvidenceDiffers}))
 		By("the same with a pattern, and in full")
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.IgnoreDifferences = []string{"nic.*"} })
+		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.IgnoreDifferences = []string{"nic.*"} })
 		Eventually(func() bool { return Get(ctx, b).Status.ObservedGeneration == Get(ctx, b).Generation }).Should(BeTrue())
 		Expect(condition(ctx, b, v1alpha1.ConditionPassed)).To(HavePrefix("Unknown Inconclusive"))
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.IgnoreDifferences = []string{"nic.firmware-variant"} })
+		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Criteria.IgnoreDifferences = []string{"nic.firmware-variant"}
+		})
 		ExpectPassed(ctx, b, "^True Pass")
 	})
 
@@ -278,7 +280,7 @@ var _ = Describe("A verdict", func() {
 				Expect(w.Kubelet.Created()).To(ContainElement(fmt.Sprintf("x-r%d-a1-client", round)))
 			}
 			By("and looked twice whatever the gate says afterwards")
-			setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Gate.ExtendRounds = 0 })
+			setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.ExtendRounds = 0 })
 			Eventually(func() bool { return Get(ctx, b).Status.ObservedGeneration == Get(ctx, b).Generation }).Should(BeTrue())
 			Expect(Get(ctx, b).Status.Verdict.PassErrorOneIn).To(BeEquivalentTo(40))
 			Expect(w.Kubelet.Created()).To(HaveLen(20))

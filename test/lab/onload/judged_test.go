@@ -29,7 +29,7 @@ var rules = []v1alpha1.GateRule{
 }
 
 // compared are those of the benchmark after the upgrade, which a LatencyGate compares with the accepted one.
-var compared = v1alpha1.Gate{
+var compared = v1alpha1.Criteria{
 	Rules:    append(slices.Clone(rules), v1alpha1.GateRule{Metric: v1alpha1.MetricMean, MaxIncrease: "9999%", Variants: []string{variantOnload}}),
 	Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "accepted"}},
 	// The addresses that are not accelerated are on another interface.
@@ -41,7 +41,7 @@ var compared = v1alpha1.Gate{
 func TestVerdict(t *testing.T) {
 	setup(t)
 	accepted := measureVariants(t, "accepted", false)
-	verdict := judged(t, v1alpha1.Gate{Rules: rules}, accepted, nil)
+	verdict := judged(t, v1alpha1.Criteria{Rules: rules}, accepted, nil)
 	if verdict.Outcome != v1alpha1.GatePass {
 		t.Errorf("accelerated: %s, want %s", verdict.Outcome, v1alpha1.GatePass)
 	}
@@ -98,7 +98,7 @@ func measureVariants(t *testing.T, name string, unregistered bool) judge.Results
 }
 
 // judged is the verdict that a benchmark's status would have.
-func judged(t *testing.T, gate v1alpha1.Gate, candidate judge.Results, baseline *judge.Results) *v1alpha1.Verdict {
+func judged(t *testing.T, gate v1alpha1.Criteria, candidate judge.Results, baseline *judge.Results) *v1alpha1.Verdict {
 	t.Helper()
 	j, err := judge.Gate(gate, candidate, baseline)
 	if err != nil {

@@ -71,7 +71,7 @@ func (c testCase) benchmark() *v1alpha1.LatencyBenchmark {
 			Placement:    v1alpha1.Placement{CPUs: max(1, c.cpus), Memory: resource.MustParse("512Mi")},
 			Network:      v1alpha1.Network{Type: v1alpha1.NetworkPod},
 			Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Profile: c.profile},
-			Template:     &v1alpha1.PodTemplate{},
+			Pods:         &v1alpha1.PodSettings{},
 		},
 	}
 	if len(c.sizes) == 0 && len(c.streams) == 0 {
@@ -82,7 +82,7 @@ func (c testCase) benchmark() *v1alpha1.LatencyBenchmark {
 	}
 	for _, setting := range c.settings {
 		name, value, _ := strings.Cut(setting, "=")
-		b.Spec.Template.Env = append(b.Spec.Template.Env, v1alpha1.EnvVar{Name: name, Value: value})
+		b.Spec.Pods.Env = append(b.Spec.Pods.Env, v1alpha1.EnvVar{Name: name, Value: value})
 	}
 	return b
 }

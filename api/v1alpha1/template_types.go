@@ -1,0 +1,50 @@
+package v1alpha1
+
+import (
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// LatencyBenchmarkTemplate describes the LatencyBenchmarks that another object makes.
+type LatencyBenchmarkTemplate struct {
+	// metadata is what the benchmarks get beside their names and the operator's own labels.
+	// +optional
+	Metadata TemplateMetadata `json:"metadata,omitzero"`
+
+	// spec is that of the benchmarks.
+	// +required
+	Spec LatencyBenchmarkSpec `json:"spec"`
+}
+
+// LabelValue is the value of a label.
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
+type LabelValue string
+
+// TemplateMetadata is the metadata that a template can give.
+type TemplateMetadata struct {
+	// labels of the benchmarks, at most 16. Keys of tailgate.dev and app.kubernetes.io/managed-by are the operator's own,
+	// except tailgate.dev/series.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k == 'tailgate.dev/series' || !k.startsWith('tailgate.dev/') && k != 'app.kubernetes.io/managed-by')",message="keys of tailgate.dev and app.kubernetes.io/managed-by are the operator's own, except tailgate.dev/series"
+	Labels map[string]LabelValue `json:"labels,omitempty"`
+
+	// annotations of the benchmarks, at most 16. Keys of tailgate.dev are the operator's own.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('tailgate.dev/'))",message="keys of tailgate.dev are the operator's own"
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// ObjectMeta is the metadata of a benchmark that is made from a template: own, with what the template gives.
+func (t TemplateMetadata) ObjectMeta(own metav1.ObjectMeta) metav1.ObjectMeta {
+	labels := map[string]string{}
+	for key, value := range t.Labels {
+		labels[key] = string(value)
+	}
+	maps.Copy(labels, own.Labels)
+	own.Labels, own.Annotations = labels, maps.Clone(t.Annotations)
+	return own
+}
