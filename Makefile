@@ -14,7 +14,7 @@ HELM := go tool -modfile=hack/tools/helm.mod helm
 IMAGE ?= tailgate:latest
 BENCH_IMAGE ?= tailgate-bench:latest
 # What `make lint` reads with the prose linter.
-PROSE := README.md docs
+PROSE := $(wildcard *.md) docs
 # Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, doctor, docs, install; empty: all.
 LABELS ?=
 
@@ -108,6 +108,7 @@ lint: ## Run the linters.
 	$(TOOL) golangci-lint run
 	$(TOOL) golangci-lint run --build-tags e2e ./test/...
 	go tool -modfile=hack/tools/vale.mod vale --config=hack/vale/vale.ini --output=line $(PROSE)
+	$(TOOL) actionlint
 
 .PHONY: verify
 verify: generate ## Regenerate and fail on any difference; check formatting, modules and manifests.

@@ -163,15 +163,15 @@ func TestPagesAreListed(t *testing.T) {
 	}
 }
 
-// TestCodeMap: README.md names every package folder of the first two levels.
+// TestCodeMap: CONTRIBUTING.md names every package directory of the first two levels.
 func TestCodeMap(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	page, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, codeMap, found := strings.Cut(string(readme), "\n## The code\n")
+	_, codeMap, found := strings.Cut(string(page), "\n## Layout\n")
 	if !found {
-		t.Fatal("README.md has no section The code")
+		t.Fatal("CONTRIBUTING.md has no section Layout")
 	}
 	words := strings.FieldsFunc(codeMap, func(r rune) bool { return strings.ContainsRune(" \n`,|;", r) })
 	for _, parent := range []string{"controllers", "internal", "test"} {
@@ -181,7 +181,7 @@ func TestCodeMap(t *testing.T) {
 		}
 		for _, e := range entries {
 			if folder := parent + "/" + e.Name(); e.IsDir() && !slices.Contains(words, folder) {
-				t.Errorf("README.md's map of the code does not name %s", folder)
+				t.Errorf("CONTRIBUTING.md's map of the code does not name %s", folder)
 			}
 		}
 	}
@@ -191,7 +191,7 @@ func TestCodeMap(t *testing.T) {
 			continue
 		}
 		if _, err := os.Stat(filepath.Join(root, word)); err != nil {
-			t.Errorf("README.md's map of the code names %s, which is not there", word)
+			t.Errorf("CONTRIBUTING.md's map of the code names %s, which is not there", word)
 		}
 	}
 }
