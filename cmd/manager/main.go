@@ -8,8 +8,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"time"
 	_ "time/tzdata" // time zones of gates' schedules; the image has none
@@ -129,6 +131,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return err
 	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.zap)))
+	limitMemory()
 	var certificate *certwatcher.CertWatcher
 	if o.servingCertDir != "" {
 		certificate, err = servingCertificate(o.servingCertDir)
@@ -220,6 +223,14 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return fmt.Errorf("adding the readiness check: %w", err)
 	}
 	return mgr.Start(ctx)
+}
+
+// limitMemory makes the garbage collector keep the process below nine tenths of GOMEMLIMIT, which the manifests set to the
+// memory limit of the container: not all memory of the container is the collector's.
+func limitMemory() {
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		debug.SetMemoryLimit(limit / 10 * 9)
+	}
 }
 
 // setUpGates adds the controllers of LatencyGates and LatencyVerifications.

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"math"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +99,18 @@ func TestParseRefuses(t *testing.T) {
 				t.Errorf("it also said %q", &stderr)
 			}
 		})
+	}
+}
+
+func TestLimitMemory(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	for limit, want := range map[int64]int64{512 << 20: 483_183_819, math.MaxInt64: math.MaxInt64} {
+		debug.SetMemoryLimit(limit)
+		limitMemory()
+		if got := debug.SetMemoryLimit(-1); got != want {
+			t.Errorf("of a container with %d bytes the collector uses %d, not %d", limit, got, want)
+		}
 	}
 }
 

@@ -287,7 +287,7 @@ func unreadable(err error) *v1alpha1.Verdict {
 
 // candidateResults are what a benchmark brings to its own gate.
 func (r *Reconciler) candidateResults(ctx context.Context, b *v1alpha1.LatencyBenchmark) (judge.Results, error) {
-	all, kept, err := r.gather(ctx, b)
+	all, kept, err := r.gather(ctx, b, false)
 	if err != nil {
 		return judge.Results{}, err
 	}
@@ -324,7 +324,7 @@ func (r *Reconciler) baselineResults(ctx context.Context, c *compared) (judge.Re
 	case succeededStatus(baseline) != metav1.ConditionTrue:
 		return trouble(v1alpha1.ReasonBaselineNotComplete, "the baseline, LatencyBenchmark %s, is not finished", baseline.Name)
 	}
-	all, kept, err := r.gather(ctx, baseline)
+	all, kept, err := r.gather(ctx, baseline, false)
 	if err != nil {
 		return judge.Results{}, err
 	}

@@ -50,7 +50,7 @@ func TestResultsAreReadOnce(t *testing.T) {
 		name := fmt.Sprintf("x-r%d", n+1)
 		b.Status.Stored = append(b.Status.Stored, v1alpha1.StoredResult{Run: name, ConfigMap: name})
 		k.benchmarks = map[string]*v1alpha1.LatencyBenchmark{b.Name: b}
-		if _, _, err := r.gather(t.Context(), b); err != nil {
+		if _, _, err := r.gather(t.Context(), b, n%2 == 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestMemory(t *testing.T) {
 	}
 	for name := range cases {
 		t.Run(name, func(t *testing.T) {
-			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestMemory$", "-test.timeout", "10m")
+			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestMemory$", "-test.timeout", "60m")
 			child.Env = append(os.Environ(), inChild+"="+name, "GOMEMLIMIT=off", "GOGC=100")
 			begin := time.Now()
 			out, err := child.CombinedOutput()
@@ -330,6 +330,11 @@ func judgeTheLargest(t *testing.T) {
 	}
 	if v.Outcome != v1alpha1.GatePass {
 		t.Errorf("judged %s: %s", v.Outcome, v.Message)
+	}
+	for _, kept := range r.stored.kept {
+		if kept.benchmark == baseline.UID && kept.rounds.Merges {
+			t.Error("the rounds of the baseline are merged")
+		}
 	}
 }
 

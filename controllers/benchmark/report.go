@@ -71,7 +71,7 @@ func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmar
 func (r *Reconciler) summarize(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	r.stored.reading.Lock()
 	defer r.stored.reading.Unlock()
-	all, kept, err := r.gather(ctx, b)
+	all, kept, err := r.gather(ctx, b, true)
 	if err != nil {
 		return err
 	}

@@ -68,13 +68,18 @@ func (c *collection) size() int {
 }
 
 // of finds what is kept of a benchmark, or begins, and makes room for it: the benchmarks that were not read for longest
-// go first.
-func (c *collections) of(b *v1alpha1.LatencyBenchmark) *collection {
-	i := slices.IndexFunc(c.kept, func(k *collection) bool { return k.benchmark == b.UID })
-	own := &collection{benchmark: b.UID, rounds: rounds.New(b.Spec)}
-	if i >= 0 {
+// go first. One that is to be merged begins again when what is kept is not.
+func (c *collections) of(b *v1alpha1.LatencyBenchmark, merged bool) *collection {
+	var own *collection
+	if i := slices.IndexFunc(c.kept, func(k *collection) bool { return k.benchmark == b.UID }); i >= 0 {
 		own = c.kept[i]
 		c.kept = slices.Delete(c.kept, i, i+1)
+	}
+	if own == nil || merged && !own.rounds.Merges {
+		own = &collection{benchmark: b.UID, rounds: rounds.NewUnmerged(b.Spec)}
+		if merged {
+			own.rounds = rounds.New(b.Spec)
+		}
 	}
 	planned := 0
 	for _, run := range plan.Runs(b) {
@@ -97,9 +102,9 @@ func (c *collections) forget(uid types.UID) {
 }
 
 // gather reads the results that a benchmark's status lists, oldest first, as far as they still are what was stored, and
-// returns which these are. Only what was not read before is read. The caller holds the lock, and does not use the rounds
-// after it has given it up.
-func (r *Reconciler) gather(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*rounds.Collection, []v1alpha1.StoredResult, error) {
+// returns which these are. Only what was not read before is read. The rounds of each cell are merged on request. The caller
+// holds the lock, and does not use the rounds after it has given it up.
+func (r *Reconciler) gather(ctx context.Context, b *v1alpha1.LatencyBenchmark, merged bool) (*rounds.Collection, []v1alpha1.StoredResult, error) {
 	versions, err := r.versions(ctx, b)
 	if err != nil {
 		return nil, nil, err
@@ -110,11 +115,11 @@ func (r *Reconciler) gather(ctx context.Context, b *v1alpha1.LatencyBenchmark) (
 			exist = append(exist, s)
 		}
 	}
-	own := r.stored.of(b)
+	own := r.stored.of(b, merged)
 	for i, known := range own.read {
 		if i == len(exist) || known.named != exist[i] || known.version != versions[exist[i].ConfigMap] {
 			r.stored.forget(b.UID)
-			own = r.stored.of(b)
+			own = r.stored.of(b, merged)
 			break
 		}
 	}

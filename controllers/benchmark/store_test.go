@@ -213,6 +213,27 @@ func TestJudgeNeedsEveryResult(t *testing.T) {
 	}
 }
 
+// A verdict reads the results without merging them, and a summary that comes after it needs them merged.
+func TestSummarizeAfterJudge(t *testing.T) {
+	b, content := small(t, "x")
+	r := &Reconciler{Live: &keeper{benchmarks: map[string]*v1alpha1.LatencyBenchmark{"x": b}, content: content}}
+	limit := &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, Max: "1s"}}}
+	for range 2 {
+		if v, err := r.Judge(t.Context(), b, limit); err != nil || v.Outcome != v1alpha1.GatePass {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		if err := r.summarize(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.Status.Results[0].Samples; got != 50_000 {
+			t.Errorf("%d samples in all rounds", got)
+		}
+	}
+	if kept := r.stored.kept; len(kept) != 1 || !kept[0].rounds.Merges {
+		t.Errorf("%d benchmarks are kept, or one that is not merged", len(kept))
+	}
+}
+
 // What a webhook changes of a result while it is created is not what was measured.
 func TestCreateResultVerifiesWhatIsStored(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -16,13 +16,17 @@ import (
 type values = map[v1alpha1.GateMetric]stats.Observation
 
 // Cells are the results by variant and cell, in the order of the spec, with a round for each run of the variant. Every
-// cell of the spec is there, measured or not, and so is every captured one of a variant that captures.
-func Cells(r Results) []verdict.Cell {
+// cell of the spec is there, measured or not, and so is every captured one of a variant that captures. The rounds have the
+// given metrics only, or all of them without any: those of the largest benchmark would take 100 MiB.
+func Cells(r Results, metrics ...v1alpha1.GateMetric) []verdict.Cell {
 	var all []verdict.Cell
 	for _, v := range r.Variants {
 		// Each cell has blockers of its own, so that a change to those of one does not change those of another.
 		add := func(cell verdict.Cell) {
 			cell.Blockers = blockers(r, v)
+			if len(metrics) > 0 {
+				narrow(cell.Rounds, metrics)
+			}
 			all = append(all, cell)
 		}
 		for _, c := range v.Cells {
@@ -34,6 +38,19 @@ func Cells(r Results) []verdict.Cell {
 		}
 	}
 	return all
+}
+
+// narrow leaves the given metrics in rounds.
+func narrow(all []verdict.Round, metrics []v1alpha1.GateMetric) {
+	for i := range all {
+		left := make(values, len(metrics))
+		for _, m := range metrics {
+			if o, ok := all[i].Values[m]; ok {
+				left[m] = o
+			}
+		}
+		all[i].Values = left
+	}
 }
 
 // blockers are why nothing can be concluded from a variant's runs.

@@ -212,12 +212,21 @@ func TestCells(t *testing.T) {
 	withCapture := func(c result.Captured) func(*result.Stored) {
 		return func(s *result.Stored) { s.Server.Captured = []result.Captured{c} }
 	}
-	all := Cells(collected(t, s,
+	results := collected(t, s,
 		run("x-plain-r1", "plain", s, h),
 		run("x-captured-r1", "captured", s, h, own, withCapture(result.Captured{Cell: "tcp-64-at-1000", Histogram: h, Unanswered: 2})),
 		run("x-captured-r2", "captured", s, h, own, withCapture(result.Captured{Cell: "tcp-64-at-1000", Incomplete: "packets were dropped"})),
 		run("x-plain-r2", "plain", s, h, func(s *result.Stored) { s.Client.Cells = s.Client.Cells[:1] }),
-	))
+	)
+	all := Cells(results)
+	for i, c := range Cells(results, v1alpha1.MetricP50) {
+		for k, r := range c.Rounds {
+			want := all[i].Rounds[k].Values[v1alpha1.MetricP50]
+			if r.Values[v1alpha1.MetricP50] != want || len(r.Values) > 1 || r.Samples != all[i].Rounds[k].Samples {
+				t.Errorf("of %s there is %+v, not the median %v alone", c.Name, r, want)
+			}
+		}
+	}
 	type line struct {
 		Variant, Name  string
 		Stream, Half   bool

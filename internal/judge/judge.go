@@ -26,7 +26,11 @@ type Results struct {
 // Gate judges a benchmark's results. The baseline is that of gate.baseline.benchmarkRef, and nil when the gate has none.
 // The error is that of a rule which cannot be read.
 func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict.Judgement, error) {
-	in := verdict.Input{Gate: gate, Candidate: Cells(candidate)}
+	metrics := []v1alpha1.GateMetric{v1alpha1.MetricLost}
+	for _, rule := range gate.Rules {
+		metrics = append(metrics, rule.Metric)
+	}
+	in := verdict.Input{Gate: gate, Candidate: Cells(candidate, metrics...)}
 	if candidate.Simulated || baseline != nil && baseline.Trouble == nil && baseline.Simulated {
 		in.Note = "on a simulated NIC"
 	}
@@ -36,7 +40,7 @@ func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict
 			in.Candidate[i].Incomparable = []verdict.Blocker{*baseline.Trouble}
 		}
 	case baseline != nil:
-		in.Baseline = Cells(*baseline)
+		in.Baseline = Cells(*baseline, metrics...)
 		for i := range in.Baseline {
 			b := &in.Baseline[i]
 			for j := range b.Blockers {

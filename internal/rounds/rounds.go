@@ -32,7 +32,9 @@ type Collection struct {
 	// Incomplete tells of the first capture that is not whole, Reduced of the first result that was made smaller; empty when
 	// there is none.
 	Incomplete, Reduced string
-	tools               toolWarnings
+	// Merges says that the cells have the samples of all rounds together, which takes 140 KiB of memory a cell.
+	Merges bool
+	tools  toolWarnings
 }
 
 // Variant is what the runs of one variant say together.
@@ -63,7 +65,8 @@ type Cell struct {
 // Rounds are those of a cell, one of each run of the variant, in the order of measurement.
 type Rounds struct {
 	Each []Round
-	all  *result.Merger
+	// all is nil when rounds are not merged.
+	all *result.Merger
 }
 
 // Round is what one run found in one cell. Latencies are of the full round trip, but those of a capture.
@@ -99,6 +102,18 @@ type Percentile struct {
 
 // New makes the collection of a benchmark without runs.
 func New(spec v1alpha1.LatencyBenchmarkSpec) *Collection {
+	c := NewUnmerged(spec)
+	c.Merges = true
+	for _, v := range c.Variants {
+		for _, cell := range v.Cells {
+			cell.Measured.all, cell.Captured.all = result.NewMerger(), result.NewMerger()
+		}
+	}
+	return c
+}
+
+// NewUnmerged makes one that is for verdicts only: its rounds are not merged.
+func NewUnmerged(spec v1alpha1.LatencyBenchmarkSpec) *Collection {
 	c := &Collection{Spec: spec, tools: newToolWarnings()}
 	for _, v := range plan.Variants(spec) {
 		variant := &Variant{Variant: v}
@@ -226,10 +241,11 @@ func (r *Rounds) capture(c *result.Captured) error {
 
 // merge takes from a histogram what is kept of the round.
 func (r *Rounds) merge(round *Round, h result.Histogram) error {
-	if r.all == nil {
-		r.all = result.NewMerger()
+	all := r.all
+	if all == nil {
+		all = result.NewMerger()
 	}
-	own, err := r.all.Add(h)
+	own, err := all.Add(h)
 	if err != nil {
 		return err
 	}
@@ -250,7 +266,7 @@ func (r *Rounds) Found() []Round {
 	return slices.DeleteFunc(slices.Clone(r.Each), func(r Round) bool { return !r.Found })
 }
 
-// Merged are the samples of all rounds together.
+// Merged are the samples of all rounds together; empty in a collection that does not merge.
 func (r *Rounds) Merged() result.Distribution {
 	if r.all == nil {
 		return result.Distribution{}

@@ -380,6 +380,65 @@ func TestNote(t *testing.T) {
 	}
 }
 
+// The bound on the side that is worse has the error of a Pass, the other the smaller error of a Fail among all comparisons:
+// what is shown is what decides.
+func TestShownBounds(t *testing.T) {
+	var from1to20, twenties []int64
+	for i := range int64(20) {
+		from1to20, twenties = append(from1to20, 1000*(i+1)), append(twenties, 20_000)
+	}
+	single := func(of func(int, stats.OneIn) int) (pass, fail int) {
+		return of(20, stats.OneLook), of(20, stats.OneLook.Among(20))
+	}
+	kPass, kFail := single(stats.Sign)
+	uPass, uFail := single(func(n int, p stats.OneIn) int { return stats.MannWhitney(n, n, p) })
+	if kPass != 5 || kFail != 3 || uPass <= uFail {
+		t.Fatalf("%d and %d rounds, %d and %d comparisons of a Pass and of a Fail", kPass, kFail, uPass, uFail)
+	}
+	candidate, baseline := cell("", from1to20...), cell("", twenties...)
+	observed := func(c Cell) (all []stats.Observation) {
+		for _, r := range c.Rounds {
+			all = append(all, r.Values[""])
+		}
+		return all
+	}
+	of := func(b stats.Bounds) [2]float64 { return [2]float64{b.Lower, b.Upper} }
+	cases := map[string]struct {
+		rule    v1alpha1.GateRule
+		halfRTT bool
+		want    [2]float64
+	}{
+		"an upper limit":                 {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "1ms"}, false, [2]float64{4000, 15_000}},
+		"an upper limit, of half trips":  {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "1ms"}, true, [2]float64{2000, 7500}},
+		"a lower limit":                  {v1alpha1.GateRule{Metric: v1alpha1.MetricThroughput, Min: "1Gb/s"}, false, [2]float64{6000, 17_000}},
+		"an increase":                    {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, false, of(stats.Ratios(observed(baseline), observed(candidate), uFail, uPass))},
+		"an increase, of half trips":     {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, true, of(stats.Ratios(observed(baseline), observed(candidate), uFail, uPass))},
+		"a decrease":                     {v1alpha1.GateRule{Metric: v1alpha1.MetricThroughput, MaxDecrease: "5%"}, false, of(stats.Ratios(observed(baseline), observed(candidate), uPass, uFail))},
+		"an increase of what was lost":   {v1alpha1.GateRule{Metric: v1alpha1.MetricLost, MaxIncrease: "5"}, false, of(stats.Differences(observed(baseline), observed(candidate), uFail, uPass))},
+		"an upper limit of what is lost": {v1alpha1.GateRule{Metric: v1alpha1.MetricLost, Max: "5"}, false, [2]float64{4000, 15_000}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			in := Input{Gate: against(c.rule)}
+			for i := range 20 {
+				side := func(values []int64) Cell {
+					made := cell(c.rule.Metric, values...).named("vf", fmt.Sprintf("cell-%d", i))
+					made.Stream, made.HalfRTT = c.rule.Metric == v1alpha1.MetricThroughput, c.halfRTT
+					return made
+				}
+				in.Candidate, in.Baseline = append(in.Candidate, side(from1to20)), append(in.Baseline, side(twenties))
+			}
+			j, err := Judge(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := of(j.Rules[0].Comparisons[0].Bounds); got != c.want || got[0] == got[1] {
+				t.Errorf("%v is shown, not %v", got, c.want)
+			}
+		})
+	}
+}
+
 func TestNothingJudged(t *testing.T) {
 	j, err := Judge(Input{Candidate: []Cell{cell(v1alpha1.MetricP99, 1)}})
 	if err != nil || j.Outcome != "" || j.Status() != nil || j.MoreRoundsMayDecide {
