@@ -102,8 +102,5 @@ func headline(results []v1alpha1.CellResult) []v1alpha1.CellResult {
 		return nil
 	}
 	first := &results[0]
-	return []v1alpha1.CellResult{{
-		Variant: first.Variant, Name: first.Name, LatencyType: first.LatencyType,
-		P50Nanoseconds: first.P50Nanoseconds, P99Nanoseconds: first.P99Nanoseconds, P999Nanoseconds: first.P999Nanoseconds,
-	}}
+	return []v1alpha1.CellResult{{Variant: first.Variant, Name: first.Name, LatencyType: first.LatencyType, Percentiles: first.Percentiles}}
 }

@@ -43,7 +43,7 @@ type Criteria struct {
 }
 
 // GateMetric names the figure of each round at which a rule looks.
-// +kubebuilder:validation:Enum=min;mean;p50;p90;p99;p99.9;p99.99;p99.999;max;stddev;lost;throughput
+// +kubebuilder:validation:Enum=min;mean;p50;p75;p90;p95;p99;p99.9;p99.99;p99.999;max;stddev;lost;throughput
 type GateMetric string
 
 // The metrics. Percentiles, min, mean and stddev are latencies of the round's own samples.
@@ -53,7 +53,9 @@ const (
 	// MetricMean is the mean of the samples. Lost messages are not among them: add a rule on lost.
 	MetricMean   GateMetric = "mean"
 	MetricP50    GateMetric = "p50"
+	MetricP75    GateMetric = "p75"
 	MetricP90    GateMetric = "p90"
+	MetricP95    GateMetric = "p95"
 	MetricP99    GateMetric = "p99"
 	MetricP999   GateMetric = "p99.9"
 	MetricP9999  GateMetric = "p99.99"
@@ -83,7 +85,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.maxIncrease) || self.metric == 'lost' || self.maxIncrease.matches('^(0|[1-9][0-9]{0,3})([.][0-9]{1,3})?%$')",message="maxIncrease: must be a percentage with at most three decimals below 10000%, such as 5% or 2.5%"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxIncrease) || self.metric != 'lost' || self.maxIncrease.matches('^(0|[1-9][0-9]{0,11})$')",message="maxIncrease: of lost must be a number of messages, such as 10: a percentage of none lost is none"
 type GateRule struct {
-	// metric is the figure of each round: min, mean, p50, p90, p99, p99.9, p99.99, p99.999, stddev, lost or throughput.
+	// metric is the figure of each round: min, mean, p50, p75, p90, p95, p99, p99.9, p99.99, p99.999, stddev, lost or throughput.
 	// +required
 	Metric GateMetric `json:"metric"`
 

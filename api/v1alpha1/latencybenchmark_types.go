@@ -73,19 +73,24 @@ const (
 )
 
 // Percentile names a percentile of latency.
-// +kubebuilder:validation:Enum=p50;p90;p99;p99.9;p99.99;p99.999;p99.9999
+// +kubebuilder:validation:Enum=p50;p75;p90;p95;p99;p99.9;p99.99;p99.999;p99.9999
 type Percentile string
 
 // The percentiles of a status.
 const (
 	P50     Percentile = "p50"
+	P75     Percentile = "p75"
 	P90     Percentile = "p90"
+	P95     Percentile = "p95"
 	P99     Percentile = "p99"
 	P999    Percentile = "p99.9"
 	P9999   Percentile = "p99.99"
 	P99999  Percentile = "p99.999"
 	P999999 Percentile = "p99.9999"
 )
+
+// HeadlinePercentiles are the percentiles of short overviews.
+func HeadlinePercentiles() []Percentile { return []Percentile{P50, P99, P999} }
 
 // LatencyBenchmarkSpec is the question: which tool measures what, how often, between which nodes, over
 // which networks.
@@ -100,7 +105,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 24)",message="spec.workload.messageSizes: sfnt-stream needs at least 24 bytes (its own header takes them); use larger sizes, or pinger"
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || self.placement.cpus >= 2",message="spec.placement.cpus: sfnt-stream needs two CPUs at the client's end, one to send and one to receive; ask for 2 or more"
 // +kubebuilder:validation:XValidation:rule="!has(self.workload.streams) || self.tool in ['netperf', 'sockperf']",message="spec.workload.streams: only netperf and sockperf measure bandwidth; use one of them, or remove streams"
-// +kubebuilder:validation:XValidation:rule="!has(self.highestPercentile) || self.tool != 'netperf' || self.highestPercentile in ['p50', 'p90', 'p99']",message="spec.highestPercentile: netperf tells no samples and no percentile beyond p99; use pinger, sfnt-pingpong, sfnt-stream or sockperf"
+// +kubebuilder:validation:XValidation:rule="!has(self.highestPercentile) || self.tool != 'netperf' || self.highestPercentile in ['p50', 'p90', 'p99']",message="spec.highestPercentile: netperf reports only p50, p90 and p99; use one of these, or pinger, sfnt-pingpong, sfnt-stream or sockperf"
 // +kubebuilder:validation:XValidation:rule="!has(self.variants) || self.rounds * self.variants.size() <= 400",message="spec.rounds: rounds times variants must be at most 400"
 // +kubebuilder:validation:XValidation:rule="!has(self.variants) || !has(self.criteria) || !has(self.criteria.extendRounds) || (self.rounds + self.criteria.extendRounds) * self.variants.size() <= 400",message="spec.criteria.extendRounds: rounds and extendRounds together, times variants, must be at most 400"
 // +kubebuilder:validation:XValidation:rule="!has(self.criteria) || !has(self.criteria.baseline) || !has(self.criteria.baseline.variant) || has(self.variants) && self.variants.exists(v, v.name == self.criteria.baseline.variant)",message="spec.criteria.baseline.variant: must be one of spec.variants"
@@ -554,27 +559,12 @@ type CellResult struct {
 	// maxNanoseconds is the exact largest sample.
 	// +optional
 	MaxNanoseconds *int64 `json:"maxNanoseconds,omitempty"`
-	// p50Nanoseconds is the median.
+	// percentiles are those that can be told, in ascending order.
 	// +optional
-	P50Nanoseconds *int64 `json:"p50Nanoseconds,omitempty"`
-	// p90Nanoseconds is the 90th percentile.
-	// +optional
-	P90Nanoseconds *int64 `json:"p90Nanoseconds,omitempty"`
-	// p99Nanoseconds is the 99th percentile.
-	// +optional
-	P99Nanoseconds *int64 `json:"p99Nanoseconds,omitempty"`
-	// p999Nanoseconds is the 99.9th percentile.
-	// +optional
-	P999Nanoseconds *int64 `json:"p999Nanoseconds,omitempty"`
-	// p9999Nanoseconds is the 99.99th percentile.
-	// +optional
-	P9999Nanoseconds *int64 `json:"p9999Nanoseconds,omitempty"`
-	// p99999Nanoseconds is the 99.999th percentile.
-	// +optional
-	P99999Nanoseconds *int64 `json:"p99999Nanoseconds,omitempty"`
-	// p999999Nanoseconds is the 99.9999th percentile.
-	// +optional
-	P999999Nanoseconds *int64 `json:"p999999Nanoseconds,omitempty"`
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=9
+	Percentiles []PercentileResult `json:"percentiles,omitempty"`
 	// needsSamples is how many samples the first absent percentile would need in all; 0 when none is absent.
 	// +optional
 	NeedsSamples int64 `json:"needsSamples,omitempty"`
@@ -586,7 +576,7 @@ type CellResult struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=percentile
-	// +kubebuilder:validation:MaxItems=7
+	// +kubebuilder:validation:MaxItems=9
 	Spread []Spread `json:"spread,omitempty"`
 	// ratios hold the percentiles p50, p99 and p99.9 against those of the first variant's same cell, each where both can
 	// be told. Absent for the first variant itself.
@@ -602,6 +592,26 @@ type CellResult struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Outliers string `json:"outliers,omitempty"`
+}
+
+// Percentile is the value of a percentile in nanoseconds, nil when it cannot be told.
+func (c *CellResult) Percentile(name Percentile) *int64 { return nanosecondsOf(c.Percentiles, name) }
+
+// PercentileResult is the value of one percentile.
+type PercentileResult struct {
+	// name of the percentile, p50 to p99.9999.
+	Name Percentile `json:"name"`
+	// nanoseconds is its value.
+	Nanoseconds int64 `json:"nanoseconds"`
+}
+
+func nanosecondsOf(all []PercentileResult, name Percentile) *int64 {
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i].Nanoseconds
+		}
+	}
+	return nil
 }
 
 // ResultLatencyType says what the latencies of a result count.

@@ -110,19 +110,19 @@ type PairResult struct {
 	// lostFrom is the lowest percentile that cannot be told because so many messages were lost; absent when none.
 	// +optional
 	LostFrom Percentile `json:"lostFrom,omitempty"`
-	// p50Nanoseconds is the median.
+	// percentiles are p50, p99 and p99.9, those that can be told.
 	// +optional
-	P50Nanoseconds *int64 `json:"p50Nanoseconds,omitempty"`
-	// p99Nanoseconds is the 99th percentile.
-	// +optional
-	P99Nanoseconds *int64 `json:"p99Nanoseconds,omitempty"`
-	// p999Nanoseconds is the 99.9th percentile.
-	// +optional
-	P999Nanoseconds *int64 `json:"p999Nanoseconds,omitempty"`
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=9
+	Percentiles []PercentileResult `json:"percentiles,omitempty"`
 	// bitsPerSecond is what a stream found, the median of the rounds.
 	// +optional
 	BitsPerSecond *int64 `json:"bitsPerSecond,omitempty"`
 }
+
+// Percentile is the value of a percentile in nanoseconds, nil when it cannot be told.
+func (r *PairResult) Percentile(name Percentile) *int64 { return nanosecondsOf(r.Percentiles, name) }
 
 // PairsCell is what one cell gave over all measured pairs.
 type PairsCell struct {

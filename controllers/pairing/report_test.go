@@ -51,7 +51,7 @@ func TestSucceeds(t *testing.T) {
 		"all are measured":     {makeWorld(finishedPairs(1, 2, 3, 4, 5, 6)), "True Complete: 6 of 6 pairs measured"},
 		"all but one are":      {makeWorld(finishedPairs(1, 2, 4, 5, 6), withChild(3, failing)), "False Failed: 1 of 6 pairs failed, first x-p3: run x-p3-r2 failed"},
 		"the worst is told": {makeWorld(finishedPairs(1, 2, 3, 4, 5, 6), func(w *world) {
-			w.children[4].Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", P99Nanoseconds: new(int64(5))}}
+			w.children[4].Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P99, Nanoseconds: 5}}}}
 		}), "True Complete: 6 of 6 pairs measured; the worst is x-p5"},
 	}
 	for name, c := range cases {
@@ -126,7 +126,7 @@ func TestCount(t *testing.T) {
 func TestCountComparesAnew(t *testing.T) {
 	results := func(b *v1alpha1.LatencyBenchmark) {
 		complete(b)
-		b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", P99Nanoseconds: new(int64(5))}}
+		b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P99, Nanoseconds: 5}}}}
 	}
 	for released, want := range map[bool]string{true: "x-p2", false: "x-p1"} {
 		w := makeWorld(withChild(2, results))

@@ -165,7 +165,7 @@ func (s *apiServer) addMesh() {
 			b.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyBenchmark", Name: "mesh", UID: "of-mesh"}}
 			b.Status.Pair = &v1alpha1.Pair{ClientNode: "node-" + name[5:6], ServerNode: "node-" + name[7:8]}
 			if name == "mesh-a-b" {
-				b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, LatencyType: "HalfRTT", Rounds: 1, Samples: 1_000, P50Nanoseconds: new(int64(4_250))}}
+				b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, LatencyType: "HalfRTT", Rounds: 1, Samples: 1_000, Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P50, Nanoseconds: 4_250}}}}
 			}
 		})
 	}

@@ -211,8 +211,8 @@ func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) *tab
 		})
 	}
 	var percentiles []v1alpha1.Percentile
-	for _, p := range rounds.Percentiles() {
-		has := some(func(r v1alpha1.CellResult) bool { return *report.PercentileOf(&r, p) != nil || report.IsLost(r, p) })
+	for _, p := range report.TablePercentiles() {
+		has := some(func(r v1alpha1.CellResult) bool { return r.Percentile(p) != nil || report.IsLost(r, p) })
 		// The first that no cell has is there to say what it needs, but of tools that tell no samples.
 		if has || some(func(r v1alpha1.CellResult) bool { return r.StepNanoseconds == 0 }) {
 			percentiles = append(percentiles, p)
@@ -280,7 +280,7 @@ func bandwidths(results []v1alpha1.CellResult) *table {
 
 // percentile is one of a result, or why there is none.
 func percentile(r v1alpha1.CellResult, p v1alpha1.Percentile) figure {
-	switch ns := *report.PercentileOf(&r, p); {
+	switch ns := r.Percentile(p); {
 	case ns != nil:
 		return rounded(ns, r.StepNanoseconds)
 	case report.IsLost(r, p):
@@ -343,7 +343,7 @@ func causesOf(b export.Benchmark) []cause {
 			for _, p := range []struct {
 				name, class string
 				n           int64
-			}{{"client", "client", sum.Client}, {"server", "server", sum.Server}, {"both ends", "both", sum.Both}, {"neither", "neither", sum.Neither}, {"cannot be told", "unknown", sum.Undetermined}} {
+			}{{"client", "client", sum.Client}, {"server", "server", sum.Server}, {"both ends", "both", sum.Both}, {"neither", "neither", sum.Neither}, {"unknown", "unknown", sum.Undetermined}} {
 				percent := 100 * float64(p.n) / float64(sum.Examined)
 				c.Parts = append(c.Parts, part{Name: p.name, Class: p.class, Count: thousands(p.n), From: from, Width: percent, Percent: fmt.Sprintf("%.0f %%", percent)})
 				from += percent

@@ -30,7 +30,8 @@ func grid() []stats.Percentile {
 		beyond := int64(math.Round(share * math.Pow(10, -float64(k)/pointsPerDecade)))
 		all = append(all, stats.Percentile{Num: share - beyond, Den: share})
 	}
-	all = append(all, stats.P50)
+	// The others of the ladder are powers of ten.
+	all = append(all, stats.P50, stats.P75, stats.P95)
 	slices.SortFunc(all, func(a, b stats.Percentile) int {
 		return int(math.Copysign(1, fraction(a)-fraction(b)))
 	})

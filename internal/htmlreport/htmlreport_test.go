@@ -101,7 +101,7 @@ func TestGrid(t *testing.T) {
 			t.Fatalf("%v after %v", points[i], points[i-1])
 		}
 	}
-	if n := len(points); n != pointsPerDecade*decades+2 {
+	if n := len(points); n != pointsPerDecade*decades+4 {
 		t.Errorf("%d points", n)
 	}
 }

@@ -83,7 +83,7 @@ func matricesOf(b export.Benchmark) []matrix {
 	}
 	var all []matrix
 	for _, c := range cells {
-		for _, p := range []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99, v1alpha1.P999} {
+		for _, p := range v1alpha1.HeadlinePercentiles() {
 			m := matrix{Cell: c.name, Variant: c.variant, Percentile: string(p), Small: len(nodes) > mostNumbered, Servers: slices.Sorted(maps.Keys(servers))}
 			if m.fill(b.Pairs, c.name, c.variant, p, slices.Sorted(maps.Keys(nodes))) {
 				all = append(all, m)
@@ -116,7 +116,7 @@ func (m *matrix) fill(pairs []export.Benchmark, name, variant string, p v1alpha1
 				continue
 			}
 			of[pair] = &found{r, pair, b.Object}
-			if ns := *report.PercentileOf(&r, p); ns != nil {
+			if ns := r.Percentile(p); ns != nil {
 				if lowest < 0 || *ns < lowest {
 					lowest = *ns
 				}
@@ -142,7 +142,7 @@ func (m *matrix) fill(pairs []export.Benchmark, name, variant string, p v1alpha1
 				any = true
 				f.Class, f.Text = "wait", "?"
 				if one != nil {
-					ns := *report.PercentileOf(&one.result, p)
+					ns := one.result.Percentile(p)
 					switch {
 					case ns != nil:
 						f.Class, f.Text = fmt.Sprintf("h%d", level(*ns, lowest, highest, levels)), micros(*ns)
@@ -159,7 +159,7 @@ func (m *matrix) fill(pairs []export.Benchmark, name, variant string, p v1alpha1
 	}
 	// What lost messages reach is slower than anything that was measured.
 	rank := func(f *found) int64 {
-		if ns := *report.PercentileOf(&f.result, p); ns != nil {
+		if ns := f.result.Percentile(p); ns != nil {
 			return *ns
 		}
 		return stats.Infinite
@@ -167,7 +167,7 @@ func (m *matrix) fill(pairs []export.Benchmark, name, variant string, p v1alpha1
 	slices.SortStableFunc(measured, func(x, y *found) int { return cmp.Compare(rank(y), rank(x)) })
 	for _, f := range measured[:min(mostWorst, len(measured))] {
 		w := worstPair{Client: f.pair.ClientNode, Server: f.pair.ServerNode, Benchmark: f.of.Name, Verified: true}
-		for _, q := range []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99, v1alpha1.P999} {
+		for _, q := range v1alpha1.HeadlinePercentiles() {
 			w.Figures = append(w.Figures, percentile(f.result, q))
 		}
 		w.Figures = append(w.Figures, number(f.result.Lost))

@@ -420,7 +420,9 @@ func pairsSample(t *testing.T, nodes int) []export.Benchmark {
 				one.Status.Results, one.Status.Endpoints, one.Status.Warnings = s.Results, s.Endpoints, s.Warnings
 			} else {
 				line := v1alpha1.CellResult{Variant: plan.DefaultVariant, Name: "tcp-64", LatencyType: v1alpha1.ResultLatencyType(b.Spec.LatencyType), Rounds: 3, Samples: 90_000,
-					P50Nanoseconds: new(int64(4_700 * by)), P99Nanoseconds: new(int64(6_900 * by * (1 + 0.1*r.ExpFloat64()))), NeedsSamples: 100_000}
+					Percentiles: []v1alpha1.PercentileResult{
+						{Name: v1alpha1.P50, Nanoseconds: int64(4_700 * by)}, {Name: v1alpha1.P99, Nanoseconds: int64(6_900 * by * (1 + 0.1*r.ExpFloat64()))},
+					}, NeedsSamples: 100_000}
 				one.Status.Results = []v1alpha1.CellResult{line}
 			}
 			one.Status.Pair = &v1alpha1.Pair{ClientNode: pair.ClientNode, ServerNode: pair.ServerNode}

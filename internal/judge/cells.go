@@ -122,7 +122,8 @@ func histogramRound(s rounds.Samples, lost int64) verdict.Round {
 
 // metrics are those that are percentiles of samples.
 var metrics = map[v1alpha1.Percentile]v1alpha1.GateMetric{
-	v1alpha1.P50: v1alpha1.MetricP50, v1alpha1.P90: v1alpha1.MetricP90, v1alpha1.P99: v1alpha1.MetricP99,
+	v1alpha1.P50: v1alpha1.MetricP50, v1alpha1.P75: v1alpha1.MetricP75, v1alpha1.P90: v1alpha1.MetricP90, v1alpha1.P95: v1alpha1.MetricP95,
+	v1alpha1.P99:  v1alpha1.MetricP99,
 	v1alpha1.P999: v1alpha1.MetricP999, v1alpha1.P9999: v1alpha1.MetricP9999, v1alpha1.P99999: v1alpha1.MetricP99999,
 }
 

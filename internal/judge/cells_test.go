@@ -125,15 +125,16 @@ func TestRoundOf(t *testing.T) {
 		"samples below 2 µs are known exactly": {
 			cell: result.Cell{Histogram: histogram(t, 1000, 1, 100)},
 			want: verdict.Round{Samples: 100, Values: values{
-				"lost": exact(0), "min": exact(1000), "mean": exact(1050), "stddev": exact(29), "p50": exact(1049), "p90": exact(1089), "p99": exact(1098),
-				"p99.9": exact(1099), "p99.99": exact(1099), "p99.999": exact(1099),
+				"lost": exact(0), "min": exact(1000), "mean": exact(1050), "stddev": exact(29), "p50": exact(1049), "p75": exact(1074), "p90": exact(1089),
+				"p95": exact(1094), "p99": exact(1098), "p99.9": exact(1099), "p99.99": exact(1099), "p99.999": exact(1099),
 			}},
 		},
 		"samples above are known to their bucket": {
 			cell: result.Cell{Histogram: histogram(t, 100_000, 1000, 3)},
 			want: verdict.Round{Samples: 3, Values: values{
 				"lost": exact(0), "min": exact(100_000), "mean": exact(101_000), "stddev": exact(1000),
-				"p50": {Value: 101_055, Low: 100_992, High: 101_055}, "p90": {Value: 102_000, Low: 101_952, High: 102_000},
+				"p50": {Value: 101_055, Low: 100_992, High: 101_055}, "p75": {Value: 102_000, Low: 101_952, High: 102_000},
+				"p90": {Value: 102_000, Low: 101_952, High: 102_000}, "p95": {Value: 102_000, Low: 101_952, High: 102_000},
 				"p99": {Value: 102_000, Low: 101_952, High: 102_000}, "p99.9": {Value: 102_000, Low: 101_952, High: 102_000},
 				"p99.99": {Value: 102_000, Low: 101_952, High: 102_000}, "p99.999": {Value: 102_000, Low: 101_952, High: 102_000},
 			}},
@@ -141,21 +142,22 @@ func TestRoundOf(t *testing.T) {
 		"lost messages are slower than all samples": {
 			cell: result.Cell{Histogram: histogram(t, 1000, 0, 95), Lost: 5},
 			want: verdict.Round{Samples: 100, Values: values{
-				"lost": exact(5), "min": exact(1000), "mean": exact(1000), "stddev": exact(0), "p50": exact(1000), "p90": exact(1000), "p99": exact(stats.Infinite),
-				"p99.9": exact(stats.Infinite), "p99.99": exact(stats.Infinite), "p99.999": exact(stats.Infinite),
+				"lost": exact(5), "min": exact(1000), "mean": exact(1000), "stddev": exact(0), "p50": exact(1000), "p75": exact(1000), "p90": exact(1000),
+				"p95": exact(1000), "p99": exact(stats.Infinite), "p99.9": exact(stats.Infinite), "p99.99": exact(stats.Infinite), "p99.999": exact(stats.Infinite),
 			}},
 		},
 		"what lies out of the histogram is lost": {
 			cell: result.Cell{Histogram: overRange(), Lost: 1},
 			want: verdict.Round{Samples: 101, Values: values{
-				"lost": exact(3), "min": exact(1000), "mean": exact(1000), "stddev": exact(0), "p50": exact(1000), "p90": exact(1000), "p99": exact(stats.Infinite),
-				"p99.9": exact(stats.Infinite), "p99.99": exact(stats.Infinite), "p99.999": exact(stats.Infinite),
+				"lost": exact(3), "min": exact(1000), "mean": exact(1000), "stddev": exact(0), "p50": exact(1000), "p75": exact(1000), "p90": exact(1000),
+				"p95": exact(1000), "p99": exact(stats.Infinite), "p99.9": exact(stats.Infinite), "p99.99": exact(stats.Infinite), "p99.999": exact(stats.Infinite),
 			}},
 		},
 		"all lost": {
 			cell: result.Cell{Histogram: histogram(t, 0, 0, 0), Lost: 7},
 			want: verdict.Round{Samples: 7, Values: values{
-				"lost": exact(7), "p50": exact(stats.Infinite), "p90": exact(stats.Infinite), "p99": exact(stats.Infinite),
+				"lost": exact(7), "p50": exact(stats.Infinite), "p75": exact(stats.Infinite), "p90": exact(stats.Infinite), "p95": exact(stats.Infinite),
+				"p99": exact(stats.Infinite),
 				"p99.9": exact(stats.Infinite), "p99.99": exact(stats.Infinite), "p99.999": exact(stats.Infinite),
 			}},
 		},

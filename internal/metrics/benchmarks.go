@@ -205,8 +205,8 @@ func collectCell(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchmark, c *v
 		return
 	}
 	samples.send(ch, float64(c.Samples), labels...)
-	for _, p := range percentiles(c) {
-		latency.sendSeconds(ch, p.nanoseconds, append(labels, string(c.LatencyType), string(p.name))...)
+	for _, p := range []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P90, v1alpha1.P99, v1alpha1.P999, v1alpha1.P9999} {
+		latency.sendSeconds(ch, c.Percentile(p), append(labels, string(c.LatencyType), string(p))...)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -104,8 +103,8 @@ func collectNode(ch chan<- prometheus.Metric, v *v1alpha1.LatencyVerification, l
 	}
 	if last != nil && len(last.Status.Results) > 0 {
 		first := &last.Status.Results[0]
-		for _, p := range headlinePercentiles(first) {
-			nodeLatency.sendSeconds(ch, p.nanoseconds, gate, node, string(first.LatencyType), string(p.name))
+		for _, p := range v1alpha1.HeadlinePercentiles() {
+			nodeLatency.sendSeconds(ch, first.Percentile(p), gate, node, string(first.LatencyType), string(p))
 		}
 	}
 	if len(status.Identity) > 0 {
@@ -143,25 +142,4 @@ func bounded(text string) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
-}
-
-// percentile of a cell; nanoseconds is nil where it cannot be told.
-type percentile struct {
-	name        v1alpha1.Percentile
-	nanoseconds *int64
-}
-
-// percentiles are those that a benchmark's cells are exported with.
-func percentiles(c *v1alpha1.CellResult) []percentile {
-	return []percentile{
-		{v1alpha1.P50, c.P50Nanoseconds}, {v1alpha1.P90, c.P90Nanoseconds}, {v1alpha1.P99, c.P99Nanoseconds},
-		{v1alpha1.P999, c.P999Nanoseconds}, {v1alpha1.P9999, c.P9999Nanoseconds},
-	}
-}
-
-// headlinePercentiles are those that kubectl get shows.
-func headlinePercentiles(c *v1alpha1.CellResult) []percentile {
-	return slices.DeleteFunc(percentiles(c), func(p percentile) bool {
-		return p.name == v1alpha1.P90 || p.name == v1alpha1.P9999
-	})
 }

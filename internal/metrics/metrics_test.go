@@ -124,8 +124,10 @@ func cells(n int) func(*v1alpha1.LatencyBenchmark) {
 			size := int32(64 * (i + 1))
 			b.Status.Results = append(b.Status.Results, v1alpha1.CellResult{
 				Variant: "default", Name: fmt.Sprintf("tcp-%d", size), Protocol: v1alpha1.ProtocolTCP, MessageSizeBytes: size,
-				LatencyType: "HalfRTT", Samples: 100000, P50Nanoseconds: new(int64(1500)), P90Nanoseconds: new(int64(1600)),
-				P99Nanoseconds: new(int64(1720)), P999Nanoseconds: new(int64(2050)), P9999Nanoseconds: new(int64(9000)),
+				LatencyType: "HalfRTT", Samples: 100000, Percentiles: []v1alpha1.PercentileResult{
+					{Name: v1alpha1.P50, Nanoseconds: 1500}, {Name: v1alpha1.P90, Nanoseconds: 1600}, {Name: v1alpha1.P99, Nanoseconds: 1720},
+					{Name: v1alpha1.P999, Nanoseconds: 2050}, {Name: v1alpha1.P9999, Nanoseconds: 9000},
+				},
 			})
 		}
 	}
@@ -170,7 +172,7 @@ func makeWorld() *cache {
 		benchmarks: []v1alpha1.LatencyBenchmark{
 			makeBenchmark("up-a-1", inGates, labelled(v1alpha1.LabelGate, "up"), stands("True", v1alpha1.ReasonComplete), cells(1)),
 			makeBenchmark("up-b-1", inGates, labelled(v1alpha1.LabelGate, "up"), stands("True", v1alpha1.ReasonComplete), cells(1), func(b *v1alpha1.LatencyBenchmark) {
-				b.Status.Results[0].P999Nanoseconds = nil // too few samples
+				b.Status.Results[0].Percentiles = b.Status.Results[0].Percentiles[:3] // too few samples
 			}),
 			makeBenchmark("up-c-1", inGates, labelled(v1alpha1.LabelGate, "up"), stands("Unknown", v1alpha1.ReasonQueued)),
 			makeBenchmark("x2", stands("True", v1alpha1.ReasonComplete), judged("True", v1alpha1.ReasonPass), cells(2), func(b *v1alpha1.LatencyBenchmark) {
@@ -178,7 +180,7 @@ func makeWorld() *cache {
 				b.Status.Progress = &v1alpha1.Progress{Done: 5, Total: 5}
 				open := &b.Status.Results[1]
 				open.Name, open.Protocol, open.RatePerSecond, open.Lost = "udp-128-at-23000", v1alpha1.ProtocolUDP, 23000, 20
-				open.P999Nanoseconds, open.P9999Nanoseconds = nil, nil
+				open.Percentiles = open.Percentiles[:3]
 				b.Status.Results = append(b.Status.Results, v1alpha1.CellResult{
 					Variant: "default", Name: "tcp-stream-65536", Protocol: v1alpha1.ProtocolTCP, MessageSizeBytes: 65536,
 					Bandwidth: &v1alpha1.BandwidthResult{BitsPerSecond: 9_600_000_000},

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
 
 // largestStatus is that of a legal benchmark of 400 runs and 400 cells whose attempts failed with long messages.
@@ -19,10 +20,10 @@ func largestStatus() *v1alpha1.LatencyBenchmarkStatus {
 			Variant: fmt.Sprintf("variant-%d", i%4), Name: fmt.Sprintf("multicast-%d-at-1000000", i/4), Protocol: v1alpha1.ProtocolMulticast,
 			MessageSizeBytes: 1400, RatePerSecond: 1_000_000, LatencyType: "HalfRTT", CountedFrom: "Intended", Rounds: 100, Samples: 1e9, Lost: 1e6,
 			LostFrom: "p99.9999", MinNanoseconds: number(), MeanNanoseconds: number(), StddevNanoseconds: number(), MaxNanoseconds: number(),
-			P50Nanoseconds: number(), P90Nanoseconds: number(), P99Nanoseconds: number(), P999Nanoseconds: number(), P9999Nanoseconds: number(),
-			P99999Nanoseconds: number(), P999999Nanoseconds: number(), Outliers: text("o", 300),
+			Outliers: text("o", 300),
 		}
-		for _, p := range []v1alpha1.Percentile{"p50", "p90", "p99", "p99.9", "p99.99", "p99.999", "p99.9999"} {
+		for _, p := range rounds.Percentiles() {
+			r.Percentiles = append(r.Percentiles, v1alpha1.PercentileResult{Name: p, Nanoseconds: 12_345_678})
 			r.Spread = append(r.Spread, v1alpha1.Spread{Percentile: p, Rounds: 100, MinNanoseconds: 1_234_567, MedianNanoseconds: 1_234_567, MaxNanoseconds: 1_234_567})
 		}
 		for _, p := range []v1alpha1.Percentile{"p50", "p99", "p99.9"} {
@@ -73,7 +74,7 @@ func TestBound(t *testing.T) {
 	if before <= maxStatus || after > maxStatus {
 		t.Errorf("%d bytes, bounded to %d; at most %d are written", before, after, maxStatus)
 	}
-	if len(s.Results) != 400 || len(s.Stored) != 400 || len(s.Endpoints) != 32 || s.Results[0].P999999Nanoseconds == nil {
+	if len(s.Results) != 400 || len(s.Stored) != 400 || len(s.Endpoints) != 32 || s.Results[0].Percentile(v1alpha1.P999999) == nil {
 		t.Error("results are lost")
 	}
 	if newest := s.Attempts[len(s.Attempts)-1]; newest.Run != s.Stored[299].Run || newest.Outcome.Message == "" {

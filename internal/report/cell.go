@@ -13,27 +13,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// PercentileOf is the field of a result that holds a percentile of a status, in nanoseconds.
-func PercentileOf(c *v1alpha1.CellResult, p v1alpha1.Percentile) **int64 {
-	switch p {
-	case v1alpha1.P50:
-		return &c.P50Nanoseconds
-	case v1alpha1.P90:
-		return &c.P90Nanoseconds
-	case v1alpha1.P99:
-		return &c.P99Nanoseconds
-	case v1alpha1.P999:
-		return &c.P999Nanoseconds
-	case v1alpha1.P9999:
-		return &c.P9999Nanoseconds
-	case v1alpha1.P99999:
-		return &c.P99999Nanoseconds
-	case v1alpha1.P999999:
-		return &c.P999999Nanoseconds
-	}
-	panic(fmt.Sprintf("no field for percentile %q", p))
-}
-
 // IsLost says whether lost messages reach a percentile.
 func IsLost(c v1alpha1.CellResult, p v1alpha1.Percentile) bool {
 	all := rounds.Percentiles()
@@ -125,7 +104,7 @@ func distribution(line *cell, each []rounds.Round, d result.Distribution, shown 
 				line.NeedsSamples = r.Needs
 			}
 		default:
-			*PercentileOf(&line.CellResult, name) = new(shown(r.Ns))
+			line.Percentiles = append(line.Percentiles, v1alpha1.PercentileResult{Name: name, Nanoseconds: shown(r.Ns)})
 		}
 	}
 	if len(each) < 2 {
@@ -222,7 +201,7 @@ func ownStatistics(line *cell, each []rounds.Round, shown func(int64) int64) {
 			continue
 		}
 		slices.Sort(values)
-		*PercentileOf(&line.CellResult, p) = new(median(values))
+		line.Percentiles = append(line.Percentiles, v1alpha1.PercentileResult{Name: p, Nanoseconds: median(values)})
 		line.Spread = appendSpread(line.Spread, p, values)
 	}
 }

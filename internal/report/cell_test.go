@@ -53,11 +53,11 @@ func TestLostMessagesReachPercentiles(t *testing.T) {
 	c := result.Cell{Cell: tool.Cell{Name: "udp-64", Protocol: v1alpha1.ProtocolUDP, MessageSize: 64}, Histogram: histogram(t, 1, 1, 99_800), Lost: 200}
 	got := summarize(t, s, stored(plan.DefaultVariant, c))
 	r := got.Results[0]
-	if r.P99Nanoseconds == nil || *r.P99Nanoseconds < 99_000 || *r.P99Nanoseconds > 99_100 {
-		t.Errorf("p99 is %v, want that of 100,000 messages, 99,000 ns", r.P99Nanoseconds)
+	if r.Percentile(v1alpha1.P99) == nil || *r.Percentile(v1alpha1.P99) < 99_000 || *r.Percentile(v1alpha1.P99) > 99_100 {
+		t.Errorf("p99 is %v, want that of 100,000 messages, 99,000 ns", r.Percentile(v1alpha1.P99))
 	}
-	if r.P999Nanoseconds != nil || r.LostFrom != v1alpha1.P999 {
-		t.Errorf("p99.9 is %v and lost from %q; want it lost", r.P999Nanoseconds, r.LostFrom)
+	if r.Percentile(v1alpha1.P999) != nil || r.LostFrom != v1alpha1.P999 {
+		t.Errorf("p99.9 is %v and lost from %q; want it lost", r.Percentile(v1alpha1.P999), r.LostFrom)
 	}
 	if got.Headline.P99 == "" || got.Headline.P999 != "lost" {
 		t.Errorf("headline %+v", got.Headline)
@@ -105,7 +105,8 @@ func TestSummarizeOwnStatistics(t *testing.T) {
 	want := v1alpha1.CellResult{
 		Variant: plan.DefaultVariant, Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSizeBytes: 64, LatencyType: "RTT", Rounds: 3,
 		Samples: 5_000, StepNanoseconds: 1_000, MeanNanoseconds: new(int64(46_000)), MinNanoseconds: new(int64(35_000)), MaxNanoseconds: new(int64(610_000)),
-		StddevNanoseconds: new(int64(2_000)), P50Nanoseconds: new(int64(50_000)), P90Nanoseconds: new(int64(51_000)), P99Nanoseconds: new(int64(59_000)),
+		StddevNanoseconds: new(int64(2_000)),
+		Percentiles:       []v1alpha1.PercentileResult{{Name: v1alpha1.P50, Nanoseconds: 50_000}, {Name: v1alpha1.P90, Nanoseconds: 51_000}, {Name: v1alpha1.P99, Nanoseconds: 59_000}},
 		Spread: []v1alpha1.Spread{
 			{Percentile: v1alpha1.P50, Rounds: 3, MinNanoseconds: 40_000, MedianNanoseconds: 50_000, MaxNanoseconds: 61_000},
 			{Percentile: v1alpha1.P90, Rounds: 3, MinNanoseconds: 41_000, MedianNanoseconds: 51_000, MaxNanoseconds: 62_000},
@@ -200,7 +201,7 @@ func TestSummarizeCaptured(t *testing.T) {
 		t.Fatalf("results %+v, want the round trips and the capture", got.Results)
 	}
 	r := got.Results[1]
-	if r.Name != "udp-64-captured" || r.LatencyType != v1alpha1.ResultInToOut || r.Rounds != 2 || r.Samples != 2_000 || r.Lost != 2 || *r.P50Nanoseconds != 2_000 {
+	if r.Name != "udp-64-captured" || r.LatencyType != v1alpha1.ResultInToOut || r.Rounds != 2 || r.Samples != 2_000 || r.Lost != 2 || *r.Percentile(v1alpha1.P50) != 2_000 {
 		t.Errorf("captured %+v", r)
 	}
 	if len(got.Warnings) != 2 || got.Warnings[1].Reason != v1alpha1.WarningCaptureIncomplete || !strings.Contains(got.Warnings[1].Message, "dropped 7") {

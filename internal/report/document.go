@@ -244,7 +244,7 @@ func csvColumns() []csvColumn {
 		known("stddev_ns", func(r v1alpha1.CellResult) *int64 { return r.StddevNanoseconds }),
 	}
 	for _, p := range rounds.Percentiles() {
-		columns = append(columns, known(strings.ReplaceAll(string(p), ".", "_")+"_ns", func(r v1alpha1.CellResult) *int64 { return *PercentileOf(&r, p) }))
+		columns = append(columns, known(strings.ReplaceAll(string(p), ".", "_")+"_ns", func(r v1alpha1.CellResult) *int64 { return r.Percentile(p) }))
 	}
 	return append(columns,
 		known("max_ns", func(r v1alpha1.CellResult) *int64 { return r.MaxNanoseconds }),

@@ -93,8 +93,8 @@ func TestFormCSVIsOfTheResults(t *testing.T) {
 		r := summary.Results[all]
 		all++
 		want := ""
-		if r.P99Nanoseconds != nil {
-			want = fmt.Sprint(*r.P99Nanoseconds)
+		if r.Percentile(v1alpha1.P99) != nil {
+			want = fmt.Sprint(*r.Percentile(v1alpha1.P99))
 		}
 		if at(line, "variant") != r.Variant || at(line, "cell") != r.Name || at(line, "p99_ns") != want {
 			t.Errorf("%q is not %+v", line, r)

@@ -352,7 +352,7 @@ func TestFormLadder(t *testing.T) {
 					compared++
 				}
 			}
-			if want := 3 * 8; compared != want { // MIN, six percentiles up to 99.999 %, MAX
+			if want := 3 * 10; compared != want { // MIN, eight percentiles up to 99.999 %, MAX
 				t.Errorf("%s: %d figures compared with the published ones, want %d", variant, compared, want)
 			}
 		}

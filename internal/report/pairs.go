@@ -132,7 +132,7 @@ func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1al
 		values[PairOf(b)], servers[PairOf(b).ServerNode] = "?", true
 	}
 	for _, r := range results {
-		switch ns := *PercentileOf(&r.CellResult, p); {
+		switch ns := r.CellResult.Percentile(p); {
 		case ns != nil:
 			values[r.pair] = micros(*ns)
 		case IsLost(r.CellResult, p):
@@ -162,7 +162,7 @@ func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1al
 
 // rank is a pair's percentile for comparisons with other pairs: Infinite when it is lost, -1 when it cannot be told.
 func rank(c *v1alpha1.CellResult, p v1alpha1.Percentile) int64 {
-	switch ns := *PercentileOf(c, p); {
+	switch ns := c.Percentile(p); {
 	case ns != nil:
 		return *ns
 	case IsLost(*c, p):
@@ -178,7 +178,7 @@ func overPairs(w io.Writer, results []pairResult) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w)
 	fmt.Fprintln(t, "OVER PAIRS\tPAIRS\tMIN\t50%\t90%\t99%\tMAX\t")
-	for _, p := range []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99, v1alpha1.P999} {
+	for _, p := range v1alpha1.HeadlinePercentiles() {
 		var values []int64
 		for _, r := range results {
 			if ns := r.rank(p); ns >= 0 {
@@ -224,7 +224,7 @@ func worstPairs(w io.Writer, results []pairResult) error {
 	fmt.Fprintln(t, "  CLIENT\tSERVER\tP50\tP99\tP99.9\tLOST\tPLACEMENT\tBENCHMARK")
 	for _, r := range worst[:min(mostPairs, len(worst))] {
 		fmt.Fprintf(t, "  %s\t%s\t", r.pair.ClientNode, r.pair.ServerNode)
-		for _, p := range []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99, v1alpha1.P999} {
+		for _, p := range v1alpha1.HeadlinePercentiles() {
 			fmt.Fprintf(t, "%s\t", percentile(r.CellResult, p, stats.FormatLatency))
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\n", r.Lost, orDash(string(r.placement)), r.benchmark)

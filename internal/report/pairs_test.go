@@ -42,7 +42,8 @@ func manyPairs(pairing v1alpha1.Pairing, nodes int, fill func(b *v1alpha1.Latenc
 // found puts a result of a variant into the status of a pair's benchmark.
 func found(b *v1alpha1.LatencyBenchmark, variant string, p50, p99 int64, verified bool) {
 	b.Status.Results = append(b.Status.Results, v1alpha1.CellResult{
-		Variant: variant, Name: "udp-64", Protocol: v1alpha1.ProtocolUDP, LatencyType: "RTT", Rounds: 1, Samples: 1_000, P50Nanoseconds: &p50, P99Nanoseconds: &p99,
+		Variant: variant, Name: "udp-64", Protocol: v1alpha1.ProtocolUDP, LatencyType: "RTT", Rounds: 1, Samples: 1_000,
+		Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P50, Nanoseconds: p50}, {Name: v1alpha1.P99, Nanoseconds: p99}},
 	})
 	for _, role := range []string{v1alpha1.RoleClient, v1alpha1.RoleServer} {
 		b.Status.Endpoints = append(b.Status.Endpoints, v1alpha1.Endpoint{Variant: variant, Role: role, Verified: verified})
@@ -70,10 +71,10 @@ func TestPairs(t *testing.T) {
 			found(b, "vf", 1_000+distance, 2_000+distance, b.Name != "mesh-02-03")
 		}
 		if b.Name == "mesh-03-04" {
-			b.Status.Results[1].P99Nanoseconds, b.Status.Results[1].LostFrom, b.Status.Results[1].Lost = nil, v1alpha1.P99, 70
+			b.Status.Results[1].Percentiles, b.Status.Results[1].LostFrom, b.Status.Results[1].Lost = b.Status.Results[1].Percentiles[:1], v1alpha1.P99, 70
 		}
 		if b.Name == "mesh-04-05" {
-			b.Status.Results[1].P99Nanoseconds, b.Status.Results[1].NeedsSamples = nil, 1_000
+			b.Status.Results[1].Percentiles, b.Status.Results[1].NeedsSamples = b.Status.Results[1].Percentiles[:1], 1_000
 		}
 	})
 	b.Spec.Variants = []v1alpha1.Variant{{Name: "pod"}, {Name: "vf"}}
@@ -150,7 +151,7 @@ func TestRank(t *testing.T) {
 		r    v1alpha1.CellResult
 		want int64
 	}{
-		{v1alpha1.CellResult{P99Nanoseconds: new(int64(5))}, 5},
+		{v1alpha1.CellResult{Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P99, Nanoseconds: 5}}}, 5},
 		{v1alpha1.CellResult{LostFrom: v1alpha1.P90}, stats.Infinite},
 		{v1alpha1.CellResult{LostFrom: v1alpha1.P999}, -1},
 	} {

@@ -16,9 +16,9 @@ import (
 // percentiles over all rounds are compared.
 func ratios(reference, c cell) []v1alpha1.Ratio {
 	var all []v1alpha1.Ratio
-	for _, p := range []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99, v1alpha1.P999} {
+	for _, p := range v1alpha1.HeadlinePercentiles() {
 		baseline, candidate := reference.rounds[p], c.rounds[p]
-		whole, wholeReference := *PercentileOf(&c.CellResult, p), *PercentileOf(&reference.CellResult, p)
+		whole, wholeReference := c.Percentile(p), reference.Percentile(p)
 		switch {
 		case len(baseline) > 0 && len(candidate) > 0:
 			b, _ := stats.Interval(baseline, candidate)
@@ -58,7 +58,7 @@ func decimals(v float64, round func(float64) float64) string {
 // ratioOf is a line's ratio of a percentile to the reference's, whose own is 1. It is not found where it cannot be told.
 func ratioOf(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) (v1alpha1.Ratio, bool) {
 	if r.Variant == reference {
-		return v1alpha1.Ratio{Percentile: p, Estimate: decimals(1, math.Round)}, *PercentileOf(&r, p) != nil
+		return v1alpha1.Ratio{Percentile: p, Estimate: decimals(1, math.Round)}, r.Percentile(p) != nil
 	}
 	i := slices.IndexFunc(r.Ratios, func(ratio v1alpha1.Ratio) bool { return ratio.Percentile == p })
 	if i < 0 {

@@ -98,12 +98,12 @@ func TestSummarizeMergesRoundsInTheOrderOfTheSpec(t *testing.T) {
 			t.Errorf("%s is %v; want %d, to three digits", name, got, want)
 		}
 	}
-	within("p50", r.P50Nanoseconds, 5_999)
-	within("p90", r.P90Nanoseconds, 9_999)
-	within("p99", r.P99Nanoseconds, 10_899)
-	within("p99.9", r.P999Nanoseconds, 10_989)
-	if r.P9999Nanoseconds != nil || r.NeedsSamples != 100_000 {
-		t.Errorf("p99.99 is %v and needs %d; want none, and 100000", r.P9999Nanoseconds, r.NeedsSamples)
+	within("p50", r.Percentile(v1alpha1.P50), 5_999)
+	within("p90", r.Percentile(v1alpha1.P90), 9_999)
+	within("p99", r.Percentile(v1alpha1.P99), 10_899)
+	within("p99.9", r.Percentile(v1alpha1.P999), 10_989)
+	if r.Percentile(v1alpha1.P9999) != nil || r.NeedsSamples != 100_000 {
+		t.Errorf("p99.99 is %v and needs %d; want none, and 100000", r.Percentile(v1alpha1.P9999), r.NeedsSamples)
 	}
 	want := v1alpha1.CellResult{
 		Variant: "default", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSizeBytes: 64, LatencyType: "HalfRTT",
@@ -112,11 +112,13 @@ func TestSummarizeMergesRoundsInTheOrderOfTheSpec(t *testing.T) {
 		// Each round alone has half of the samples, and so no p99.9. Values are those of buckets.
 		Spread: []v1alpha1.Spread{
 			{Percentile: v1alpha1.P50, Rounds: 2, MinNanoseconds: 3_499, MedianNanoseconds: 3_499, MaxNanoseconds: 8_503},
+			{Percentile: v1alpha1.P75, Rounds: 2, MinNanoseconds: 4_751, MedianNanoseconds: 4_751, MaxNanoseconds: 9_751},
 			{Percentile: v1alpha1.P90, Rounds: 2, MinNanoseconds: 5_499, MedianNanoseconds: 5_499, MaxNanoseconds: 10_503},
+			{Percentile: v1alpha1.P95, Rounds: 2, MinNanoseconds: 5_751, MedianNanoseconds: 5_751, MaxNanoseconds: 10_751},
 			{Percentile: v1alpha1.P99, Rounds: 2, MinNanoseconds: 5_951, MedianNanoseconds: 5_951, MaxNanoseconds: 10_951},
 		},
 	}
-	r.P50Nanoseconds, r.P90Nanoseconds, r.P99Nanoseconds, r.P999Nanoseconds = nil, nil, nil, nil
+	r.Percentiles = nil
 	if diff := cmp.Diff(want, r); diff != "" {
 		t.Errorf("first cell (-want +got):\n%s", diff)
 	}
@@ -140,7 +142,7 @@ func TestSummarizeShowsRTTWhenAsked(t *testing.T) {
 	s := spec()
 	s.LatencyType = v1alpha1.LatencyRTT
 	got := summarize(t, s, run(histogram(t, 2_000, 0, 1_000)))
-	if r := got.Results[0]; *r.MinNanoseconds != 2_000 || *r.P50Nanoseconds != 2_000 || r.LatencyType != "RTT" {
+	if r := got.Results[0]; *r.MinNanoseconds != 2_000 || *r.Percentile(v1alpha1.P50) != 2_000 || r.LatencyType != "RTT" {
 		t.Errorf("got %+v; want the whole round trip of 2000 ns", r)
 	}
 }

@@ -100,5 +100,5 @@ func wholePercentile(r v1alpha1.CellResult, p v1alpha1.Percentile) string {
 	if IsLost(r, p) {
 		return "lost"
 	}
-	return whole(*PercentileOf(&r, p))
+	return whole(r.Percentile(p))
 }

@@ -67,7 +67,7 @@ func headline(c v1alpha1.CellResult) *v1alpha1.Summary {
 		name  v1alpha1.Percentile
 		field *string
 	}{{v1alpha1.P50, &h.P50}, {v1alpha1.P99, &h.P99}, {v1alpha1.P999, &h.P999}} {
-		switch ns := *PercentileOf(&c, p.name); {
+		switch ns := c.Percentile(p.name); {
 		case ns != nil:
 			*p.field = stats.FormatLatency(*ns)
 		case IsLost(c, p.name):
@@ -135,7 +135,7 @@ func warnings(c *rounds.Collection, results []v1alpha1.CellResult) []v1alpha1.Wa
 		if r.Lost > 0 {
 			add(v1alpha1.WarningMessagesLost, label(r)+": "+messagesLost(r))
 		}
-		if p := c.Spec.HighestPercentile; p != "" && r.Rounds >= c.Spec.Rounds && r.LatencyType != "" && *PercentileOf(&r, p) == nil && !IsLost(r, p) {
+		if p := c.Spec.HighestPercentile; p != "" && r.Rounds >= c.Spec.Rounds && r.LatencyType != "" && r.Percentile(p) == nil && !IsLost(r, p) {
 			add(v1alpha1.WarningTooFewSamples, fmt.Sprintf(
 				"%s: %d samples are too few for %s; the next percentile needs %d: measure longer, or more rounds", label(r), r.Samples, p, r.NeedsSamples))
 		}

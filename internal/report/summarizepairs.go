@@ -88,20 +88,16 @@ type cellOfPair struct {
 func (c cellOfPair) line() v1alpha1.PairResult {
 	r := v1alpha1.PairResult{
 		Benchmark: c.benchmark.Name, Pair: PairOf(*c.benchmark), LatencyType: c.result.LatencyType, LostFrom: c.result.LostFrom,
-		P50Nanoseconds: clone(c.result.P50Nanoseconds), P99Nanoseconds: clone(c.result.P99Nanoseconds), P999Nanoseconds: clone(c.result.P999Nanoseconds),
+	}
+	for _, p := range c.result.Percentiles {
+		if slices.Contains(v1alpha1.HeadlinePercentiles(), p.Name) {
+			r.Percentiles = append(r.Percentiles, p)
+		}
 	}
 	if c.result.Bandwidth != nil {
 		r.BitsPerSecond = new(c.result.Bandwidth.BitsPerSecond)
 	}
 	return r
-}
-
-// clone keeps two statuses from sharing a number.
-func clone(n *int64) *int64 {
-	if n == nil {
-		return nil
-	}
-	return new(*n)
 }
 
 // worseFirst orders pairs by the highest p99, then p50; streams by the lowest bandwidth; equal ones as they are planned.

@@ -24,11 +24,11 @@ func cellWith(cell string, p50, p99 int64) v1alpha1.CellResult {
 	for _, p := range []struct {
 		name v1alpha1.Percentile
 		ns   int64
-	}{{v1alpha1.P99, p99}, {v1alpha1.P50, p50}} {
+	}{{v1alpha1.P50, p50}, {v1alpha1.P99, p99}} {
 		switch {
 		case p.ns > 0:
-			*PercentileOf(&c, p.name) = new(p.ns)
-		case p.ns < 0:
+			c.Percentiles = append(c.Percentiles, v1alpha1.PercentileResult{Name: p.name, Nanoseconds: p.ns})
+		case p.ns < 0 && c.LostFrom == "":
 			c.LostFrom = p.name
 		}
 	}
@@ -45,8 +45,8 @@ func worstLines(s PairsSummary) []string {
 	for _, w := range s.Worst {
 		line := fmt.Sprintf("%s %s>%s", w.Benchmark, w.ClientNode, w.ServerNode)
 		switch {
-		case w.P99Nanoseconds != nil:
-			line += fmt.Sprintf(" %d", *w.P99Nanoseconds)
+		case w.Percentile(v1alpha1.P99) != nil:
+			line += fmt.Sprintf(" %d", *w.Percentile(v1alpha1.P99))
 		case w.LostFrom != "":
 			line += " lost from " + string(w.LostFrom)
 		case w.BitsPerSecond != nil:
@@ -194,8 +194,8 @@ func TestSummarizePairsIsBounded(t *testing.T) {
 func TestSummarizePairsSharesNothing(t *testing.T) {
 	pairs := []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("tcp-64", 10, 20))}
 	got := SummarizePairs(pairs)
-	*got.Worst[0].P99Nanoseconds, *got.Cells[0].P99.MaxNanoseconds = 1, 1
-	if *pairs[0].Status.Results[0].P99Nanoseconds != 20 {
+	*got.Worst[0].Percentile(v1alpha1.P99), *got.Cells[0].P99.MaxNanoseconds = 1, 1
+	if *pairs[0].Status.Results[0].Percentile(v1alpha1.P99) != 20 {
 		t.Error("the summary shares a number with the results")
 	}
 }

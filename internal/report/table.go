@@ -97,6 +97,11 @@ func latencyColumn(title string, of func(v1alpha1.CellResult) *int64) tableColum
 	return tableColumn{title, func(r v1alpha1.CellResult) string { return orEmpty(of(r)) }}
 }
 
+// TablePercentiles are those that have a column in the tables of results. The other forms also have p75 and p95.
+func TablePercentiles() []v1alpha1.Percentile {
+	return slices.DeleteFunc(rounds.Percentiles(), func(p v1alpha1.Percentile) bool { return p == v1alpha1.P75 || p == v1alpha1.P95 })
+}
+
 func percentileColumn(p v1alpha1.Percentile) tableColumn {
 	return tableColumn{strings.ToUpper(string(p)), func(r v1alpha1.CellResult) string { return percentile(r, p, stats.FormatLatency) }}
 }
@@ -146,7 +151,7 @@ func latencies(results []v1alpha1.CellResult) []resultTable {
 	}
 	columns := []tableColumn{variantColumn, cellColumn, roundsColumn, samplesColumn, lostColumn,
 		latencyColumn("MIN", func(r v1alpha1.CellResult) *int64 { return r.MinNanoseconds }), meanColumn}
-	for _, p := range rounds.Percentiles() {
+	for _, p := range TablePercentiles() {
 		columns = append(columns, percentileColumn(p))
 	}
 	columns = append(columns, latencyColumn("MAX", func(r v1alpha1.CellResult) *int64 { return r.MaxNanoseconds }),
@@ -190,8 +195,8 @@ func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 		if some(func(r v1alpha1.CellResult) bool { return r.StepNanoseconds > 0 }) {
 			columns = append(columns, meanColumn)
 		}
-		for _, p := range rounds.Percentiles() {
-			if some(func(r v1alpha1.CellResult) bool { return *PercentileOf(&r, p) != nil || IsLost(r, p) }) {
+		for _, p := range TablePercentiles() {
+			if some(func(r v1alpha1.CellResult) bool { return r.Percentile(p) != nil || IsLost(r, p) }) {
 				columns = append(columns, percentileColumn(p))
 			}
 		}
@@ -246,7 +251,7 @@ func bandwidths(reference string, results []v1alpha1.CellResult) []resultTable {
 // percentile shows a percentile in a format, or why there is none.
 func percentile(r v1alpha1.CellResult, name v1alpha1.Percentile, format func(ns int64) string) string {
 	p, _ := stats.Named(string(name))
-	switch ns := *PercentileOf(&r, name); {
+	switch ns := r.Percentile(name); {
 	case ns != nil:
 		return format(*ns)
 	case IsLost(r, name):

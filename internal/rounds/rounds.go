@@ -17,7 +17,9 @@ import (
 
 // Percentiles are those of a round, in ascending order.
 func Percentiles() []v1alpha1.Percentile {
-	return []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P90, v1alpha1.P99, v1alpha1.P999, v1alpha1.P9999, v1alpha1.P99999, v1alpha1.P999999}
+	return []v1alpha1.Percentile{
+		v1alpha1.P50, v1alpha1.P75, v1alpha1.P90, v1alpha1.P95, v1alpha1.P99, v1alpha1.P999, v1alpha1.P9999, v1alpha1.P99999, v1alpha1.P999999,
+	}
 }
 
 // Collection is what the stored runs of a benchmark say together.
@@ -91,7 +93,7 @@ type Samples struct {
 	// Min, Mean and StdDev in nanoseconds; meaningless without samples.
 	Min, Mean, StdDev int64
 	// Percentiles are in the order of the function Percentiles.
-	Percentiles [7]Percentile
+	Percentiles [9]Percentile
 }
 
 // Percentile of a round with its lost messages.

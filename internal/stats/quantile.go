@@ -29,7 +29,9 @@ type Percentile struct {
 // The percentiles that are reported.
 var (
 	P50       = Percentile{"p50", 1, 2}
+	P75       = Percentile{"p75", 3, 4}
 	P90       = Percentile{"p90", 9, 10}
+	P95       = Percentile{"p95", 19, 20}
 	P99       = Percentile{"p99", 99, 100}
 	P999      = Percentile{"p99.9", 999, 1_000}
 	P9999     = Percentile{"p99.99", 9_999, 10_000}
@@ -41,7 +43,7 @@ var (
 
 // Ladder returns the percentiles in ascending order.
 func Ladder() []Percentile {
-	return []Percentile{P50, P90, P99, P999, P9999, P99999, P999999, P9999999, P99999999}
+	return []Percentile{P50, P75, P90, P95, P99, P999, P9999, P99999, P999999, P9999999, P99999999}
 }
 
 // Named is the percentile of the ladder with a name such as p99.9.

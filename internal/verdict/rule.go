@@ -36,7 +36,7 @@ const (
 
 // percentiles are the metrics that are percentiles.
 var percentiles = map[v1alpha1.GateMetric]stats.Percentile{
-	v1alpha1.MetricP50: stats.P50, v1alpha1.MetricP90: stats.P90, v1alpha1.MetricP99: stats.P99,
+	v1alpha1.MetricP50: stats.P50, v1alpha1.MetricP75: stats.P75, v1alpha1.MetricP90: stats.P90, v1alpha1.MetricP95: stats.P95, v1alpha1.MetricP99: stats.P99,
 	v1alpha1.MetricP999: stats.P999, v1alpha1.MetricP9999: stats.P9999, v1alpha1.MetricP99999: stats.P99999,
 }
 
@@ -91,7 +91,7 @@ func parseRule(r v1alpha1.GateRule) (rule, error) {
 		}
 		switch {
 		case !isPercentile && !slices.Contains(otherLatencies, r.Metric):
-			err = errors.New("unknown metric; use min, mean, p50, p90, p99, p99.9, p99.99, p99.999, stddev, lost or throughput")
+			err = errors.New("unknown metric; use min, mean, p50, p75, p90, p95, p99, p99.9, p99.99, p99.999, stddev, lost or throughput")
 		case r.Max != "":
 			out.limit, err = ParseLatency(r.Max)
 		case r.MaxIncrease != "":

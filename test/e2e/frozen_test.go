@@ -65,8 +65,8 @@ var _ = Describe("What holds messages up, or loses them, is told", Label("faults
 			Expect(cell.CountedFrom).To(Equal("Intended"))
 			Expect(cell.Samples+cell.Lost).To(BeEquivalentTo(rate*seconds), "no message is left out")
 			Expect(cell.MaxNanoseconds).To(HaveValue(BeNumerically(">=", frozen*9/10)))
-			Expect(cell.P99Nanoseconds).To(HaveValue(BeNumerically(">=", frozen*8/10)))
-			Expect(cell.P90Nanoseconds).To(HaveValue(BeNumerically(">=", frozen/5)))
+			Expect(cell.Percentile(v1alpha1.P99)).To(HaveValue(BeNumerically(">=", frozen*8/10)))
+			Expect(cell.Percentile(v1alpha1.P90)).To(HaveValue(BeNumerically(">=", frozen/5)))
 			By("who is told to be the cause: " + cell.Outliers)
 			Expect(cell.Outliers).To(MatchRegexp(f.told))
 			By("latencies from when messages were really sent, in the stored result")
@@ -118,8 +118,8 @@ var _ = Describe("What holds messages up, or loses them, is told", Label("faults
 			Expect(cell.Lost).To(BeNumerically(">=", rate*cut/time.Second/2), "half of the messages sent meanwhile")
 			Expect(warningOf(b, v1alpha1.WarningMessagesLost)).To(ContainSubstring(fmt.Sprintf("%d of %d messages were lost", cell.Lost, cell.Samples+cell.Lost)))
 			By("a percentile that losses reach has no number")
-			Expect(cell.P50Nanoseconds).NotTo(BeNil())
-			Expect(cell.P99Nanoseconds).To(BeNil())
+			Expect(cell.Percentile(v1alpha1.P50)).NotTo(BeNil())
+			Expect(cell.Percentile(v1alpha1.P99)).To(BeNil())
 			reached := v1alpha1.P99
 			if 10*cell.Lost > cell.Samples+cell.Lost {
 				reached = v1alpha1.P90 // the cut took longer than it should

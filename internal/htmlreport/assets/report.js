@@ -38,7 +38,7 @@ const COLORS = {
 const PLACES = [
   { name: "client", style: "client", shape: "M-4 -4H4V4H-4Z" }, { name: "server", style: "server", shape: "M0 -5.5L5.5 0L0 5.5L-5.5 0Z" },
   { name: "both ends", style: "both", shape: "M-4.5 0A4.5 4.5 0 1 0 4.5 0A4.5 4.5 0 1 0 -4.5 0Z" }, { name: "neither", style: "neither", shape: "M-5 -3L-3 -5L0 -2L3 -5L5 -3L2 0L5 3L3 5L0 2L-3 5L-5 3L-2 0Z" },
-  { name: "cannot be told", style: "unknown", shape: "M-6 -2H6V2H-6Z" },
+  { name: "unknown", style: "unknown", shape: "M-6 -2H6V2H-6Z" },
 ];
 const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, 'Open Sans', sans-serif";
 const dark = matchMedia("screen and (prefers-color-scheme: dark)");
