@@ -127,10 +127,15 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	if err := pinSelf(e.agentCPU); err != nil {
 		return result.Document{}, err
 	}
+	work := e.drive
 	if a.Task.Role == v1alpha1.RoleServer {
-		return e.serve(ctx)
+		work = e.serve
 	}
-	return e.drive(ctx)
+	document, err := work(ctx)
+	if err != nil && e.interfaceGone() {
+		err = fail(v1alpha1.OutcomeWrongNetwork, "interface %s disappeared during the run: was its driver unbound, or were the VFs of its PF removed? (%v)", e.iface.Name, err)
+	}
+	return document, err
 }
 
 // likelyInterface is the interface that will be measured, as far as that is known before anything was sent; empty when

@@ -162,6 +162,9 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 	started := time.Now()
 	p, failed := e.runClient(ctx, l, command, cell, target)
 	finished := time.Now()
+	if failed != nil && e.interfaceGone() {
+		return result.Cell{}, failed // there is no way to ask the server
+	}
 	a, err = l.ask(request{Verb: verbEnd, Cell: cell.Name})
 	if failed != nil {
 		return result.Cell{}, withServer(failed, a)

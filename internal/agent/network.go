@@ -75,6 +75,15 @@ func (e *endpoint) noCarrier(conjunction string) string {
 	return fmt.Sprintf("%s the link of %s is down", conjunction, e.iface.Name)
 }
 
+// interfaceGone says whether the measured interface has ceased to exist.
+func (e *endpoint) interfaceGone() bool {
+	if e.iface.Index == 0 {
+		return false
+	}
+	_, err := net.InterfaceByIndex(e.iface.Index)
+	return err != nil
+}
+
 // carrier is 1 when the link of an interface is up, and 0 when it is not.
 func (h host) carrier(iface string) string {
 	return h.read(filepath.Join("sys/class/net", iface, "carrier"))

@@ -331,3 +331,33 @@ func TestAddressOfALinkThatIsDown(t *testing.T) {
 		t.Errorf("measured from %s to %s", client.Evidence.Address, server.Evidence.Address)
 	}
 }
+
+// fourTool cannot use IPv6.
+type fourTool struct{ fakeTool }
+
+func (fourTool) IPv4Only() {}
+
+func TestToolThatCannotUseTheAddress(t *testing.T) {
+	restore(t)
+	e := run(t.Context(), t, v1alpha1.RoleServer, fourTool{}, func(a *Agent) { a.PodIP = "::1" })
+	wantOutcome(t, e.err, v1alpha1.OutcomeWrongNetwork, "IPv4 addresses only", "lo has ::1")
+}
+
+func TestInterfaceIsGone(t *testing.T) {
+	lo, err := net.InterfaceByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		iface net.Interface
+		want  bool
+	}{
+		"there":         {*lo, false},
+		"gone":          {net.Interface{Name: "net1", Index: lo.Index + 1000}, true},
+		"not known yet": {net.Interface{}, false},
+	} {
+		if got := (&endpoint{iface: c.iface}).interfaceGone(); got != c.want {
+			t.Errorf("%s: gone is %t", name, got)
+		}
+	}
+}

@@ -31,6 +31,10 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 		return result.Document{}, err
 	}
 	e.iface = iface
+	if _, only := e.driver.(tool.IPv4Only); only && address.To4() == nil {
+		return result.Document{}, fail(v1alpha1.OutcomeWrongNetwork, "%s takes IPv4 addresses only, and %s has %s; give the network an IPv4 range, or measure with pinger",
+			e.Task.Tool, iface.Name, address)
+	}
 	// A tool that the image lacks is told before anybody waits for it.
 	target := tool.Target{Address: address.String(), Port: plan.ToolPort, CPUs: []int{e.measuringCPU}, Token: e.token()}
 	if err := present(e.driver.Server(e.Task.Cells[0], target).Path); err != nil {

@@ -405,8 +405,13 @@ func networkRange(o Observed) *Rejection {
 		if v.Network.IPAM == nil || v.Network.IPAM.Type != v1alpha1.IPAMStatic {
 			continue
 		}
-		if _, _, err := pods.StaticAddresses(*v.Network.IPAM); err != nil {
+		server, _, err := pods.StaticAddresses(*v.Network.IPAM)
+		if err != nil {
 			return rejectf(v1alpha1.ReasonNetworkRangeTooSmall, "%s.%v", networkPath(o, v), err)
+		}
+		if _, only := o.Driver.(tool.IPv4Only); only && server.Addr().Is6() {
+			return rejectf(v1alpha1.ReasonCellUnsupported, "%s.ipam.range: %s takes IPv4 addresses only, and %s is IPv6; give an IPv4 range, or measure with pinger",
+				networkPath(o, v), o.Benchmark.Spec.Tool, v.Network.IPAM.Range)
 		}
 	}
 	return nil

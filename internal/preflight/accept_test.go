@@ -15,6 +15,11 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
+// fourOnly is a driver of a tool that cannot use IPv6.
+type fourOnly struct{ only64 }
+
+func (fourOnly) IPv4Only() {}
+
 // only64 is a driver that measures messages of 64 bytes and no others.
 type only64 struct{ tool.Driver }
 
@@ -377,6 +382,14 @@ func TestAccept(t *testing.T) {
 			change:      []func(*Observed){made(NetworkDefinition{}, v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/30", RangeStart: "192.168.40.2"})},
 			wantReason:  v1alpha1.ReasonNetworkRangeTooSmall,
 			wantMessage: []string{"spec.network.ipam.rangeStart: 192.168.40.2", "192.168.40.0/30"},
+		},
+		"addresses that the tool cannot use": {
+			change: []func(*Observed){
+				made(NetworkDefinition{}, v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "fd00:40::/64"}),
+				func(o *Observed) { o.Driver = fourOnly{} },
+			},
+			wantReason:  v1alpha1.ReasonCellUnsupported,
+			wantMessage: []string{"spec.network.ipam.range: ", "IPv4 addresses only", "fd00:40::/64"},
 		},
 		"Onload on the pod network": {
 			change:      []func(*Observed){onload(v1alpha1.Acceleration{})},

@@ -302,6 +302,9 @@ type Driver interface {
 	Parse(c Cell, out Output, record func(rtt, count int64)) (Measurement, error)
 }
 
+// IPv4Only is implemented by the drivers of tools that cannot use IPv6 addresses.
+type IPv4Only interface{ IPv4Only() }
+
 // Failure is a measurement that did not hold.
 type Failure struct {
 	// Message says what happened and, where it is known, what to do. One line.
