@@ -13,6 +13,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -136,7 +137,11 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.refuse(w, apierrors.NewForbidden(schema.GroupResource{Resource: "pods/log"}, r.PathValue("name"), nil))
 			return
 		}
-		_, _ = io.WriteString(w, text)
+		lines := strings.SplitAfter(text, "\n")
+		if tail, err := strconv.Atoi(r.URL.Query().Get("tailLines")); err == nil {
+			lines = lines[max(0, len(lines)-tail):]
+		}
+		_, _ = io.WriteString(w, strings.Join(lines, ""))
 	})
 	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/latencygates", func(w http.ResponseWriter, _ *http.Request) {
 		list := v1alpha1.LatencyGateList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyGateList"}}

@@ -190,7 +190,11 @@ func lastWords(ctx context.Context, c *cluster, pod types.NamespacedName) ([]str
 		last = append(last, printable(line))
 		last = last[max(0, len(last)-mostLines):]
 	}
-	return last, lines.Err()
+	if err := lines.Err(); err != nil {
+		// What was read is not the end.
+		return nil, err
+	}
+	return last, nil
 }
 
 // mostShown is how much of a text that somebody else wrote is shown, in characters.

@@ -77,6 +77,21 @@ client on node-a, pod sweep-r2-a1-client: Running
   | the end
 `,
 		},
+		"logs that are long": {
+			change: func(s *apiServer) {
+				s.logs[server] = strings.Repeat("an old line\n", 1<<20) + "listening\n"
+				s.logs[client] = strings.Repeat(strings.Repeat("x", 9<<10)+"\n", 1000)
+			},
+			want: past + `
+now: sweep-r2, attempt 1, since 2026-03-04T05:06:16Z
+
+server on node-b, pod sweep-r2-a1-server: Running
+` + strings.Repeat("  | an old line\n", 7) + `  | listening
+
+client on node-a, pod sweep-r2-a1-client: Running
+  its log cannot be read: it has more than 8 MiB
+`,
+		},
 		"a pod that does not start, and one that does not exist": {
 			change: func(s *apiServer) {
 				delete(s.pods, client)

@@ -27,6 +27,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // name is how users call the command.
@@ -197,7 +198,10 @@ func (c *cluster) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// log opens the log of a pod's container.
+// tailOfLog is how many lines of a log are read: those of the largest result, and more than agents write besides.
+const tailOfLog = 1000
+
+// log opens the end of the log of a pod's container.
 func (c *cluster) log(ctx context.Context, pod types.NamespacedName, container string) (io.ReadCloser, error) {
 	config, err := c.config()
 	if err != nil {
@@ -207,7 +211,14 @@ func (c *cluster) log(ctx context.Context, pod types.NamespacedName, container s
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	return core.Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container}).Stream(ctx)
+	log, err := core.Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container, TailLines: new(int64(tailOfLog))}).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{atMost(log, result.MaxLog), log}, nil
 }
 
 // namespace is the one to look in, and whether a flag names it.

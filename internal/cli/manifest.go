@@ -28,7 +28,7 @@ func fileFlag(cmd *cobra.Command, file *string) {
 
 // readManifest reads the one LatencyBenchmark of a file, as it is written there.
 func readManifest(file string, stdin io.Reader) (*unstructured.Unstructured, error) {
-	content, err := readFile("--filename", file, stdin)
+	content, err := readFile("--filename", file, stdin, maxManifest)
 	if err != nil {
 		return nil, err
 	}
@@ -50,21 +50,51 @@ func readManifest(file string, stdin io.Reader) (*unstructured.Unstructured, err
 	return u, nil
 }
 
-func readFile(flag, file string, stdin io.Reader) ([]byte, error) {
-	var content []byte
-	var err error
+const (
+	// maxManifest is how much of a file with one object is read: as much as an API server takes in a request.
+	maxManifest = 3 << 20
+	// maxNodes is how much of a file with nodes is read: 5,000 of them with their images take 100 MiB.
+	maxNodes = 256 << 20
+)
+
+// readFile reads a file of at most so many bytes, or standard input.
+func readFile(flag, file string, stdin io.Reader, most int64) ([]byte, error) {
 	switch file {
 	case "":
 		return nil, fmt.Errorf("%s: name a file, or - for standard input", flag)
 	case stdinName:
-		content, err = io.ReadAll(stdin)
 	default:
-		content, err = os.ReadFile(file)
+		opened, err := os.Open(file)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", flag, err)
+		}
+		defer opened.Close()
+		stdin = opened
 	}
+	content, err := io.ReadAll(atMost(stdin, most))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
+		return nil, fmt.Errorf("%s: reading %s: %w", flag, file, err)
 	}
 	return content, nil
+}
+
+// atMost reads so many bytes. More than these are an error.
+func atMost(r io.Reader, most int64) io.Reader {
+	return io.MultiReader(io.LimitReader(r, most), &tooLarge{r, most})
+}
+
+// tooLarge reads nothing, and fails if there is anything to read.
+type tooLarge struct {
+	rest io.Reader
+	most int64
+}
+
+func (t *tooLarge) Read([]byte) (int, error) {
+	n, err := io.ReadFull(t.rest, make([]byte, 1))
+	if n > 0 {
+		return 0, fmt.Errorf("it has more than %d MiB", t.most>>20)
+	}
+	return 0, err
 }
 
 // parseObjects reads all objects of a YAML or JSON file. A key that comes twice is an error.

@@ -200,7 +200,7 @@ func (p *planner) look(ctx context.Context, manifest *unstructured.Unstructured,
 
 // readNodes reads the nodes of a file: Nodes, or lists of them.
 func readNodes(file string, stdin io.Reader) ([]corev1.Node, error) {
-	content, err := readFile("--nodes", file, stdin)
+	content, err := readFile("--nodes", file, stdin, maxNodes)
 	if err != nil {
 		return nil, err
 	}

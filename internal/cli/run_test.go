@@ -224,6 +224,7 @@ func TestRunRefuses(t *testing.T) {
 		"a file that does not exist": {args: []string{"run", "-f", "/nowhere/x.yaml"}, want: []string{"--filename", "/nowhere/x.yaml"}},
 		"an argument":                {args: []string{"run", "x.yaml"}, want: []string{"run takes a file by -f, not 1 arguments", "run -f FILE"}},
 		"no YAML":                    {file: "a: [", want: []string{"reading", "yaml"}},
+		"a large file":               {file: manifest + strings.Repeat("# more\n", 1<<19), want: []string{"--filename", "more than 3 MiB"}},
 		"a list":                     {file: "- a", want: []string{"reading"}},
 		"nothing":                    {file: "# nothing\n---\n", want: []string{"holds 0 objects"}},
 		"two objects":                {file: manifest + "---\n" + manifest, want: []string{"holds 2 objects", "kubectl"}},

@@ -105,7 +105,7 @@ func (f File) verify(fsys fs.FS) error {
 	}
 	defer func() { _ = file.Close() }() // It was only read.
 	sum := sha256.New()
-	n, err := io.Copy(sum, file)
+	n, err := io.Copy(sum, io.LimitReader(file, f.Bytes+1))
 	switch {
 	case err != nil:
 		return err
