@@ -2,7 +2,9 @@ package report
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
@@ -10,45 +12,82 @@ import (
 const (
 	// maxStatus bounds a status as JSON, in bytes. etcd takes objects of up to 1.5 MiB, of which the API server's own record
 	// of who wrote which field takes up to as much as the status.
-	maxStatus = 640 << 10
+	maxStatus = 512 << 10
 	// fewAttempts is how many attempts a status that is too large keeps.
 	fewAttempts = 50
 )
 
+// fewPercentiles are those that the results of a status that is too large keep.
+var fewPercentiles = []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99, v1alpha1.P999}
+
 // shed are the parts that a status can do without, in the order in which it loses them. All but the attempts can be computed
 // from the stored results.
-var shed = []func(*v1alpha1.LatencyBenchmarkStatus){
-	func(s *v1alpha1.LatencyBenchmarkStatus) {
+var shed = []struct {
+	what     string
+	leaveOut func(*v1alpha1.LatencyBenchmarkStatus)
+}{
+	{fmt.Sprintf("all attempts but the last %d", fewAttempts), func(s *v1alpha1.LatencyBenchmarkStatus) {
 		s.Attempts = s.Attempts[max(0, len(s.Attempts)-fewAttempts):]
-	},
-	func(s *v1alpha1.LatencyBenchmarkStatus) {
+	}},
+	{"spread and outliers", func(s *v1alpha1.LatencyBenchmarkStatus) {
 		for i := range s.Results {
 			s.Results[i].Spread, s.Results[i].Outliers = nil, ""
 		}
-	},
-	func(s *v1alpha1.LatencyBenchmarkStatus) {
+	}},
+	{"ratios", func(s *v1alpha1.LatencyBenchmarkStatus) {
 		for i := range s.Results {
 			s.Results[i].Ratios = nil
 		}
-	},
-	func(s *v1alpha1.LatencyBenchmarkStatus) {
+	}},
+	{"proved checks", func(s *v1alpha1.LatencyBenchmarkStatus) {
 		for i := range s.Endpoints {
 			s.Endpoints[i].Proof = slices.DeleteFunc(s.Endpoints[i].Proof, func(l v1alpha1.ProofLine) bool { return l.State == v1alpha1.ProofProved })
 		}
-	},
+	}},
+	{"mean, standard deviation and all percentiles but p50, p99 and p99.9", func(s *v1alpha1.LatencyBenchmarkStatus) {
+		for i := range s.Results {
+			r := &s.Results[i]
+			r.MeanNanoseconds, r.StddevNanoseconds = nil, nil
+			r.Percentiles = slices.DeleteFunc(r.Percentiles, func(p v1alpha1.PercentileResult) bool { return !slices.Contains(fewPercentiles, p.Name) })
+		}
+	}},
+	{"checks that failed", func(s *v1alpha1.LatencyBenchmarkStatus) {
+		for i := range s.Endpoints {
+			s.Endpoints[i].Proof = nil
+		}
+	}},
 }
 
-// Bound leaves out of a status what makes it larger than the API server stores, and says so in a warning. A status that
+// Bound leaves out of a status what makes it larger than the API server stores, and a warning says what. A status that
 // cannot be written would keep its nodes for ever.
 func Bound(s *v1alpha1.LatencyBenchmarkStatus) {
-	for _, leaveOut := range shed {
+	isShortened := func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningStatusShortened }
+	before := ""
+	if i := slices.IndexFunc(s.Warnings, isShortened); i >= 0 {
+		before = s.Warnings[i].Message
+	}
+	leftOut := map[string]bool{}
+	for _, part := range shed {
+		// What was left out at an earlier time still is, unless the results were computed again.
+		leftOut[part.what] = strings.Contains(before, part.what)
+	}
+	for _, part := range shed {
 		// A status can always be encoded.
 		if encoded, _ := json.Marshal(s); len(encoded) <= maxStatus {
 			return
 		}
-		leaveOut(s)
-		s.Warnings = slices.DeleteFunc(s.Warnings, func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningStatusShortened })
-		s.Warnings = append(s.Warnings, v1alpha1.Warning{Reason: v1alpha1.WarningStatusShortened, Message: "the status would be larger than the API server " +
-			"stores: early attempts, and of large results the spread, outliers, ratios and proved checks, are left out; kubectl tailgate get and report have them"})
+		part.leaveOut(s)
+		leftOut[part.what] = true
+		var parts []string
+		for _, part := range shed {
+			if leftOut[part.what] {
+				parts = append(parts, part.what)
+			}
+		}
+		s.Warnings = append(slices.DeleteFunc(s.Warnings, isShortened), v1alpha1.Warning{
+			Reason: v1alpha1.WarningStatusShortened,
+			Message: fmt.Sprintf("the status would be larger than %d KiB and leaves out: %s; kubectl tailgate get and report have all but the attempts",
+				maxStatus>>10, strings.Join(parts, "; ")),
+		})
 	}
 }

@@ -53,6 +53,13 @@ func largestStatus() *v1alpha1.LatencyBenchmarkStatus {
 		}
 		s.Endpoints = append(s.Endpoints, e)
 	}
+	s.Verdict = &v1alpha1.Verdict{Message: text("v", 1024)}
+	for i := range 32 {
+		s.Verdict.Rules = append(s.Verdict.Rules, v1alpha1.RuleVerdict{Rule: text("r", 512), Reason: v1alpha1.ReasonLimitInsideBounds, Message: text("m", 1024)})
+		if i > 0 {
+			s.Warnings = append(s.Warnings, v1alpha1.Warning{Reason: fmt.Sprintf("Warning%d", i), Message: text("w", 1024)})
+		}
+	}
 	return s
 }
 
@@ -74,23 +81,59 @@ func TestBound(t *testing.T) {
 	if before <= maxStatus || after > maxStatus {
 		t.Errorf("%d bytes, bounded to %d; at most %d are written", before, after, maxStatus)
 	}
-	if len(s.Results) != 400 || len(s.Stored) != 400 || len(s.Endpoints) != 32 || s.Results[0].Percentile(v1alpha1.P999999) == nil {
+	if len(s.Results) != 400 || len(s.Stored) != 400 || len(s.Endpoints) != 32 || s.Results[0].Percentile(v1alpha1.P999) == nil {
 		t.Error("results are lost")
 	}
 	if newest := s.Attempts[len(s.Attempts)-1]; newest.Run != s.Stored[299].Run || newest.Outcome.Message == "" {
 		t.Errorf("the newest attempt is %v", newest)
 	}
-	if len(s.Warnings) != 1 || s.Warnings[0].Reason != v1alpha1.WarningStatusShortened {
-		t.Errorf("warnings %v", s.Warnings)
+	if len(s.Warnings) != 32 {
+		t.Errorf("%d warnings", len(s.Warnings))
+	}
+	for _, part := range shed {
+		if !strings.Contains(shortened(s), part.what) {
+			t.Errorf("%q does not say that it leaves out %s", shortened(s), part.what)
+		}
+	}
+}
+
+// shortened is what a status says that it leaves out.
+func shortened(s *v1alpha1.LatencyBenchmarkStatus) string {
+	for _, w := range s.Warnings {
+		if w.Reason == v1alpha1.WarningStatusShortened {
+			return w.Message
+		}
+	}
+	return ""
+}
+
+// A status says what it leaves out, also after more attempts than it has room for, and nothing else.
+func TestBoundSaysWhatIsLeftOut(t *testing.T) {
+	s := largestStatus()
+	s.Results, s.Endpoints = s.Results[:100], nil
+	attempts := s.Attempts
+	more := func(size int) { s.Attempts = append(s.Attempts[:0:0], attempts[:size]...) }
+	more(290)
+	s.Results[0].Outliers = strings.Repeat("o", maxStatus)
+	for range 2 {
+		Bound(s)
+		if got := shortened(s); !strings.Contains(got, "all attempts but the last 50; spread and outliers;") || strings.Contains(got, "ratios") {
+			t.Errorf("it says %q", got)
+		}
+		if len(s.Attempts) != 50 || s.Results[0].Spread != nil || s.Results[0].Ratios == nil {
+			t.Errorf("there are %d attempts, or spread, or no ratios", len(s.Attempts))
+		}
+		more(290)
+		s.Attempts[0].Outcome.Message = strings.Repeat("m", maxStatus)
 	}
 }
 
 func TestBoundLeavesWhatFits(t *testing.T) {
 	s := largestStatus()
-	s.Results, s.Attempts = s.Results[:50], s.Attempts[:51]
+	s.Results, s.Attempts, s.Verdict, s.Warnings = s.Results[:50], s.Attempts[:51], nil, nil
 	before := size(t, s)
 	Bound(s)
 	if after := size(t, s); after != before || len(s.Warnings) > 0 {
-		t.Errorf("%d bytes became %d, warnings %v", before, after, s.Warnings)
+		t.Errorf("%d bytes became %d, with %d warnings", before, after, len(s.Warnings))
 	}
 }
