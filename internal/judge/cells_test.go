@@ -157,7 +157,7 @@ func TestRoundOf(t *testing.T) {
 			cell: result.Cell{Histogram: histogram(t, 0, 0, 0), Lost: 7},
 			want: verdict.Round{Samples: 7, Values: values{
 				"lost": exact(7), "p50": exact(stats.Infinite), "p75": exact(stats.Infinite), "p90": exact(stats.Infinite), "p95": exact(stats.Infinite),
-				"p99": exact(stats.Infinite),
+				"p99":   exact(stats.Infinite),
 				"p99.9": exact(stats.Infinite), "p99.99": exact(stats.Infinite), "p99.999": exact(stats.Infinite),
 			}},
 		},
