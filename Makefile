@@ -85,6 +85,10 @@ cluster-status: ## Show what runs and what does not.
 build: ## Build the commands into bin/.
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/...
 
+.PHONY: man
+man: ## Write the man pages of kubectl-tailgate into bin/man/man1.
+	go run ./hack/man bin/man/man1
+
 .PHONY: images
 images: ## Build the images without an engine or a registry, as tar files.
 	go run ./hack/images

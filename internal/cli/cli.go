@@ -80,6 +80,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
+// Command is kubectl-tailgate with all its verbs, for its man pages.
+func Command() *cobra.Command { return newRoot() }
+
 // newRoot is the command with all its verbs.
 func newRoot() *cobra.Command {
 	cluster := &cluster{flags: genericclioptions.NewConfigFlags(false)}
@@ -106,6 +109,7 @@ func newRoot() *cobra.Command {
 		newRerun(cluster),
 		newRun(cluster),
 		newVerify(cluster),
+		newVersion(cluster),
 	)
 	return root
 }

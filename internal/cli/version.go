@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tailgate-dev/tailgate/internal/doctor"
+)
+
+// versions is what the verb version prints.
+type versions struct {
+	Client clientVersion  `json:"client"`
+	Server *serverVersion `json:"server,omitempty"`
+}
+
+// serverVersion names the manager's Deployment and its image.
+type serverVersion struct {
+	Deployment string `json:"deployment"`
+	Image      string `json:"image"`
+}
+
+// clientVersion describes the binary of the command.
+type clientVersion struct {
+	// Version is the tag of a release, or a pseudo-version.
+	Version string `json:"version"`
+	// Revision is the commit; empty for a build without version control.
+	Revision string `json:"revision,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// serverTimeout bounds the search for the manager: the version of the client must not depend on a cluster that does not respond.
+const serverTimeout = 5 * time.Second
+
+// newVersion is the verb that prints versions.
+func newVersion(c *cluster) *cobra.Command {
+	var clientOnly bool
+	var form string
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this command and the image of the manager",
+		Long: "Print the version of this command and, if the cluster responds and you may list deployments, the manager's\n" +
+			"Deployment with its image.",
+		Args: takes("no arguments", 0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := versions{Client: readClientVersion()}
+			if !clientOnly {
+				v.Server = c.findManager(cmd.Context())
+			}
+			return v.write(cmd.OutOrStdout(), form)
+		},
+	}
+	cmd.Flags().BoolVar(&clientOnly, "client", false, "do not contact the cluster")
+	cmd.Flags().StringVarP(&form, "output", "o", doctorForms[0], "format: table, json, yaml")
+	completeFlag(cmd, "output", doctorForms...)
+	return cmd
+}
+
+// readClientVersion reads what the Go toolchain recorded in the binary.
+func readClientVersion() clientVersion {
+	v := clientVersion{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		v.Version = info.Main.Version
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				v.Revision = s.Value
+			}
+		}
+	}
+	return v
+}
+
+// findManager returns the manager of the cluster, or nil if there is none or it cannot be read.
+func (c *cluster) findManager(ctx context.Context) *serverVersion {
+	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
+	defer cancel()
+	api, _, err := c.client()
+	if err != nil {
+		return nil
+	}
+	var observed doctor.Observed
+	if _, err := (&doctorCall{cluster: c}).manager(ctx, api, &observed); err != nil || observed.Manager == nil {
+		return nil
+	}
+	return &serverVersion{Deployment: observed.Manager.Name, Image: observed.Manager.Image}
+}
+
+func (v versions) write(out io.Writer, form string) error {
+	var text []byte
+	var err error
+	switch form {
+	case "json":
+		if text, err = json.MarshalIndent(v, "", "  "); err == nil {
+			text = append(text, '\n')
+		}
+	case "yaml":
+		text, err = yaml.Marshal(v)
+	case "table":
+		text = fmt.Appendf(nil, "client  %s %s %s\n", v.Client.Version, v.Client.Go, v.Client.Platform)
+		if v.Server != nil {
+			text = fmt.Appendf(text, "server  %s image %s\n", v.Server.Deployment, v.Server.Image)
+		}
+	default:
+		return fmt.Errorf("unknown format %q: use table, json or yaml", form)
+	}
+	if err != nil {
+		return fmt.Errorf("encoding the versions: %w", err)
+	}
+	if _, err := out.Write(text); err != nil {
+		return fmt.Errorf("writing the versions: %w", err)
+	}
+	return nil
+}
