@@ -205,7 +205,7 @@ func (r *Reconciler) ensureNetwork(ctx context.Context, w *world) error {
 	case !metav1.IsControlledBy(found, w.benchmark):
 		return refusef(v1alpha1.OutcomeNameTaken, "NetworkAttachmentDefinition %s exists and is not this benchmark's; delete it, or give the benchmark another name", want.GetName())
 	case !equality.Semantic.DeepEqual(found.Object["spec"], want.Object["spec"]) || !equality.Semantic.DeepEqual(found.GetAnnotations(), want.GetAnnotations()):
-		return refusef(v1alpha1.OutcomeNetworkChanged, "somebody changed NetworkAttachmentDefinition %s, which the operator made; delete it, and it is made again", want.GetName())
+		return refusef(v1alpha1.OutcomeNetworkChanged, "another client changed NetworkAttachmentDefinition %s, which the operator created; delete it, and the operator creates it again", want.GetName())
 	}
 	return nil
 }

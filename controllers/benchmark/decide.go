@@ -135,7 +135,7 @@ func decideIdle(w *world) step {
 	}
 	if b.Spec.Suspend {
 		return step{kind: stepHold, reason: v1alpha1.ReasonBenchmarkSuspended,
-			message: fmt.Sprintf("spec.suspend holds it with %d of %d runs measured and stored; set it to false to go on", len(b.Status.Stored), len(w.runs))}
+			message: fmt.Sprintf("suspended (spec.suspend) with %d of %d runs measured and stored; set it to false to resume", len(b.Status.Stored), len(w.runs))}
 	}
 
 	if next.taken != nil {

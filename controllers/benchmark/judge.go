@@ -299,7 +299,7 @@ func (r *Reconciler) candidateResults(ctx context.Context, b *v1alpha1.LatencyBe
 		}
 	case len(kept) < planned:
 		results.Trouble = &verdict.Blocker{Reason: v1alpha1.ReasonResultsMissing, Message: fmt.Sprintf(
-			"of the stored results of %d runs, %d were deleted or changed; delete the benchmark and apply it anew",
+			"of the stored results of %d runs, %d were deleted or changed; delete the benchmark and apply it again",
 			planned, planned-len(kept))}
 	}
 	return results, nil

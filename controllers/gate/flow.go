@@ -136,7 +136,7 @@ func decideState(w *world) step {
 		return accept(w, name, current)
 	}
 	if _, ok := v.Annotations[v1alpha1.AnnotationVerify]; ok {
-		return step{kind: stepUnverify, reason: v1alpha1.ReasonVerifyRequested, message: "somebody asked for it: annotation " + v1alpha1.AnnotationVerify}
+		return step{kind: stepUnverify, reason: v1alpha1.ReasonVerifyRequested, message: "a user requested it: annotation " + v1alpha1.AnnotationVerify}
 	}
 	if v.Status.State == v1alpha1.VerificationMeasuring {
 		return measuring(w)

@@ -23,7 +23,7 @@ func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyBenchmark,
 	b.Status.ObservedGeneration = b.Generation
 	switch {
 	case b.Status.Pairs == nil && b.Spec.Suspend:
-		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonBenchmarkSuspended, "spec.suspend holds it; set it to false to go on"))
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonBenchmarkSuspended, "suspended (spec.suspend); set it to false to resume"))
 	case b.Status.Pairs == nil:
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonNotAccepted, messageOf(b, v1alpha1.ConditionAccepted)))
 	default:
@@ -139,7 +139,7 @@ func (w *world) succeeds() metav1.Condition {
 	switch {
 	case status.Done < status.Total && w.benchmark.Spec.Suspend:
 		reason = v1alpha1.ReasonBenchmarkSuspended
-		message = fmt.Sprintf("spec.suspend holds it with %d of %d pairs done; set it to false to go on", status.Done, status.Total)
+		message = fmt.Sprintf("suspended (spec.suspend) with %d of %d pairs done; set it to false to resume", status.Done, status.Total)
 	case status.Done < status.Total:
 		reason, message = w.running()
 	case status.Failed > 0:

@@ -77,7 +77,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		switch {
 		case errors.Is(ctx.Err(), context.Canceled):
 			// What failed meanwhile failed because of that.
-			t = result.Termination{Reason: v1alpha1.OutcomePodLost, Message: "the pod was told to end before the run was over"}
+			t = result.Termination{Reason: v1alpha1.OutcomePodLost, Message: "the kubelet stopped the pod before the end of the run"}
 		case errors.As(err, &f):
 			t.Reason = f.reason
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):

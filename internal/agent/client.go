@@ -54,7 +54,7 @@ func (e *endpoint) drive(ctx context.Context) (result.Document, error) {
 func (e *endpoint) connect(ctx context.Context) (*link, net.IP, error) {
 	server := net.ParseIP(e.Task.ServerAddress)
 	if server == nil {
-		return nil, nil, fail(v1alpha1.OutcomeWrongNetwork, "the server's address %q is none", e.Task.ServerAddress)
+		return nil, nil, fail(v1alpha1.OutcomeWrongNetwork, "invalid server address %q", e.Task.ServerAddress)
 	}
 	var local net.IP
 	var err error

@@ -75,7 +75,7 @@ func (e *endpoint) ownAddress(ctx context.Context) (net.Interface, net.IP, error
 	}
 	ip := net.ParseIP(e.PodIP)
 	if ip == nil {
-		return net.Interface{}, nil, fail(v1alpha1.OutcomeWrongNetwork, "the pod's address %q is none", e.PodIP)
+		return net.Interface{}, nil, fail(v1alpha1.OutcomeWrongNetwork, "invalid pod address %q", e.PodIP)
 	}
 	iface, err := interfaceOf(ip)
 	return iface, ip, err
@@ -94,7 +94,7 @@ func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, erro
 
 	own, ok := netip.AddrFromSlice(address)
 	if !ok {
-		return nil, fmt.Errorf("the address %v is none", address)
+		return nil, fmt.Errorf("invalid address %v", address)
 	}
 	// Of an interface that only the server knows, the controller reads the address here.
 	e.logf("%s", result.ListenLine(own))
@@ -231,7 +231,7 @@ func (e *endpoint) prepare(ctx context.Context, name string, l *link, target too
 		if taken, err := isListening(e.driver.Listens(cell), target.Port); err != nil {
 			return nil, nil, err
 		} else if taken {
-			return nil, nil, fail(v1alpha1.OutcomeToolFailed, "somebody else listens on %s port %d", cell.Protocol, target.Port)
+			return nil, nil, fail(v1alpha1.OutcomeToolFailed, "another process listens on %s port %d", cell.Protocol, target.Port)
 		}
 		p, err := e.start(e.driver.Server(cell, target), target.CPUs, dir, l)
 		if err != nil {

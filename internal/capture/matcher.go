@@ -173,7 +173,7 @@ func (m *matcher) finish() (Result, error) {
 	for _, f := range m.flows {
 		if f != best && f.answered*dominance > best.answered {
 			return r, fmt.Errorf("%d messages of %d bytes were answered between ports %d and %d, and %d between %d and %d: "+
-				"it cannot be told which are the measured ones", best.answered, m.MessageSize, best.ports.client,
+				"the measured ones cannot be identified", best.answered, m.MessageSize, best.ports.client,
 				best.ports.server, f.answered, f.ports.client, f.ports.server)
 		}
 	}

@@ -31,7 +31,7 @@ func newAttempts(c *cluster) *cobra.Command {
 		Use:   "attempts NAME",
 		Short: "Tell of every attempt of a LatencyBenchmark, and what its pods say",
 		Long: "Tell of every attempt at every run of a LatencyBenchmark: when it began, how long it took and measured, and how it\n" +
-			"ended. Of the attempt that goes on, tell what its pods say, and the last lines of their logs as far as you may\n" +
+			"ended. For the current attempt, print the state of its pods, and the last lines of their logs if you may\n" +
 			"read them.",
 		Example:           "  " + name + " attempts sweep -n perf",
 		Args:              takes("the name of one LatencyBenchmark", 1, 1),

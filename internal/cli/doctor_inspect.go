@@ -46,7 +46,7 @@ type inspectors struct {
 
 func (d *doctorCall) inspectors(api client.Client, namespace string, image benchImage) (*inspectors, error) {
 	if image.policy != "" && !slices.Contains([]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, image.policy) {
-		return nil, fmt.Errorf("the manager has --bench-image-pull-policy=%s, which is none; correct it", image.policy)
+		return nil, fmt.Errorf("the manager has the invalid setting --bench-image-pull-policy=%s; correct it", image.policy)
 	}
 	return &inspectors{doctorCall: d, api: api, namespace: namespace, image: image, call: rand.String(8)}, nil
 }

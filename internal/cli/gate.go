@@ -31,8 +31,8 @@ func newGate(c *cluster) *cobra.Command {
 			"  3  none is Fail, but one does not exist, cannot be read, or had no verdict when --timeout was over\n" +
 			"  2  otherwise: one is Inconclusive, or, without --wait, not judged yet\n\n" +
 			"Each has a line with its verdict, and one for each rule that did not pass, or node that is not verified. With --wait\n" +
-			"the command ends when every verdict is Pass or Fail, or can become neither any more without anybody's doing; it\n" +
-			"outlives restarts of the API server.\n\n" +
+			"the command ends when every verdict is Pass or Fail, or can no longer become either without a user's action; it\n" +
+			"tolerates restarts of the API server.\n\n" +
 			"A LatencyGate passes only while each of its Nodes is as it was verified; the command compares them itself, so\n" +
 			"that this also holds while the operator does not run.\n\n" +
 			"The verdict of an export, by its PATH, which begins with ./ or /, is that when it was exported.\n\n" +
@@ -226,7 +226,7 @@ func late(ctx context.Context, err error, s subject, last string) error {
 	}
 	why := "interrupted"
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		why = "the time is over"
+		why = "timed out"
 	}
 	if last == "" {
 		return fmt.Errorf("%s before anything was known of %s", why, s)

@@ -40,7 +40,7 @@ func newRerun(c *cluster) *cobra.Command {
 	}
 	// Not --as, which is whom to impersonate.
 	cmd.Flags().StringVar(&r.newName, "name", "", "name of the new LatencyBenchmark")
-	cmd.Flags().BoolVar(&r.replace, "replace", false, "delete the LatencyBenchmark, with its results, and make it anew")
+	cmd.Flags().BoolVar(&r.replace, "replace", false, "delete the LatencyBenchmark with its results, and create it again")
 	return cmd
 }
 
@@ -141,9 +141,9 @@ func replace(ctx context.Context, api client.Client, of subject, old *unstructur
 	}
 	if err := makeAgain(ctx, api, of, made); err != nil {
 		text, failed := yaml.Marshal(made.Object)
-		return string(text), errors.Join(fmt.Errorf("%s was deleted, and not made anew: %w; the manifest to make it with is on standard output", of, err), failed)
+		return string(text), errors.Join(fmt.Errorf("%s was deleted, but could not be created again: %w; its manifest is on standard output", of, err), failed)
 	}
-	return fmt.Sprintf("%s deleted with %d stored results, and made anew\n", of, len(results)), nil
+	return fmt.Sprintf("%s deleted with %d stored results, and created again\n", of, len(results)), nil
 }
 
 // makeAgain waits until a benchmark that was deleted is gone, with its pods and results, and makes it anew.

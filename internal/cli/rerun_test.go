@@ -48,7 +48,7 @@ func TestRerun(t *testing.T) {
 				"DELETE " + collection + "/sweep",
 				"POST " + collection + "?" + owned,
 			},
-			stdout: "LatencyBenchmark perf/sweep deleted with 1 stored results, and made anew\n",
+			stdout: "LatencyBenchmark perf/sweep deleted with 1 stored results, and created again\n",
 		},
 	}
 	for name, c := range cases {
@@ -129,7 +129,7 @@ func TestRerunPrintsWhatItCannotMake(t *testing.T) {
 	// Get, dry run, delete, get until it is gone, create.
 	s.refusals = []*apierrors.StatusError{nil, nil, nil, apierrors.NewNotFound(benchmarkResource, "sweep"), apierrors.NewForbidden(benchmarkResource, "sweep", nil)}
 	code, stdout, stderr := run("rerun", "sweep", "--replace", "--kubeconfig", kubeconfig)
-	if code != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "LatencyBenchmark perf/sweep was deleted, and not made anew") {
+	if code != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "LatencyBenchmark perf/sweep was deleted, but could not be created again") {
 		t.Errorf("exit code %d, it said %q", code, stderr)
 	}
 	again, err := parseObjects([]byte(stdout))

@@ -164,7 +164,7 @@ func storedResults(ctx context.Context, api client.Client, b *v1alpha1.LatencyBe
 	for _, s := range b.Status.Stored {
 		cm := &corev1.ConfigMap{}
 		if err := api.Get(ctx, types.NamespacedName{Namespace: b.Namespace, Name: s.ConfigMap}, cm); apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("the result of run %s is gone: somebody deleted ConfigMap %s/%s", s.Run, b.Namespace, s.ConfigMap)
+			return nil, fmt.Errorf("the result of run %s is missing: ConfigMap %s/%s was deleted", s.Run, b.Namespace, s.ConfigMap)
 		} else if err != nil {
 			return nil, fmt.Errorf("getting the result of run %s: %w", s.Run, err)
 		}

@@ -31,8 +31,8 @@ func newRun(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run -f FILE",
 		Short: "Make a LatencyBenchmark, watch it run and print its results",
-		Long: "Make the LatencyBenchmark of a file by server-side apply, show how it goes on, and print its results as get does.\n" +
-			"How it goes on is told on standard error: on a terminal in one line, elsewhere in a line for each change.\n\n" +
+		Long: "Apply the LatencyBenchmark of a file (server-side apply), show its progress, and print its results as get does.\n" +
+			"The progress goes to standard error: one line on a terminal, otherwise one line for each change.\n\n" +
 			"It exits as gate does, by the verdict: 0 Pass, 1 Fail, 2 Inconclusive, 3 an error. Of a benchmark without a gate\n" +
 			"0 is one that was measured, 1 one that failed.\n\n" +
 			"Interrupting the command, or --timeout, does not end the benchmark; running it again comes back to it.",
@@ -97,7 +97,7 @@ func apply(ctx context.Context, api client.Client, manifest *unstructured.Unstru
 	of := subject{benchmarks, client.ObjectKeyFromObject(manifest)}
 	switch err := api.Apply(ctx, client.ApplyConfigurationFromUnstructured(manifest), append(opts, fieldOwner)...); {
 	case apierrors.IsConflict(err):
-		return fmt.Errorf("%s says otherwise, and somebody else made it so: change it with what they used, or give the file another name; %w", of, err)
+		return fmt.Errorf("%s differs, and another field manager owns the difference: change it with the tool that set it, or use another name in the file; %w", of, err)
 	case err != nil:
 		return inWords("applying", of, err)
 	}
@@ -138,13 +138,13 @@ func (r *runner) watch(ctx context.Context, api client.WithWatch, b *v1alpha1.La
 	}
 	why := "interrupted"
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		why = "the time is over"
+		why = "timed out"
 	}
 	again := fmt.Sprintf("`%s run -f %s -n %s` comes back to it", name, r.file, b.Namespace)
 	if r.file == stdinName {
 		again = fmt.Sprintf("`%s gate %s -n %s --wait` waits for it, `%s get %[2]s -n %[3]s` prints its results", name, b.Name, b.Namespace, name)
 	}
-	return nil, fmt.Errorf("%s; %s goes on: %s, `kubectl delete lb %s -n %s` ends it", why, of, again, b.Name, b.Namespace)
+	return nil, fmt.Errorf("%s; %s continues: %s, `kubectl delete lb %s -n %s` ends it", why, of, again, b.Name, b.Namespace)
 }
 
 // conclude prints what a finished benchmark measured, and ends with the code of its verdict, or of its success.

@@ -323,7 +323,7 @@ func TestRunConflicts(t *testing.T) {
 	s := newCluster(t)
 	s.refusals = []*apierrors.StatusError{apierrors.NewConflict(benchmarkResource, "sweep", errors.New(`conflict with "kubectl"`))}
 	code, stdout, stderr := run("run", "-f", written(t, manifest), "--kubeconfig", s.serve(t))
-	if code != 3 || stdout != "" || !strings.Contains(stderr, "LatencyBenchmark perf/sweep says otherwise") || !strings.Contains(stderr, `conflict with "kubectl"`) {
+	if code != 3 || stdout != "" || !strings.Contains(stderr, "LatencyBenchmark perf/sweep differs") || !strings.Contains(stderr, `conflict with "kubectl"`) {
 		t.Errorf("exit code %d, it printed %q and said %q", code, stdout, stderr)
 	}
 	if len(s.asked) != 1 || strings.Contains(s.written[0], "force=true") {

@@ -61,7 +61,7 @@ func (g *glimpse) Get(ctx context.Context, key client.ObjectKey, into client.Obj
 }
 
 // errNodesUnseen is returned for nodes that the user may not list.
-var errNodesUnseen = errors.New("you may not list nodes: have somebody who may give you `kubectl get nodes -o yaml`, and use it with --nodes")
+var errNodesUnseen = errors.New("you may not list nodes: ask a user with this right for the output of `kubectl get nodes -o yaml`, and use it with --nodes")
 
 // List reads the objects of a kind.
 func (g *glimpse) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {

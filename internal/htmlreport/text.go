@@ -26,7 +26,7 @@ type figure struct {
 }
 
 var (
-	absent = figure{Text: "–", Title: "not told", Muted: true}
+	absent = figure{Text: "–", Title: "not reported", Muted: true}
 	lost   = figure{Text: "lost", Title: "so many messages were lost that this percentile is one of them", Muted: true}
 )
 

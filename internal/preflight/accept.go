@@ -277,7 +277,7 @@ func capture(o Observed) *Rejection {
 				"spec.capture: it gives the server's pod the capability NET_RAW (variant %s); the operator must be started with --allow-packet-capture, or remove it", v.Name)
 		case o.Benchmark.Spec.Tool == v1alpha1.ToolSfntStream:
 			return rejectf(v1alpha1.ReasonCellUnsupported,
-				"spec.capture: sfnt-stream has few of its messages answered, so nothing can be told from packets (variant %s); use pinger or sockperf, or remove it", v.Name)
+				"spec.capture: sfnt-stream has few of its messages answered, so packets cannot be matched (variant %s); use pinger or sockperf, or remove it", v.Name)
 		}
 	}
 	return nil

@@ -157,7 +157,7 @@ func (e *endpoint) rejection(c *choice) *Rejection {
 	switch {
 	case total == 0 && e.kept != "":
 		return rejectf(v1alpha1.ReasonNodeNotReady,
-			"%s: node %s, on which this benchmark measures, is gone; bring it back, or delete the benchmark and apply it anew", e.path, e.kept)
+			"%s: node %s, on which this benchmark measures, does not exist any more; bring it back, or delete the benchmark and apply it again", e.path, e.kept)
 	case total == 0 && e.selection.NodeName != "":
 		return rejectf(v1alpha1.ReasonNoMatchingNode, "%s.nodeName: there is no node %s; see `kubectl get nodes`", e.path, e.selection.NodeName)
 	case total == 0:

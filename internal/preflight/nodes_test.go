@@ -225,7 +225,7 @@ func TestNodes(t *testing.T) {
 			nodes:       []corev1.Node{good("a")},
 			change:      []func(*Observed){sriov("a", foreign.SriovNetworkNodeState{Status: foreign.SriovStatus{SyncStatus: "InProgress"}})},
 			wantReason:  v1alpha1.ReasonNodeNotSynced,
-			wantMessage: []string{"node a: not synced by sriov-network-operator", `it says "InProgress" of node a`},
+			wantMessage: []string{"node a: not synced by sriov-network-operator", `it reports "InProgress" for node a`},
 		},
 		"a node that it has not looked at": {
 			nodes:       []corev1.Node{good("a")},

@@ -29,7 +29,7 @@ func (c *choice) draining(n *corev1.Node) string {
 }
 
 func (c *choice) drainingCure(n *corev1.Node, _ []*corev1.Node) string {
-	return fmt.Sprintf("it says %s of node %s; this goes on when it says %s, see `kubectl get sriovnetworknodestates -A`",
+	return fmt.Sprintf("it reports %s for node %s; the benchmark continues when it reports %s, see `kubectl get sriovnetworknodestates -A`",
 		drains(c.o.NodeStates[n.Name]), n.Name, foreign.SriovIdle)
 }
 
@@ -52,7 +52,7 @@ func (c *choice) notSyncedCure(n *corev1.Node, _ []*corev1.Node) string {
 	if len(said) > maxQuoted {
 		said = strings.ToValidUTF8(said[:maxQuoted], "") + "..."
 	}
-	return fmt.Sprintf("it says %q of node %s; this goes on when it says %s, see `kubectl get sriovnetworknodestates -A`", said, n.Name, foreign.SriovSucceeded)
+	return fmt.Sprintf("it reports %q for node %s; the benchmark continues when it reports %s, see `kubectl get sriovnetworknodestates -A`", said, n.Name, foreign.SriovSucceeded)
 }
 
 // deviceCure says why a node does not advertise a device. A VF that sriov-network-operator should have made is explained

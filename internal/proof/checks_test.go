@@ -130,7 +130,7 @@ func TestChecks(t *testing.T) {
 		"SMTSiblings": {
 			"its own":                      {asIs, isProved, "its own: core of CPUs 2-3"},
 			"none":                         {all(fact("cpu.smt.sibling", "none"), siblings("2")), isProved, "none: core of CPUs 2"},
-			"anybody's":                    {all(fact("cpu.smt.sibling", "others"), siblings("2,6")), isFailed, "others may run there: core of CPUs 2,6"},
+			"anybody's":                    {all(fact("cpu.smt.sibling", "others"), siblings("2,6")), isFailed, "other containers may run there: core of CPUs 2,6"},
 			"SMT is off":                   {all(fact("cpu.smt.sibling", ""), fact("cpu.smt.active", "0"), siblings("")), isProved, "none"},
 			"SMT is on":                    {all(fact("cpu.smt.sibling", ""), siblings("")), isUnknown, "not known"},
 			"its own, though not allowed":  {siblings("2,6"), isUnknown, "its own: core of CPUs 2,6, though its CPUs are 2-3"},

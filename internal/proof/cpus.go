@@ -61,7 +61,7 @@ func smtSiblings(e endpoint) finding {
 	if told == "" && e.own.Facts["cpu.smt.active"] == "0" {
 		told = "none"
 	}
-	found := map[string]string{"none": "none", "own": "its own", "others": "others may run there"}[told]
+	found := map[string]string{"none": "none", "own": "its own", "others": "other containers may run there"}[told]
 	if e.own.ThreadSiblings != "" {
 		found += ": core of CPUs " + e.own.ThreadSiblings
 	}

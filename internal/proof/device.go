@@ -150,7 +150,7 @@ func function(e endpoint) finding {
 	}
 	switch {
 	case found == "" || found == "PCI":
-		return unknown(expected, told, "virtual machines do not tell; measure on the machine itself")
+		return unknown(expected, told, "virtual machines do not report it; measure on the machine itself")
 	case found != expected:
 		return failed(expected, told, advice)
 	case found == "VF" && pf != "" && port != "" && !strings.EqualFold(pf, port):

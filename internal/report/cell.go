@@ -254,7 +254,7 @@ func outliers(each []rounds.Round) string {
 	text := fmt.Sprintf("of the %d slowest of %d samples beyond p99.9, %.0f %% coincide with an interruption of the client's CPU, %.0f %% of the server's, %.0f %% of both, %.0f %% of neither",
 		a.Examined, a.Beyond, share(a.Client), share(a.Server), share(a.Both), share(a.Neither))
 	if a.Undetermined > 0 {
-		text += fmt.Sprintf(", %.0f %% cannot be told", share(a.Undetermined))
+		text += fmt.Sprintf(", %.0f %% unknown", share(a.Undetermined))
 	}
 	if !gaps {
 		text += "; the ends sleep while they wait, so of their interruptions only those in send are seen"

@@ -139,7 +139,7 @@ func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1al
 			values[r.pair] = "lost"
 		}
 	}
-	fmt.Fprintf(w, "\n%s in µs, client down, server across; - is no pair, ? cannot be told yet\n", p)
+	fmt.Fprintf(w, "\n%s in µs, clients are rows, servers are columns; -: no pair, ?: not known yet\n", p)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	header := "\t\t"
 	for i, server := range nodes {

@@ -71,7 +71,7 @@ var Keys = []Key{
 	{"cpu.smt.active", true, "1 when SMT is in use on the node"},
 	{"cpu.smt.control", false, "on, off, forceoff or notsupported"},
 	{"cpu.smt.siblings", false, "the CPUs of the CPU's core"},
-	{"cpu.smt.sibling", true, "the core's other CPUs: none; own: of this endpoint; others: anybody may run there"},
+	{"cpu.smt.sibling", true, "the core's other CPUs: none; own: of this endpoint; others: other containers may run there"},
 	{"cpu.l3.shared", false, "the CPUs with which it shares its third-level cache"},
 	{"cpu.l3.size", true, "size of that cache"},
 	{"cpu.isolated", true, "whether the scheduler leaves the CPU alone (isolcpus): yes or no"},
@@ -144,7 +144,7 @@ var Keys = []Key{
 	{"nic.irq-on-cpu", false, "whether the CPU is among them: yes or no"},
 
 	{"onload.mapped", true, "path of the Onload library that the tool's server had mapped; of the server only"},
-	{"onload.library", true, "version of the Onload library, as it told on the tool's standard error"},
+	{"onload.library", true, "version of the Onload library, as it reported on the tool's standard error"},
 	{"onload.preload-file", true, "Onload's library in /etc/ld.so.preload of the container"},
 	{"onload.setting.*", true, "onload.setting.NAME: a setting in effect, of those that the library prints with EF_CONFIG_DUMP=1"},
 

@@ -47,14 +47,14 @@ type reduction struct {
 var reductions = []reduction{
 	{"the tools' own figures were left out", leaveOutFigures},
 	{
-		fmt.Sprintf("of the slow samples told one by one the %d slowest of each cell were kept", fewerSlowest),
+		fmt.Sprintf("only the %d slowest samples of each cell were kept", fewerSlowest),
 		func(d *Document) (bool, error) { return keepSlowest(d, fewerSlowest) },
 	},
 	{
 		fmt.Sprintf("intervals were joined to at most %d a cell, whose percentiles are upper limits", fewestIntervals),
 		joinAllIntervals,
 	},
-	{"no slow samples are told one by one", func(d *Document) (bool, error) { return keepSlowest(d, 0) }},
+	{"no individual slow samples were kept", func(d *Document) (bool, error) { return keepSlowest(d, 0) }},
 	{
 		fmt.Sprintf("histograms have %d significant digits instead of %d, so percentiles are up to 1 %% too high", fewerDigits, digits),
 		coarsenHistograms,

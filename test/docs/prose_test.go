@@ -33,18 +33,24 @@ var examples = []struct{ bad, good string }{
 
 // TestProse shows that the rules of hack/vale find each bad example, and nothing in the good ones.
 func TestProse(t *testing.T) {
+	var paragraphs []string
 	for _, e := range examples {
-		if len(alerts(t, e.bad)) == 0 {
+		paragraphs = append(paragraphs, e.bad, e.good)
+	}
+	found := alerts(t, strings.Join(paragraphs, "\n\n"))
+	for i, e := range examples {
+		bad, good := 4*i+1, 4*i+3 // an empty line follows each
+		if len(found[bad]) == 0 {
 			t.Errorf("no rule finds %q", e.bad)
 		}
-		if found := alerts(t, e.good); len(found) != 0 {
-			t.Errorf("%q: %v", e.good, found)
+		if len(found[good]) != 0 {
+			t.Errorf("%q: %v", e.good, found[good])
 		}
 	}
 }
 
-// alerts are the rules that a text in Markdown breaks.
-func alerts(t *testing.T, text string) []string {
+// alerts returns the rules that a text in Markdown breaks, by line from 1.
+func alerts(t *testing.T, text string) map[int][]string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "tool", "-modfile="+root+"/hack/tools/vale.mod", "vale",
 		"--config="+root+"/hack/vale/vale.ini", "--output=JSON", "--ext=.md")
@@ -53,15 +59,18 @@ func alerts(t *testing.T, text string) []string {
 	if err != nil && cmd.ProcessState.ExitCode() != 1 { // 1: with alerts
 		t.Fatalf("%v: %s", err, out)
 	}
-	var found map[string][]struct{ Check, Match string }
-	if err := json.Unmarshal(out, &found); err != nil {
+	var files map[string][]struct {
+		Check, Match string
+		Line         int
+	}
+	if err := json.Unmarshal(out, &files); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	var rules []string
-	for _, list := range found {
+	lines := map[int][]string{}
+	for _, list := range files {
 		for _, a := range list {
-			rules = append(rules, a.Check+": "+a.Match)
+			lines[a.Line] = append(lines[a.Line], a.Check+": "+a.Match)
 		}
 	}
-	return rules
+	return lines
 }

@@ -47,7 +47,7 @@ var _ = Describe("A benchmark that is suspended", func() {
 
 		suspend(ctx, b, true)
 		w.Kubelet.Gone(ctx, server, peer)
-		ExpectSucceeded(ctx, b, "^Unknown Suspended: spec.suspend holds it with 1 of 2 runs measured and stored")
+		ExpectSucceeded(ctx, b, "^Unknown Suspended: suspended \\(spec.suspend\\) with 1 of 2 runs measured and stored")
 		current := Get(ctx, b)
 		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Suspended"}))
 		Expect(current.Status.Stored).To(HaveLen(1))
@@ -131,7 +131,7 @@ var _ = Describe("A benchmark that is suspended", func() {
 		server := w.Kubelet.Pod(ctx, "x-p2-r1", 1, v1alpha1.RoleServer)
 		suspend(ctx, b, true)
 		w.Kubelet.Gone(ctx, server)
-		ExpectSucceeded(ctx, b, "^Unknown Suspended: spec.suspend holds it with 1 of 3 pairs done")
+		ExpectSucceeded(ctx, b, "^Unknown Suspended: suspended \\(spec.suspend\\) with 1 of 3 pairs done")
 		ExpectSucceeded(ctx, child(ctx, b, 2), "^Unknown Suspended")
 		Expect(child(ctx, b, 1).Spec.Suspend).To(BeFalse(), "it is finished")
 		w.Patiently(ctx, b, func() any { return children(ctx, b) }, HaveLen(2))

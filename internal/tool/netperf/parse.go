@@ -211,7 +211,7 @@ func seconds(s float64) string { return strconv.FormatFloat(s, 'f', 2, 64) + "s"
 
 func lossOf(c tool.Cell) string {
 	if c.Protocol == v1alpha1.ProtocolUDP {
-		return "a datagram was lost, after which netperf cannot go on, or the server hung"
+		return "a datagram was lost, after which netperf cannot continue, or the server hung"
 	}
 	return "the path stalled, or the server hung"
 }

@@ -320,7 +320,7 @@ func (m cell) checkSlowest() error {
 	}
 	n := len(a.Slowest)
 	if n > mostSlowest || (n == 0) != (a.Examined == 0) {
-		return fmt.Errorf("of %d slow samples %d are told one by one", a.Examined, n)
+		return fmt.Errorf("of %d slow samples %d are listed", a.Examined, n)
 	}
 	if a.P50Ns < 0 || a.P50Ns > a.ThresholdNs {
 		return fmt.Errorf("the slowest samples are beyond %d ns, and the median is %d ns", a.ThresholdNs, a.P50Ns)
@@ -350,7 +350,7 @@ func (m cell) checkSlowest() error {
 		told += o.Samples
 		for k, other := range a.Slowest[:i] {
 			if o.Where == other.Where && o.AtNs-other.AtNs < other.RTTNs && other.AtNs-o.AtNs < o.RTTNs {
-				return fmt.Errorf("slow sample %d stands for sample %d, which is told as well", k, i)
+				return fmt.Errorf("slow sample %d stands for sample %d, which is also listed", k, i)
 			}
 		}
 	}

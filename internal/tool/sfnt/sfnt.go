@@ -85,7 +85,7 @@ type Cause struct {
 var common = []Cause{
 	{[]string{"Version mismatch", "Source Checksum mismatch"},
 		"client and server are different builds; use one bench image on both nodes"},
-	{[]string{"Failed to set CPU affinity"}, "it may not run on the CPU it was told to use"},
+	{[]string{"Failed to set CPU affinity"}, "it may not run on the CPU that it should use"},
 	{[]string{"Could not open output file"}, "it cannot write its samples to the scratch volume"},
 	{[]string{"failed to join"}, "it cannot join the multicast group on the interface of the measured network"},
 	{[]string{"errno=(111 "}, "no server listened for 10s"},

@@ -184,7 +184,7 @@ func figures(t Table, r Row, fullRTT bool) []tool.Figure {
 func causes(c tool.Cell) []sfnt.Cause {
 	noAnswer := fmt.Sprintf("no answer within %s: the path stalled, or the server hangs", replyTimeout)
 	if c.Protocol != v1alpha1.ProtocolTCP {
-		noAnswer = fmt.Sprintf("no answer within %s: a datagram was lost, after which sfnt-pingpong cannot go on", replyTimeout)
+		noAnswer = fmt.Sprintf("no answer within %s: a datagram was lost, after which sfnt-pingpong cannot continue", replyTimeout)
 	}
 	return []sfnt.Cause{
 		{Says: []string{"results != NULL"}, Why: "not enough memory for the samples; raise spec.placement.memory or measure for a shorter time"},

@@ -119,7 +119,7 @@ func warnings(r row, every, late int64) []string {
 		add("one of %d messages is timed: it can time %d at most", every, mostTimed)
 	}
 	if r.restarts() > 0 {
-		add("the sender was held up for more than %s and began its schedule anew, %d times: that delay is not among the samples, "+
+		add("the sender was delayed by more than %s and restarted its schedule, %d times: this delay is not part of the samples, "+
 			"and lost messages are counted over the whole run, to within one for each of its seconds", patience, r.restarts())
 	}
 	if late > 0 {

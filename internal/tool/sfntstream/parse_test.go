@@ -229,7 +229,7 @@ func TestParseLost(t *testing.T) {
 			for i := range s.messages[400:] {
 				s.messages[400+i].due += 123_457
 			}
-		}, 9, 990, []string{"began its schedule anew, 2 times"}}, // one less, for the second that it took
+		}, 9, 990, []string{"restarted its schedule, 2 times"}}, // one less, for the second that it took
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
