@@ -73,6 +73,12 @@ func condition(b *v1alpha1.LatencyBenchmark, conditionType string) metav1.Condit
 	return metav1.Condition{}
 }
 
+// passed is condition Passed of a benchmark, now.
+func passed(ctx context.Context, b *v1alpha1.LatencyBenchmark) metav1.Condition {
+	GinkgoHelper()
+	return condition(get(ctx, b), v1alpha1.ConditionPassed)
+}
+
 // eventuallyCompletes waits for the success of a benchmark of a few short runs and returns it.
 func eventuallyCompletes(ctx context.Context, b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBenchmark {
 	GinkgoHelper()

@@ -379,6 +379,16 @@ func (t *trial) judge(ctx context.Context, s strike) {
 	s.heal(ctx, faults.Judging)
 }
 
+// setRules replaces the rules of a benchmark.
+func setRules(ctx context.Context, b *v1alpha1.LatencyBenchmark, rules ...v1alpha1.GateRule) {
+	GinkgoHelper()
+	Eventually(func() error {
+		current := get(ctx, b)
+		current.Spec.Criteria.Rules = rules
+		return kube.Update(ctx, current)
+	}).WithTimeout(soon).Should(Succeed())
+}
+
 // expect checks that every run was measured once, after the attempts that the table says.
 func (t *trial) expect(ctx context.Context) {
 	GinkgoHelper()

@@ -9,8 +9,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -19,58 +21,6 @@ import (
 )
 
 var _ = Describe("Wrong input", Label("placement"), func() {
-	DescribeTable("is refused at admission",
-		func(ctx context.Context, message string, change func(*v1alpha1.LatencyBenchmarkSpec)) {
-			Expect(kube.Create(ctx, benchmark("wrong", change))).To(MatchError(ContainSubstring(message)))
-		},
-		Entry("an unknown tool", `Unsupported value: "iperf"`, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Tool = "iperf" }),
-		Entry("size 0 with TCP", "measures nothing with TCP messages of 0 bytes", func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Tool, s.Workload.MessageSizes = v1alpha1.ToolSfntPingpong, []int32{0}
-		}),
-	)
-
-	DescribeTable("is told in condition Accepted",
-		func(ctx context.Context, reason, message string, change func(*v1alpha1.LatencyBenchmarkSpec)) {
-			b := benchmark("wrong", change)
-			create(ctx, b)
-			Eventually(func() metav1.Condition { return condition(get(ctx, b), v1alpha1.ConditionAccepted) }).WithTimeout(soon).Should(And(
-				HaveField("Status", metav1.ConditionFalse), HaveField("Reason", reason), HaveField("Message", ContainSubstring(message)),
-			))
-			Expect(benchmarkPods(ctx)).To(BeEmpty())
-		},
-		Entry("more CPUs than any node has", v1alpha1.ReasonInsufficientCPU, "ask for fewer",
-			func(s *v1alpha1.LatencyBenchmarkSpec) { s.Placement.CPUs = 64 }),
-		Entry("a missing network", v1alpha1.ReasonNetworkNotFound, "NetworkAttachmentDefinition default/nowhere does not exist",
-			func(s *v1alpha1.LatencyBenchmarkSpec) { overVFs(s); s.Network.NetworkRef.Name = "nowhere" }),
-		Entry("a resource that is not the network's", v1alpha1.ReasonNetworkMismatch, "takes its device from \"tailgate.test/sf_vf\"",
-			func(s *v1alpha1.LatencyBenchmarkSpec) { overVFs(s); s.Network.ResourceName = "tailgate.test/none" }),
-		Entry("a selector that matches nothing", v1alpha1.ReasonNoMatchingNode, "spec.placement.client.nodeSelector",
-			func(s *v1alpha1.LatencyBenchmarkSpec) { s.Placement.Client = hostname("node-z") }),
-		Entry("both ends on one node", v1alpha1.ReasonSameNode, "only be node node-a both",
-			func(s *v1alpha1.LatencyBenchmarkSpec) { s.Placement.Server = hostname("node-a") }),
-		Entry("the host's network where the operator forbids it", v1alpha1.ReasonHostNetworkForbidden, "--allow-host-network",
-			func(s *v1alpha1.LatencyBenchmarkSpec) { s.Network.Type = v1alpha1.NetworkHost }),
-	)
-
-	It("a resource that nobody advertises is named, and a benchmark starts once its network is mended", func(ctx context.Context) {
-		network := nadNamed("later", "tailgate.test/none")
-		Expect(kube.Create(ctx, network)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(kube.Delete(ctx, network))).To(Succeed()) })
-		b := benchmark("wrong", overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Network.NetworkRef.Name, s.Network.ResourceName = "later", "tailgate.test/none"
-		})
-		create(ctx, b)
-		Eventually(func() metav1.Condition { return condition(get(ctx, b), v1alpha1.ConditionAccepted) }).WithTimeout(soon).Should(And(
-			HaveField("Reason", v1alpha1.ReasonResourceNotAdvertised), HaveField("Message", ContainSubstring("tailgate.test/none")),
-		))
-		By("correcting the spec, which is not accepted yet and so may change")
-		fresh := get(ctx, b)
-		fresh.Spec.Network.NetworkRef.Name, fresh.Spec.Network.ResourceName = "sf-vf", "tailgate.test/sf_vf"
-		fresh.Spec.Rounds = 1
-		Expect(kube.Update(ctx, fresh)).To(Succeed())
-		eventuallyCompletes(ctx, b)
-	})
-
 	It("a device that is on another NUMA node than the CPUs is told, tried again and given up", func(ctx context.Context) {
 		b := benchmark("far", overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Network.NetworkRef.Name, s.Network.ResourceName = "sf-vf-far", "tailgate.test/sf_vf_far"
@@ -85,10 +35,7 @@ var _ = Describe("Wrong input", Label("placement"), func() {
 	})
 
 	It("an image that cannot be pulled is told within seconds, and no pod hangs for ever", func(ctx context.Context) {
-		setManagerArgs(ctx, "--bench-image=localhost/no-such-image:1", "--bench-image-pull-policy=IfNotPresent", "--pod-start-timeout=20s")
-		DeferCleanup(func(ctx context.Context) {
-			Expect(install.Install(ctx, options)).To(Succeed())
-		})
+		setManagerArgs(ctx, "--bench-image=localhost/no-such-image:1", "--bench-image-pull-policy=IfNotPresent", "--pod-start-timeout=5s")
 		b := benchmark("unpullable")
 		create(ctx, b)
 		Eventually(func() metav1.Condition { return condition(get(ctx, b), v1alpha1.ConditionSucceeded) }).WithTimeout(soon).Should(And(
@@ -111,11 +58,19 @@ func nadNamed(name, resource string) *unstructured.Unstructured {
 	return u
 }
 
-// setManagerArgs gives the manager other arguments and waits until it runs with them.
+// setManagerArgs gives the manager other arguments until the spec ends.
 func setManagerArgs(ctx context.Context, args ...string) {
 	GinkgoHelper()
-	patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec/template/spec/containers/0/args", "value": args}})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(install.Kubectl(ctx, options, GinkgoWriter, "-n", managerNamespace, "patch", "deployment", "manager", "--type=json", "-p", string(patch))).To(Succeed())
-	Expect(install.Kubectl(ctx, options, GinkgoWriter, "-n", managerNamespace, "rollout", "status", "deployment/manager", "--timeout=60s")).To(Succeed())
+	deployment := &appsv1.Deployment{}
+	Expect(kube.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: "manager"}, deployment)).To(Succeed())
+	before := deployment.Spec.Template.Spec.Containers[0].Args
+	set := func(ctx context.Context, args []string) {
+		GinkgoHelper()
+		patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec/template/spec/containers/0/args", "value": args}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(kube.Patch(ctx, deployment, client.RawPatch(types.JSONPatchType, patch))).To(Succeed())
+		Expect(install.Kubectl(ctx, options, GinkgoWriter, "-n", managerNamespace, "rollout", "status", "deployment/manager", "--timeout=60s")).To(Succeed())
+	}
+	DeferCleanup(set, before)
+	set(ctx, args)
 }

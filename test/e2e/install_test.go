@@ -61,11 +61,11 @@ var _ = Describe("An installation", Label("install"), Serial, func() {
 		// A node of the local cluster has a single CPU to give.
 		kubectl("set", "resources", "-n", managerNamespace, "deployment/manager", "--requests=cpu=0")
 		kubectl("rollout", "status", "-n", managerNamespace, "deployment/manager", "--timeout=2m")
-		once := func(s *v1alpha1.LatencyBenchmarkSpec) { s.Rounds = 1 }
-		b := benchmark("by-file", once)
+		// It makes no object, which the garbage collector would know only after half a minute.
+		b := benchmark("by-file", func(s *v1alpha1.LatencyBenchmarkSpec) { s.Suspend = true })
 		create(ctx, b)
-		eventuallyCompletes(ctx, b)
-		eventuallyCollects(ctx)
+		Eventually(func() string { return condition(get(ctx, b), v1alpha1.ConditionSucceeded).Reason }).
+			WithTimeout(soon).Should(Equal(v1alpha1.ReasonBenchmarkSuspended))
 		kubectl("delete", "-f", file, "--timeout=2m")
 		eventuallyNoTrace(ctx)
 
@@ -78,7 +78,7 @@ var _ = Describe("An installation", Label("install"), Serial, func() {
 		DeferCleanup(func(ctx context.Context) {
 			Expect(kube.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: chartNamespace}})).To(Succeed())
 		})
-		b = benchmark("by-chart", once)
+		b = benchmark("by-chart", single)
 		create(ctx, b)
 		measured := eventuallyCompletes(ctx, b)
 
