@@ -228,7 +228,7 @@ func (e *endpoint) runClient(ctx context.Context, l *link, command tool.Command,
 		return nil, e.notAccelerated(p)
 	}
 	if !byItself {
-		return nil, e.explained(p, fail(v1alpha1.OutcomeToolTimeout, "%s, %s: killed after %s; a message was lost, or the server hangs: %s", e.Task.Tool, cell.Name, limit, p.lastWords()))
+		return nil, e.explained(p, fail(v1alpha1.OutcomeToolTimeout, "%s, %s: killed after %s; a message was lost, the path is too slow for the tool, or the server hangs: %s", e.Task.Tool, cell.Name, limit, p.lastWords()))
 	}
 	return p, nil
 }

@@ -43,8 +43,13 @@ const (
 	// versions beyond 3.7 s at 2.5 GHz, and are then printed as negative or as small numbers. Ends that spin
 	// without a muxer do not look at it.
 	replyTimeout = 2 * time.Second
-	// batch is how many pings the tool sends between two looks at the clock.
-	batch = 1_000
+	// ownWarmup is how many messages the tool sends before it measures (since 1.6.0), and batch how many between two looks at
+	// the clock: its least measurement. slowest is the longest mean round trip with which these have to end before the
+	// deadline, and setup is what else the tool may wait for: 10 s of retries to connect, and 2 s after a group is joined.
+	ownWarmup = 10_000
+	batch     = 1_000
+	slowest   = 10 * time.Millisecond
+	setup     = 12 * time.Second
 	// fastest is less than any round trip over a wire takes. The room for samples is made for it, so that
 	// the time ends a measurement and not the number of samples.
 	fastest = time.Microsecond
@@ -128,13 +133,12 @@ func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	}
 }
 
-// Deadline allows for 10 s of retries to connect, for 2 s after a group is joined, for a warm-up of 10,000 and a
-// batch of 1,000 messages on a path of a millisecond, and for sorting and writing the samples, which takes less
-// than a quarter of the time in which they were taken. Nothing of that is reached when all is well; what hangs has
-// ended long before by the tool's own timeout, but for ends that spin without a muxer.
+// Deadline allows for the setup, for the messages that the tool sends at least, and for sorting and writing the samples, which
+// takes less than a quarter of the time in which they were taken. The tool's own timeout ends what hangs long before, except
+// for ends that spin without a muxer.
 func (driver) Deadline(c tool.Cell) time.Duration {
 	total := c.Warmup + c.Duration
-	return total + total/4 + 30*time.Second
+	return total + total/4 + setup + (ownWarmup+batch)*slowest
 }
 
 // Memory is 16 bytes for each sample there is room for: the samples, and as much again to sort them.
