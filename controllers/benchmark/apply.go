@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
 // apply carries out a step and notes in the benchmark's status (not yet written) what follows from it. It
@@ -96,8 +98,9 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 		status = metav1.ConditionFalse
 	}
 	if b.Status.Pair != nil {
+		message := fmt.Sprintf("client on %s, server on %s", b.Status.Pair.ClientNode, b.Status.Pair.ServerNode)
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted,
-			fmt.Sprintf("client on %s, server on %s", b.Status.Pair.ClientNode, b.Status.Pair.ServerNode)))
+			strings.Join(slices.Insert(preflight.Foreknown(b.Spec), 0, message), "; ")))
 	}
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, status, s.reason, s.message))
 	return s.again, nil

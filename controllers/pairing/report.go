@@ -3,6 +3,7 @@ package pairing
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
 
@@ -129,7 +131,7 @@ func (w *world) acceptance(leftOut string) string {
 	if leftOut != "" {
 		message += "; left out: " + leftOut
 	}
-	return message
+	return strings.Join(slices.Insert(preflight.Foreknown(w.benchmark.Spec), 0, message), "; ")
 }
 
 // succeeds is condition Succeeded.

@@ -160,7 +160,7 @@ func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 		return Planned{}, err
 	}
 	planned := planOf(b, observed)
-	planned.Notes = slices.Concat(notes, g.hints(b, planned.nodes(), observed))
+	planned.Notes = slices.Concat(notes, preflight.Foreknown(b.Spec), g.hints(b, planned.nodes(), observed))
 	return planned, nil
 }
 

@@ -1,0 +1,55 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+)
+
+const (
+	// usualMTU is that of an interface whose MTU the spec does not set.
+	usualMTU = 1500
+	// datagramHeaders are those of IPv4 and UDP.
+	datagramHeaders = 28
+)
+
+// Foreknown is what is known of the results of a spec that can be carried out before anything is measured: what Onload does
+// not carry although a variant asks for it.
+func Foreknown(spec v1alpha1.LatencyBenchmarkSpec) []string {
+	var all []string
+	for _, v := range plan.Variants(spec) {
+		if v.Acceleration.Type != v1alpha1.AccelerationOnload {
+			continue
+		}
+		add := func(format string, args ...any) {
+			all = append(all, fmt.Sprintf("variant %s: "+format, append([]any{v.Name}, args...)...))
+		}
+		mtu, unless := v.Network.MTU, ""
+		if mtu == 0 {
+			mtu, unless = usualMTU, "unless the interface has a larger MTU, "
+		}
+		var stream, datagrams bool
+		largest := int32(0)
+		for _, c := range plan.Cells(spec, v) {
+			if c.Protocol == v1alpha1.ProtocolTCP {
+				stream = true
+				continue
+			}
+			datagrams, largest = true, max(largest, c.MessageSize)
+		}
+		if largest > mtu-datagramHeaders {
+			add("%sdatagrams of more than %d bytes need several packets (MTU %d), and Onload leaves the receipt of those to the kernel, so that the proof will say Partly",
+				unless, mtu-datagramHeaders, mtu)
+		}
+		off := func(name string) bool { return slices.Contains(v.Env, v1alpha1.EnvVar{Name: name, Value: "0"}) }
+		if stream && off("EF_TCP") || datagrams && off("EF_UDP") {
+			add("its env turns Onload off (EF_TCP=0 or EF_UDP=0), so that the proof will say Failed")
+		}
+		if *v.Capture {
+			add("capture sees packets of the kernel only, and none of Onload's")
+		}
+	}
+	return all
+}
