@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -178,9 +179,11 @@ type endpoint struct {
 	watch                  *watch
 	command                tool.Command
 	voluntary, involuntary int64
-	// paths are those of the cells' messages, and settings those of Onload that its library printed.
+	// paths are those of the cells' messages, settings those of Onload that its library printed, and stack are facts of the
+	// server's stack, nil until there was one.
 	paths    []result.Path
 	settings map[string]string
+	stack    facts
 	// iface is the measured interface, and captured what a server took from packets there.
 	iface    net.Interface
 	captured []result.Captured
@@ -254,6 +257,7 @@ func (e *endpoint) conclude(evidence *result.Evidence) {
 	for name, value := range e.settings {
 		f.set("onload.setting."+name, value)
 	}
+	maps.Copy(f, e.stack)
 	f.set("tool.sha256", programDigest(e.command.Path))
 	evidence.Facts = f.bounded(maxFacts)
 }

@@ -4,20 +4,24 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/onload"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
@@ -122,11 +126,11 @@ func mappedOnload(maps io.Reader) (string, error) {
 // stacks adds up the events of the Onload stacks that belong to a process group, in /proc/driver/onload/stacks (since
 // Onload 8.1; efab_stacks_seq_show in src/driver/linux_onload/linux_stats.c): a line for each stack, whose second field is
 // the process that made it, 0 when the reader cannot see that, and whose last two are its rx_evs and tx_evs. The stack of a
-// tool's server is as old as its process, so its counters are those of the cell.
-func (h host) stacks(group int, grown map[string]int64) {
+// tool's server is as old as its process, so its counters are those of the cell. The first field is the stack's ID.
+func (h host) stacks(group int, grown map[string]int64) (ids []int) {
 	file, err := os.Open(filepath.Join(h.root, "proc/driver/onload/stacks"))
 	if err != nil {
-		return
+		return nil
 	}
 	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
@@ -147,7 +151,11 @@ func (h host) stacks(group int, grown map[string]int64) {
 			grown[result.PathStackIn] += in
 			grown[result.PathStackOut] += out
 		}
+		if id, err := strconv.Atoi(strings.TrimSuffix(fields[0], ":")); err == nil {
+			ids = append(ids, id)
+		}
 	}
+	return ids
 }
 
 // lookBegun looks at the tool's server when it is ready: by then the dynamic linker is done with it. Without Onload's
@@ -178,7 +186,49 @@ func (e *endpoint) lookEnded(p *process) {
 	}
 	p.path.Ended = host{e.Root}.look(p.cmd.Process.Pid, p.protocol)
 	p.stackEvents = map[string]int64{}
-	host{e.Root}.stacks(p.cmd.Process.Pid, p.stackEvents)
+	ids := host{e.Root}.stacks(p.cmd.Process.Pid, p.stackEvents)
+	if len(ids) > 0 && e.accelerated() && e.stack == nil {
+		e.stack = e.stackFacts(ids[0])
+	}
+}
+
+// stackdump is a program of Onload. It prints the settings of a stack to whoever has the user ID of the stack's maker. AMD's
+// device plugin does not mount it: the bench image has to have it, of the module's version.
+const (
+	stackdump        = "onload_stackdump"
+	stackdumpTimeout = 5 * time.Second
+)
+
+// stackFacts are the settings of a stack that are not the defaults and its virtual interfaces, or why they could not be read. They are read once, and
+// while nothing is measured.
+func (e *endpoint) stackFacts(id int) facts {
+	f := facts{}
+	program, err := exec.LookPath(stackdump)
+	if err != nil {
+		f.set("onload.stack-settings", "not read: the bench image has no "+stackdump)
+		return f
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stackdumpTimeout)
+	defer cancel()
+	var out capped
+	cmd := exec.CommandContext(ctx, program, "--nopids", strconv.Itoa(id), "netif", "opts")
+	// It refuses to run with Onload, which the device plugin preloads into the container.
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = environment(os.Environ(), plan.Task{}), &out, &out, outputGrace
+	err = cmd.Run()
+	changed, all := onload.StackSettings(out.Bytes())
+	if err == nil && all == 0 {
+		err = errors.New("it printed no settings")
+	}
+	if err != nil {
+		f.set("onload.stack-settings", fmt.Sprintf("not read: %s: %v: %s", stackdump, err, line(out.String(), maxWords)))
+		return f
+	}
+	f.set("onload.stack-interfaces", strings.Join(onload.StackInterfaces(out.Bytes()), ", "))
+	f.set("onload.stack-settings", fmt.Sprintf("%d read, %d not the default", all, len(changed)))
+	for name, value := range changed {
+		f.set("onload.stack."+name, value)
+	}
+	return f
 }
 
 // unknownSettings are the variables of a task that Onload's library does not know. It knows those whose names are among its

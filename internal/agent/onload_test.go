@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -170,14 +171,43 @@ func TestStacks(t *testing.T) {
 		fmt.Sprintf("3: %d 65532 12 3 4 9 21 22\n", os.Getpid()) +
 		"1: 0 65532 12 3 4 1000 1000\n2: 1 0 12 3 4 5000 5000\n4:\n"
 	got := map[string]int64{}
-	fakeRoot(t, map[string]string{"proc/driver/onload/stacks": table}).stacks(own, got)
-	if diff := cmp.Diff(map[string]int64{"stack.in": 426, "stack.out": 423}, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
+	ids := fakeRoot(t, map[string]string{"proc/driver/onload/stacks": table}).stacks(own, got)
+	if diff := cmp.Diff(map[string]int64{"stack.in": 426, "stack.out": 423}, got); diff != "" || !slices.Equal(ids, []int{0, 3}) {
+		t.Errorf("stacks %v, -want +got:\n%s", ids, diff)
 	}
 	got = map[string]int64{}
-	fakeRoot(t, nil).stacks(own, got)
-	if len(got) != 0 {
-		t.Errorf("without Onload: %v", got)
+	if ids := (fakeRoot(t, nil).stacks(own, got)); len(got) != 0 || len(ids) != 0 {
+		t.Errorf("without Onload: %v, %v", ids, got)
+	}
+}
+
+func TestStackFacts(t *testing.T) {
+	const refused = "onload_stackdump should not itself be run under onload acceleration."
+	for name, c := range map[string]struct {
+		program string
+		want    facts
+	}{
+		"no program": {want: facts{"onload.stack-settings": "not read: the bench image has no onload_stackdump"}},
+		"read": {"[ \"$*\" = '--nopids 7 netif opts' ] && printf 'ci_netif_dump_vi: stack=7 intf=0 dev=? hw=4X0\\n  EF_MAX_PACKETS: 32768\n  EF_INT_DRIVEN: 0 (default: 1)\n'",
+			facts{"onload.stack-settings": "2 read, 1 not the default", "onload.stack.EF_INT_DRIVEN": "0", "onload.stack-interfaces": "AF_XDP"}},
+		"refused":       {"echo '" + refused + "'; exit 255", facts{"onload.stack-settings": "not read: onload_stackdump: exit status 255: " + refused}},
+		"nothing":       {"exit 0", facts{"onload.stack-settings": "not read: onload_stackdump: it printed no settings:"}},
+		"no preloading": {"echo \"  EF_LOADED: x$LD_PRELOAD$EF_NAME (default: y)\"", facts{"onload.stack-settings": "1 read, 1 not the default", "onload.stack.EF_LOADED": "x"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if c.program != "" {
+				if err := os.WriteFile(filepath.Join(dir, "onload_stackdump"), []byte("#!/bin/sh\n"+c.program+"\n"), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Setenv("PATH", dir)
+			t.Setenv("LD_PRELOAD", "/opt/onload/usr/lib64/libonload.so")
+			t.Setenv("EF_NAME", "x")
+			if diff := cmp.Diff(c.want, (&endpoint{Agent: &Agent{}}).stackFacts(7)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -74,12 +74,53 @@ func Settings(stderr []byte) map[string]string {
 	return all
 }
 
+// stackSetting is a line of onload_stackdump's opts, EF_MAX_PACKETS: 4096 (default: 32768), without the second value when it
+// is the default (ci_netif_config_opts_dump in its netif_debug.c).
+var stackSetting = regexp.MustCompile(`^\s*(EF_[A-Z0-9_]+): (.*?)( \(default: .*\))?$`)
+
+// StackSettings are those in effect of a stack that are not the defaults of its release, in what onload_stackdump printed,
+// and how many it printed in all.
+func StackSettings(dump []byte) (changed map[string]string, all int) {
+	changed = map[string]string{}
+	for line := range strings.Lines(string(dump)) {
+		found := stackSetting.FindStringSubmatch(strings.TrimRight(line, "\n"))
+		if found == nil {
+			continue
+		}
+		all++
+		if found[3] != "" {
+			changed[found[1]] = found[2]
+		}
+	}
+	return changed, all
+}
+
+// stackInterface is a virtual interface of a stack, as onload_stackdump's netif begins it: its architecture (enum ef_vi_arch
+// in etherfabric/ef_vi.h), variant and revision.
+var stackInterface = regexp.MustCompile(`^ci_netif_dump_vi: .* hw=(\d+)\D\d+\s*$`)
+
+// architectures are their names by number. An X4 has two, each a datapath of its own.
+var architectures = map[string]string{
+	"0": "Falcon", "1": "EF10 (on an X4: Enterprise)", "2": "EF100", "3": "EFCT", "4": "AF_XDP", "5": "EF10CT (on an X4: Express)",
+}
+
+// StackInterfaces are the architectures of a stack's virtual interfaces in what onload_stackdump printed, in its order.
+func StackInterfaces(dump []byte) []string {
+	var all []string
+	for line := range strings.Lines(string(dump)) {
+		if found := stackInterface.FindStringSubmatch(line); found != nil {
+			all = append(all, cmp.Or(architectures[found[1]], "architecture "+found[1]))
+		}
+	}
+	return all
+}
+
 const (
 	remedyModule = "see whether the node has the module (lsmod), and whether the pod's resource gives it /dev/onload, which everybody may open"
 	remedyBuild  = "use the library of the module's version, and load the modules again after an upgrade"
 	remedyNIC    = "attach an interface of a NIC that Onload supports, which is up, and whose driver was there when the module was loaded"
 	remedyVI     = "end other processes that use Onload on the node, and stacks that are left of them (onload_stackdump lists both), or share a stack"
-	remedyMemory = "free memory of the node, whose kernel has the stack, or give the endpoint huge pages (template.hugepages) or more locked memory (the runtime's memlock limit)"
+	remedyMemory = "free memory of the node, whose kernel has the stack; on an X3 or X4 give the endpoint huge pages of 2Mi (template.hugepages), in which its receive queues are"
 	remedyAny    = "see the kernel's log of the node"
 )
 
@@ -96,9 +137,12 @@ var known = []struct {
 	{": ENODEV.", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "no NIC that it can use", Remedy: remedyNIC}},
 	{"Failed to allocate stack (rc=-1)", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "the pod may not make a stack", Remedy: remedyAny}},
 	{"Failed to allocate stack (rc=-16)", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "no virtual interface of the NIC is left", Remedy: remedyVI}},
-	{"Failed to allocate stack (rc=-28)", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "the NIC has no room for another stack", Remedy: remedyVI}},
+	{"Failed to allocate stack (rc=-28)", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "the NIC has no room for another stack, or the pod has no huge pages for it", Remedy: remedyVI + "; " + remedyMemory}},
 	{"Failed to allocate stack (rc=-12)", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "no memory for a stack", Remedy: remedyMemory}},
 	{"Failed to allocate stack", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "a stack cannot be made", Remedy: remedyAny}},
+	{"alloc_efct_resources failed", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "no huge pages for receive queues", Remedy: remedyMemory}},
+	{"Failed to allocate huge pages", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "no huge pages, which EF_USE_HUGE_PAGES=2 demands", Remedy: remedyMemory}},
+	{"Insufficient packet buffers", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "no memory for packets", Remedy: remedyMemory}},
 	{"Failed to map packets", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "no memory for packets", Remedy: remedyMemory}},
 	{"oo_resource_mmap", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "a stack's memory cannot be mapped", Remedy: remedyMemory}},
 	{"netif_tcp_helper_build failed", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "a stack's memory cannot be mapped", Remedy: remedyMemory}},

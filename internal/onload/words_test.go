@@ -28,6 +28,9 @@ func TestExplain(t *testing.T) {
 		"no virtual interface":            {start + busy, unavailable, "netif_tcp_helper_alloc_u: ERROR: Failed to allocate stack (rc=-16)"},
 		"no memory":                       {"oo:x[1]: f: ERROR: Failed to allocate stack (rc=-12)\n", unavailable, "f: ERROR: Failed to allocate stack (rc=-12)"},
 		"no room":                         {"oo:x[1]: f: ERROR: Failed to allocate stack (rc=-28)\n", unavailable, "f: ERROR: Failed to allocate stack (rc=-28)"},
+		"no huge pages of an X4":          {"oo:x[1]: netif_tcp_helper_alloc_u: alloc_efct_resources failed rc=-28\n", unavailable, "netif_tcp_helper_alloc_u: alloc_efct_resources failed rc=-28"},
+		"no huge pages for packets":       {"oo:x[1]: f: ERROR: Failed to allocate huge pages to fill RX rings\n", unavailable, "f: ERROR: Failed to allocate huge pages to fill RX rings"},
+		"too few packets":                 {"oo:x[1]: f: ERROR: Insufficient packet buffers to fill RX rings (rxq_limit=1 rxq_low=1 rxq_min=256)\n", unavailable, "f: ERROR: Insufficient packet buffers to fill RX rings (rxq_limit=1 rxq_low=1 rxq_min=256)"},
 		"not permitted":                   {"oo:x[1]: f: ERROR: Failed to allocate stack (rc=-1)\n", failed, "f: ERROR: Failed to allocate stack (rc=-1)"},
 		"another number":                  {"oo:x[1]: f: ERROR: Failed to allocate stack (rc=-22)\n", failed, "f: ERROR: Failed to allocate stack (rc=-22)"},
 		"no device, which has no prefix":  {"citp_oo_get_cpu_khz: Failed to open /dev/onload\n", failed, "citp_oo_get_cpu_khz: Failed to open /dev/onload"},
@@ -68,6 +71,31 @@ func TestWhatOnloadAlwaysPrints(t *testing.T) {
 	} {
 		if got := Chatter(line); got != want {
 			t.Errorf("%q: %t", line, got)
+		}
+	}
+}
+
+func TestStackSettings(t *testing.T) {
+	// As onload_stackdump printed it in an emulated machine.
+	const dump = "ci_netif_config_opts_dump: 2\n                        NDEBUG: 1\n" +
+		"                EF_MAX_PACKETS: 32768\n                  EF_SPIN_USEC: 100000 (default: 0)\n" +
+		"                 EF_INT_DRIVEN: 0 (default: 1)\n                       EF_NAME: \"\"\n                  EF_POLL_USEC 1\n"
+	changed, all := StackSettings([]byte(dump))
+	if diff := cmp.Diff(map[string]string{"EF_SPIN_USEC": "100000", "EF_INT_DRIVEN": "0"}, changed); diff != "" || all != 4 {
+		t.Errorf("%d settings; those that are not the defaults (-want +got):\n%s", all, diff)
+	}
+	if changed, all := StackSettings([]byte("Onload Driver/Library version mismatch detected.\n")); all != 0 || len(changed) != 0 {
+		t.Errorf("%d settings, %v", all, changed)
+	}
+}
+
+// The first line is that of an emulated machine; those of an X4 are as the sources have them, and were not seen on hardware.
+func TestStackInterfaces(t *testing.T) {
+	const seen = "  Onload ef17681d 2026-07-22 master  uid=65532 pid=13 ns_flags=a0\nci_netif_dump_vi: stack=2 intf=0 dev=? hw=4X0\n  vi=0 pd_owner=1 channel=0\n"
+	const x4 = "ci_netif_dump_vi: stack=2 intf=0 dev=0000:01:00.0 hw=1D0\nci_netif_dump_vi: stack=2 intf=1 dev=0000:01:00.0 hw=5A0\nci_netif_dump_vi: stack=2 intf=2 dev=? hw=9A0\n"
+	for dump, want := range map[string][]string{"": nil, seen: {"AF_XDP"}, x4: {"EF10 (on an X4: Enterprise)", "EF10CT (on an X4: Express)", "architecture 9"}} {
+		if diff := cmp.Diff(want, StackInterfaces([]byte(dump))); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", dump, diff)
 		}
 	}
 }

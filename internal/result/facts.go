@@ -147,6 +147,9 @@ var Keys = []Key{
 	{"onload.library", true, "version of the Onload library, as it reported on the tool's standard error"},
 	{"onload.preload-file", true, "Onload's library in /etc/ld.so.preload of the container"},
 	{"onload.setting.*", true, "onload.setting.NAME: a setting in effect, of those that the library prints with EF_CONFIG_DUMP=1"},
+	{"onload.stack.*", true, "onload.stack.NAME: a setting in effect of the stack of the tool's server that is not the default of the release; of the server only"},
+	{"onload.stack-interfaces", true, "architectures of the virtual interfaces of this stack, such as EF10CT, which an X4 calls Express"},
+	{"onload.stack-settings", false, "how many settings of this stack were read, or why none were"},
 
 	{"facts.omitted-fingerprint", true, "begin of the SHA-256 of those of the fingerprint that were left out"},
 	{"facts.omitted", false, "number of facts that were left out because there were too many"},
