@@ -85,7 +85,8 @@ func onThread(do func() error) error {
 }
 
 // Pod is a process as a container runtime starts it: in namespaces of its own, with the guest's files but no right to
-// change them, the usual devices, the masks of runc, without capabilities unless it is root, and without new privileges.
+// change them, the usual devices, the masks of runc, without capabilities unless it is root, without new privileges, huge pages
+// and locked memory.
 type Pod struct {
 	// Name is also that of its cgroup.
 	Name  string
@@ -119,7 +120,8 @@ func (p Pod) Start() (*Process, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the pod's cgroup: %w", err)
 	}
-	for file, value := range map[string]string{"cpuset.cpus": p.CPUs, "memory.max": p.MemoryMax} {
+	// The kubelet gives a pod that asks for no huge pages none.
+	for file, value := range map[string]string{"cpuset.cpus": p.CPUs, "memory.max": p.MemoryMax, "hugetlb.2MB.max": "0"} {
 		if value == "" {
 			continue
 		}
@@ -184,6 +186,10 @@ func becomePod(conf string) error {
 	}
 	if err := errors.Join(unix.Chroot(root), os.Chdir("/")); err != nil {
 		return fmt.Errorf("entering the pod's files: %w", err)
+	}
+	// Runtimes let a pod lock little memory or all; what works with none works with each.
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{}); err != nil {
+		return fmt.Errorf("limiting locked memory: %w", err)
 	}
 	if p.UID != 0 {
 		for capability := range unix.CAP_LAST_CAP + 1 {

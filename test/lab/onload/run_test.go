@@ -111,8 +111,8 @@ func (c testCase) measure(t *testing.T, b *v1alpha1.LatencyBenchmark, run plan.R
 		Deadline: plan.Deadline(driver, run.Cells),
 	}
 	o := &outcome{ends: []*end{
-		{role: v1alpha1.RoleClient, address: clientAddress, accelerated: "eth0", cpu: "1"},
-		{role: v1alpha1.RoleServer, address: serverAddress, accelerated: "eth1", cpu: "2"},
+		{role: v1alpha1.RoleClient, address: clientAddress, accelerated: "eth0", cpu: endCPU[0]},
+		{role: v1alpha1.RoleServer, address: serverAddress, accelerated: "eth1", cpu: endCPU[1]},
 	}}
 	if c.cpus == 2 {
 		o.ends[0].cpu, o.ends[1].cpu = "0-1", "2-3"
