@@ -58,8 +58,9 @@ const (
 	maxWords = 400
 	// helloTimeout is how long a stranger may keep the server from listening to its client.
 	helloTimeout = 2 * time.Second
-	// answerTimeout is how long the server may take for an answer: longer than a tool's server may take to listen.
-	answerTimeout = listenTimeout + 5*time.Second
+	// answerTimeout is how long the server may take for an answer: longer than a tool's server may take to listen, and the look
+	// at its stack.
+	answerTimeout = listenTimeout + stackdumpTimeout + 5*time.Second
 )
 
 // link is one end of the connection.

@@ -172,6 +172,7 @@ func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
 	}
 	names, err := host{e.Root}.unknownSettings(l.Library, e.Task.Env)
 	if err != nil || len(names) == 0 {
+		e.lookAtStack(p)
 		return nil //nolint:nilerr // a library that cannot be read has no settings to compare with
 	}
 	p.kill()
@@ -186,9 +187,15 @@ func (e *endpoint) lookEnded(p *process) {
 	}
 	p.path.Ended = host{e.Root}.look(p.cmd.Process.Pid, p.protocol)
 	p.stackEvents = map[string]int64{}
-	ids := host{e.Root}.stacks(p.cmd.Process.Pid, p.stackEvents)
-	if len(ids) > 0 && e.accelerated() && e.stack == nil {
-		e.stack = e.stackFacts(ids[0])
+	host{e.Root}.stacks(p.cmd.Process.Pid, p.stackEvents)
+}
+
+// lookAtStack gathers the facts of the stack of the tool's server, once, before its client starts: some servers end with their
+// client.
+func (e *endpoint) lookAtStack(p *process) {
+	ids := host{e.Root}.stacks(p.cmd.Process.Pid, map[string]int64{})
+	if len(ids) > 0 && e.stack == nil {
+		e.stack = stackFacts(ids[0])
 	}
 }
 
@@ -199,9 +206,8 @@ const (
 	stackdumpTimeout = 5 * time.Second
 )
 
-// stackFacts are the settings of a stack that are not the defaults and its virtual interfaces, or why they could not be read. They are read once, and
-// while nothing is measured.
-func (e *endpoint) stackFacts(id int) facts {
+// stackFacts are the settings of a stack that are not the defaults and its virtual interfaces, or why they could not be read.
+func stackFacts(id int) facts {
 	f := facts{}
 	program, err := exec.LookPath(stackdump)
 	if err != nil {

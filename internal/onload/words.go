@@ -120,7 +120,7 @@ const (
 	remedyBuild  = "use the library of the module's version, and load the modules again after an upgrade"
 	remedyNIC    = "attach an interface of a NIC that Onload supports, which is up, and whose driver was there when the module was loaded"
 	remedyVI     = "end other processes that use Onload on the node, and stacks that are left of them (onload_stackdump lists both), or share a stack"
-	remedyMemory = "free memory of the node, whose kernel has the stack; on an X3 or X4 give the endpoint huge pages of 2Mi (template.hugepages), in which its receive queues are"
+	remedyMemory = "free memory of the node, whose kernel has the stack; on an X3 or X4 give the endpoint huge pages of 2Mi (pods.hugepages), in which its receive queues are"
 	remedyAny    = "see the kernel's log of the node"
 )
 

@@ -31,10 +31,10 @@ func TestForeknown(t *testing.T) {
 			s.Variants = []v1alpha1.Variant{{Name: "kernel", Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}}, {Name: "onload", Capture: new(true)}}
 		}}, []string{"variant onload: unless", "variant onload: capture"}},
 		"off for datagrams": {[]func(*v1alpha1.LatencyBenchmarkSpec){func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Template = &v1alpha1.PodTemplate{Env: []v1alpha1.EnvVar{{Name: "EF_UDP", Value: "0"}}}
+			s.Pods = &v1alpha1.PodSettings{Env: []v1alpha1.EnvVar{{Name: "EF_UDP", Value: "0"}}}
 		}}, []string{"variant default: its env turns Onload off"}},
 		"off for TCP, which is not measured": {change: []func(*v1alpha1.LatencyBenchmarkSpec){func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Template = &v1alpha1.PodTemplate{Env: []v1alpha1.EnvVar{{Name: "EF_TCP", Value: "0"}}}
+			s.Pods = &v1alpha1.PodSettings{Env: []v1alpha1.EnvVar{{Name: "EF_TCP", Value: "0"}}}
 		}}},
 	} {
 		t.Run(name, func(t *testing.T) {
