@@ -14,7 +14,7 @@ const (
 	// impossible, Unknown while it runs or waits; the reason says where it stands.
 	ConditionSucceeded = "Succeeded"
 	// ConditionPassed is True when the verdict is Pass, False when it is Fail, and Unknown when it is
-	// Inconclusive or there is none yet. A benchmark without a gate does not have it.
+	// Inconclusive or there is none yet. A benchmark without criteria does not have it.
 	ConditionPassed = "Passed"
 )
 

@@ -203,7 +203,7 @@ type ObjectName struct {
 	Name string `json:"name"`
 }
 
-// GateOutcome is the answer of a gate or of one of its rules.
+// GateOutcome is the outcome of a verdict or of one of its rules.
 // +kubebuilder:validation:Enum=Pass;Fail;Inconclusive
 type GateOutcome string
 

@@ -246,7 +246,7 @@ type judgement struct {
 // what another reconcile may not meet again.
 func (r *Reconciler) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (judgement, error) {
 	gate := b.Spec.Criteria.DeepCopy()
-	// Who looked twice looked twice, whatever the gate says now.
+	// Who looked twice looked twice, whatever the criteria say now.
 	gate.ExtendRounds = max(gate.ExtendRounds, b.Status.ExtendedRounds)
 	r.stored.reading.Lock()
 	defer r.stored.reading.Unlock()
@@ -285,7 +285,7 @@ func unreadable(err error) *v1alpha1.Verdict {
 	return &v1alpha1.Verdict{Outcome: v1alpha1.GateInconclusive, Message: message, Rules: []v1alpha1.RuleVerdict{rule}}
 }
 
-// candidateResults are what a benchmark brings to its own gate.
+// candidateResults are what a benchmark brings to its own criteria.
 func (r *Reconciler) candidateResults(ctx context.Context, b *v1alpha1.LatencyBenchmark) (judge.Results, error) {
 	all, kept, err := r.gather(ctx, b, false)
 	if err != nil {
@@ -337,8 +337,8 @@ func (r *Reconciler) baselineResults(ctx context.Context, c *compared) (judge.Re
 	return results, nil
 }
 
-// undecided is the verdict's message when a benchmark of which everything planned is measured is Inconclusive, the gate
-// asks for more rounds then, and they may decide. Empty otherwise.
+// undecided is the verdict's message when a benchmark of which everything planned is measured is Inconclusive, the criteria
+// ask for more rounds then, and they may decide. Empty otherwise.
 func (r *Reconciler) undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark) (string, error) {
 	if b.Spec.Criteria == nil || b.Spec.Criteria.ExtendRounds == 0 || b.Status.ExtendedRounds > 0 {
 		return "", nil
@@ -354,7 +354,7 @@ func (r *Reconciler) undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark
 	return j.status.Message, nil
 }
 
-// Judge holds a finished benchmark's results against a gate, which need not be its own, and writes nothing. What can be
+// Judge holds a finished benchmark's results against criteria, which need not be its own, and writes nothing. What can be
 // wrong with the results of either side is in the verdict.
 func (r *Reconciler) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (*v1alpha1.Verdict, error) {
 	with := b.DeepCopy()

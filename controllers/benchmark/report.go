@@ -39,7 +39,7 @@ func (r *Reconciler) report(ctx context.Context, old, b *v1alpha1.LatencyBenchma
 }
 
 // rejudge is report for a finished benchmark, of which only the verdict still changes. What else the status says holds
-// for the spec's new generation, too: only the gate can have changed.
+// for the spec's new generation, too: only the criteria can have changed.
 func (r *Reconciler) rejudge(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	if err := r.judge(ctx, b); err != nil {
 		return err

@@ -37,7 +37,7 @@ type Verifications struct {
 	Recorder events.EventRecorder
 	// Clock tells the time.
 	Clock clock.PassiveClock
-	// Judge holds a finished benchmark's results against a gate, which need not be its own, and writes nothing.
+	// Judge holds a finished benchmark's results against criteria, which need not be its own, and writes nothing.
 	Judge func(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (*v1alpha1.Verdict, error)
 	// Activity counts how long it takes to hold nodes back; nil counts nothing.
 	Activity *metrics.Activity

@@ -187,7 +187,7 @@ func (r *Reconciler) claim(ctx context.Context, w *world, number int32) error {
 	return nil
 }
 
-// update gives the benchmark of a pair the gate and the priority that it should have, and suspends it or not; nothing else
+// update gives the benchmark of a pair the criteria and the priority that it should have, and suspends it or not; nothing else
 // of it may change.
 func (r *Reconciler) update(ctx context.Context, w *world, number int32) error {
 	child, err := r.live(ctx, w, number)
@@ -206,7 +206,7 @@ func (r *Reconciler) update(ctx context.Context, w *world, number int32) error {
 	}
 	child.Spec.Criteria, child.Spec.Priority, child.Spec.Suspend = w.gate(number).DeepCopy(), w.benchmark.Spec.Priority, w.benchmark.Spec.Suspend
 	if err := r.Client.Update(ctx, child); err != nil {
-		return fmt.Errorf("passing gate, priority and suspend on to %s: %w", child.Name, err)
+		return fmt.Errorf("passing criteria, priority and suspend on to %s: %w", child.Name, err)
 	}
 	return nil
 }

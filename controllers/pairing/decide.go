@@ -27,7 +27,7 @@ type steps struct {
 	create []int32
 	// claim are the pairs that run next.
 	claim []int32
-	// update are pairs whose benchmark has not the gate or the priority that it should have, or is wrongly suspended or not.
+	// update are pairs whose benchmark has not the criteria or the priority that it should have, or is wrongly suspended or not.
 	update []int32
 	// again is when to look again if nothing happens; zero: only when something does.
 	again time.Duration
@@ -160,7 +160,7 @@ func (w *world) unusableSince(number int32) (time.Time, bool) {
 	return c.LastTransitionTime.Time, true
 }
 
-// upToDate says whether the benchmark of a pair has the gate and the priority that it should have and, while something is
+// upToDate says whether the benchmark of a pair has the criteria and the priority that it should have and, while something is
 // left to be measured, is suspended if it should be.
 func (w *world) upToDate(number int32) bool {
 	child := w.child(number)
@@ -170,7 +170,7 @@ func (w *world) upToDate(number int32) bool {
 	return same && have.Priority == w.benchmark.Spec.Priority && (have.Suspend == w.benchmark.Spec.Suspend || child.Finished())
 }
 
-// gate is that of a pair: the benchmark's, and where that names a baseline, the benchmark there of the same nodes in the
+// gate is the criteria of a pair: the benchmark's, and where that names a baseline, the benchmark there of the same nodes in the
 // same roles. What it points at is the benchmark's.
 func (w *world) gate(number int32) *v1alpha1.Criteria {
 	if w.baseline == "" {

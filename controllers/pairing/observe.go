@@ -43,11 +43,11 @@ type world struct {
 	// busy are the nodes that other benchmarks hold or wait for, and unusable those of the plan's that cannot give what is
 	// asked now.
 	busy, unusable map[string]bool
-	// baseline is the name of the benchmark that the gate compares with, empty if there is none, and baselines are the
+	// baseline is the name of the benchmark that the criteria compare with, empty if there is none, and baselines are the
 	// names of its pairs' benchmarks.
 	baseline  string
 	baselines map[v1alpha1.Pair]string
-	// outdated are the pairs whose benchmark has another gate or priority than it should have, or is wrongly suspended or not.
+	// outdated are the pairs whose benchmark has other criteria or another priority than it should have, or is wrongly suspended or not.
 	outdated []int32
 
 	// blocked says of pairs that have a place why their benchmark cannot be made; it and what follows is filled by apply.
@@ -209,7 +209,7 @@ func (w *world) observeOutdated() {
 	}
 }
 
-// baselineOf is the name of the benchmark that a benchmark's gate compares with; empty when there is none.
+// baselineOf is the name of the benchmark that a benchmark's criteria compare with; empty when there is none.
 func baselineOf(b *v1alpha1.LatencyBenchmark) string {
 	if b.Spec.Criteria == nil || b.Spec.Criteria.Baseline == nil || b.Spec.Criteria.Baseline.BenchmarkRef == nil {
 		return ""

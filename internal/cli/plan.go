@@ -95,7 +95,7 @@ type Planned struct {
 	// MeasuringSeconds is the pure measuring time of all, with warm-ups; pairs that are measured at the same time count
 	// once. Starting and ending pods comes on top.
 	MeasuringSeconds float64 `json:"measuringSeconds"`
-	// ExtendRounds is how many rounds are measured on top, once, if the gate does not decide, and ExtendSeconds how long.
+	// ExtendRounds is how many rounds are measured on top, once, if the planned rounds do not decide the verdict, and ExtendSeconds how long.
 	ExtendRounds  int32   `json:"extendRounds,omitempty"`
 	ExtendSeconds float64 `json:"extendSeconds,omitempty"`
 	// Notes are what else there is to know.
@@ -370,7 +370,7 @@ func (p Planned) table(w io.Writer) error {
 	}
 	fmt.Fprintln(w, "; the start and end of each run's pods come on top")
 	if p.ExtendRounds > 0 {
-		fmt.Fprintf(w, "if the gate does not decide, %d rounds more, once: %s\n", p.ExtendRounds, duration(p.ExtendSeconds))
+		fmt.Fprintf(w, "if the verdict is Inconclusive, %d rounds more, once: %s\n", p.ExtendRounds, duration(p.ExtendSeconds))
 	}
 	if p.LeftOut != "" {
 		fmt.Fprintf(w, "left out: %s\n", p.LeftOut)

@@ -90,7 +90,7 @@ x-vf-r2   2      vf       5s        tcp-1024 tcp-64
 x-pod-r2  2      pod      5s        tcp-1024 tcp-64
 
 measuring time 20s in all: 4 runs; the start and end of each run's pods come on top
-if the gate does not decide, 4 rounds more, once: 40s
+if the verdict is Inconclusive, 4 rounds more, once: 40s
 `
 	const where = "perf/x: pinger, HalfRTT\nclient on node-a, server on node-b\n"
 	x := types.NamespacedName{Namespace: "perf", Name: "x"}

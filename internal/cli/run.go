@@ -33,8 +33,8 @@ func newRun(c *cluster) *cobra.Command {
 		Short: "Make a LatencyBenchmark, watch it run and print its results",
 		Long: "Apply the LatencyBenchmark of a file (server-side apply), show its progress, and print its results as get does.\n" +
 			"The progress goes to standard error: one line on a terminal, otherwise one line for each change.\n\n" +
-			"It exits as gate does, by the verdict: 0 Pass, 1 Fail, 2 Inconclusive, 3 an error. Of a benchmark without a gate\n" +
-			"0 is one that was measured, 1 one that failed.\n\n" +
+			"It exits as gate does, by the verdict: 0 Pass, 1 Fail, 2 Inconclusive, 3 an error. Without\n" +
+			"spec.criteria, 0 says that the benchmark was measured, and 1 that it failed.\n\n" +
 			"Interrupting the command, or --timeout, does not end the benchmark; running it again comes back to it.",
 		Example:           "  " + name + " run -f first.yaml",
 		Args:              takes("a file by -f", 0, 0),
@@ -104,7 +104,7 @@ func apply(ctx context.Context, api client.Client, manifest *unstructured.Unstru
 	return nil
 }
 
-// watch shows a benchmark until it is finished and, with a gate, judged.
+// watch shows a benchmark until it is finished and, with criteria, judged.
 func (r *runner) watch(ctx context.Context, api client.WithWatch, b *v1alpha1.LatencyBenchmark, s *screen) (*v1alpha1.LatencyBenchmark, error) {
 	of := subject{benchmarks, client.ObjectKeyFromObject(b)}
 	if b.Finished() {

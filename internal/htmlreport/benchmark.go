@@ -137,7 +137,7 @@ func factsOf(b export.Benchmark) [][2]string {
 	return facts
 }
 
-// verdict is what a gate says.
+// verdict is the verdict of a benchmark.
 type verdict struct {
 	// Outcome is Pass, Fail, Inconclusive, or NotJudged.
 	Outcome string
@@ -153,7 +153,7 @@ type verdict struct {
 // notJudged is the outcome where there is none.
 const notJudged = "NotJudged"
 
-// verdictOf is nil for a benchmark without a gate. The condition Passed has the last word: a verdict that no longer stands
+// verdictOf is nil for a benchmark without criteria. The condition Passed has the last word: a verdict that no longer stands
 // on what is stored is none.
 func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 	if b.Spec.Criteria == nil {

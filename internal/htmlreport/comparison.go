@@ -17,7 +17,7 @@ import (
 type comparison struct {
 	Baseline, Candidate string
 	Notes               []string
-	// Differences are conditions that forbid a gate to compare, Explaining is how many others differ.
+	// Differences are conditions that keep a rule from comparing, Explaining is how many others differ.
 	Differences []compare.Difference
 	Explaining  int
 	Rows        []comparisonRow

@@ -98,13 +98,23 @@ func matricesOf(b export.Benchmark) []matrix {
 	return all
 }
 
+// found is the result of a pair in the cell of a matrix.
+type found struct {
+	result v1alpha1.CellResult
+	pair   v1alpha1.Pair
+	of     *v1alpha1.LatencyBenchmark
+}
+
+// rank is the percentile for comparisons: a pair whose percentile falls among lost messages is slower than any number.
+func (f *found) rank(p v1alpha1.Percentile) int64 {
+	if ns := f.result.Percentile(p); ns != nil {
+		return *ns
+	}
+	return stats.Infinite
+}
+
 // fill puts in what the pairs have; it is false when none has a figure.
 func (m *matrix) fill(pairs []export.Benchmark, name, variant string, p v1alpha1.Percentile, nodes []string) bool {
-	type found struct {
-		result v1alpha1.CellResult
-		pair   v1alpha1.Pair
-		of     *v1alpha1.LatencyBenchmark
-	}
 	of := map[v1alpha1.Pair]*found{}
 	var measured []*found
 	lowest, highest := int64(-1), int64(-1)
@@ -134,52 +144,55 @@ func (m *matrix) fill(pairs []export.Benchmark, name, variant string, p v1alpha1
 		m.Lowest, m.Highest = micros(lowest), micros(highest)
 	}
 	for _, client := range nodes {
-		row := matrixRow{Client: client}
-		any := false
-		for _, server := range m.Servers {
-			f := matrixField{Class: "none"}
-			if one, isPair := of[v1alpha1.Pair{ClientNode: client, ServerNode: server}]; isPair {
-				any = true
-				f.Class, f.Text = "wait", "?"
-				if one != nil {
-					ns := one.result.Percentile(p)
-					switch {
-					case ns != nil:
-						f.Class, f.Text = fmt.Sprintf("h%d", level(*ns, lowest, highest, levels)), micros(*ns)
-					case report.IsLost(one.result, p):
-						f.Class, f.Text = "lost", "lost"
-					}
-				}
-			}
-			row.Fields = append(row.Fields, f)
-		}
+		row, any := m.row(of, client, p, lowest, highest)
 		if any {
 			m.Rows = append(m.Rows, row)
 		}
 	}
-	// What lost messages reach is slower than anything that was measured.
-	rank := func(f *found) int64 {
-		if ns := f.result.Percentile(p); ns != nil {
-			return *ns
-		}
-		return stats.Infinite
-	}
-	slices.SortStableFunc(measured, func(x, y *found) int { return cmp.Compare(rank(y), rank(x)) })
+	slices.SortStableFunc(measured, func(x, y *found) int { return cmp.Compare(y.rank(p), x.rank(p)) })
 	for _, f := range measured[:min(mostWorst, len(measured))] {
-		w := worstPair{Client: f.pair.ClientNode, Server: f.pair.ServerNode, Benchmark: f.of.Name, Verified: true}
-		for _, q := range v1alpha1.HeadlinePercentiles() {
-			w.Figures = append(w.Figures, percentile(f.result, q))
-		}
-		w.Figures = append(w.Figures, number(f.result.Lost))
-		ends := 0
-		for _, e := range f.of.Status.Endpoints {
-			if e.Variant == variant {
-				ends++
-				w.Verified = w.Verified && e.Verified
-			}
-		}
-		w.Verified = w.Verified && ends == 2
-		m.Worst = append(m.Worst, w)
+		m.Worst = append(m.Worst, f.worst(variant))
 	}
 	return true
+}
+
+// row is that of a client; any says whether it is the client of a pair.
+func (m *matrix) row(of map[v1alpha1.Pair]*found, client string, p v1alpha1.Percentile, lowest, highest int64) (row matrixRow, any bool) {
+	row.Client = client
+	for _, server := range m.Servers {
+		f := matrixField{Class: "none"}
+		if one, isPair := of[v1alpha1.Pair{ClientNode: client, ServerNode: server}]; isPair {
+			any = true
+			f.Class, f.Text = "wait", "?"
+			if one != nil {
+				ns := one.result.Percentile(p)
+				switch {
+				case ns != nil:
+					f.Class, f.Text = fmt.Sprintf("h%d", level(*ns, lowest, highest, levels)), micros(*ns)
+				case report.IsLost(one.result, p):
+					f.Class, f.Text = "lost", "lost"
+				}
+			}
+		}
+		row.Fields = append(row.Fields, f)
+	}
+	return row, any
+}
+
+// worst is the line of a pair in the list of the slowest.
+func (f *found) worst(variant string) worstPair {
+	w := worstPair{Client: f.pair.ClientNode, Server: f.pair.ServerNode, Benchmark: f.of.Name, Verified: true}
+	for _, q := range v1alpha1.HeadlinePercentiles() {
+		w.Figures = append(w.Figures, percentile(f.result, q))
+	}
+	w.Figures = append(w.Figures, number(f.result.Lost))
+	ends := 0
+	for _, e := range f.of.Status.Endpoints {
+		if e.Variant == variant {
+			ends++
+			w.Verified = w.Verified && e.Verified
+		}
+	}
+	w.Verified = w.Verified && ends == 2
+	return w
 }

@@ -18,7 +18,7 @@ func ignored(gate v1alpha1.Criteria, key string) bool {
 }
 
 // mustBeNamed says of which keys a pattern lets no difference pass: a firmware with another latency, another way into
-// the NIC, and a socket that is not accelerated are what a gate is there to notice.
+// the NIC, and a socket that is not accelerated are what a verdict is there to notice.
 func mustBeNamed(key string) bool {
 	return key == "nic.firmware-variant" || key == "nic.function" || matchesAny(ofAcceleration, key)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // Table writes a benchmark's results for people: where it was measured and what proves it, a line for each cell, what
-// limits the numbers, and what the gate says of them. Of several variants each cell has a table of its own, with ratios
+// limits the numbers, and the verdict. Of several variants each cell has a table of its own, with ratios
 // to the first variant.
 func Table(w io.Writer, b *v1alpha1.LatencyBenchmark) error {
 	fmt.Fprintf(w, "%s/%s: %s, %s\n", b.Namespace, b.Name, b.Spec.Tool, b.Spec.LatencyType)

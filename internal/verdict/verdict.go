@@ -1,4 +1,4 @@
-// Package verdict judges the rules of a gate on the rounds of a benchmark: Pass, Fail or Inconclusive, with the numbers
+// Package verdict judges the rules of spec.criteria on the rounds of a benchmark: Pass, Fail or Inconclusive, with the numbers
 // that made it. It is pure: the same rounds and rules give the same verdict in the controllers and in the command line.
 //
 // The method is non-inferiority on rounds. A round is one observation. Every candidate round is compared with every
@@ -70,7 +70,7 @@ type Input struct {
 	Gate v1alpha1.Criteria
 	// Candidate are the benchmark's own cells.
 	Candidate []Cell
-	// Baseline are the cells to compare with. With gate.baseline.variant they are among Candidate, and this is not read.
+	// Baseline are the cells to compare with. With criteria.baseline.variant they are among Candidate, and this is not read.
 	Baseline []Cell
 	// Note is what limits everything that is said, told before the verdict's message; empty when nothing does.
 	Note string
