@@ -234,6 +234,19 @@ func TestSummarizeAfterJudge(t *testing.T) {
 	}
 }
 
+// A result that a manager stored before it died is not read and stored again.
+func TestStoreTakesWhatIsStored(t *testing.T) {
+	w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)), collectedAs(keptWhole))...)
+	collected := *w.benchmark.Status.Active.Collected
+	(&Reconciler{Logs: func(context.Context, types.NamespacedName) (io.ReadCloser, error) {
+		t.Error("a log is read")
+		return nil, io.ErrUnexpectedEOF
+	}}).store(t.Context(), w, &step{})
+	if stored := w.benchmark.Status.Stored; len(stored) != 1 || stored[0] != collected || w.benchmark.Status.Active.Outcome.Reason != v1alpha1.OutcomeMeasured {
+		t.Errorf("stored %v, outcome %+v", stored, w.benchmark.Status.Active.Outcome)
+	}
+}
+
 // What a webhook changes of a result while it is created is not what was measured.
 func TestCreateResultVerifiesWhatIsStored(t *testing.T) {
 	for name, c := range map[string]struct {
