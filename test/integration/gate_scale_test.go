@@ -206,7 +206,9 @@ var _ = Describe("A gate of many nodes", func() {
 			images[i] = corev1.ContainerImage{Names: []string{fmt.Sprintf("registry.example/image-%d@sha256:%064d", i, i)}, SizeBytes: 1 << 30}
 		}
 		DeferCleanup(func(ctx SpecContext) {
-			Expect(k8s.DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{gateLabel: w.Namespace})).To(Succeed())
+			Eventually(func() error {
+				return k8s.DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{gateLabel: w.Namespace})
+			}).Should(Succeed())
 		})
 		inParallel(size, func(i int) {
 			n := MakeNode(name(i))

@@ -270,8 +270,9 @@ var _ = Describe("A namespace that is being deleted", func() {
 			Expect(k8s.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
 		}
 		Eventually(attempts).WithArguments(ctx, b).Should(ContainElement("x-r1 a1 PodLost"))
+		By("the time of the second attempt")
+		w.Patiently(ctx, b, func() any { return podsLeft(ctx, b) }, BeEmpty())
 		Expect(k8s.Delete(ctx, b)).To(Succeed())
 		Eventually(isGone(ctx, b)).Should(BeTrue(), "no finalizer holds it")
-		Consistently(func() int { return len(podsLeft(ctx, b)) }).Should(BeZero())
 	})
 })

@@ -395,7 +395,10 @@ var _ = Describe("A benchmark of many pairs", func() {
 		child(ctx, b, 1)
 		child(ctx, b, 2)
 		Expect(k8s.Delete(ctx, b)).To(Succeed())
-		Consistently(func() []v1alpha1.LatencyBenchmark { return values(children(ctx, b)) }).Should(HaveLen(2))
+		changed := child(ctx, b, 1)
+		changed.Spec.Priority++
+		Expect(k8s.Update(ctx, changed)).To(Succeed(), "which wakes the controller of pairs")
+		w.Patiently(ctx, child(ctx, b, 2), func() any { return values(children(ctx, b)) }, HaveLen(2))
 		for _, c := range children(ctx, b) {
 			Expect(metav1.GetControllerOf(&c).UID).To(Equal(b.UID))
 			Expect(c.Finalizers).To(BeEmpty())

@@ -5,6 +5,7 @@
 package integration
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -91,8 +92,12 @@ func newNamespace(ctx SpecContext) string {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}
 	Expect(k8s.Create(ctx, namespace)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
-		Expect(k8s.DeleteAllOf(ctx, &v1alpha1.LatencyBenchmark{}, client.InNamespace(namespace.Name))).To(Succeed())
-		Expect(k8s.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace.Name), client.GracePeriodSeconds(0))).To(Succeed())
+		// The API server may not delete a thousand of them within the minute that a request has; each call goes on with the rest.
+		Eventually(func() error {
+			return errors.Join(
+				k8s.DeleteAllOf(ctx, &v1alpha1.LatencyBenchmark{}, client.InNamespace(namespace.Name)),
+				k8s.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace.Name), client.GracePeriodSeconds(0)))
+		}).Should(Succeed())
 	})
 	return namespace.Name
 }
