@@ -63,6 +63,10 @@ ifeq ($(LABELS),)
 	go test -v -count=1 -timeout 10m -tags e2e ./test/localcluster
 endif
 
+.PHONY: devices
+devices: ## As root: agents and proof on real VFs, PFs and NUMA nodes in an emulated machine (docs/lab.md).
+	go test -v -count=1 -timeout 20m -tags e2e ./test/lab/devices
+
 .PHONY: lab
 lab: ## As root: tests in an emulated machine; ONLOAD_DIR names an Onload to test with (README).
 	ONLOAD_DIR='$(ONLOAD_DIR)' go test -v -count=1 -timeout 60m -tags e2e ./test/lab/...

@@ -20,9 +20,15 @@ const (
 	kernel = "6.1.0-50-amd64"
 	suite  = "bookworm"
 	// newer has a QEMU that emulates network cards with virtual functions.
-	newer  = "bookworm-backports"
+	newer = "bookworm-backports"
+	// The packages are pinned by suite, and trusted by the suite's signature, not by a digest: the mirror keeps one version
+	// of each package in a suite, and Debian's archive of older ones cannot be reached from everywhere. A digest would stop
+	// the lab at the next update of QEMU. A cache that is filled stays as it is.
 	mirror = "http://deb.debian.org/debian"
 )
+
+// missing is why there is no guest on this machine.
+type missing struct{ error }
 
 // debian is a folder with QEMU, its libraries and the guest's kernel, unpacked from Debian's packages.
 func debian(ctx context.Context, log io.Writer) (string, error) {

@@ -100,3 +100,35 @@ func openSerial() error {
 	}
 	return errors.Join(unix.Dup2(fd, 1), unix.Dup2(fd, 2))
 }
+
+// monitor is the guest's device for QEMU's monitor; it needs the module virtio_console.
+const monitor = "/dev/vport0p1"
+
+// SetLink plugs the cable of a network card of a machine with NUMA nodes in or out, by the number of its NUMA node.
+func SetLink(node int, up bool) error {
+	line, err := os.OpenFile(monitor, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer line.Close()
+	answers := json.NewDecoder(line)
+	for _, command := range []string{
+		`{"execute": "qmp_capabilities"}`,
+		fmt.Sprintf(`{"execute": "set_link", "arguments": {"name": "nic%d", "up": %t}}`, node, up),
+	} {
+		if _, err := fmt.Fprintln(line, command); err != nil {
+			return err
+		}
+		// The greeting and events stand between the answers. The monitor stays in its mode: to ask for it again is an error.
+		var answer struct{ Return, Error json.RawMessage }
+		for answer.Return == nil && answer.Error == nil {
+			if err := answers.Decode(&answer); err != nil {
+				return fmt.Errorf("reading the answer to %s: %w", command, err)
+			}
+		}
+		if answer.Error != nil && !strings.Contains(command, "qmp_capabilities") {
+			return fmt.Errorf("%s: %s", command, answer.Error)
+		}
+	}
+	return nil
+}

@@ -52,6 +52,12 @@ func (s *Space) In(do func() error) error {
 	})
 }
 
+// Path names the namespace for other programs, as long as it is open.
+func (s *Space) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(s.handle)) }
+
+// Close gives the namespace up. The kernel removes it once no process is in it.
+func (s *Space) Close() error { return s.handle.Close() }
+
 // Attach moves a network device into the namespace and gives it an address with the prefix length of its subnet.
 func (s *Space) Attach(device, address string) error {
 	link, err := netlink.LinkByName(device)

@@ -132,6 +132,12 @@ func Binaries(ctx context.Context, log io.Writer) (dir string, err error) {
 	return collect(ctx, log, "cluster", kubernetesComponent(), etcdComponent(), containerdComponent(), runcComponent())
 }
 
+// CNI returns a folder with the CNI plugins alone. It builds them, and logs a line, if they are not in the cache.
+func CNI(ctx context.Context, log io.Writer) (dir string, err error) {
+	dir, err = collect(ctx, log, "cni", containerdComponent())
+	return filepath.Join(dir, "cni"), err
+}
+
 // Assets returns a folder with kube-apiserver, etcd and kubectl, as envtest wants them in KUBEBUILDER_ASSETS. It needs
 // neither root nor the parts that only a node uses. What is not in the cache is built, told to log as one line.
 func Assets(ctx context.Context, log io.Writer) (dir string, err error) {

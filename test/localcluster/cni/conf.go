@@ -58,10 +58,10 @@ func LoadConf(data []byte) (*Conf, error) {
 	return &c, nil
 }
 
-// confList turns a network configuration, a single plugin's or a list, into a list. name and version fill in
+// ConfList turns a network configuration, a single plugin's or a list, into a list. name and version fill in
 // what is missing. A device id, if there is one, goes to every plugin, under the two names by which plugins
 // know it.
-func confList(raw []byte, name, version, deviceID string) ([]byte, error) {
+func ConfList(raw []byte, name, version, deviceID string) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber() // a VLAN or an MTU must not come out as a float
 	var conf map[string]any

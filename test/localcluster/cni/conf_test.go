@@ -50,7 +50,7 @@ func TestConfList(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := confList([]byte(tt.raw), "nad", tt.version, tt.device)
+			got, err := ConfList([]byte(tt.raw), "nad", tt.version, tt.device)
 			if tt.wantErr != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
 					t.Fatalf("error = %v, want one with %q", err, tt.wantErr)

@@ -117,7 +117,7 @@ func (d delegator) check(ctx context.Context, c containerState, a attachment) er
 
 // defaultList is the configuration of the default network.
 func defaultList(c *Conf) (json.RawMessage, error) {
-	return confList(c.Delegate, c.Name, c.CNIVersion, "")
+	return ConfList(c.Delegate, c.Name, c.CNIVersion, "")
 }
 
 // isNetNS says whether path still is a network namespace. Runtimes pass the path of one that is gone, or of

@@ -168,7 +168,7 @@ func newAttachment(s Selection, index int, def nad, free devices) (attachment, e
 		a.Capabilities["mac"] = s.MAC
 	}
 	var err error
-	a.Conf, err = confList([]byte(def.config), s.Name, "", a.DeviceID)
+	a.Conf, err = ConfList([]byte(def.config), s.Name, "", a.DeviceID)
 	return a, err
 }
 

@@ -1,0 +1,180 @@
+package lab
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/proof"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// Agent is one end of a run: a pod as the controller creates it, and what kubelet, device plugin and Multus add.
+type Agent struct {
+	Endpoint pods.Endpoint
+	// PodIP is the pod's address.
+	PodIP string
+	// Annotations are added to the pod, and Env to the environment of its container.
+	Annotations map[string]string
+	Env         []string
+	// Space and CPUs are the pod's.
+	Space *Space
+	CPUs  string
+}
+
+// Running is an agent that was started.
+type Running struct {
+	Pod         *corev1.Pod
+	agent       Agent
+	process     *Process
+	termination string
+	output      []byte
+	ended       chan struct{}
+}
+
+// Start starts the agent.
+func (a Agent) Start(t testing.TB) *Running {
+	t.Helper()
+	pod, err := pods.Build(a.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := a.Endpoint.Task.Role
+	pod.UID, pod.Status.PodIP = types.UID("uid-"+role), a.PodIP
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pods.Container, ImageID: "sha256:bench"}}
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	maps.Copy(pod.Annotations, a.Annotations)
+	container := pod.Spec.Containers[0]
+	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	for _, v := range container.Env {
+		value := v.Value
+		switch {
+		case v.Name == pods.EnvKey:
+			value = "the key of both pods"
+		case v.ValueFrom != nil:
+			value = map[string]string{"spec.nodeName": a.Endpoint.Node, "status.podIP": a.PodIP, "metadata.uid": string(pod.UID)}[v.ValueFrom.FieldRef.FieldPath]
+		}
+		env = append(env, v.Name+"="+value)
+	}
+	dir := t.TempDir()
+	r := &Running{Pod: pod, agent: a, termination: filepath.Join(dir, "termination"), ended: make(chan struct{})}
+	scratch := filepath.Join(dir, "scratch")
+	if err := os.WriteFile(r.termination, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(scratch, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const user = 65532
+	for _, f := range []string{r.termination, scratch} {
+		if err := os.Chown(f, user, user); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(pods.Scratch, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r.process, err = Pod{
+		Name: role, Space: a.Space, CPUs: a.CPUs, UID: user, MemoryMax: "256M",
+		Args: slices.Concat(container.Command, container.Args), Env: append(env, a.Env...),
+		Binds: map[string]string{"/dev/termination-log": r.termination, pods.Scratch: scratch},
+	}.Start()
+	if err != nil {
+		t.Fatalf("starting the %s: %v", role, err)
+	}
+	go func() {
+		defer close(r.ended)
+		r.output, _ = r.process.Wait() // how it ended says its termination message
+	}()
+	return r
+}
+
+// Wait waits until the agent has ended, which it does by itself, and returns its last words.
+func (r *Running) Wait(t testing.TB, patience time.Duration) result.Termination {
+	t.Helper()
+	select {
+	case <-r.ended:
+	case <-time.After(patience):
+		t.Errorf("the %s did not end in %s", r.agent.Endpoint.Task.Role, patience)
+		_ = r.process.Kill()
+		<-r.ended
+	}
+	return r.word(t)
+}
+
+// word is the termination message of an agent that has ended.
+func (r *Running) word(t testing.TB) result.Termination {
+	t.Helper()
+	text, err := os.ReadFile(r.termination)
+	if err != nil {
+		t.Fatal(err)
+	}
+	word, err := result.ParseTermination(string(text))
+	if err != nil {
+		t.Fatalf("the %s left no word: %v; it wrote %q", r.agent.Endpoint.Task.Role, err, r.output)
+	}
+	return word
+}
+
+// Terminate asks the agent to end, as the kubelet does when the controller has deleted the pod.
+func (r *Running) Terminate() error { return r.process.cmd.Process.Signal(syscall.SIGTERM) }
+
+// Output is what the agent wrote, once it has ended.
+func (r *Running) Output() string { return string(r.output) }
+
+// Tools are how many processes the pod has beside the agent.
+func (r *Running) Tools() int {
+	pids, err := r.process.PIDs()
+	if err != nil {
+		return 0
+	}
+	return len(pids) - 1
+}
+
+// Store is the result of a run both of whose ends succeeded, as the controller stores it.
+func Store(t testing.TB, client, server *Running) result.Stored {
+	t.Helper()
+	var framed [2]result.Framed
+	var seen [2]result.Seen
+	for i, r := range []*Running{client, server} {
+		<-r.ended
+		word := r.word(t)
+		var err error
+		if framed[i], err = result.ReadFrame(strings.NewReader(r.Output()), word.Digest); err != nil {
+			t.Fatalf("reading the result of the %s: %v: %s: %s", r.agent.Endpoint.Task.Role, err, word.Reason, word.Message)
+		}
+		if seen[i], err = pods.Seen(r.agent.Endpoint, r.Pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stored, err := result.NewStored(framed[0], framed[1], seen[0], seen[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored
+}
+
+// Proof are the lines of a run's proof, by role and check.
+func Proof(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) map[string]v1alpha1.ProofLine {
+	lines := map[string]v1alpha1.ProofLine{}
+	client, server := proof.Endpoints(spec, v, run)
+	for role, list := range map[string][]v1alpha1.ProofLine{v1alpha1.RoleClient: client, v1alpha1.RoleServer: server} {
+		for _, l := range list {
+			lines[fmt.Sprintf("%s %s", role, l.Check)] = l
+		}
+	}
+	return lines
+}

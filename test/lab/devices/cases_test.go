@@ -1,0 +1,329 @@
+//go:build e2e
+
+package devices
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/doctor"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/test/lab"
+)
+
+const (
+	four = "192.168.40.0/24"
+	six  = "fd00:40::/64"
+)
+
+// TestFunctions measures over virtual functions, takes them away, and measures over the physical ones: a device plugin
+// offers no PF that has VFs.
+func TestFunctions(t *testing.T) {
+	vfs := makeVFs(t)
+	t.Run("VF", func(t *testing.T) {
+		functions := [2]string{vfs[0][0], vfs[1][0]}
+		good(t, v1alpha1.NetworkVF, functions)
+		badVFs(t, functions, [2]string{vfs[0][1], vfs[1][1]})
+	})
+	removeVFs(t)
+	t.Run("PF", func(t *testing.T) {
+		functions := physical(t)
+		good(t, v1alpha1.NetworkPF, functions)
+		badPFs(t, functions)
+	})
+}
+
+// good measures over each MTU and family, and holds every line of the evidence and of the proof.
+func good(t *testing.T, kind v1alpha1.NetworkType, functions [2]string) {
+	for i, n := range []network{{kind, 1500, four}, {kind, 1500, six}, {kind, 9000, four}, {kind, 9000, six}} {
+		name := fmt.Sprintf("MTU %d, %s", n.mtu, n.subnet)
+		t.Run(name, func(t *testing.T) {
+			p := attachPair(t, n, functions)
+			if i == 0 {
+				p.inspect(t)
+			}
+			program := v1alpha1.ToolPinger
+			if i == 2 { // sockperf takes IPv4 addresses only
+				program = v1alpha1.ToolSockperf
+			}
+			o := p.measure(t, measurement{program: program})
+			o.proved(t, p, nil)
+			if o.stored != nil {
+				p.evidence(t, o)
+			}
+		})
+	}
+}
+
+// badVFs measures over VFs what must not be proved, or fails.
+func badVFs(t *testing.T, functions, others [2]string) {
+	// A spec without an MTU asks for the same at both ends.
+	p := attachPair(t, network{v1alpha1.NetworkVF, 0, four}, functions)
+	t.Run("CPUs of the far node", func(t *testing.T) {
+		o := p.measure(t, measurement{cpus: [2]string{cores[1], ""}})
+		o.proved(t, p, map[string]line{
+			"client CPUsExclusive":  proved("2-3", "0-3"),
+			"client NUMALocal":      failed("CPU 2 on NUMA node 1", "net1 on 0"),
+			"client CPUsOnNUMANode": proved("NUMA node 1"),
+			"client SMTSiblings":    proved("2-3"),
+		})
+	})
+	t.Run("half a core, and CPUs of both nodes", func(t *testing.T) {
+		o := p.measure(t, measurement{cpus: [2]string{"0,3", "2-3"}})
+		o.proved(t, p, map[string]line{
+			"client CPUsExclusive":  proved("0,3", "0-3"),
+			"client CPUsOnNUMANode": failed("0-1"),
+			"client SMTSiblings":    failed("0-1"),
+		})
+	})
+	t.Run("the environment names another VF", func(t *testing.T) {
+		o := p.measure(t, measurement{allocated: [2]string{others[0], ""}})
+		o.proved(t, p, map[string]line{
+			"client Device": failed("environment "+others[0], "sysfs "+functions[0], "network-status "+functions[0]),
+		})
+	})
+	t.Run("different MTUs", func(t *testing.T) {
+		p.change(t, func(l netlink.Link) error { return netlink.LinkSetMTU(l, 1400) })
+		o := p.measure(t, measurement{})
+		o.proved(t, p, map[string]line{"client MTU": failed("1400"), "server MTU": failed("1500")})
+		p.change(t, func(l netlink.Link) error { return netlink.LinkSetMTU(l, 1500) })
+	})
+	gone := measurement{duration: 10 * time.Second, protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}}
+	t.Run("the driver is unbound during the run", func(t *testing.T) {
+		gone.during = func() {
+			if err := os.WriteFile("/sys/bus/pci/drivers/igbvf/unbind", []byte(functions[0]), 0o200); err != nil {
+				t.Error(err)
+			}
+		}
+		p.measure(t, gone).failed(t)
+	})
+	t.Run("the VFs are removed during the run", func(t *testing.T) {
+		p := attachPair(t, network{v1alpha1.NetworkVF, 0, four}, others)
+		gone.during = func() { removeVFs(t) }
+		p.measure(t, gone).failed(t)
+	})
+}
+
+// failed holds how a run ended whose client lost its interface.
+func (o *outcome) failed(t *testing.T) {
+	t.Helper()
+	if o.words[0].Reason != v1alpha1.OutcomeWrongNetwork || !strings.Contains(o.words[0].Message, "interface net1 disappeared during the run") || o.words[1].Digest != "" {
+		t.Errorf("the run ended with %+v", o.words)
+	}
+	t.Logf("ended in %s: %s", o.took.Round(100*time.Millisecond), o.words[0].Message)
+}
+
+// badPFs measures over PFs what must not be proved, or comes late.
+func badPFs(t *testing.T, functions [2]string) {
+	t.Run("the link is slow to come up", func(t *testing.T) {
+		setLink(t, 1, false)
+		// The kernel refuses to bind sockets to an IPv6 address while the link is down.
+		p := attachPair(t, network{v1alpha1.NetworkPF, 1500, six}, functions)
+		time.AfterFunc(3*time.Second, func() { setLink(t, 1, true) })
+		o := p.measure(t, measurement{})
+		o.proved(t, p, nil)
+	})
+	p := attachPair(t, network{v1alpha1.NetworkPF, 1500, four}, functions)
+	t.Run("a VF was asked for", func(t *testing.T) {
+		o := p.measure(t, measurement{kind: v1alpha1.NetworkVF})
+		o.proved(t, p, map[string]line{"client Function": failed("PF"), "server Function": failed("PF")})
+	})
+}
+
+// setLink plugs the cable of a NUMA node's card in or out.
+func setLink(t *testing.T, node int, up bool) {
+	if err := lab.SetLink(node, up); err != nil {
+		t.Error(err)
+	}
+}
+
+// change changes the client's interface.
+func (p *pair) change(t *testing.T, how func(netlink.Link) error) {
+	t.Helper()
+	if err := p.ends[0].space.In(func() error {
+		l, err := netlink.LinkByName(pods.Interface)
+		if err != nil {
+			return err
+		}
+		return how(l)
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// line is what a line of the proof has to be: its state, and values that it found.
+type line struct {
+	state  v1alpha1.ProofState
+	values []string
+}
+
+func proved(values ...string) line { return line{v1alpha1.ProofProved, values} }
+func failed(values ...string) line { return line{v1alpha1.ProofFailed, values} }
+func noted(values ...string) line  { return line{v1alpha1.ProofNoted, values} }
+
+// proved holds every line of the proof against what is expected of a run over a pair; differences are those of a case.
+func (o *outcome) proved(t *testing.T, p *pair, differences map[string]line) {
+	t.Helper()
+	if o.stored == nil {
+		t.Errorf("the run failed: %+v", o.words)
+		return
+	}
+	want := map[string]line{}
+	for i, role := range roles {
+		driver, firmware, function := "igb", "2.1.0", "PF"
+		if p.kind == v1alpha1.NetworkVF {
+			driver, firmware, function = "igbvf", "", "VF of "+physical(t)[i]
+		}
+		mtu := int32(1500)
+		if p.mtu != 0 {
+			mtu = p.mtu
+		}
+		node := fmt.Sprint(i)
+		for check, l := range map[string]line{
+			v1alpha1.ProofCPUsExclusive:   proved(cores[i], "0-3"),
+			v1alpha1.ProofNUMALocal:       proved(fmt.Sprintf("CPU %d on NUMA node %d", 2*i, i), "net1 on "+node),
+			v1alpha1.ProofCPUsOnNUMANode:  proved("NUMA node " + node),
+			v1alpha1.ProofCPUIsolated:     noted("no"),
+			v1alpha1.ProofSMTSiblings:     proved(cores[i]),
+			v1alpha1.ProofCPUQuota:        proved("no quota"),
+			v1alpha1.ProofInterface:       proved("net1"),
+			v1alpha1.ProofDevice:          proved(p.ends[i].function, "environment", "sysfs", "network-status"),
+			v1alpha1.ProofFunction:        proved(function),
+			v1alpha1.ProofMTU:             proved(fmt.Sprint(mtu)),
+			v1alpha1.ProofLink:            proved("up, 1000 Mbit/s"),
+			v1alpha1.ProofDriver:          noted(driver),
+			v1alpha1.ProofFirmware:        noted(firmware),
+			v1alpha1.ProofFirmwareVariant: noted(),
+			v1alpha1.ProofAcceleration:    proved(),
+			v1alpha1.ProofPodUnchanged:    proved(),
+			v1alpha1.ProofImage:           noted("sha256:bench"),
+			v1alpha1.ProofHypervisor:      noted("virtual machine"),
+		} {
+			want[role+" "+check] = l
+		}
+	}
+	maps.Copy(want, differences)
+	got := lab.Proof(o.spec, o.variant, *o.stored)
+	for name, l := range got {
+		w, ok := want[name]
+		if !ok || l.State != w.state || slices.ContainsFunc(w.values, func(v string) bool { return !strings.Contains(l.Found, v) }) {
+			t.Errorf("%s: %s: expected %q, found %q; want %s with %q", name, l.State, l.Expected, l.Found, w.state, w.values)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("the proof has %d lines, want %d", len(got), len(want))
+	}
+	for _, cell := range o.stored.Client.Cells {
+		if cell.Histogram.Count == 0 {
+			t.Errorf("%s has no samples", cell.Name)
+		}
+	}
+	t.Logf("%s measured in %s", o.spec.Tool, o.took.Round(100*time.Millisecond))
+}
+
+// evidence holds what the agents observed of their devices, CPUs, NUMA nodes and cgroups.
+func (p *pair) evidence(t *testing.T, o *outcome) {
+	t.Helper()
+	pfs := physical(t)
+	for i, e := range []result.Evidence{o.stored.Client.Evidence, o.stored.Server.Evidence} {
+		a := p.ends[i]
+		want := result.Evidence{
+			Interface: pods.Interface, MAC: a.status.MAC, MTU: p.mtu, PCIAddress: a.function, PCISource: result.PCIFromSysfs, Driver: "igb", Firmware: "2.1.0",
+			CPUsAllowed: cores[i], OnlineCPUs: "0-3", MeasuringCPU: int32(2 * i), AgentCPU: int32(2*i + 1), ThreadSiblings: cores[i],
+			CPUNUMANode: int32(i), DeviceNUMANode: int32(i), AllowedNUMANodes: fmt.Sprint(i), Address: a.status.IPs[0],
+			AllocatedDevices: map[string]string{"PCIDEVICE_" + strings.ToUpper(strings.NewReplacer(".", "_", "/", "_").Replace(p.resourceName())): a.function},
+			Facts: map[string]string{
+				"cgroup.version": "2", "cgroup.cpus": cores[i], "cgroup.mems": "0-1", "cgroup.partition": "member", "cgroup.cpu-max": "max 100000",
+				"cpu.smt.active": "1", "cpu.smt.control": "on", "cpu.smt.sibling": "own", "cpu.allowed-count": "2", "cpu.l3.shared": cores[i], "cpu.hypervisor": "yes",
+				"numa.nodes": "0-1", "numa.distance": "10",
+				"nic.function": "PF", "nic.port": pfs[i], "nic.pci-id": "8086:10c9", "nic.pci-subsystem": "1af4:1100", "nic.pcie": "2.5 GT/s PCIe x1",
+				"nic.driver-version": kernel(t), "nic.carrier": "1", "nic.speed": "1000", "nic.duplex": "full",
+				"nic.irqs": "9", "nic.irq-cpus": cores[i], "nic.irq-on-cpu": "yes", "nic.qdisc": "mq", "nic.rps": "none",
+				"nic.ring.rx": "256", "nic.ring.tx": "256", "nic.pause.rx": "1", "nic.pause.tx": "1",
+				"nic.coalesce.rx-usecs": "3", "nic.coalesce.tx-usecs": "3", "nic.channels.combined": "4", "nic.channels.other": "1",
+				"nic.private-flags": "none", "nic.hwtstamp": "tx 0, rx 0",
+				"nic.timestamping":        "hardware-transmit,software-transmit,hardware-receive,software-receive,software-clock,hardware-clock",
+				"nic.feature.rx-checksum": "on", "nic.feature.tx-tcp-segmentation": "on", "nic.feature.rx-hashing": "on", "nic.feature.tx-udp-segmentation": "on",
+			},
+		}
+		if p.kind == v1alpha1.NetworkVF {
+			want.Driver, want.Firmware = "igbvf", ""
+			maps.Copy(want.Facts, map[string]string{
+				"nic.function": "VF", "nic.pci-id": "8086:10ca", "nic.irqs": "3", "nic.qdisc": "fq_codel", "nic.ring.rx": "1024", "nic.ring.tx": "1024",
+				"nic.pause.rx": "0", "nic.pause.tx": "0", "nic.coalesce.tx-usecs": "0", "nic.timestamping": "software-receive,software-clock",
+				"nic.feature.rx-hashing": "off", "nic.feature.tx-udp-segmentation": "off",
+				// What the driver does not tell.
+				"nic.channels.combined": "", "nic.channels.other": "", "nic.private-flags": "", "nic.hwtstamp": "",
+			})
+		}
+		got := result.Evidence{
+			Interface: e.Interface, MAC: e.MAC, MTU: e.MTU, PCIAddress: e.PCIAddress, PCISource: e.PCISource, Driver: e.Driver, Firmware: e.Firmware,
+			CPUsAllowed: e.CPUsAllowed, OnlineCPUs: e.OnlineCPUs, MeasuringCPU: e.MeasuringCPU, AgentCPU: e.AgentCPU, ThreadSiblings: e.ThreadSiblings,
+			CPUNUMANode: e.CPUNUMANode, DeviceNUMANode: e.DeviceNUMANode, AllowedNUMANodes: e.AllowedNUMANodes, Address: e.Address,
+			AllocatedDevices: e.AllocatedDevices, Facts: map[string]string{},
+		}
+		for key := range want.Facts {
+			got.Facts[key] = e.Facts[key]
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("evidence of the %s (-want +got):\n%s", roles[i], diff)
+		}
+		// Whole messages in one packet, over the device itself.
+		for counter, want := range map[string]bool{
+			"nic.rx-packets": true, "nic.tx-packets": true, "irq": true, "nic.carrier-changes": false, "ip.FragCreates": false, "ip6.FragCreates": false,
+		} {
+			if n, ok := e.Deltas[counter]; !ok || (n > 0) != want {
+				t.Errorf("the %s counted %s: %d, %t", roles[i], counter, n, ok)
+			}
+		}
+	}
+}
+
+// kernel is the version of the guest's kernel.
+func kernel(t *testing.T) string { return read(t, "/proc/sys/kernel/osrelease") }
+
+// inspect holds what the doctor is told of the node by a pod whose network was attached just now.
+func (p *pair) inspect(t *testing.T) {
+	t.Helper()
+	a, role := p.ends[0], "inspector"
+	process, err := lab.Pod{
+		Name: role, Space: a.space, CPUs: cores[0], UID: 65532, Args: []string{"/usr/local/bin/tailgate-agent", "inspect"},
+		Env: []string{pods.EnvNode + "=node", pods.EnvInterface + "=" + pods.Interface},
+	}.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := process.Wait()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	got, err := doctor.ReadInspection(strings.NewReader(string(out)))
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	vfs := int32(0)
+	if p.kind == v1alpha1.NetworkVF {
+		vfs = vfsPerPF
+	}
+	want := doctor.Inspection{NUMA: map[string]string{"0": cores[0], "1": cores[1]}}
+	for node, pf := range physical(t) {
+		want.NICs = append(want.NICs, doctor.NIC{PCIAddress: pf, ID: "8086:10c9", Driver: "igb", NUMANode: int32(node), VFs: vfs, TotalVFs: 7})
+	}
+	if diff := cmp.Diff(want, doctor.Inspection{NUMA: got.NUMA, NICs: got.NICs}); diff != "" {
+		t.Errorf("inspection (-want +got):\n%s", diff)
+	}
+	e := got.Evidence
+	if e.PCIAddress != a.function || e.DeviceNUMANode != 0 || e.Facts["nic.function"] != string(p.kind) || e.Facts["nic.carrier"] != "1" {
+		t.Errorf("inspected %s %s on NUMA node %d, carrier %q", e.Facts["nic.function"], e.PCIAddress, e.DeviceNUMANode, e.Facts["nic.carrier"])
+	}
+}

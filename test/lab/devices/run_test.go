@@ -1,0 +1,288 @@
+//go:build e2e
+
+package devices
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/proof"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool/all"
+	"github.com/tailgate-dev/tailgate/test/lab"
+	"github.com/tailgate-dev/tailgate/test/localcluster/cni"
+)
+
+// patience is how long anything may take in a guest on a busy machine.
+const patience = 2 * time.Minute
+
+var (
+	roles = [2]string{v1alpha1.RoleClient, v1alpha1.RoleServer}
+	// cores are the CPUs of the NUMA nodes.
+	cores = [2]string{"0-1", "2-3"}
+)
+
+// network is what a benchmark asks for.
+type network struct {
+	kind   v1alpha1.NetworkType
+	mtu    int32
+	subnet string
+}
+
+// resourceName is that of the functions.
+func (n network) resourceName() string {
+	return map[v1alpha1.NetworkType]string{v1alpha1.NetworkVF: "intel.com/igb_vf", v1alpha1.NetworkPF: "intel.com/igb_pf"}[n.kind]
+}
+
+// benchmark is complete as the API server would default it.
+func (n network) benchmark(program v1alpha1.Tool, duration time.Duration) *v1alpha1.LatencyBenchmark {
+	size := int32(64)
+	if n.mtu > 1500 {
+		size = n.mtu - 1000 // in one packet, if the MTU holds on the whole way
+	}
+	return &v1alpha1.LatencyBenchmark{
+		ObjectMeta: metav1.ObjectMeta{Name: "devices", Namespace: "perf", UID: "b"},
+		Spec: v1alpha1.LatencyBenchmarkSpec{
+			Tool: program, Rounds: 1, LatencyType: v1alpha1.LatencyHalfRTT,
+			Workload: v1alpha1.Workload{
+				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}, MessageSizes: []int32{size},
+				Duration: metav1.Duration{Duration: duration}, Warmup: metav1.Duration{Duration: 100 * time.Millisecond},
+			},
+			Placement: v1alpha1.Placement{CPUs: 2, Memory: resource.MustParse("256Mi"), NUMA: v1alpha1.NUMARequired},
+			Network: v1alpha1.Network{
+				Type: n.kind, ResourceName: n.resourceName(), MTU: n.mtu, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: n.subnet},
+			},
+		},
+	}
+}
+
+// attachment is a function in the network namespace of a pod.
+type attachment struct {
+	function string
+	space    *lab.Space
+	status   foreign.Status
+}
+
+// attach attaches a function as Multus does for the pod of a benchmark.
+func attach(t *testing.T, n network, role, function string) *attachment {
+	t.Helper()
+	b := n.benchmark(v1alpha1.ToolPinger, time.Second)
+	run := plan.Runs(b)[0]
+	definition, err := pods.Network(b, run.Variant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, _, err := unstructured.NestedString(definition.Object, "spec", "config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf, err := cni.ConfList([]byte(config), definition.GetName(), "", function)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := libcni.NetworkConfFromBytes(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, err := pods.Build(pods.Endpoint{Benchmark: b, Image: "bench", Node: "node", Variant: run.Variant, Task: plan.Task{Role: role, Cells: run.Cells}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked []foreign.Selection
+	if err := json.Unmarshal([]byte(pod.Annotations[foreign.AnnotationNetworks]), &asked); err != nil {
+		t.Fatal(err)
+	}
+	space, err := lab.NewSpace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := netdevice(function)
+	plugins := libcni.NewCNIConfigWithCacheDir([]string{cniPath}, t.TempDir(), nil)
+	runtime := &libcni.RuntimeConf{
+		ContainerID: role, NetNS: space.Path(), IfName: asked[0].Interface, CapabilityArgs: map[string]any{"ips": asked[0].IPs},
+	}
+	t.Cleanup(func() {
+		// A function that a case took away is not there to be given back.
+		if _, err := link(space); err == nil {
+			if err := plugins.DelNetworkList(context.Background(), list, runtime); err != nil {
+				t.Errorf("detaching %s: %v", function, err)
+			}
+			if back, err := netlink.LinkByName(name); err != nil || back.Attrs().MTU != 1500 {
+				t.Errorf("after DEL %s of %s is %v, %v", name, function, back, err)
+			}
+		}
+		if err := space.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	added, err := plugins.AddNetworkList(context.Background(), list, runtime)
+	if err != nil {
+		t.Fatalf("attaching %s: %v", function, err)
+	}
+	made, err := current.NewResultFromResult(added)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &attachment{function: function, space: space, status: foreign.Status{
+		Name: definition.GetNamespace() + "/" + definition.GetName(), Interface: asked[0].Interface,
+		DeviceInfo: &foreign.DeviceInfo{Type: "pci", PCI: &foreign.PCIDevice{Address: function}},
+	}}
+	for _, i := range made.Interfaces {
+		a.status.MAC = i.Mac
+	}
+	for _, ip := range made.IPs {
+		a.status.IPs = append(a.status.IPs, ip.Address.IP.String())
+	}
+	return a
+}
+
+// link is the interface in a namespace.
+func link(s *lab.Space) (found netlink.Link, err error) {
+	err = s.In(func() (err error) {
+		found, err = netlink.LinkByName(pods.Interface)
+		return err
+	})
+	return found, err
+}
+
+// pair is a client and a server, attached.
+type pair struct {
+	network
+	ends [2]*attachment
+}
+
+func attachPair(t *testing.T, n network, functions [2]string) *pair {
+	t.Helper()
+	p := &pair{network: n}
+	for i, function := range functions {
+		p.ends[i] = attach(t, n, roles[i], function)
+	}
+	return p
+}
+
+// measurement is a run over a pair, and what differs in it from one as it should be.
+type measurement struct {
+	program  v1alpha1.Tool
+	duration time.Duration
+	cpus     [2]string
+	// allocated is what the environment names; empty: the function that is attached.
+	allocated [2]string
+	// kind is the type of network that is asked for; empty: that of the pair.
+	kind v1alpha1.NetworkType
+	// protocols are measured; empty: TCP and UDP.
+	protocols []v1alpha1.Protocol
+	// during happens once the client's tool has been started.
+	during func()
+}
+
+// outcome is what came of a run.
+type outcome struct {
+	spec    v1alpha1.LatencyBenchmarkSpec
+	variant v1alpha1.Variant
+	words   [2]result.Termination
+	running [2]*lab.Running
+	// stored is nil unless both ends succeeded.
+	stored *result.Stored
+	took   time.Duration
+}
+
+// measure measures once.
+func (p *pair) measure(t *testing.T, m measurement) *outcome {
+	t.Helper()
+	n := p.network
+	if m.kind != "" {
+		n.kind = m.kind
+	}
+	if m.duration == 0 {
+		m.duration = 300 * time.Millisecond
+	}
+	if m.program == "" {
+		m.program = v1alpha1.ToolPinger
+	}
+	b := n.benchmark(m.program, m.duration)
+	if len(m.protocols) > 0 {
+		b.Spec.Workload.Protocols = m.protocols
+	}
+	if m.program == v1alpha1.ToolSockperf {
+		b.Spec.Workload.Protocols = b.Spec.Workload.Protocols[:1] // it takes seconds to start each cell
+	}
+	run := plan.Runs(b)[0]
+	driver, err := all.Registry().Get(m.program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &outcome{spec: b.Spec, variant: run.Variant}
+	began := time.Now()
+	task := plan.Task{
+		Run: run.Name, Variant: run.Variant.Name, Attempt: 1, Tool: m.program, Cells: run.Cells,
+		Acceleration: run.Variant.Acceleration.Type, Deadline: plan.Deadline(driver, run.Cells), Interface: pods.Interface,
+	}
+	for _, i := range []int{1, 0} {
+		task := task
+		task.Role = roles[i]
+		if i == 1 {
+			task.Deadline += time.Minute
+		} else {
+			address, missing := pods.Address(b, run.Variant, o.running[1].Pod)
+			if missing != "" {
+				t.Fatal(missing)
+			}
+			task.ServerAddress = address
+		}
+		o.running[i] = p.start(t, i, m, pods.Endpoint{Benchmark: b, Image: "bench", Node: "node-" + roles[i], Variant: run.Variant, Task: task})
+	}
+	if m.during != nil {
+		eventually(t, "the client's tool runs", func() bool { return o.running[0].Tools() > 0 })
+		m.during()
+	}
+	for i, r := range o.running {
+		if i == 1 && o.words[0].Digest == "" {
+			// The controller deletes the server of a client that failed. The server may have ended by itself.
+			_ = r.Terminate()
+		}
+		o.words[i] = r.Wait(t, patience)
+	}
+	o.took = time.Since(began)
+	if o.words[0].Digest != "" && o.words[1].Digest != "" {
+		stored := lab.Store(t, o.running[0], o.running[1])
+		o.stored = &stored
+	}
+	return o
+}
+
+// start starts an end as the kubelet does after the device plugin and Multus.
+func (p *pair) start(t *testing.T, i int, m measurement, e pods.Endpoint) *lab.Running {
+	t.Helper()
+	a := p.ends[i]
+	allocated, cpus := a.function, cores[i]
+	if m.allocated[i] != "" {
+		allocated = m.allocated[i]
+	}
+	if m.cpus[i] != "" {
+		cpus = m.cpus[i]
+	}
+	status, err := json.Marshal([]foreign.Status{{Name: "cbr0", Interface: "eth0", IPs: []string{"10.244.0.5"}, Default: true}, a.status})
+	if err != nil {
+		t.Fatal(err)
+	}
+	variable := proof.Variable(e.Variant.Network.ResourceName)
+	return lab.Agent{
+		Endpoint: e, PodIP: "10.244.0.5", Space: a.space, CPUs: cpus,
+		Annotations: map[string]string{foreign.AnnotationNetworkStatus: string(status)},
+		Env:         []string{variable + "=" + allocated, fmt.Sprintf(`%s_INFO={"%s":{"generic":{"deviceID":"%s"}}}`, variable, allocated, allocated)},
+	}.Start(t)
+}
