@@ -225,7 +225,7 @@ func TestGetRefuses(t *testing.T) {
 			want:   []string{"no results yet", "is it running?"},
 		},
 		"a result that was deleted": {
-			change: func(s *apiServer) { delete(s.configMaps, stored) }, want: []string{"run sweep-r1 is gone", "perf/sweep-r1"},
+			change: func(s *apiServer) { delete(s.configMaps, stored) }, want: []string{"the result of run sweep-r1 is missing", "perf/sweep-r1"},
 		},
 		"a result that was changed": {
 			change: func(s *apiServer) { s.configMaps[stored].BinaryData[result.KeyClient][20] ^= 1 },

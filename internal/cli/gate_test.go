@@ -282,7 +282,7 @@ func TestGateTimesOut(t *testing.T) {
 	kubeconfig := s.serve(t)
 	const (
 		good = "LatencyBenchmark perf/good: Pass: all 3 rules hold, in 12 comparisons\n"
-		want = "kubectl tailgate: the time is over before there was a verdict on LatencyBenchmark perf/sweep: Running (measuring round 2 of 3)\n"
+		want = "kubectl tailgate: timed out before there was a verdict on LatencyBenchmark perf/sweep: Running (measuring round 2 of 3)\n"
 	)
 	for _, timeout := range []string{"300ms", "3s", "30s"} {
 		code, stdout, stderr := run("gate", "sweep", "good", "--wait", "--timeout="+timeout, "--kubeconfig", kubeconfig)

@@ -187,8 +187,8 @@ func TestRunLeavesTheBenchmark(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		"interrupted": {want: "kubectl tailgate: interrupted; LatencyBenchmark perf/sweep goes on: `kubectl tailgate run -f FILE -n perf` comes back to it, `kubectl delete lb sweep -n perf` ends it\n"},
-		"late":        {flags: []string{"--timeout=200ms"}, want: "kubectl tailgate: the time is over; LatencyBenchmark perf/sweep goes on: "},
+		"interrupted": {want: "kubectl tailgate: interrupted; LatencyBenchmark perf/sweep continues: `kubectl tailgate run -f FILE -n perf` comes back to it, `kubectl delete lb sweep -n perf` ends it\n"},
+		"late":        {flags: []string{"--timeout=200ms"}, want: "kubectl tailgate: timed out; LatencyBenchmark perf/sweep continues: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newCluster(t)
