@@ -121,6 +121,7 @@ const (
 	remedyNIC    = "attach an interface of a NIC that Onload supports, which is up, and whose driver was there when the module was loaded"
 	remedyVI     = "end other processes that use Onload on the node, and stacks that are left of them (onload_stackdump lists both), or share a stack"
 	remedyMemory = "free memory of the node, whose kernel has the stack; on an X3 or X4 give the endpoint huge pages of 2Mi (pods.hugepages), in which its receive queues are"
+	remedyPlane  = "see the kernel's log of the node: the module starts the control plane by the program that `kubectl tailgate doctor` shows, which is crictl with AMD's operator, and the node has to have it"
 	remedyAny    = "see the kernel's log of the node"
 )
 
@@ -132,6 +133,9 @@ var known = []struct {
 }{
 	{"Driver/Library version mismatch", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "library and kernel module are of different versions", Remedy: remedyBuild}},
 	{"Driver/Library debug build mismatch", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "library and kernel module are of different builds", Remedy: remedyBuild}},
+	{"cplane interface mismatch", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "library and control plane are of different versions", Remedy: remedyBuild}},
+	{"control plane handle", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "its control plane does not run on the node", Remedy: remedyPlane}},
+	{"failed to select control plane instance", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "its control plane does not run on the node", Remedy: remedyPlane}},
 	{"Failed to open /dev/onload", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "its device cannot be opened", Remedy: remedyModule, Device: true}},
 	{"failed to open driver", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "its device cannot be opened", Remedy: remedyModule, Device: true}},
 	{": ENODEV.", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "no NIC that it can use", Remedy: remedyNIC}},

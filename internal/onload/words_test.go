@@ -35,6 +35,8 @@ func TestExplain(t *testing.T) {
 		"another number":                  {"oo:x[1]: f: ERROR: Failed to allocate stack (rc=-22)\n", failed, "f: ERROR: Failed to allocate stack (rc=-22)"},
 		"no device, which has no prefix":  {"citp_oo_get_cpu_khz: Failed to open /dev/onload\n", failed, "citp_oo_get_cpu_khz: Failed to open /dev/onload"},
 		"another version":                 {start + "oo:x[1]: ERROR: Driver/Library version mismatch detected.\n", failed, "ERROR: Driver/Library version mismatch detected."},
+		"no control plane":                {"oo:x[1]: ci_netif_ctor: failed to get local control plane handle: -11\n", failed, "ci_netif_ctor: failed to get local control plane handle: -11"},
+		"another control plane":           {"oo:x[1]: ERROR: user/driver cplane interface mismatch\n", failed, "ERROR: user/driver cplane interface mismatch"},
 		"no NIC":                          {"oo:x[1]: netif_tcp_helper_alloc_u: ENODEV.\nThis error can occur if:\n", failed, "netif_tcp_helper_alloc_u: ENODEV."},
 		"packets that cannot be mapped":   {"oo:x[1]: Failed to map packets!\n", unavailable, "Failed to map packets!"},
 		"a setting that it does not know": {"oo:x[1]: Unknown option \"EF_POL_USEC=1\" identified\n", failed, "Unknown option \"EF_POL_USEC=1\" identified"},
