@@ -98,12 +98,16 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 		status = metav1.ConditionFalse
 	}
 	if b.Status.Pair != nil {
-		message := fmt.Sprintf("client on %s, server on %s", b.Status.Pair.ClientNode, b.Status.Pair.ServerNode)
-		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted,
-			strings.Join(slices.Insert(preflight.Foreknown(b.Spec), 0, message), "; ")))
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, acceptance(b)))
 	}
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, status, s.reason, s.message))
 	return s.again, nil
+}
+
+// acceptance says for which nodes a benchmark was accepted, and what is known of its results already.
+func acceptance(b *v1alpha1.LatencyBenchmark) string {
+	nodes := fmt.Sprintf("client on %s, server on %s", b.Status.Pair.ClientNode, b.Status.Pair.ServerNode)
+	return strings.Join(slices.Insert(preflight.Foreknown(b.Spec), 0, nodes), "; ")
 }
 
 // note records when this operator first saw what it waits for: clocks of nodes may be wrong.

@@ -1,6 +1,7 @@
 package benchmark
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -151,5 +152,20 @@ func TestProgress(t *testing.T) {
 				t.Errorf("progress (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestAcceptanceSaysWhatOnloadWillNotCarry(t *testing.T) {
+	b := &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{
+		Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload},
+		Workload:     v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, MessageSizes: []int32{64, 2000}},
+	}}
+	b.Status.Pair = &v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}
+	if got := acceptance(b); !strings.HasPrefix(got, "client on a, server on b; variant default: unless") {
+		t.Errorf("accepted with %q", got)
+	}
+	b.Spec.Acceleration = nil
+	if got := acceptance(b); got != "client on a, server on b" {
+		t.Errorf("accepted with %q", got)
 	}
 }

@@ -216,6 +216,29 @@ func TestPlanWithoutACluster(t *testing.T) {
 	}
 }
 
+// What Onload will not carry is known without a cluster.
+func TestPlanOfLargeDatagrams(t *testing.T) {
+	const benchmark = `
+apiVersion: tailgate.dev/v1alpha1
+kind: LatencyBenchmark
+metadata: {name: x}
+spec:
+  tool: pinger
+  workload: {protocols: [UDP], messageSizes: [64, 2000]}
+  placement: {client: {}, server: {}}
+  network: {type: VF, networkRef: {name: sf-vf}, resourceName: tailgate.test/sf_vf}
+  acceleration: {type: Onload}
+`
+	nodes, err := yaml.Marshal(corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: makeNodes("node-a", "node-b")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stdout, stderr := run("plan", "-f", written(t, benchmark), "--nodes", written(t, string(nodes)), "--kubeconfig", os.DevNull)
+	if !strings.Contains(stdout, "variant default: unless the interface has a larger MTU, datagrams of more than 1472 bytes") {
+		t.Errorf("it says %q, %q", stdout, stderr)
+	}
+}
+
 func TestPlanRefuses(t *testing.T) {
 	cases := map[string]struct {
 		file, nodes string
