@@ -351,7 +351,7 @@ func TestEndsWithoutAPeer(t *testing.T) {
 			want: v1alpha1.OutcomeWrongNetwork, words: []string{"net-missing"},
 		},
 		"a server that has to end before its client comes": {
-			role: v1alpha1.RoleServer, ended: true, want: v1alpha1.OutcomePodLost, words: []string{"told to end"},
+			role: v1alpha1.RoleServer, ended: true, want: v1alpha1.OutcomePodLost, words: []string{"stopped the pod"},
 		},
 		"a client whose time is over before its server answers": {
 			role: v1alpha1.RoleClient, change: func(a *Agent) { a.Task.Deadline = 50 * time.Millisecond },

@@ -269,7 +269,7 @@ func TestPortIsTaken(t *testing.T) {
 	}
 	defer listener.Close()
 	_, _, err = server(t, "sleep").prepare(t.Context(), "tcp-64", nil, target(t))
-	wantOutcome(t, err, v1alpha1.OutcomeToolFailed, "somebody else listens")
+	wantOutcome(t, err, v1alpha1.OutcomeToolFailed, "another process listens")
 }
 
 // A tool's server that fails with a long line is the reason that the client reads, and not a line that is too long for it.

@@ -528,7 +528,7 @@ func TestAccept(t *testing.T) {
 		"a chosen node that is gone is named": {
 			change:      []func(*Observed){chosen("a", "b"), nodes(node("a"), node("c"))},
 			wantReason:  v1alpha1.ReasonNodeNotReady,
-			wantMessage: []string{"spec.placement.server", "node b", "apply it anew"},
+			wantMessage: []string{"spec.placement.server", "node b", "apply it again"},
 		},
 	}
 	for name, c := range cases {

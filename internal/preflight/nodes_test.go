@@ -239,7 +239,7 @@ func TestNodes(t *testing.T) {
 				SyncStatus: "Failed", LastSyncError: "write error:\n\tcannot " + strings.Repeat("é", 500),
 			}})},
 			wantReason:  v1alpha1.ReasonNodeNotSynced,
-			wantMessage: []string{`"Failed: write error: cannot éé`, `é..." of node a`},
+			wantMessage: []string{`"Failed: write error: cannot éé`, `é..." for node a`},
 			notMessage:  strings.Repeat("é", 100),
 		},
 

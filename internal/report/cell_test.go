@@ -158,7 +158,7 @@ func TestSummarizeOutliers(t *testing.T) {
 	}
 	block := spin
 	block.ServerSeesGaps, block.Undetermined = false, 40
-	if r := summarize(t, s, told(block)).Results[0]; !strings.Contains(r.Outliers, "40 % cannot be told; the ends sleep") {
+	if r := summarize(t, s, told(block)).Results[0]; !strings.Contains(r.Outliers, "40 % unknown; the ends sleep") {
 		t.Errorf("got %s", r.Outliers)
 	}
 }
