@@ -16,7 +16,6 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/agent"
 	"github.com/tailgate-dev/tailgate/internal/plan"
-	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
@@ -54,22 +53,22 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	default:
 		return fmt.Errorf("unknown verb %q: usage: agent %s", args[0], verbs)
 	}
-	task, err := plan.DecodeTask(getenv(pods.EnvTask))
+	task, err := plan.DecodeTask(getenv(plan.EnvTask))
 	if err != nil {
 		return err
 	}
 	if task.Role != args[0] {
 		return fmt.Errorf("the task is a %s's, not a %s's", task.Role, args[0])
 	}
-	if getenv(pods.EnvKey) == "" {
-		return fmt.Errorf("%s is not set", pods.EnvKey)
+	if getenv(plan.EnvKey) == "" {
+		return fmt.Errorf("%s is not set", plan.EnvKey)
 	}
 	a := &agent.Agent{
-		Task: task, Node: getenv(pods.EnvNode), PodIP: getenv(pods.EnvPodIP), Key: getenv(pods.EnvKey),
-		Tools: all.Registry(), Scratch: pods.Scratch, Log: stdout, TerminationLog: terminationLog, Root: "/",
+		Task: task, Node: getenv(plan.EnvNode), PodIP: getenv(plan.EnvPodIP), Key: getenv(plan.EnvKey),
+		Tools: all.Registry(), Scratch: plan.Scratch, Log: stdout, TerminationLog: terminationLog, Root: "/",
 	}
 	// The tools have the environment of the agent, and no use for the key.
-	if err := os.Unsetenv(pods.EnvKey); err != nil {
+	if err := os.Unsetenv(plan.EnvKey); err != nil {
 		return err
 	}
 	return a.Run(ctx)
@@ -78,7 +77,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 // inspect writes what it sees of the node.
 func inspect(getenv func(string) string, stdout io.Writer) error {
 	inspector := agent.Inspector{
-		Node: getenv(pods.EnvNode), PodIP: getenv(pods.EnvPodIP), Interface: getenv(pods.EnvInterface), Environ: os.Environ(), Root: "/",
+		Node: getenv(plan.EnvNode), PodIP: getenv(plan.EnvPodIP), Interface: getenv(plan.EnvInterface), Environ: os.Environ(), Root: "/",
 	}
 	inspection, err := inspector.Inspect()
 	if err != nil {

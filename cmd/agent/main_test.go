@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/tailgate-dev/tailgate/internal/doctor"
-	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 func TestRunRefuses(t *testing.T) {
@@ -32,7 +34,7 @@ func TestRunRefuses(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			getenv := func(name string) string {
-				if name == pods.EnvTask {
+				if name == plan.EnvTask {
 					return c.task
 				}
 				return ""
@@ -65,11 +67,11 @@ func TestHold(t *testing.T) {
 
 func TestInspect(t *testing.T) {
 	var log bytes.Buffer
-	getenv := func(name string) string { return map[string]string{pods.EnvNode: "a", pods.EnvInterface: "lo"}[name] }
+	getenv := func(name string) string { return map[string]string{plan.EnvNode: "a", plan.EnvInterface: "lo"}[name] }
 	if err := run(context.Background(), []string{"inspect"}, getenv, &log); err != nil {
 		t.Fatal(err)
 	}
-	i, err := doctor.ReadInspection(&log)
+	i, err := result.ReadInspection(&log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,5 +84,24 @@ func TestUnverified(t *testing.T) {
 	err := run(context.Background(), []string{"unverified"}, func(string) string { return "" }, io.Discard)
 	if err == nil || err.Error() != "the latency of the node is not verified" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// The agent runs in the pods of users: it links what it shares with the operator, and nothing of what decides there.
+func TestLinksNothingOfTheOperator(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const module = "github.com/tailgate-dev/tailgate/"
+	shared := regexp.MustCompile(`^(api/v1alpha1|cmd/agent|internal/(agent|capture|foreign|onload|plan|result|stats|tool(/\w+)?))$`)
+	for line := range strings.Lines(string(out)) {
+		name, ours := strings.CutPrefix(strings.TrimSpace(line), module)
+		if ours && !shared.MatchString(name) {
+			t.Errorf("the agent links %s", name)
+		}
+		if strings.HasPrefix(name, "k8s.io/client-go") || strings.HasPrefix(name, "sigs.k8s.io/controller-runtime") {
+			t.Errorf("the agent links %s", name)
+		}
 	}
 }

@@ -309,7 +309,7 @@ func TestExchangesThatFail(t *testing.T) {
 				if end.err == nil || end.termination.Reason != end.want || end.termination.Digest != "" {
 					t.Errorf("the %s ended with %v, %+v; want %s", role, end.err, end.termination, end.want)
 				}
-				if strings.Contains(end.log, "tailgate-result") {
+				if strings.Contains(end.log, "tailgate-log") {
 					t.Errorf("the %s left a result all the same", role)
 				}
 			}
@@ -409,7 +409,7 @@ func TestResultTooLarge(t *testing.T) {
 	if client.termination.Reason != v1alpha1.OutcomeResultTooLarge || !strings.Contains(client.termination.Message, "measure fewer message sizes") {
 		t.Errorf("the client ended with %+v, want %s", client.termination, v1alpha1.OutcomeResultTooLarge)
 	}
-	if strings.Contains(client.log, "tailgate-result") {
+	if strings.Contains(client.log, "tailgate-log") {
 		t.Error("the client left a result all the same")
 	}
 	document(t, <-done)

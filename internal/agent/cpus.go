@@ -8,17 +8,19 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tailgate-dev/tailgate/internal/proof"
+	"k8s.io/utils/cpuset"
+
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // cpusAllowed are the CPUs that the agent may use, ascending, with the kernel's own words for them.
 func (h host) cpusAllowed() ([]int, string, error) {
 	list := h.field("proc/self/status", "Cpus_allowed_list")
-	cpus, err := proof.ParseCPUs(list)
+	cpus, err := result.ParseCPUs(list)
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the allowed CPUs: %w", err)
 	}
-	return cpus, list, nil
+	return cpus.List(), list, nil
 }
 
 // cpuNUMANodes are the NUMA nodes of the machine's CPUs, by CPU.
@@ -30,11 +32,11 @@ func (h host) cpuNUMANodes() map[int]int32 {
 			continue
 		}
 		// A node of memory alone has no CPUs.
-		cpus, err := proof.ParseCPUs(h.read(filepath.Join(dir, "cpulist")))
+		cpus, err := result.ParseCPUs(h.read(filepath.Join(dir, "cpulist")))
 		if err != nil {
 			continue
 		}
-		for _, cpu := range cpus {
+		for _, cpu := range cpus.UnsortedList() {
 			nodes[cpu] = int32(number)
 		}
 	}
@@ -60,17 +62,16 @@ func (h host) allowedNUMANodes(cpus []int) string {
 		}
 		nodes = append(nodes, int(node))
 	}
-	slices.Sort(nodes)
-	return cpuRanges(slices.Compact(nodes))
+	return cpuset.New(nodes...).String()
 }
 
 // siblings are the CPUs of a CPU's core, itself included; nil when nobody knows.
 func (h host) siblings(cpu int) []int {
-	cpus, err := proof.ParseCPUs(h.read(fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu)))
+	cpus, err := result.ParseCPUs(h.read(fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu)))
 	if err != nil {
 		return nil
 	}
-	return cpus
+	return cpus.List()
 }
 
 // order sorts an endpoint's CPUs by how well they suit a tool that measures over a device on a NUMA node: those of that
@@ -79,7 +80,7 @@ func (h host) siblings(cpu int) []int {
 func (h host) order(cpus []int, node int32) []int {
 	nodes := h.cpuNUMANodes()
 	// An empty list is no list.
-	isolated, _ := proof.ParseCPUs(h.read("sys/devices/system/cpu/isolated"))
+	isolated, _ := result.ParseCPUs(h.read("sys/devices/system/cpu/isolated"))
 	var siblings []int
 	rank := func(cpu int) (rank int) {
 		if slices.Contains(siblings, cpu) {
@@ -88,7 +89,7 @@ func (h host) order(cpus []int, node int32) []int {
 		if n, known := nodes[cpu]; !known || n != node {
 			rank += 2
 		}
-		if !slices.Contains(isolated, cpu) {
+		if !isolated.Contains(cpu) {
 			rank++
 		}
 		return rank

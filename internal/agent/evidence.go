@@ -17,7 +17,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
@@ -224,12 +223,12 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 // distance is that from one NUMA node to another. The file of a node has a number for each node that is online, in
 // order.
 func (h host) distance(from, to int32) string {
-	nodes, err := proof.ParseCPUs(h.read("sys/devices/system/node/online"))
+	nodes, err := result.ParseCPUs(h.read("sys/devices/system/node/online"))
 	if err != nil {
 		return ""
 	}
 	distances := strings.Fields(h.read(fmt.Sprintf("sys/devices/system/node/node%d/distance", from)))
-	if i := slices.Index(nodes, int(to)); i >= 0 && len(distances) == len(nodes) {
+	if i := slices.Index(nodes.List(), int(to)); i >= 0 && len(distances) == nodes.Size() {
 		return distances[i]
 	}
 	return ""

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
@@ -345,9 +344,9 @@ func (h host) cpuList(f facts, key, path string, cpu int) {
 		f.set(key, yesNo(false))
 		return
 	}
-	if cpus, err := proof.ParseCPUs(list); err == nil {
+	if cpus, err := result.ParseCPUs(list); err == nil {
 		f.set(key+"-cpus", list)
-		f.set(key, yesNo(slices.Contains(cpus, cpu)))
+		f.set(key, yesNo(cpus.Contains(cpu)))
 	}
 }
 
@@ -372,17 +371,17 @@ func yesNo(b bool) string {
 
 // directedAt says whether an interrupt, given by its folder, is delivered to a CPU.
 func (h host) directedAt(irq string, cpu int) bool {
-	cpus, err := proof.ParseCPUs(h.affinity(irq))
-	return err == nil && slices.Contains(cpus, cpu)
+	cpus, err := result.ParseCPUs(h.affinity(irq))
+	return err == nil && cpus.Contains(cpu)
 }
 
 // affinity is the list of the CPUs to which an interrupt is delivered; where the kernel does not tell, those to which
 // it may be. After a change of the latter the former is out of date until the next interrupt.
 func (h host) affinity(irq string) string {
 	effective, allowed := h.read(filepath.Join(irq, "effective_affinity_list")), h.read(filepath.Join(irq, "smp_affinity_list"))
-	now, err := proof.ParseCPUs(effective)
-	may, errAllowed := proof.ParseCPUs(allowed)
-	if err != nil || errAllowed == nil && !slices.ContainsFunc(now, func(cpu int) bool { return slices.Contains(may, cpu) }) {
+	now, err := result.ParseCPUs(effective)
+	may, errAllowed := result.ParseCPUs(allowed)
+	if err != nil || errAllowed == nil && now.Intersection(may).IsEmpty() {
 		return allowed
 	}
 	return effective

@@ -7,14 +7,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
@@ -247,7 +245,7 @@ func TestFactsOfThisMachine(t *testing.T) {
 	}
 	// The cgroup's CPUs are those that a process may use that was not pinned, or more.
 	if list := e.Facts["cgroup.cpus"]; list != "" {
-		if cpus, err := proof.ParseCPUs(list); err != nil || !slices.Contains(cpus, cpu) {
+		if cpus, err := result.ParseCPUs(list); err != nil || !cpus.Contains(cpu) {
 			t.Errorf("the cgroup's CPUs are %q, without %d", list, cpu)
 		}
 	}
@@ -410,23 +408,6 @@ func FuzzCgroupDir(f *testing.F) {
 		}
 		if dir != "" {
 			t.Errorf("got %q, which is below no mount", dir)
-		}
-	})
-}
-
-func FuzzCPURanges(f *testing.F) {
-	f.Add("1,3-5")
-	f.Add("0")
-	f.Fuzz(func(t *testing.T, list string) {
-		cpus, err := proof.ParseCPUs(list)
-		if err != nil {
-			return
-		}
-		slices.Sort(cpus)
-		cpus = slices.Compact(cpus)
-		again, err := proof.ParseCPUs(cpuRanges(cpus))
-		if err != nil || !slices.Equal(again, cpus) {
-			t.Errorf("%v became %q", cpus, cpuRanges(cpus))
 		}
 	})
 }

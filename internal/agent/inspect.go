@@ -3,13 +3,14 @@ package agent
 import (
 	"net"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/tailgate-dev/tailgate/internal/doctor"
+	"k8s.io/utils/cpuset"
+
 	"github.com/tailgate-dev/tailgate/internal/onload"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // Inspector looks at a node from a pod, for kubectl tailgate doctor.
@@ -28,11 +29,11 @@ type Inspector struct {
 const maxNICs = 64
 
 // Inspect looks. It needs no privilege, and changes nothing.
-func (i Inspector) Inspect() (doctor.Inspection, error) {
+func (i Inspector) Inspect() (result.Inspection, error) {
 	h := host{i.Root}
 	cpus, allowed, err := h.cpusAllowed()
 	if err != nil {
-		return doctor.Inspection{}, err
+		return result.Inspection{}, err
 	}
 	iface := i.iface()
 	// A link that was just attached needs seconds to come up.
@@ -50,8 +51,8 @@ func (i Inspector) Inspect() (doctor.Inspection, error) {
 		}
 	}
 	evidence.Facts = f.bounded(maxFacts)
-	return doctor.Inspection{
-		Version: doctor.InspectionVersion, Evidence: evidence, NUMA: h.numaCPUs(), NICs: h.nics(), Onload: h.onload(i.Environ),
+	return result.Inspection{
+		Version: result.InspectionVersion, Evidence: evidence, NUMA: h.numaCPUs(), NICs: h.nics(), Onload: h.onload(i.Environ),
 	}, nil
 }
 
@@ -79,22 +80,21 @@ func (h host) numaCPUs() map[string]string {
 	}
 	lists := map[string]string{}
 	for node, cpus := range nodes {
-		slices.Sort(cpus)
-		lists[strconv.Itoa(int(node))] = cpuRanges(cpus)
+		lists[strconv.Itoa(int(node))] = cpuset.New(cpus...).String()
 	}
 	return lists
 }
 
 // nics are the network cards on the PCI bus, which is the machine's in every pod, without VFs.
-func (h host) nics() []doctor.NIC {
-	var nics []doctor.NIC
+func (h host) nics() []result.NIC {
+	var nics []result.NIC
 	for _, dir := range h.glob("sys/bus/pci/devices/*") {
 		network := strings.HasPrefix(h.read(filepath.Join(dir, "class")), "0x02")
 		if !network && !h.exists(filepath.Join(dir, "sriov_totalvfs")) || h.exists(filepath.Join(dir, "physfn")) {
 			continue
 		}
 		id := strings.TrimPrefix(h.read(filepath.Join(dir, "vendor")), "0x") + ":" + strings.TrimPrefix(h.read(filepath.Join(dir, "device")), "0x")
-		nic := doctor.NIC{
+		nic := result.NIC{
 			PCIAddress: filepath.Base(dir), ID: id, NUMANode: h.number(filepath.Join(dir, "numa_node")),
 			VFs: max(h.number(filepath.Join(dir, "sriov_numvfs")), 0), TotalVFs: max(h.number(filepath.Join(dir, "sriov_totalvfs")), 0),
 		}
@@ -109,8 +109,8 @@ func (h host) nics() []doctor.NIC {
 }
 
 // onload looks for what the device plugin of Onload puts into a container.
-func (h host) onload(environ []string) doctor.Onload {
-	var o doctor.Onload
+func (h host) onload(environ []string) result.Onload {
+	var o result.Onload
 	libraries := []string{onload.DevicePluginLibrary}
 	for _, entry := range environ {
 		if value, ok := strings.CutPrefix(entry, preloadVariable+"="); ok {

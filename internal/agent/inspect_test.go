@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tailgate-dev/tailgate/internal/doctor"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 func TestInspect(t *testing.T) {
@@ -50,15 +50,15 @@ func TestInspect(t *testing.T) {
 			t.Errorf("fact %s of no interface", key)
 		}
 	}
-	got.Evidence = doctor.Inspection{}.Evidence
-	want := doctor.Inspection{
-		Version: doctor.InspectionVersion,
+	got.Evidence = result.Inspection{}.Evidence
+	want := result.Inspection{
+		Version: result.InspectionVersion,
 		NUMA:    map[string]string{"0": "0-1,4-5", "1": "2-3,6-7"},
-		NICs: []doctor.NIC{
+		NICs: []result.NIC{
 			{PCIAddress: "0000:00:1f.6", ID: "8086:15bc", NUMANode: -1},
 			{PCIAddress: "0000:65:00.0", ID: "1924:0b03", Driver: "sfc", NUMANode: 1, VFs: 4, TotalVFs: 16},
 		},
-		Onload: doctor.Onload{
+		Onload: result.Onload{
 			Preload: "/opt/onload/usr/lib64/libonload.so", Library: "/opt/onload/usr/lib64/libonload.so", Devices: []string{"/dev/onload"}, ControlPlane: "/usr/bin/crictl",
 		},
 	}

@@ -10,7 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tailgate-dev/tailgate/internal/proof"
+	"k8s.io/utils/cpuset"
+
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // nicFacts gathers what is known of the interface that carries the messages, and of the device behind it.
@@ -71,39 +73,20 @@ func (h host) deviceFacts(f facts, device string, cpu int) {
 		f.set("nic.pcie", speed+" x"+width)
 	}
 
-	var cpus []int
+	cpus := cpuset.New()
 	interrupts := h.glob(filepath.Join(device, "msi_irqs/[0-9]*"))
 	for _, irq := range interrupts {
-		if list, err := proof.ParseCPUs(h.affinity(filepath.Join("proc/irq", filepath.Base(irq)))); err == nil {
-			cpus = append(cpus, list...)
+		if list, err := result.ParseCPUs(h.affinity(filepath.Join("proc/irq", filepath.Base(irq)))); err == nil {
+			cpus = cpus.Union(list)
 		}
 	}
 	if len(interrupts) > 0 {
 		f.set("nic.irqs", strconv.Itoa(len(interrupts)))
 	}
-	if len(cpus) > 0 {
-		slices.Sort(cpus)
-		f.set("nic.irq-cpus", cpuRanges(slices.Compact(cpus)))
-		f.set("nic.irq-on-cpu", yesNo(slices.Contains(cpus, cpu)))
+	if !cpus.IsEmpty() {
+		f.set("nic.irq-cpus", cpus.String())
+		f.set("nic.irq-on-cpu", yesNo(cpus.Contains(cpu)))
 	}
-}
-
-// cpuRanges writes CPUs, ascending, as the kernel does: 1,3-5.
-func cpuRanges(cpus []int) string {
-	var parts []string
-	for i := 0; i < len(cpus); {
-		last := i
-		for last+1 < len(cpus) && cpus[last+1] == cpus[last]+1 {
-			last++
-		}
-		part := strconv.Itoa(cpus[i])
-		if last > i {
-			part += "-" + strconv.Itoa(cpus[last])
-		}
-		parts = append(parts, part)
-		i = last + 1
-	}
-	return strings.Join(parts, ",")
 }
 
 // steering is to which CPUs receive packet steering moves messages: the masks of the interface's queues, each once.

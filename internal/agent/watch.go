@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tailgate-dev/tailgate/internal/proof"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // maxInterrupts bounds how many devices' interrupts are told apart.
@@ -42,8 +42,8 @@ type watch struct {
 
 func (h host) watch(cpu int, iface string) *watch {
 	w := &watch{host: h, cpu: cpu, iface: iface, place: unknown, buffer: make([]byte, 64<<10), grown: map[string]int64{}}
-	if possible, err := proof.ParseCPUs(h.read("sys/devices/system/cpu/possible")); err == nil {
-		w.place = slices.Index(possible, cpu)
+	if possible, err := result.ParseCPUs(h.read("sys/devices/system/cpu/possible")); err == nil {
+		w.place = slices.Index(possible.List(), cpu)
 	}
 	w.throttled, _ = h.cgroup("cpu", "cpu.max", "cpu.cfs_quota_us")
 	w.pressed = h.cgroupWith("", "cpu.pressure")

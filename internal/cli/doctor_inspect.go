@@ -19,6 +19,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/doctor"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 const (
@@ -211,29 +212,29 @@ func (i *inspectors) warnings(ctx context.Context, pod *corev1.Pod) []corev1.Eve
 }
 
 // read gets the inspection from the log of a pod. The kubelet may need a moment to have it.
-func (i *inspectors) read(ctx context.Context, pod types.NamespacedName) (doctor.Inspection, error) {
+func (i *inspectors) read(ctx context.Context, pod types.NamespacedName) (result.Inspection, error) {
 	var err error
 	for range 4 {
-		var inspection doctor.Inspection
+		var inspection result.Inspection
 		if inspection, err = i.readOnce(ctx, pod); err == nil || apierrors.IsForbidden(err) {
 			return inspection, err
 		}
 		select {
 		case <-ctx.Done():
-			return doctor.Inspection{}, err
+			return result.Inspection{}, err
 		case <-time.After(inspectPoll):
 		}
 	}
-	return doctor.Inspection{}, err
+	return result.Inspection{}, err
 }
 
-func (i *inspectors) readOnce(ctx context.Context, pod types.NamespacedName) (doctor.Inspection, error) {
+func (i *inspectors) readOnce(ctx context.Context, pod types.NamespacedName) (result.Inspection, error) {
 	log, err := i.log(ctx, pod, pods.Container)
 	if err != nil {
-		return doctor.Inspection{}, fmt.Errorf("reading the log of pod %s: %w", pod, err)
+		return result.Inspection{}, fmt.Errorf("reading the log of pod %s: %w", pod, err)
 	}
 	defer log.Close()
-	return doctor.ReadInspection(log)
+	return result.ReadInspection(log)
 }
 
 // end removes a pod. One that was not over is waited for, as the next one may need what it has.

@@ -45,7 +45,7 @@ type ward struct {
 	// become is what becomes of an inspect pod; nil: it succeeds.
 	become func(*corev1.Pod)
 	// inspect changes what a pod saw; nil: nothing.
-	inspect func(*corev1.Pod, *doctor.Inspection)
+	inspect func(*corev1.Pod, *result.Inspection)
 	// forbidden are parts of METHOD PATH that are refused.
 	forbidden []string
 
@@ -182,7 +182,7 @@ func (w *ward) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	})
 	mux.HandleFunc("GET "+inspectPods+"/{name}/log", func(_ http.ResponseWriter, r *http.Request) {
 		p := w.pods[r.PathValue("name")]
-		i := doctor.Inspection{Version: doctor.InspectionVersion, NUMA: map[string]string{"0": "0-7"}, Evidence: result.Evidence{
+		i := result.Inspection{Version: result.InspectionVersion, NUMA: map[string]string{"0": "0-7"}, Evidence: result.Evidence{
 			Node: pods.Node(p), BootID: pods.Node(p), CPUsAllowed: "3", OnlineCPUs: "0-7", MeasuringCPU: 3, DeviceNUMANode: -1, Clocksource: "tsc", Interface: "net1", MTU: 1500, Driver: "sfc",
 			Facts: map[string]string{"cpu.hypervisor": "no"},
 		}}
@@ -263,13 +263,13 @@ func TestDoctorExitCodes(t *testing.T) {
 	}{
 		"an error": {
 			change: func(w *ward) {
-				w.inspect = func(_ *corev1.Pod, i *doctor.Inspection) { i.Evidence.CPUsAllowed = "0-7" }
+				w.inspect = func(_ *corev1.Pod, i *result.Inspection) { i.Evidence.CPUsAllowed = "0-7" }
 			},
 			want: 1, node: "node-a", check: "cpu-manager", level: doctor.Error,
 		},
 		"a warning": {
 			change: func(w *ward) {
-				w.inspect = func(_ *corev1.Pod, i *doctor.Inspection) { i.Evidence.Facts["cpu.hypervisor"] = "yes" }
+				w.inspect = func(_ *corev1.Pod, i *result.Inspection) { i.Evidence.Facts["cpu.hypervisor"] = "yes" }
 			},
 			want: 2, node: "node-a", check: "hypervisor", level: doctor.Warning,
 		},

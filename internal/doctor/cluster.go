@@ -166,7 +166,7 @@ func definition(o Observed, n Network) []Line {
 func hasDriver(o Observed, driver string) bool {
 	return slices.ContainsFunc(o.Nodes, func(n Node) bool {
 		i := n.seen()
-		return i != nil && slices.ContainsFunc(i.NICs, func(c NIC) bool { return c.Driver == driver })
+		return i != nil && slices.ContainsFunc(i.NICs, func(c result.NIC) bool { return c.Driver == driver })
 	})
 }
 
@@ -244,7 +244,7 @@ func byValue(names map[string][]string) string {
 }
 
 // grouped are the nodes by what an inspection tells of them.
-func grouped(o Observed, value func(*Inspection) string) map[string][]string {
+func grouped(o Observed, value func(*result.Inspection) string) map[string][]string {
 	groups := map[string][]string{}
 	for _, n := range o.Nodes {
 		if i := n.seen(); i != nil && value(i) != "" {
@@ -293,11 +293,11 @@ func alike(o Observed) []Line {
 	nodes := 0
 	for _, v := range []struct {
 		what string
-		of   func(*Inspection) string
+		of   func(*result.Inspection) string
 	}{
-		{"kernel", func(i *Inspection) string { return i.Evidence.Kernel }},
-		{"CPU", func(i *Inspection) string { return i.Evidence.CPUModel }},
-		{"mitigations", func(i *Inspection) string { return i.fact("kernel.arg.mitigations") }},
+		{"kernel", func(i *result.Inspection) string { return i.Evidence.Kernel }},
+		{"CPU", func(i *result.Inspection) string { return i.Evidence.CPUModel }},
+		{"mitigations", func(i *result.Inspection) string { return i.Fact("kernel.arg.mitigations") }},
 	} {
 		groups := grouped(o, v.of)
 		n := 0

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // Level is the result of a check.
@@ -170,7 +171,7 @@ type Look struct {
 	// Network is that of kind network.
 	Network string
 	// Inspection is nil when there is a Trouble, and the other way round.
-	Inspection *Inspection
+	Inspection *result.Inspection
 	Trouble    *Trouble
 	// ImageID is what the node's runtime made of the image.
 	ImageID string
@@ -245,8 +246,8 @@ func (n Node) look(kind Kind, network string) *Look {
 }
 
 // seen is the inspection from a pod with a whole CPU, or else from any; nil without one.
-func (n Node) seen() *Inspection {
-	var any *Inspection
+func (n Node) seen() *result.Inspection {
+	var any *result.Inspection
 	for _, l := range n.Looks {
 		if l.Inspection != nil && l.Kind != KindShared {
 			return l.Inspection
@@ -255,14 +256,3 @@ func (n Node) seen() *Inspection {
 	}
 	return any
 }
-
-// fact is a condition that the agent reported; empty if it did not.
-func (i *Inspection) fact(key string) string {
-	if i == nil {
-		return ""
-	}
-	return i.Evidence.Facts[key]
-}
-
-// virtual says whether the machine is known to be a virtual one.
-func (i *Inspection) virtual() bool { return i.fact("cpu.hypervisor") == "yes" }

@@ -36,9 +36,9 @@ func statusOf(network string) string {
 }
 
 // inspection is of a pod with CPU 3 of a machine that is as it should.
-func inspection(node string) *Inspection {
-	return &Inspection{
-		Version: InspectionVersion,
+func inspection(node string) *result.Inspection {
+	return &result.Inspection{
+		Version: result.InspectionVersion,
 		Evidence: result.Evidence{
 			Node: node, Kernel: "6.1.0-37-amd64", BootID: "boot-" + node, CPUModel: "AMD EPYC 9374F", CPUsAllowed: "3", OnlineCPUs: "0-7", MeasuringCPU: 3,
 			CPUNUMANode: 0, DeviceNUMANode: -1, ThreadSiblings: "3", Clocksource: "tsc", Interface: "eth0", MTU: 1500, Driver: "veth",
@@ -50,12 +50,12 @@ func inspection(node string) *Inspection {
 			},
 		},
 		NUMA: map[string]string{"0": "0-3", "1": "4-7"},
-		NICs: []NIC{{PCIAddress: "0000:65:00.0", ID: "1924:0b03", Driver: "sfc", NUMANode: 0, VFs: 4, TotalVFs: 16}},
+		NICs: []result.NIC{{PCIAddress: "0000:65:00.0", ID: "1924:0b03", Driver: "sfc", NUMANode: 0, VFs: 4, TotalVFs: 16}},
 	}
 }
 
 // onNetwork is an inspection of a pod with a VF at net1.
-func onNetwork(node string) *Inspection {
+func onNetwork(node string) *result.Inspection {
 	i := inspection(node)
 	i.Evidence.Interface, i.Evidence.Driver, i.Evidence.Firmware, i.Evidence.PCIAddress, i.Evidence.DeviceNUMANode = "net1", "sfc", "8.3.3.1000 rx0 tx0", "0000:65:02.1", 0
 	maps.Copy(i.Evidence.Facts, map[string]string{"nic.function": "VF", "nic.firmware-variant": "full-feature", "nic.carrier": "1", "nic.coalesce.rx-usecs": "0"})
@@ -71,7 +71,7 @@ func fitNode(name string) Node {
 	shared := inspection(name)
 	shared.Evidence.CPUsAllowed = "0-2,4-7"
 	accelerated := inspection(name)
-	accelerated.Onload = Onload{Preload: "/opt/onload/usr/lib64/libonload.so", Library: "/opt/onload/usr/lib64/libonload.so", Devices: []string{"/dev/onload"}}
+	accelerated.Onload = result.Onload{Preload: "/opt/onload/usr/lib64/libonload.so", Library: "/opt/onload/usr/lib64/libonload.so", Devices: []string{"/dev/onload"}}
 	return Node{
 		Node: corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -136,7 +136,7 @@ func TestGoodClusterIsGood(t *testing.T) {
 func onA(change func(*Node)) func(*Observed) { return func(o *Observed) { change(&o.Nodes[0]) } }
 
 // seenOnA changes what all pods saw on node a.
-func seenOnA(change func(*Inspection)) func(*Observed) {
+func seenOnA(change func(*result.Inspection)) func(*Observed) {
 	return onA(func(n *Node) {
 		for _, l := range n.Looks {
 			change(l.Inspection)
@@ -145,7 +145,7 @@ func seenOnA(change func(*Inspection)) func(*Observed) {
 }
 
 func factOnA(key, value string) func(*Observed) {
-	return seenOnA(func(i *Inspection) {
+	return seenOnA(func(i *result.Inspection) {
 		if i.Evidence.Facts[key] = value; value == "" {
 			delete(i.Evidence.Facts, key)
 		}
@@ -194,7 +194,7 @@ func network(change func(*Network)) func(*Observed) {
 func config(text string) func(*Observed) { return network(func(n *Network) { n.Config = text }) }
 
 // shared is what a kubelet without CPU manager gives.
-func shared(i *Inspection) { i.Evidence.CPUsAllowed = "0-7" }
+func shared(i *result.Inspection) { i.Evidence.CPUsAllowed = "0-7" }
 
 func TestChecks(t *testing.T) {
 	type changes []func(*Observed)
@@ -258,8 +258,8 @@ func TestChecks(t *testing.T) {
 				}
 			}
 		}}, true, "machines", "", Warning, "a, b"},
-		{"one machine", changes{seenOnA(func(i *Inspection) { i.Evidence.BootID = "boot-b" })}, true, "machines", "", Warning, "a, b"},
-		{"kernels that differ", changes{seenOnA(func(i *Inspection) { i.Evidence.Kernel = "6.8.0" })}, true, "alike", "", Warning, "6.1.0-37-amd64 on b; 6.8.0 on a"},
+		{"one machine", changes{seenOnA(func(i *result.Inspection) { i.Evidence.BootID = "boot-b" })}, true, "machines", "", Warning, "a, b"},
+		{"kernels that differ", changes{seenOnA(func(i *result.Inspection) { i.Evidence.Kernel = "6.8.0" })}, true, "alike", "", Warning, "6.1.0-37-amd64 on b; 6.8.0 on a"},
 		{"one node", changes{func(o *Observed) { o.Nodes = o.Nodes[:1] }}, true, "alike", "", "", ""},
 		{"no Onload", changes{func(o *Observed) { o.Onload = "" }}, true, "onload", "", Good, "kernel's"},
 		{"no Onload though asked for", changes{func(o *Observed) { o.Onload, o.OnloadAsked = "x.org/onload", true }}, true, "onload", "x.org/onload", Error, "no node"},
@@ -290,9 +290,9 @@ func TestChecks(t *testing.T) {
 		{"a broken CNI plugin", changes{troubleOnA(KindShared, TroubleNetwork, "no IP addresses left")}, false, "inspect", "", Error, "no IP"},
 
 		{"no static policy", changes{seenOnA(shared)}, false, "cpu-manager", "", Error, "CPUs 0-7"},
-		{"one CPU for all", changes{seenOnA(func(i *Inspection) { i.Evidence.CPUsAllowed, i.Evidence.OnlineCPUs = "0", "0" })}, false, "cpu-manager", "", Error, "one CPU"},
+		{"one CPU for all", changes{seenOnA(func(i *result.Inspection) { i.Evidence.CPUsAllowed, i.Evidence.OnlineCPUs = "0", "0" })}, false, "cpu-manager", "", Error, "one CPU"},
 		{"no pod with a CPU", changes{onA(func(n *Node) { n.Looks = n.Looks[:1] })}, false, "cpu-manager", "", "", ""},
-		{"CPUs that cannot be read", changes{seenOnA(func(i *Inspection) { i.Evidence.CPUsAllowed = "?" })}, false, "cpu-manager", "", "", ""},
+		{"CPUs that cannot be read", changes{seenOnA(func(i *result.Inspection) { i.Evidence.CPUsAllowed = "?" })}, false, "cpu-manager", "", "", ""},
 
 		{"all CPUs taken", changes{podOnA(corev1.ResourceCPU, "5500m", "")}, false, "free-cpus", "", Error, "0 of 6"},
 		{"one CPU left", changes{podOnA(corev1.ResourceCPU, "4500m", "")}, false, "free-cpus", "", Warning, "1 of 6"},
@@ -310,10 +310,10 @@ func TestChecks(t *testing.T) {
 		{"a far VF", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = 1 })}, false, "topology", sfVF.Name, Error, "far from each other"},
 		{"a VF that is nowhere", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = -1 })}, false, "topology", sfVF.Name, Warning, "not known"},
 		{"a kubelet that finds no pair", changes{troubleOnA(KindNetwork, TroubleTopology, "TopologyAffinityError")}, false, "topology", sfVF.Name, Error, "TopologyAffinityError"},
-		{"one NUMA node", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = -1 }), seenOnA(func(i *Inspection) { i.NUMA = map[string]string{"0": "0-7"} })}, false, "topology", "", Good, "one NUMA node"},
+		{"one NUMA node", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = -1 }), seenOnA(func(i *result.Inspection) { i.NUMA = map[string]string{"0": "0-7"} })}, false, "topology", "", Good, "one NUMA node"},
 		{"no device", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.PCIAddress = "" })}, false, "topology", sfVF.Name, "", ""},
 
-		{"a sibling of others", changes{factOnA("cpu.smt.sibling", "others"), seenOnA(func(i *Inspection) { i.Evidence.ThreadSiblings = "3,7" })}, false, "smt", "", Warning, "CPUs 3,7 are one core"},
+		{"a sibling of others", changes{factOnA("cpu.smt.sibling", "others"), seenOnA(func(i *result.Inspection) { i.Evidence.ThreadSiblings = "3,7" })}, false, "smt", "", Warning, "CPUs 3,7 are one core"},
 		{"a sibling of its own", changes{factOnA("cpu.smt.sibling", "own")}, false, "smt", "", Good, "whole core"},
 		{"SMT is off", changes{factOnA("cpu.smt.sibling", ""), factOnA("cpu.smt.active", "0")}, false, "smt", "", Good, "to itself"},
 		{"siblings that nobody tells", changes{factOnA("cpu.smt.sibling", "")}, false, "smt", "", "", ""},
@@ -328,9 +328,9 @@ func TestChecks(t *testing.T) {
 		{"no sleep", changes{factOnA("cpu.cstates", ""), factOnA("kernel.arg.idle", "poll")}, false, "c-states", "", Good, "idle=poll"},
 		{"a hypervisor's sleep", changes{factOnA("cpu.cstates", ""), factOnA("cpu.hypervisor", "yes")}, false, "c-states", "", Good, "hypervisor"},
 		{"sleep that nobody tells", changes{factOnA("cpu.cstates", "")}, false, "c-states", "", Good, "not reported"},
-		{"a slow clock", changes{seenOnA(func(i *Inspection) { i.Evidence.Clocksource = "hpet" })}, false, "clock", "", Error, "hpet"},
-		{"a hypervisor's clock", changes{seenOnA(func(i *Inspection) { i.Evidence.Clocksource = "kvm-clock" })}, false, "clock", "", Warning, "kvm-clock"},
-		{"a clock that nobody tells", changes{seenOnA(func(i *Inspection) { i.Evidence.Clocksource = "" })}, false, "clock", "", "", ""},
+		{"a slow clock", changes{seenOnA(func(i *result.Inspection) { i.Evidence.Clocksource = "hpet" })}, false, "clock", "", Error, "hpet"},
+		{"a hypervisor's clock", changes{seenOnA(func(i *result.Inspection) { i.Evidence.Clocksource = "kvm-clock" })}, false, "clock", "", Warning, "kvm-clock"},
+		{"a clock that nobody tells", changes{seenOnA(func(i *result.Inspection) { i.Evidence.Clocksource = "" })}, false, "clock", "", "", ""},
 		{"costly mitigations", changes{factOnA("cpu.vulnerability.meltdown", "Mitigation: PTI")}, false, "mitigations", "", Warning, "meltdown"},
 		{"cheap mitigations", changes{factOnA("cpu.vulnerability.spectre_v2", "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; RSB filling")}, false, "mitigations", "", Good, "2 in use"},
 		{"no mitigations", changes{factOnA("cpu.vulnerability.mds", "Vulnerable")}, false, "mitigations", "", Good, "1 in use"},
@@ -342,8 +342,8 @@ func TestChecks(t *testing.T) {
 		{"no huge pages and no Onload", changes{allocatableOnA("hugepages-2Mi", "0"), func(o *Observed) { o.Onload = "" }}, false, "hugepages", "", Good, "none"},
 
 		{"NICs", nil, false, "nics", "", Good, "0000:65:00.0 1924:0b03 sfc, NUMA node 0, 4 of 16 VFs"},
-		{"no NIC", changes{seenOnA(func(i *Inspection) { i.NICs = nil })}, false, "nics", "", Good, "none"},
-		{"a NIC that is nowhere", changes{seenOnA(func(i *Inspection) { i.NICs[0].NUMANode = -1 })}, false, "nics", "", Warning, "0000:65:00.0"},
+		{"no NIC", changes{seenOnA(func(i *result.Inspection) { i.NICs = nil })}, false, "nics", "", Good, "none"},
+		{"a NIC that is nowhere", changes{seenOnA(func(i *result.Inspection) { i.NICs[0].NUMANode = -1 })}, false, "nics", "", Warning, "0000:65:00.0"},
 		{"NICs that nobody saw", changes{onA(func(n *Node) { n.Looks = nil })}, false, "nics", "", "", ""},
 		{"a dead device plugin", changes{allocatableOnA(vfs, "0")}, false, "devices", vfs, Error, "0 of 4"},
 		{"a node without devices", changes{onA(func(n *Node) { delete(n.Node.Status.Capacity, vfs) })}, false, "devices", vfs, Warning, "none"},
@@ -496,35 +496,6 @@ func TestTroubleOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, TroubleOf(&corev1.Pod{Status: c.status}, c.events)); diff != "" {
 				t.Errorf("trouble (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestInspectionTravels(t *testing.T) {
-	want := *onNetwork("a")
-	var log bytes.Buffer
-	log.WriteString("something before\n")
-	if err := want.Write(&log); err != nil {
-		t.Fatal(err)
-	}
-	got, err := ReadInspection(&log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("inspection (-want +got):\n%s", diff)
-	}
-	for name, c := range map[string]struct{ log, want string }{
-		"an empty log":    {"", "the log has none"},
-		"other words":     {"agent: unknown verb\n", "the log has none"},
-		"no JSON":         {inspectionPrefix + "{\n", "reading the inspection"},
-		"another version": {inspectionPrefix + `{"version": 99}`, "version 99"},
-		"an endless line": {inspectionPrefix + strings.Repeat("x", maxInspection), "too long"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := ReadInspection(strings.NewReader(c.log)); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
 		})
 	}

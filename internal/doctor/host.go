@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // sortedNumbers are the keys of a map, by the numbers that they are.
@@ -23,8 +25,8 @@ func sortedNumbers[V any](m map[string]V) []string {
 func smt(_ Observed, n Node) []Line {
 	const check = "smt"
 	i := n.seen()
-	sibling := i.fact("cpu.smt.sibling")
-	if sibling == "" && i.fact("cpu.smt.active") == "0" {
+	sibling := i.Fact("cpu.smt.sibling")
+	if sibling == "" && i.Fact("cpu.smt.active") == "0" {
 		sibling = "none"
 	}
 	switch sibling {
@@ -44,7 +46,7 @@ func smt(_ Observed, n Node) []Line {
 func isolation(_ Observed, n Node) []Line {
 	const check = "isolation"
 	i := n.seen()
-	isolated, quiet := i.fact("cpu.isolated"), i.fact("cpu.nohz-full")
+	isolated, quiet := i.Fact("cpu.isolated"), i.Fact("cpu.nohz-full")
 	found := fmt.Sprintf("CPU %d: isolcpus %s, nohz_full %s", orZero(i).Evidence.MeasuringCPU, cmp.Or(isolated, "not reported"), cmp.Or(quiet, "not reported"))
 	switch {
 	case isolated == "" && quiet == "":
@@ -58,9 +60,9 @@ func isolation(_ Observed, n Node) []Line {
 }
 
 // orZero is an inspection of nothing where there is none.
-func orZero(i *Inspection) Inspection {
+func orZero(i *result.Inspection) result.Inspection {
 	if i == nil {
-		return Inspection{}
+		return result.Inspection{}
 	}
 	return *i
 }
@@ -69,16 +71,16 @@ func orZero(i *Inspection) Inspection {
 func governor(_ Observed, n Node) []Line {
 	const check = "governor"
 	i := n.seen()
-	switch g := i.fact("cpu.governor"); {
+	switch g := i.Fact("cpu.governor"); {
 	case i == nil:
 		return nil
 	case g == "performance":
-		return good(check, "", "performance (%s)", cmp.Or(i.fact("cpu.freq-driver"), "driver not reported"))
+		return good(check, "", "performance (%s)", cmp.Or(i.Fact("cpu.freq-driver"), "driver not reported"))
 	case g != "":
 		return advice{"the frequency follows the load: what comes after a pause begins slowly, by tens of percent, and rounds differ",
 			"`cpupower frequency-set -g performance`, or a tuned profile such as network-latency"}.
-			warn(check, "", "%s (%s)", g, cmp.Or(i.fact("cpu.freq-driver"), "driver not reported"))
-	case i.virtual():
+			warn(check, "", "%s (%s)", g, cmp.Or(i.Fact("cpu.freq-driver"), "driver not reported"))
+	case i.Virtual():
 		return good(check, "", "none here: frequencies are the hypervisor's business")
 	}
 	return good(check, "", "none here: frequencies are the firmware's business")
@@ -91,7 +93,7 @@ const longestWake = 10
 func idleStates(_ Observed, n Node) []Line {
 	const check = "c-states"
 	i := n.seen()
-	states := i.fact("cpu.cstates")
+	states := i.Fact("cpu.cstates")
 	deepest, wake := "", 0
 	for state := range strings.SplitSeq(states, ", ") {
 		// Those in brackets are disabled.
@@ -106,13 +108,13 @@ func idleStates(_ Observed, n Node) []Line {
 	switch {
 	case i == nil:
 		return nil
-	case states == "" && i.fact("kernel.arg.idle") != "":
-		return good(check, "", "none: the kernel was booted with idle=%s", i.fact("kernel.arg.idle"))
-	case states == "" && i.virtual():
+	case states == "" && i.Fact("kernel.arg.idle") != "":
+		return good(check, "", "none: the kernel was booted with idle=%s", i.Fact("kernel.arg.idle"))
+	case states == "" && i.Virtual():
 		return good(check, "", "none here: how deep CPUs sleep is the hypervisor's business")
 	case states == "":
 		return good(check, "", "not reported")
-	case i.fact("cpu.pm-qos-us") == "n/a":
+	case i.Fact("cpu.pm-qos-us") == "n/a":
 		return good(check, "", "%s; none that takes time to leave is allowed (pm_qos)", states)
 	case wake > longestWake:
 		return advice{fmt.Sprintf("a CPU that sleeps while it waits for a message needs up to %d µs to wake: whatever does not spin, and all low rates", wake),
@@ -181,7 +183,7 @@ func kernel(_ Observed, n Node) []Line {
 	if i == nil {
 		return nil
 	}
-	version, preemption := i.fact("kernel.version"), "preemption not reported"
+	version, preemption := i.Fact("kernel.version"), "preemption not reported"
 	for _, word := range []string{"PREEMPT_RT", "PREEMPT_DYNAMIC", "PREEMPT"} {
 		if slices.Contains(strings.Fields(version), word) {
 			preemption = word
@@ -190,7 +192,7 @@ func kernel(_ Observed, n Node) []Line {
 	}
 	var args []string
 	for _, name := range tuning {
-		if value := i.fact("kernel.arg." + name); value != "" {
+		if value := i.Fact("kernel.arg." + name); value != "" {
 			args = append(args, name+"="+value)
 		}
 	}
@@ -205,8 +207,8 @@ func kernel(_ Observed, n Node) []Line {
 func hypervisor(_ Observed, n Node) []Line {
 	const check = "hypervisor"
 	i := n.seen()
-	machine := strings.Join(strings.Fields(i.fact("dmi.sys_vendor")+" "+i.fact("dmi.product_name")), " ")
-	switch i.fact("cpu.hypervisor") {
+	machine := strings.Join(strings.Fields(i.Fact("dmi.sys_vendor")+" "+i.Fact("dmi.product_name")), " ")
+	switch i.Fact("cpu.hypervisor") {
 	case "yes":
 		return advice{"the hypervisor takes the CPU away when it likes, and interrupts and timers go through it: a tail of tens of µs to ms that is not the NIC's",
 			"measure on bare metal; or pin the machine's CPUs, with huge pages and the VF passed through"}.

@@ -202,16 +202,16 @@ func interfaces(_ Observed, n Node) []Line {
 		e := i.Evidence
 		parts := []string{"driver " + cmp.Or(e.Driver, "not reported")}
 		for _, part := range []struct{ name, value string }{
-			{"", i.fact("nic.function")}, {"", e.PCIAddress}, {"firmware ", e.Firmware}, {"variant ", i.fact("nic.firmware-variant")},
+			{"", i.Fact("nic.function")}, {"", e.PCIAddress}, {"firmware ", e.Firmware}, {"variant ", i.Fact("nic.firmware-variant")},
 		} {
 			if part.value != "" {
 				parts = append(parts, part.name+part.value)
 			}
 		}
 		found := strings.Join(parts, ", ")
-		usecs, _ := strconv.Atoi(i.fact("nic.coalesce.rx-usecs"))
+		usecs, _ := strconv.Atoi(i.Fact("nic.coalesce.rx-usecs"))
 		switch {
-		case i.fact("nic.carrier") == "0":
+		case i.Fact("nic.carrier") == "0":
 			lines = append(lines, advice{"nothing can be measured over it", "look at the cable, the switch and the PF's link"}.
 				err(check, l.Network, "its link is down: %s", found)...)
 		case e.Driver == "veth" && e.PCIAddress != "":
@@ -220,13 +220,13 @@ func interfaces(_ Observed, n Node) []Line {
 		case slices.Contains(paravirtual, e.Driver):
 			lines = append(lines, advice{"the hypervisor copies every message: some 10 µs, and a tail of its own", "pass a VF of the NIC through to the machine"}.
 				warn(check, l.Network, "paravirtual: %s", found)...)
-		case i.fact("nic.firmware-variant") == proof.VariantWithoutVFs && i.fact("nic.function") == "VF":
+		case i.Fact("nic.firmware-variant") == proof.VariantWithoutVFs && i.Fact("nic.function") == "VF":
 			lines = append(lines, advice{"this variant has no VFs: one of the two reports is incorrect, and results do not verify", "look at the NIC with ethtool -i and sfboot"}.
 				warn(check, l.Network, "%s", found)...)
-		case i.fact("nic.coalesce.adaptive-rx") == "1" || usecs >= longCoalescing:
+		case i.Fact("nic.coalesce.adaptive-rx") == "1" || usecs >= longCoalescing:
 			lines = append(lines, advice{"the NIC holds back interrupts to gather more messages: sockets of the kernel that sleep are late by as much; who spins, or uses Onload, hardly feels it",
 				"`ethtool -C PF adaptive-rx off rx-usecs 0` on the node, where latency matters more than load"}.
-				warn(check, l.Network, "%s; interrupts wait up to %d µs%s", found, usecs, map[bool]string{true: ", adaptively"}[i.fact("nic.coalesce.adaptive-rx") == "1"])...)
+				warn(check, l.Network, "%s; interrupts wait up to %d µs%s", found, usecs, map[bool]string{true: ", adaptively"}[i.Fact("nic.coalesce.adaptive-rx") == "1"])...)
 		default:
 			lines = append(lines, good(check, l.Network, "%s", found)...)
 		}
@@ -254,7 +254,7 @@ func onload(o Observed, n Node) []Line {
 	}
 	has := l.Inspection.Onload
 	module := "module version not reported"
-	if v := l.Inspection.fact("module.onload.version"); v != "" {
+	if v := l.Inspection.Fact("module.onload.version"); v != "" {
 		module = "module " + v
 	}
 	switch {

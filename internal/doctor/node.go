@@ -3,14 +3,13 @@ package doctor
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
-	"github.com/tailgate-dev/tailgate/internal/proof"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // nodeState asks whether pods may run on the node at all.
@@ -119,15 +118,15 @@ func cpuManager(_ Observed, n Node) []Line {
 			continue
 		}
 		e := l.Inspection.Evidence
-		own, err := proof.ParseCPUs(e.CPUsAllowed)
+		own, err := result.ParseCPUs(e.CPUsAllowed)
 		if err != nil {
 			continue
 		}
-		online, err := proof.ParseCPUs(e.OnlineCPUs)
+		online, err := result.ParseCPUs(e.OnlineCPUs)
 		switch {
-		case len(own) != 1:
+		case own.Size() != 1:
 			return bad.err(check, "", "a guaranteed pod that asked for 1 CPU may use CPUs %s", e.CPUsAllowed)
-		case err == nil && len(online) == 1:
+		case err == nil && online.Size() == 1:
 			return bad.err(check, "", "the node has one CPU, and everything runs there")
 		}
 		return good(check, "", "a guaranteed pod that asked for 1 CPU got CPU %s of %s to itself", e.CPUsAllowed, cmp.Or(e.OnlineCPUs, "an unknown number"))
@@ -177,22 +176,16 @@ func perNUMANode(n Node) string {
 	if l == nil || l.Inspection == nil {
 		return ""
 	}
-	shared, err := proof.ParseCPUs(l.Inspection.Evidence.CPUsAllowed)
+	shared, err := result.ParseCPUs(l.Inspection.Evidence.CPUsAllowed)
 	if err != nil || len(l.Inspection.NUMA) == 0 {
 		return ""
 	}
 	for _, node := range sortedNumbers(l.Inspection.NUMA) {
-		cpus, err := proof.ParseCPUs(l.Inspection.NUMA[node])
+		cpus, err := result.ParseCPUs(l.Inspection.NUMA[node])
 		if err != nil {
 			return ""
 		}
-		count := 0
-		for _, cpu := range cpus {
-			if slices.Contains(shared, cpu) {
-				count++
-			}
-		}
-		parts = append(parts, fmt.Sprintf("%d of %d on NUMA node %s", count, len(cpus), node))
+		parts = append(parts, fmt.Sprintf("%d of %d on NUMA node %s", cpus.Intersection(shared).Size(), cpus.Size(), node))
 	}
 	reserved := n.Node.Status.Capacity.Cpu().MilliValue() - n.Node.Status.Allocatable.Cpu().MilliValue()
 	return fmt.Sprintf("; shared by all when looked at: %s, of which the kubelet reserves %s",

@@ -18,6 +18,19 @@ const (
 	ToolPort = 22048
 )
 
+// What an agent finds in its container.
+const (
+	// Scratch is where the tools write their raw samples.
+	Scratch = "/scratch"
+	// EnvTask holds the Task, EnvNode and EnvPodIP what the pod knows of itself, and EnvKey the key of the benchmark's Secret.
+	EnvTask  = "TAILGATE_TASK"
+	EnvNode  = "TAILGATE_NODE"
+	EnvPodIP = "TAILGATE_POD_IP"
+	EnvKey   = "TAILGATE_KEY"
+	// EnvInterface is the interface that an agent inspects; empty: that of the pod's address.
+	EnvInterface = "TAILGATE_INTERFACE"
+)
+
 // Task is what one agent has to do. The controller gives it to the pod as JSON in the environment.
 type Task struct {
 	// Run, Variant, Attempt and Role (client or server) say whose task this is.

@@ -9,13 +9,12 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 )
 
 const (
 	// LabelDoctor is on every inspect pod. Its value is that of one call of kubectl tailgate doctor.
 	LabelDoctor = "tailgate.dev/doctor"
-	// EnvInterface is the interface that an inspect pod looks at; empty: that of its address.
-	EnvInterface = "TAILGATE_INTERFACE"
 )
 
 // Inspection is what an inspect pod is made of.
@@ -76,7 +75,7 @@ func Inspect(i Inspection) (*corev1.Pod, error) {
 				ImagePullPolicy: i.PullPolicy,
 				Command:         []string{agent},
 				Args:            []string{"inspect"},
-				Env:             []corev1.EnvVar{fromField(EnvNode, "spec.nodeName"), fromField(EnvPodIP, "status.podIP")},
+				Env:             []corev1.EnvVar{fromField(plan.EnvNode, "spec.nodeName"), fromField(plan.EnvPodIP, "status.podIP")},
 				Resources:       corev1.ResourceRequirements{Requests: asked, Limits: asked.DeepCopy()},
 				SecurityContext: &corev1.SecurityContext{
 					AllowPrivilegeEscalation: new(false),
@@ -95,7 +94,7 @@ func Inspect(i Inspection) (*corev1.Pod, error) {
 			return nil, err
 		}
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, foreign.AnnotationNetworks, annotation)
-		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: EnvInterface, Value: i.Network.Interface})
+		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: plan.EnvInterface, Value: i.Network.Interface})
 	}
 	return pod, nil
 }

@@ -26,14 +26,6 @@ const (
 	// Interface is the name of the measured interface on a secondary network. It is asked for by name, so
 	// that nothing depends on an order.
 	Interface = "net1"
-	// Scratch is where the tools write their raw samples.
-	Scratch = "/scratch"
-	// EnvTask holds the plan.Task, EnvNode and EnvPodIP what the pod knows of itself, and EnvKey the key of the benchmark's
-	// Secret.
-	EnvTask  = "TAILGATE_TASK"
-	EnvNode  = "TAILGATE_NODE"
-	EnvPodIP = "TAILGATE_POD_IP"
-	EnvKey   = "TAILGATE_KEY"
 	// StartAllowance is added to a pod's active deadline for pulling the image and setting up the network. The
 	// operator's own patience must not be longer.
 	StartAllowance = 10 * time.Minute
@@ -141,10 +133,10 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 				Command:         []string{agent},
 				Args:            []string{e.Task.Role},
 				Env: []corev1.EnvVar{
-					{Name: EnvTask, Value: task},
-					fromField(EnvNode, "spec.nodeName"),
-					fromField(EnvPodIP, "status.podIP"),
-					{Name: EnvKey, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+					{Name: plan.EnvTask, Value: task},
+					fromField(plan.EnvNode, "spec.nodeName"),
+					fromField(plan.EnvPodIP, "status.podIP"),
+					{Name: plan.EnvKey, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 						LocalObjectReference: corev1.LocalObjectReference{Name: SecretName(e.Benchmark)}, Key: secretKey,
 					}}},
 				},
@@ -154,7 +146,7 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 					ReadOnlyRootFilesystem:   new(true),
 					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: capabilities(e)},
 				},
-				VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: Scratch}},
+				VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: plan.Scratch}},
 			}},
 			Volumes: []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 		},

@@ -287,20 +287,20 @@ func TestPodsCarryTheirTaskAndNode(t *testing.T) {
 		for _, v := range pod.Spec.Containers[0].Env {
 			env[v.Name] = v
 		}
-		task, err := plan.DecodeTask(env[EnvTask].Value)
+		task, err := plan.DecodeTask(env[plan.EnvTask].Value)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(e.Task, task); diff != "" {
 			t.Errorf("task (-want +got):\n%s", diff)
 		}
-		for name, path := range map[string]string{EnvNode: "spec.nodeName", EnvPodIP: "status.podIP"} {
+		for name, path := range map[string]string{plan.EnvNode: "spec.nodeName", plan.EnvPodIP: "status.podIP"} {
 			if from := env[name].ValueFrom; from == nil || from.FieldRef == nil || from.FieldRef.FieldPath != path {
 				t.Errorf("%s is not from %s: %+v", name, path, env[name])
 			}
 		}
-		if from := env[EnvKey].ValueFrom; from == nil || from.SecretKeyRef == nil || from.SecretKeyRef.Name != "tailgate-"+string(e.Benchmark.UID) || env[EnvKey].Value != "" {
-			t.Errorf("the key is not from the benchmark's Secret: %+v", env[EnvKey])
+		if from := env[plan.EnvKey].ValueFrom; from == nil || from.SecretKeyRef == nil || from.SecretKeyRef.Name != "tailgate-"+string(e.Benchmark.UID) || env[plan.EnvKey].Value != "" {
+			t.Errorf("the key is not from the benchmark's Secret: %+v", env[plan.EnvKey])
 		}
 		if pod.Spec.NodeName != "" {
 			t.Error("it goes past the scheduler")

@@ -24,7 +24,7 @@ func Seen(e Endpoint, pod *corev1.Pod) (result.Seen, error) {
 			s.Requests[string(name)] = quantity.String()
 		}
 		for _, v := range c.Env {
-			if v.Name != EnvTask {
+			if v.Name != plan.EnvTask {
 				continue
 			}
 			if task, err := plan.DecodeTask(v.Value); err == nil && task.Role == e.Task.Role {

@@ -2,11 +2,10 @@ package proof
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // cpusExclusive holds the CPUs that the endpoint might use against those it asked for, and against the node's.
@@ -16,31 +15,31 @@ func cpusExclusive(e endpoint) finding {
 	if n := e.spec.Placement.CPUs; n != 1 {
 		expected = fmt.Sprintf("%d CPUs of its own", n)
 	}
-	allowed, err := ParseCPUs(e.own.CPUsAllowed)
+	allowed, err := result.ParseCPUs(e.own.CPUsAllowed)
 	if err != nil {
 		return unknown(expected, notKnown, advice)
 	}
 	found := fmt.Sprintf("%s of the node's %s", e.own.CPUsAllowed, orNotKnown(e.own.OnlineCPUs))
-	if int64(len(allowed)) != int64(e.spec.Placement.CPUs) {
+	if int64(allowed.Size()) != int64(e.spec.Placement.CPUs) {
 		return failed(expected, found, advice)
 	}
-	online, err := ParseCPUs(e.own.OnlineCPUs)
+	online, err := result.ParseCPUs(e.own.OnlineCPUs)
 	if err != nil {
 		return unknown(expected, found, advice)
 	}
-	if len(allowed) >= len(online) {
+	if allowed.Size() >= online.Size() {
 		return failed(expected, found, "let the kubelet reserve CPUs for others (reservedSystemCPUs), and "+advice)
 	}
-	if i := slices.IndexFunc(allowed, func(cpu int) bool { return !slices.Contains(online, cpu) }); i >= 0 {
-		return unknown(expected, fmt.Sprintf("%s, though CPU %d is not online", found, allowed[i]), advice)
+	if offline := allowed.Difference(online); !offline.IsEmpty() {
+		return unknown(expected, fmt.Sprintf("%s, though CPU %s is not online", found, offline), advice)
 	}
-	if !slices.Contains(allowed, int(e.own.MeasuringCPU)) {
+	if !allowed.Contains(int(e.own.MeasuringCPU)) {
 		return unknown(expected, fmt.Sprintf("%s, though it measured on CPU %d", found, e.own.MeasuringCPU), advice)
 	}
 	// An affinity that somebody narrowed looks like exclusive CPUs, but leaves the cpuset as wide as it was.
-	if cpuset, ok := e.own.Facts["cgroup.cpus"]; ok {
-		if cpus, err := ParseCPUs(cpuset); err != nil || !slices.Equal(cpus, allowed) {
-			return unknown(expected, fmt.Sprintf("%s, though its cpuset is %s", found, cpuset), advice)
+	if list, ok := e.own.Facts["cgroup.cpus"]; ok {
+		if cpus, err := result.ParseCPUs(list); err != nil || !cpus.Equals(allowed) {
+			return unknown(expected, fmt.Sprintf("%s, though its cpuset is %s", found, list), advice)
 		}
 	}
 	return proved(expected, found)
@@ -78,15 +77,15 @@ func smtSiblings(e endpoint) finding {
 
 // siblingsAgree says whether the lists of CPUs, where they are known, have siblings that are the endpoint's own, or none.
 func siblingsAgree(e endpoint, told string) bool {
-	siblings, err := ParseCPUs(e.own.ThreadSiblings)
+	siblings, err := result.ParseCPUs(e.own.ThreadSiblings)
 	if err != nil {
 		return e.own.ThreadSiblings == ""
 	}
 	if told == "none" {
-		return len(siblings) == 1
+		return siblings.Size() == 1
 	}
-	allowed, err := ParseCPUs(e.own.CPUsAllowed)
-	return err == nil && !slices.ContainsFunc(siblings, func(cpu int) bool { return !slices.Contains(allowed, cpu) })
+	allowed, err := result.ParseCPUs(e.own.CPUsAllowed)
+	return err == nil && siblings.IsSubsetOf(allowed)
 }
 
 // cpuQuota asks whether the kernel ever stopped the endpoint because it had used up its time.
@@ -132,38 +131,4 @@ func captureCPU(e endpoint) finding {
 		return failed(expected, found, advice)
 	}
 	return proved(expected, found)
-}
-
-// CountCPUs counts the CPUs of a list in the kernel's format, such as 1,3-5.
-func CountCPUs(list string) (int, error) {
-	cpus, err := ParseCPUs(list)
-	return len(cpus), err
-}
-
-// maxCPU bounds a list, so that a bad one cannot fill the memory. Linux knows at most 8192 CPUs today.
-const maxCPU = 1 << 15
-
-// ParseCPUs reads a list of CPUs in the kernel's format, such as 1,3-5.
-func ParseCPUs(list string) ([]int, error) {
-	var cpus []int
-	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
-		low, high, isRange := strings.Cut(part, "-")
-		first, err := strconv.Atoi(low)
-		if err != nil {
-			return nil, fmt.Errorf("CPU list %q: %q is not a number", list, low)
-		}
-		last := first
-		if isRange {
-			if last, err = strconv.Atoi(high); err != nil {
-				return nil, fmt.Errorf("CPU list %q: %q is not a number", list, high)
-			}
-		}
-		if first < 0 || last < first || last >= maxCPU {
-			return nil, fmt.Errorf("CPU list %q: bad range %q", list, part)
-		}
-		for cpu := first; cpu <= last; cpu++ {
-			cpus = append(cpus, cpu)
-		}
-	}
-	return cpus, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // cpusOnNUMANode asks whether all CPUs of the endpoint are on one NUMA node.
@@ -17,12 +18,12 @@ func cpusOnNUMANode(e endpoint) finding {
 		nodes = fmt.Sprint(e.own.CPUNUMANode)
 	}
 	found := "NUMA node " + nodes
-	switch list, err := ParseCPUs(nodes); { // NUMA nodes are listed as CPUs are
+	switch list, err := result.ParseCPUs(nodes); { // NUMA nodes are listed as CPUs are
 	case err != nil:
 		return e.numa(unknown(expected, notKnown, numaUnknown))
-	case len(list) > 1:
+	case list.Size() > 1:
 		return e.numa(failed(expected, "NUMA nodes "+nodes, advice))
-	case list[0] != int(e.own.CPUNUMANode):
+	case !list.Contains(int(e.own.CPUNUMANode)):
 		return e.numa(unknown(expected, fmt.Sprintf("%s, though CPU %d is on NUMA node %s", found, e.own.MeasuringCPU, node(e.own.CPUNUMANode)), numaUnknown))
 	}
 	return e.numa(proved(expected, found))
@@ -40,14 +41,14 @@ func numaLocal(e endpoint) finding {
 	if !e.hasDevice() {
 		found = fmt.Sprintf("CPU %d on NUMA node %s, %s is no PCI device", e.own.MeasuringCPU, node(cpu), orNotKnown(e.own.Interface))
 	}
-	switch only, err := ParseCPUs(e.own.Facts["numa.nodes"]); {
+	switch only, err := result.ParseCPUs(e.own.Facts["numa.nodes"]); {
 	case cpu >= 0 && nic >= 0 && cpu != nic:
 		return e.numa(failed(expected, found, advice))
 	case cpu >= 0 && nic >= 0:
 		return e.numa(proved(expected, found))
 	// Of machines with one NUMA node the firmware seldom tells to which a device belongs.
-	case err == nil && len(only) == 1 && (cpu < 0 || int(cpu) == only[0]) && (nic < 0 || int(nic) == only[0]):
-		return e.numa(proved(expected, fmt.Sprintf("NUMA node %d is the node's only one", only[0])))
+	case err == nil && only.Size() == 1 && (cpu < 0 || only.Contains(int(cpu))) && (nic < 0 || only.Contains(int(nic))):
+		return e.numa(proved(expected, fmt.Sprintf("NUMA node %s is the node's only one", only)))
 	}
 	return e.numa(unknown(expected, found, numaUnknown))
 }

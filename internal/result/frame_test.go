@@ -83,6 +83,12 @@ func TestFrame(t *testing.T) {
 	}
 }
 
+const (
+	markBegin = mark + "begin result "
+	markData  = mark + "data "
+	markEnd   = mark + "end "
+)
+
 func TestReadFrameRefuses(t *testing.T) {
 	document := clientDocument(t)
 	log, digest := framed(t, document)
@@ -114,11 +120,11 @@ func TestReadFrameRefuses(t *testing.T) {
 		"no digest announced":              {log, "", ErrCorrupt},
 		"another digest in the frame":      {strings.ReplaceAll(log, digest, otherDigest), digest, ErrCorrupt},
 		"a document of another version":    {otherLog, otherDigest, ErrCorrupt},
-		"a frame of another version":       {strings.Replace(log, "begin 1", "begin 2", 1), digest, ErrCorrupt},
+		"a frame of another version":       {strings.Replace(log, "result 1", "result 2", 1), digest, ErrCorrupt},
 		"a size that is too large":         {fmt.Sprintf("%s%d %d\n%s%s", markBegin, Version, maxCompressed+1, markEnd, digest), digest, ErrCorrupt},
 		"a negative size":                  {fmt.Sprintf("%s%d -1\n%s%s", markBegin, Version, markEnd, digest), digest, ErrCorrupt},
-		"more than the size":               {strings.Replace(log, fmt.Sprintf("begin 1 %d", sizeOf(t, log)), "begin 1 10", 1), digest, ErrCorrupt},
-		"less than the size":               {strings.Replace(log, fmt.Sprintf("begin 1 %d", sizeOf(t, log)), fmt.Sprintf("begin 1 %d", sizeOf(t, log)+1), 1), digest, ErrCorrupt},
+		"more than the size":               {strings.Replace(log, fmt.Sprintf("result 1 %d", sizeOf(t, log)), "result 1 10", 1), digest, ErrCorrupt},
+		"less than the size":               {strings.Replace(log, fmt.Sprintf("result 1 %d", sizeOf(t, log)), fmt.Sprintf("result 1 %d", sizeOf(t, log)+1), 1), digest, ErrCorrupt},
 		"a document that is not JSON":      frameOf(gzipped("{")),
 		"a document with more behind it":   frameOf(gzipped(`{"version":1} {}`)),
 		"a document that is not gzip":      frameOf([]byte("{}")),

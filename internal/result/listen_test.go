@@ -31,26 +31,26 @@ func TestParseListen(t *testing.T) {
 		want string
 		err  error
 	}{
-		"after other lines":             {log: strings.NewReader("hello\n\ntailgate-listening 192.0.2.1\n"), want: "192.0.2.1"},
-		"with the end of a Windows log": {log: strings.NewReader("tailgate-listening 192.0.2.1\r\n"), want: "192.0.2.1"},
-		"the first of two":              {log: strings.NewReader("tailgate-listening 192.0.2.1\ntailgate-listening 192.0.2.2\n"), want: "192.0.2.1"},
+		"after other lines":             {log: strings.NewReader("hello\n\ntailgate-log listening 192.0.2.1\n"), want: "192.0.2.1"},
+		"with the end of a Windows log": {log: strings.NewReader("tailgate-log listening 192.0.2.1\r\n"), want: "192.0.2.1"},
+		"the first of two":              {log: strings.NewReader("tailgate-log listening 192.0.2.1\ntailgate-log listening 192.0.2.2\n"), want: "192.0.2.1"},
 		"nothing yet":                   {log: strings.NewReader(""), err: ErrNotListening},
 		"another word":                  {log: strings.NewReader("listening at 192.0.2.1\n"), err: ErrNotListening},
-		"in the middle of a line":       {log: strings.NewReader("x tailgate-listening 192.0.2.1\n"), err: ErrNotListening},
-		"a line that is not over":       {log: strings.NewReader("tailgate-listening 192.0.2.1"), err: ErrNotListening},
-		"too late":                      {log: strings.NewReader(strings.Repeat("x\n", maxBeforeListening) + "tailgate-listening 192.0.2.1\n"), err: ErrNotListening},
+		"in the middle of a line":       {log: strings.NewReader("x tailgate-log listening 192.0.2.1\n"), err: ErrNotListening},
+		"a line that is not over":       {log: strings.NewReader("tailgate-log listening 192.0.2.1"), err: ErrNotListening},
+		"too late":                      {log: strings.NewReader(strings.Repeat("x\n", maxBeforeListening) + "tailgate-log listening 192.0.2.1\n"), err: ErrNotListening},
 		"a log without an end":          {log: endless{}, err: ErrNotListening},
-		"no address":                    {log: strings.NewReader("tailgate-listening \n"), err: ErrCorrupt},
-		"a name":                        {log: strings.NewReader("tailgate-listening kubernetes.default\n"), err: ErrCorrupt},
-		"with a port":                   {log: strings.NewReader("tailgate-listening 192.0.2.1:22047\n"), err: ErrCorrupt},
-		"two addresses":                 {log: strings.NewReader("tailgate-listening 192.0.2.1 192.0.2.2\n"), err: ErrCorrupt},
-		"the reader's own machine":      {log: strings.NewReader("tailgate-listening 127.0.0.1\n"), err: ErrCorrupt},
-		"anywhere":                      {log: strings.NewReader("tailgate-listening ::\n"), err: ErrCorrupt},
-		"a group":                       {log: strings.NewReader("tailgate-listening 239.192.0.1\n"), err: ErrCorrupt},
-		"everybody":                     {log: strings.NewReader("tailgate-listening 255.255.255.255\n"), err: ErrCorrupt},
-		"an address of one link":        {log: strings.NewReader("tailgate-listening fe80::1\n"), err: ErrCorrupt},
-		"an address with a zone":        {log: strings.NewReader("tailgate-listening fd00::1%eth0\n"), err: ErrCorrupt},
-		"an address that is not ours":   {log: strings.NewReader("tailgate-listening ::ffff:192.0.2.1\n"), err: ErrCorrupt},
+		"no address":                    {log: strings.NewReader("tailgate-log listening \n"), err: ErrCorrupt},
+		"a name":                        {log: strings.NewReader("tailgate-log listening kubernetes.default\n"), err: ErrCorrupt},
+		"with a port":                   {log: strings.NewReader("tailgate-log listening 192.0.2.1:22047\n"), err: ErrCorrupt},
+		"two addresses":                 {log: strings.NewReader("tailgate-log listening 192.0.2.1 192.0.2.2\n"), err: ErrCorrupt},
+		"the reader's own machine":      {log: strings.NewReader("tailgate-log listening 127.0.0.1\n"), err: ErrCorrupt},
+		"anywhere":                      {log: strings.NewReader("tailgate-log listening ::\n"), err: ErrCorrupt},
+		"a group":                       {log: strings.NewReader("tailgate-log listening 239.192.0.1\n"), err: ErrCorrupt},
+		"everybody":                     {log: strings.NewReader("tailgate-log listening 255.255.255.255\n"), err: ErrCorrupt},
+		"an address of one link":        {log: strings.NewReader("tailgate-log listening fe80::1\n"), err: ErrCorrupt},
+		"an address with a zone":        {log: strings.NewReader("tailgate-log listening fd00::1%eth0\n"), err: ErrCorrupt},
+		"an address that is not ours":   {log: strings.NewReader("tailgate-log listening ::ffff:192.0.2.1\n"), err: ErrCorrupt},
 		"a log that cannot be read":     {log: iotest.ErrReader(broken), err: broken},
 	}
 	for name, c := range cases {
@@ -78,9 +78,9 @@ func (endless) Read(p []byte) (int, error) {
 
 // What is accepted is an address that the agent would have told in the same words.
 func FuzzParseListen(f *testing.F) {
-	f.Add("tailgate-listening 192.0.2.1\n")
-	f.Add("x\ntailgate-listening fd00::1\r\ntailgate-listening 127.0.0.1\n")
-	f.Add("tailgate-listening FD00:0::1\n")
+	f.Add("tailgate-log listening 192.0.2.1\n")
+	f.Add("x\ntailgate-log listening fd00::1\r\ntailgate-log listening 127.0.0.1\n")
+	f.Add("tailgate-log listening FD00:0::1\n")
 	f.Fuzz(func(t *testing.T, log string) {
 		address, err := ParseListen(strings.NewReader(log))
 		if err != nil {

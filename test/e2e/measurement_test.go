@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
@@ -49,7 +48,9 @@ var _ = Describe("A measurement", Label("measurement"), func() {
 			Expect(b.Status.Endpoints).To(HaveLen(2))
 			client, server := b.Status.Endpoints[0], b.Status.Endpoints[1]
 			for _, e := range []v1alpha1.Endpoint{client, server} {
-				Expect(proof.CountCPUs(e.CPUs)).To(Equal(1), "%s may use %s", e.Role, e.CPUs)
+				cpus, err := result.ParseCPUs(e.CPUs)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(cpus.Size()).To(Equal(1), "%s may use %s", e.Role, e.CPUs)
 			}
 			Expect(client.CPUs).NotTo(Equal(server.CPUs))
 			Expect(client.Node).NotTo(Equal(server.Node))

@@ -106,7 +106,7 @@ var _ = Describe("An attempt", func() {
 		server, peer := start(ctx, 1)
 		stray := peer.DeepCopy()
 		for i, v := range stray.Spec.Containers[0].Env {
-			if v.Name == pods.EnvTask {
+			if v.Name == plan.EnvTask {
 				stray.Spec.Containers[0].Env[i].Value = strings.Replace(v.Value, `"attempt":1`, `"attempt":2`, 1)
 			}
 		}

@@ -388,7 +388,7 @@ func (k *Kubelet) peerEnded(list *corev1.PodList, pod *corev1.Pod) bool {
 // taskOf reads the task from a pod's environment.
 func taskOf(pod *corev1.Pod) (plan.Task, error) {
 	for _, v := range pod.Spec.Containers[0].Env {
-		if v.Name == pods.EnvTask {
+		if v.Name == plan.EnvTask {
 			return plan.DecodeTask(v.Value)
 		}
 	}

@@ -171,7 +171,7 @@ func (e *end) start(t *testing.T, c testCase, endpoint pods.Endpoint) {
 	for _, v := range container.Env {
 		value := v.Value
 		switch {
-		case v.Name == pods.EnvKey:
+		case v.Name == plan.EnvKey:
 			value = "the key of both pods"
 		case v.ValueFrom != nil:
 			value = map[string]string{"spec.nodeName": endpoint.Node, "status.podIP": e.address, "metadata.uid": string(pod.UID)}[v.ValueFrom.FieldRef.FieldPath]
@@ -194,7 +194,7 @@ func (e *end) start(t *testing.T, c testCase, endpoint pods.Endpoint) {
 			t.Fatal(err)
 		}
 	}
-	binds := map[string]string{"/dev/termination-log": e.termination, pods.Scratch: dir + "/scratch"}
+	binds := map[string]string{"/dev/termination-log": e.termination, plan.Scratch: dir + "/scratch"}
 	maps.Copy(binds, c.binds)
 	uid := 65532
 	if c.capture && e.role == v1alpha1.RoleServer {

@@ -1,13 +1,9 @@
-package doctor
+package result
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
-
-	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // InspectionVersion is that of Inspection. A reader refuses any other: the bench image is then of another version than the
@@ -19,7 +15,7 @@ type Inspection struct {
 	Version int `json:"version"`
 	// Evidence is as that of a benchmark's endpoint, of the first of the pod's CPUs and of one interface. Interface is
 	// empty when the pod has none of the name that was asked for.
-	Evidence result.Evidence `json:"evidence"`
+	Evidence Evidence `json:"evidence"`
 	// NUMA are the CPUs of each of the machine's NUMA nodes, as lists such as 0-7,16-23, by the number of the node.
 	NUMA map[string]string `json:"numa,omitempty"`
 	// NICs are the machine's network cards, without their VFs.
@@ -53,45 +49,41 @@ type Onload struct {
 	ControlPlane string `json:"controlPlane,omitempty"`
 }
 
-const (
-	// inspectionPrefix begins the line with the inspection on the pod's log.
-	inspectionPrefix = "TAILGATE-INSPECTION "
-	// maxInspection bounds that line, in bytes.
-	maxInspection = 1 << 20
-)
+// Fact is a condition as the agent found it; empty where there is no inspection, or none of that condition.
+func (i *Inspection) Fact(key string) string {
+	if i == nil {
+		return ""
+	}
+	return i.Evidence.Facts[key]
+}
 
-// Write writes an inspection as one line.
+// Virtual says whether the machine is known to be a virtual one.
+func (i *Inspection) Virtual() bool { return i.Fact("cpu.hypervisor") == "yes" }
+
+// frameInspection names the frame of an inspection.
+const frameInspection = "inspection"
+
+// Write frames an inspection on a log.
 func (i Inspection) Write(w io.Writer) error {
-	data, err := json.Marshal(i)
+	plain, err := json.Marshal(i)
 	if err != nil {
 		return fmt.Errorf("encoding the inspection: %w", err)
 	}
-	if _, err := fmt.Fprintf(w, "%s%s\n", inspectionPrefix, data); err != nil {
-		return fmt.Errorf("writing the inspection: %w", err)
+	content, err := deflate(plain)
+	if err != nil {
+		return err
 	}
-	return nil
+	return writeFrame(w, frameInspection, InspectionVersion, content)
 }
 
 // ReadInspection finds the inspection on the log of a pod.
 func ReadInspection(log io.Reader) (Inspection, error) {
-	lines := bufio.NewScanner(log)
-	lines.Buffer(nil, maxInspection)
-	for lines.Scan() {
-		data, found := strings.CutPrefix(lines.Text(), inspectionPrefix)
-		if !found {
-			continue
-		}
-		var i Inspection
-		if err := json.Unmarshal([]byte(data), &i); err != nil {
-			return Inspection{}, fmt.Errorf("reading the inspection: %w", err)
-		}
-		if i.Version != InspectionVersion {
-			return Inspection{}, fmt.Errorf("reading the inspection: it is of version %d, and this command knows %d: use a bench image of the command's version", i.Version, InspectionVersion)
-		}
-		return i, nil
+	i, err := readFrame(log, frameInspection, InspectionVersion, func(content []byte, digest string) (i Inspection, err error) {
+		err = inflate(content, digest, &i)
+		return i, err
+	})
+	if err != nil {
+		return Inspection{}, fmt.Errorf("reading the inspection: %w; is the image a Tailgate bench image of this release?", err)
 	}
-	if err := lines.Err(); err != nil {
-		return Inspection{}, fmt.Errorf("reading the inspection: %w", err)
-	}
-	return Inspection{}, fmt.Errorf("reading the inspection: the log has none: is the image a Tailgate bench image of this command's version?")
+	return i, nil
 }

@@ -1,0 +1,186 @@
+package result
+
+import (
+	"bufio"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"strings"
+)
+
+// Lines of an agent's log that are for a program begin with one mark, so that others may stand before, after and even
+// between them (the log of a container is two streams in one). What takes more than a line is framed:
+//
+//	tailgate-log listening <address>
+//	tailgate-log begin <what is framed> <version> <bytes>
+//	tailgate-log data <base64 of the content, at most 4 KiB a line>
+//	tailgate-log end <SHA-256 of the content, in hex>
+const (
+	mark          = "tailgate-log "
+	kindListening = "listening"
+	kindBegin     = "begin"
+	kindData      = "data"
+	kindEnd       = "end"
+	// bytesPerLine in base64, with the mark and the line's end, stay within 4 KiB.
+	bytesPerLine = 3030
+	maxLine      = 4096
+	// MaxLog is how much of a pod's log is read, in bytes: a result takes at most 1.3 MiB of it, and agents write little
+	// besides. What comes later is not read, so that a result which stands there is missing.
+	MaxLog = 8 << 20
+)
+
+// Framing says whether a line of a log is for a program, and not for people.
+func Framing(line string) bool { return strings.HasPrefix(line, mark) }
+
+// record is a line of a log that is for a program.
+type record struct {
+	kind, content string
+	// whole is false where the log ends before the line does.
+	whole bool
+}
+
+// records are those of the first bytes of a log. The error is the reader's own; nothing comes after it.
+func records(log io.Reader, limit int64) iter.Seq2[record, error] {
+	return func(yield func(record, error) bool) {
+		lines := bufio.NewReader(io.LimitReader(log, limit))
+		for {
+			line, err := readLine(lines)
+			if err != nil && !errors.Is(err, io.EOF) {
+				yield(record{}, fmt.Errorf("reading a log: %w", err))
+				return
+			}
+			if text, ok := strings.CutPrefix(line, mark); ok {
+				kind, content, _ := strings.Cut(text, " ")
+				if !yield(record{kind, content, err == nil}, nil) {
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+}
+
+// readLine reads a line without its end. Of one that is too long to be ours it returns the beginning only.
+func readLine(r *bufio.Reader) (string, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if room := maxLine - len(line); room > 0 {
+			line = append(line, part[:min(len(part), room)]...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return strings.TrimRight(string(line), "\r\n"), err
+		}
+	}
+}
+
+// writeFrame frames content on a log.
+func writeFrame(w io.Writer, what string, version int, content []byte) error {
+	b := bufio.NewWriter(w)
+	// A new line first: what is on the log before need not have ended its own.
+	fmt.Fprintf(b, "\n%s%s %s %d %d\n", mark, kindBegin, what, version, len(content))
+	for rest := content; len(rest) > 0; {
+		n := min(len(rest), bytesPerLine)
+		fmt.Fprintf(b, "%s%s %s\n", mark, kindData, base64.StdEncoding.EncodeToString(rest[:n]))
+		rest = rest[n:]
+	}
+	fmt.Fprintf(b, "%s%s %s\n", mark, kindEnd, digestOf(content))
+	if err := b.Flush(); err != nil {
+		return fmt.Errorf("writing a %s: %w", what, err)
+	}
+	return nil
+}
+
+// readFrame finds the first frame of a log that open takes, which is given the content and the digest that the frame has
+// of it. The error wraps ErrMissing when there is no frame of this, ErrCorrupt when there is one and it is not whole or not
+// of this version; any other error is open's or the reader's own.
+func readFrame[T any](log io.Reader, what string, version int, open func(content []byte, digest string) (T, error)) (T, error) {
+	var (
+		none    T
+		current *frame
+		problem error
+	)
+	for r, err := range records(log, MaxLog) {
+		if err != nil {
+			return none, err
+		}
+		switch r.kind {
+		case kindBegin:
+			current = begin(r.content, what, version)
+		case kindData:
+			current.add(r.content)
+		case kindEnd:
+			if current == nil {
+				continue
+			}
+			found, wrong := none, current.whole()
+			if wrong == nil {
+				found, wrong = open(current.content, r.content)
+			}
+			if wrong == nil {
+				return found, nil
+			}
+			current, problem = nil, wrong
+		}
+	}
+	switch {
+	case current != nil:
+		return none, fmt.Errorf("%w: the log ends within it", ErrCorrupt)
+	case problem != nil:
+		return none, problem
+	}
+	return none, fmt.Errorf("%w in the log", ErrMissing)
+}
+
+// frame is a frame that is being read; nil is one that is not asked for.
+type frame struct {
+	size    int
+	content []byte
+	wrong   error
+}
+
+func begin(header, what string, want int) *frame {
+	rest, ok := strings.CutPrefix(header, what+" ")
+	if !ok {
+		return nil
+	}
+	f := &frame{}
+	version, size, _ := strings.Cut(rest, " ")
+	if version != strconv.Itoa(want) {
+		f.wrong = fmt.Errorf("%w: its format is %.20q, not %d: the bench image must be of the same release", ErrCorrupt, version, want)
+		return f
+	}
+	n, err := strconv.Atoi(size)
+	if err != nil || n < 0 || n > maxCompressed {
+		f.wrong = fmt.Errorf("%w: a size of %.20q bytes", ErrCorrupt, size)
+		return f
+	}
+	f.size = n
+	return f
+}
+
+// add appends a line. What does not decode, or is too much, makes the whole frame wrong.
+func (f *frame) add(line string) {
+	if f == nil || f.wrong != nil {
+		return
+	}
+	var err error
+	if f.content, err = base64.StdEncoding.AppendDecode(f.content, []byte(line)); err != nil {
+		f.wrong = fmt.Errorf("%w: %w", ErrCorrupt, err)
+	} else if len(f.content) > f.size {
+		f.wrong = fmt.Errorf("%w: more than %d bytes", ErrCorrupt, f.size)
+	}
+}
+
+// whole returns an error unless all of the content was read.
+func (f *frame) whole() error {
+	if f.wrong == nil && len(f.content) != f.size {
+		return fmt.Errorf("%w: %d bytes of %d", ErrCorrupt, len(f.content), f.size)
+	}
+	return f.wrong
+}
