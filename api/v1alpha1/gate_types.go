@@ -1,9 +1,17 @@
 package v1alpha1
 
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
 // Criteria say what a benchmark's results must hold. The rules may change when the measuring is done: they are then judged
 // again, without measuring.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxDecrease))",message="baseline: maxIncrease and maxDecrease compare with a baseline; name one by benchmarkRef, variant or accepted, or use max and min"
+// +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxIncreaseMessages) && !has(r.maxDecrease))",message="baseline: maxIncrease, maxIncreaseMessages and maxDecrease compare with a baseline; name one by benchmarkRef, variant or accepted, or use maxLatency, maxMessages and minBitsPerSecond"
 // +kubebuilder:validation:XValidation:rule="!has(self.ignoreDifferences) || has(self.baseline)",message="ignoreDifferences: there is no baseline from which to differ; remove it, or name a baseline"
 type Criteria struct {
 	// rules are what must hold, each for all cells that it selects, 1 to 32. The verdict is Fail when one fails, Pass
@@ -14,7 +22,7 @@ type Criteria struct {
 	// +kubebuilder:validation:MaxItems=32
 	Rules []GateRule `json:"rules"`
 
-	// baseline is what maxIncrease and maxDecrease compare with.
+	// baseline is what maxIncrease, maxIncreaseMessages and maxDecrease compare with.
 	// +optional
 	Baseline *Baseline `json:"baseline,omitempty"`
 
@@ -70,52 +78,71 @@ const (
 	MetricThroughput GateMetric = "throughput"
 )
 
-// GateRule is a limit for one metric, absolute or against the baseline. Exactly one of max, min, maxIncrease and
-// maxDecrease is set. Throughput is better when there is more of it and takes min or maxDecrease; all others are better
-// when there is less and take max or maxIncrease. A value that equals the limit is within it.
+// Percentage is a number of percent with its sign.
+// +kubebuilder:validation:MaxLength=9
+type Percentage string
+
+// Thousandths is the number of thousandths of a percent.
+func (p Percentage) Thousandths() (int64, error) {
+	percent, err := resource.ParseQuantity(strings.TrimSuffix(string(p), "%"))
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a percentage: %w", p, err)
+	}
+	return percent.MilliValue(), nil
+}
+
+// GateRule is a limit for one metric, absolute or against the baseline. Exactly one limit is set, of those that the metric
+// takes: latencies maxLatency or maxIncrease, lost maxMessages or maxIncreaseMessages, throughput minBitsPerSecond or
+// maxDecrease. A value that equals the limit is within it.
 //
 // A rule holds for every cell that it selects: latencies for cells that answer, throughput for streams, lost for both.
 // A rule that selects no cell is Inconclusive.
 //
 // +kubebuilder:validation:XValidation:rule="self.metric != 'max'",message="metric: max is a single sample of each round and cannot be judged; use p99.999 or a lower percentile"
-// +kubebuilder:validation:XValidation:rule="[has(self.max), has(self.min), has(self.maxIncrease), has(self.maxDecrease)].filter(given, given).size() == 1",message="give exactly one of max, min, maxIncrease and maxDecrease; write a rule of its own for each limit"
-// +kubebuilder:validation:XValidation:rule="self.metric == 'throughput' ? !has(self.max) && !has(self.maxIncrease) : !has(self.min) && !has(self.maxDecrease)",message="throughput takes min or maxDecrease, every other metric max or maxIncrease"
-// +kubebuilder:validation:XValidation:rule="!has(self.max) || self.metric in ['lost', 'throughput'] || (self.max.matches('^((0|[1-9][0-9]{0,10})ns|(0|[1-9][0-9]{0,7})([.][0-9]{1,3})?(us|µs|μs)|(0|[1-9][0-9]{0,4})([.][0-9]{1,6})?ms|(0|[1-9][0-9]?)([.][0-9]{1,9})?s)$') && duration(self.max) > duration('0s') && duration(self.max) <= duration('60s'))",message="max: must be a duration of whole nanoseconds from 1ns to 60s, such as 2us or 1.75ms"
-// +kubebuilder:validation:XValidation:rule="!has(self.max) || self.metric != 'lost' || self.max.matches('^(0|[1-9][0-9]{0,11})$')",message="max: must be a number of messages lost in a round, such as 0"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxIncrease) || self.metric == 'lost' || self.maxIncrease.matches('^(0|[1-9][0-9]{0,3})([.][0-9]{1,3})?%$')",message="maxIncrease: must be a percentage with at most three decimals below 10000%, such as 5% or 2.5%"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxIncrease) || self.metric != 'lost' || self.maxIncrease.matches('^(0|[1-9][0-9]{0,11})$')",message="maxIncrease: of lost must be a number of messages, such as 10: a percentage of none lost is none"
+// +kubebuilder:validation:XValidation:rule="[has(self.maxLatency), has(self.maxMessages), has(self.minBitsPerSecond), has(self.maxIncrease), has(self.maxIncreaseMessages), has(self.maxDecrease)].filter(given, given).size() == 1",message="give exactly one of maxLatency, maxMessages, minBitsPerSecond, maxIncrease, maxIncreaseMessages and maxDecrease; write a separate rule for each limit"
+// +kubebuilder:validation:XValidation:rule="self.metric == 'throughput' ? has(self.minBitsPerSecond) || has(self.maxDecrease) : self.metric == 'lost' ? has(self.maxMessages) || has(self.maxIncreaseMessages) : has(self.maxLatency) || has(self.maxIncrease)",message="throughput takes minBitsPerSecond or maxDecrease, lost takes maxMessages or maxIncreaseMessages, every other metric maxLatency or maxIncrease"
 type GateRule struct {
 	// metric is the figure of each round: min, mean, p50, p75, p90, p95, p99, p99.9, p99.99, p99.999, stddev, lost or throughput.
 	// +required
 	Metric GateMetric `json:"metric"`
 
-	// max is the highest that the median round may have: a latency as the benchmark reports it (HalfRTT or RTT), such as
-	// 2us, or of lost a number of messages, which then no round may exceed.
+	// maxLatency is the highest latency that the median round may have, counted as the benchmark reports it (HalfRTT or
+	// RTT): 1ns to 60s, such as 2us or 1.75ms.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=24
-	Max string `json:"max,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,9}([.][0-9]{1,9})?(ns|us|µs|μs|ms|s|m))+$') && duration(self) >= duration('1ns') && duration(self) <= duration('60s')",message="must be a duration from 1ns to 60s, such as 2us or 1.75ms"
+	MaxLatency metav1.Duration `json:"maxLatency,omitzero"`
 
-	// min is the lowest throughput that the median round may have, such as 9Gb/s or 940Mb/s.
+	// maxMessages is the highest number of messages that any round may lose.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=24
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]{0,2})([.][0-9]{1,12})?Tb/s$|^(0|[1-9][0-9]{0,5})([.][0-9]{1,9})?Gb/s$|^(0|[1-9][0-9]{0,8})([.][0-9]{1,6})?Mb/s$|^(0|[1-9][0-9]{0,11})([.][0-9]{1,3})?kb/s$|^(0|[1-9][0-9]{0,14})b/s$') && !self.matches('^[0.]*[kMGT]?b/s$')",message="must be a bit rate of whole bits above 0b/s and below 1000Tb/s, such as 9Gb/s or 940Mb/s"
-	Min string `json:"min,omitempty"`
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=999999999999
+	MaxMessages *int64 `json:"maxMessages,omitempty"`
 
-	// maxIncrease is how much higher than the baseline it may be: a percentage such as 5%, or of lost a number of
-	// messages a round such as 10.
+	// minBitsPerSecond is the lowest throughput that the median round may have, such as 9000000000 for 9 Gb/s.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=24
-	MaxIncrease string `json:"maxIncrease,omitempty"`
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=999999999999999
+	MinBitsPerSecond int64 `json:"minBitsPerSecond,omitempty"`
 
-	// maxDecrease is how much lower than the baseline a throughput may be: a percentage such as 5%.
+	// maxIncrease is how much higher than the baseline a latency may be: a percentage below 10000% with at most three
+	// decimals, such as 5% or 2.5%.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=24
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]{0,3})([.][0-9]{1,3})?%$')",message="must be a percentage with at most three decimals below 10000%, such as 5% or 2.5%"
+	MaxIncrease Percentage `json:"maxIncrease,omitempty"`
+
+	// maxIncreaseMessages is how many more messages than the baseline a round may lose.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=999999999999
+	MaxIncreaseMessages *int64 `json:"maxIncreaseMessages,omitempty"`
+
+	// maxDecrease is how much lower than the baseline a throughput may be: a percentage below 100% with at most three
+	// decimals, such as 5%.
+	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]?)([.][0-9]{1,3})?%$')",message="must be a percentage with at most three decimals below 100%, such as 5% or 2.5%"
-	MaxDecrease string `json:"maxDecrease,omitempty"`
+	MaxDecrease Percentage `json:"maxDecrease,omitempty"`
 
 	// variants selects cells of these variants; absent: all.
 	// +optional
@@ -159,6 +186,11 @@ type GateRule struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
 	Cells []string `json:"cells,omitempty"`
+}
+
+// Compares says whether the limit is one against the baseline.
+func (r *GateRule) Compares() bool {
+	return r.MaxIncrease != "" || r.MaxIncreaseMessages != nil || r.MaxDecrease != ""
 }
 
 // Baseline names results to compare with.
@@ -291,7 +323,7 @@ type GateBaseline struct {
 // RuleVerdict is what one rule says of all its cells, with the numbers of the cell that decided: one that failed, or
 // else was inconclusive, or else passed, and among these the one that is worst for its limit.
 type RuleVerdict struct {
-	// rule as text, such as p99 max 2us of variants vf-onload.
+	// rule as text, such as p99 max 2µs of variants vf-onload.
 	// +kubebuilder:validation:MaxLength=512
 	Rule string `json:"rule"`
 	// outcome is Fail when a cell fails, Pass when all pass, otherwise Inconclusive.

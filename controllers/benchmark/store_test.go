@@ -217,7 +217,7 @@ func TestJudgeNeedsEveryResult(t *testing.T) {
 func TestSummarizeAfterJudge(t *testing.T) {
 	b, content := small(t, "x")
 	r := &Reconciler{Live: &keeper{benchmarks: map[string]*v1alpha1.LatencyBenchmark{"x": b}, content: content}}
-	limit := &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, Max: "1s"}}}
+	limit := &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: time.Second}}}}
 	for range 2 {
 		if v, err := r.Judge(t.Context(), b, limit); err != nil || v.Outcome != v1alpha1.GatePass {
 			t.Fatalf("%+v, %v", v, err)

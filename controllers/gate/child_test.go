@@ -3,15 +3,17 @@ package gate
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
 func TestBenchmarkOf(t *testing.T) {
-	increase, limit := v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"}, v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "20us"}
+	increase, limit := v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"}, v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 20 * time.Microsecond}}
 	against := func(name string) *v1alpha1.Baseline {
 		return &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: name}}
 	}
@@ -120,7 +122,7 @@ func TestSpecDigest(t *testing.T) {
 	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Suspend = true }); got == made {
 		t.Error("a benchmark that was suspended goes unseen")
 	}
-	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0].Max = "1s" }); got == made {
+	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0].MaxLatency.Duration = time.Second }); got == made {
 		t.Error("a rule that was loosened goes unseen")
 	}
 	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.BenchmarkRef.Name = "slow" }); got == made {

@@ -200,7 +200,7 @@ func measuring(w *world) step {
 	case b.Spec.Criteria == nil:
 		return step{
 			kind: stepConclude, state: v1alpha1.VerificationInconclusive, outcome: v1alpha1.GateInconclusive, reason: v1alpha1.ReasonNothingToCompare,
-			message: fmt.Sprintf("there is no accepted result to compare with, and no rule with max or min; look at LatencyBenchmark %s and accept it: kubectl annotate lver %s %s=%s",
+			message: fmt.Sprintf("there is no accepted result to compare with, and no rule with maxLatency, maxMessages or minBitsPerSecond; look at LatencyBenchmark %s and accept it: kubectl annotate lver %s %s=%s",
 				b.Name, w.verification.Name, v1alpha1.AnnotationAccept, b.Name),
 		}
 	}

@@ -37,7 +37,7 @@ func makeGate(changes ...func(*v1alpha1.LatencyGate)) *v1alpha1.LatencyGate {
 				Network:   v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "vf"}},
 				Criteria: &v1alpha1.Criteria{
 					Rules: []v1alpha1.GateRule{
-						{Metric: v1alpha1.MetricP99, Max: "20us"},
+						{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 20 * time.Microsecond}},
 						{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"},
 					},
 					Baseline:          &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{}},

@@ -3,6 +3,7 @@ package pairing
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,7 +13,7 @@ import (
 
 // The benchmark of a pair is the parent's question to two nodes.
 func TestMakeChild(t *testing.T) {
-	w := makeWorld(withGate("2us"), priority(7))
+	w := makeWorld(withGate(2*time.Microsecond), priority(7))
 	w.benchmark.Spec.Variants = []v1alpha1.Variant{{Name: "block"}, {Name: "spin", Wait: v1alpha1.WaitSpin}}
 	child := w.makeChild(3)
 
@@ -28,8 +29,8 @@ func TestMakeChild(t *testing.T) {
 	if diff := cmp.Diff(*want, child.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
-	child.Spec.Criteria.Rules[0].Max = "9us"
-	if w.benchmark.Spec.Criteria.Rules[0].Max != "2us" {
+	child.Spec.Criteria.Rules[0].MaxLatency.Duration = 9 * time.Microsecond
+	if w.benchmark.Spec.Criteria.Rules[0].MaxLatency.Duration != 2*time.Microsecond {
 		t.Error("the gate is shared with the parent")
 	}
 }
@@ -66,7 +67,7 @@ func TestMakeChildOfStaticRanges(t *testing.T) {
 
 // A pair is compared with the same nodes in the same roles.
 func TestMakeChildOfBaseline(t *testing.T) {
-	w := makeWorld(withGate("2us"), func(w *world) {
+	w := makeWorld(withGate(2*time.Microsecond), func(w *world) {
 		w.benchmark.Spec.Criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}
 		w.baseline = "before"
 		w.baselines = map[v1alpha1.Pair]string{

@@ -53,9 +53,9 @@ func TestDecide(t *testing.T) {
 		"it holds its nodes all the same":     {world: makeWorld(running(1, rejected(time.Hour), holdsNodes), running(2), unusable("d")), want: nil},
 		"what is wrong is not the node":       {world: makeWorld(running(1, rejected(time.Hour)), running(2)), want: nil},
 		"a pair that waits for a usable node": {world: makeWorld(running(1), running(2), unusable("d")), want: nil},
-		"the gate changed":                    {world: makeWorld(finishedPairs(1, 2), running(3), running(4), withGate("2us"), observed), want: []string{"update [1 2 3 4]"}},
+		"the gate changed":                    {world: makeWorld(finishedPairs(1, 2), running(3), running(4), withGate(2*time.Microsecond), observed), want: []string{"update [1 2 3 4]"}},
 		"the priority changed":                {world: makeWorld(running(1), running(2), priority(7), observed), want: []string{"update [1 2]"}},
-		"somebody changed the gate of one":    {world: makeWorld(withGate("2us"), running(1), running(2, ownGate), observed), want: []string{"update [2]"}},
+		"somebody changed the gate of one":    {world: makeWorld(withGate(2*time.Microsecond), running(1), running(2, ownGate), observed), want: []string{"update [2]"}},
 		"it is suspended: what runs is to be suspended, what is finished released, and nothing begun": {
 			world: makeWorld(running(1), running(2, complete), finishedPairs(3), suspended, observed), want: []string{"release [2]", "update [1]"},
 		},
@@ -86,7 +86,9 @@ func observed(w *world) { w.observeOutdated() }
 
 func priority(n int32) func(*world) { return func(w *world) { w.benchmark.Spec.Priority = n } }
 
-func ownGate(b *v1alpha1.LatencyBenchmark) { b.Spec.Criteria.Rules[0].Max = "9us" }
+func ownGate(b *v1alpha1.LatencyBenchmark) {
+	b.Spec.Criteria.Rules[0].MaxLatency.Duration = 9 * time.Microsecond
+}
 
 func TestDecideAcceptance(t *testing.T) {
 	w := makeWorld(func(w *world) {
@@ -188,7 +190,7 @@ func play(t *testing.T, w *world, s steps) []int32 {
 
 // All pairs of a hundred nodes, half of them judged.
 func BenchmarkHundredNodes(b *testing.B) {
-	w := worldOf(100, 50, withGate("2us"))
+	w := worldOf(100, 50, withGate(2*time.Microsecond))
 	for number := range int32(2500) {
 		withChild(number+1, judgedAs(v1alpha1.GatePass, v1alpha1.ReasonPass))(w)
 	}

@@ -3,6 +3,7 @@ package pairing
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -27,7 +28,7 @@ func TestJudge(t *testing.T) {
 		fails(b)
 		b.Generation++
 	}
-	gate := withGate("2us")
+	gate := withGate(2 * time.Microsecond)
 	cases := map[string]struct {
 		world   *world
 		want    string
@@ -45,7 +46,7 @@ func TestJudge(t *testing.T) {
 			makeWorld(gate, passing(1, 2, 3, 4, 5), withChild(6, stale)), "Unknown NotJudged: 5 of 6 pairs pass, 1 not judged yet; x-p1: p99 is what it is", "",
 		},
 		"a verdict on rules of before": {
-			makeWorld(gate, passing(1, 2, 3, 4, 5), withChild(6, fails), withGate("3us"), observed), "Unknown NotJudged: 0 of 6 pairs pass, 6 not judged yet", "",
+			makeWorld(gate, passing(1, 2, 3, 4, 5), withChild(6, fails), withGate(3*time.Microsecond), observed), "Unknown NotJudged: 0 of 6 pairs pass, 6 not judged yet", "",
 		},
 		"before it is accepted": {makeWorld(gate, func(w *world) { w.children, w.benchmark.Status.Pairs = nil, nil }), "Unknown NotJudged: judged when the pairs are measured", ""},
 	}
@@ -72,7 +73,7 @@ func TestJudge(t *testing.T) {
 }
 
 func TestMerge(t *testing.T) {
-	w := makeWorld(withGate("2us"), passing(1, 2), withChild(3, judgedAs(v1alpha1.GateFail, v1alpha1.ReasonFail)), withChild(4, judgedAs(v1alpha1.GateInconclusive, v1alpha1.ReasonInconclusive)))
+	w := makeWorld(withGate(2*time.Microsecond), passing(1, 2), withChild(3, judgedAs(v1alpha1.GateFail, v1alpha1.ReasonFail)), withChild(4, judgedAs(v1alpha1.GateInconclusive, v1alpha1.ReasonInconclusive)))
 	got := merge(w.judged(), 6)
 	want := []v1alpha1.RuleVerdict{{
 		Rule: "p99 max 2us", Outcome: v1alpha1.GateFail, Reason: v1alpha1.ReasonFail, Message: "x-p3: p99 is what it is", Passed: 2, Failed: 1, Inconclusive: 1,
@@ -97,7 +98,7 @@ func TestMergeIsBounded(t *testing.T) {
 			v.Rules = append(v.Rules, rule)
 		}
 	}
-	got := merge(makeWorld(withGate("2us"), withChild(1, long)).judged(), 6)
+	got := merge(makeWorld(withGate(2*time.Microsecond), withChild(1, long)).judged(), 6)
 	if len(got.Rules) != maxRules {
 		t.Errorf("%d rules", len(got.Rules))
 	}

@@ -122,9 +122,9 @@ func unusable(nodes ...string) func(*world) {
 func addresses(blocks int) func(*world) { return func(w *world) { w.blocks = blocks } }
 
 // withGate adds a rule that p99 stays below a limit.
-func withGate(limit string) func(*world) {
+func withGate(limit time.Duration) func(*world) {
 	return func(w *world) {
-		w.benchmark.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP99, Max: limit}}}
+		w.benchmark.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: limit}}}}
 	}
 }
 

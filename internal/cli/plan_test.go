@@ -62,7 +62,7 @@ spec:
   variants:
   - {name: pod}
   - {name: vf, wait: Spin, network: {type: VF, networkRef: {name: sf-vf}, resourceName: tailgate.test/sf_vf}}
-  criteria: {rules: [{metric: p99, max: 2us}], extendRounds: 4}
+  criteria: {rules: [{metric: p99, maxLatency: 2us}], extendRounds: 4}
 `
 
 // mesh is every one of four nodes with every other, two pairs at once.
@@ -256,7 +256,7 @@ func TestPlanRefuses(t *testing.T) {
 		"nodes that are no YAML":    {file: compared, nodes: "a: [", want: []string{"reading", "yaml"}},
 		"an unknown field":          {file: strings.Replace(compared, "rounds:", "round:", 1), nodes: "-", want: []string{"no such fields: spec.round"}},
 		"a value out of range":      {file: strings.Replace(compared, "rounds: 2", "rounds: 200", 1), nodes: "-", want: []string{"spec.rounds", "200"}},
-		"a rule that is broken":     {file: strings.Replace(compared, "2us", "2h", 1), nodes: "-", want: []string{"max: must be a duration"}},
+		"a rule that is broken":     {file: strings.Replace(compared, "2us", "2h", 1), nodes: "-", want: []string{"maxLatency: Invalid value: \"2h\": must be a duration"}},
 		"a value that comes twice":  {file: strings.Replace(compared, "[64, 1024]", "[64, 64]", 1), nodes: "-", want: []string{"spec.workload.messageSizes[1]", "Duplicate value"}},
 		"refused by the API server": {file: strings.Replace(compared, "rounds: 2", "rounds: 200", 1), want: []string{"applying LatencyBenchmark perf/x", "spec.rounds"}},
 		"nodes that may not be read": {

@@ -331,8 +331,8 @@ func gatedSample(t *testing.T, by, spread float64, change ...func(*export.Benchm
 	b.Spec.Rounds, b.Spec.Workload.Protocols = 10, []v1alpha1.Protocol{v1alpha1.ProtocolUDP}
 	b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}
 	b.Spec.Criteria.Rules = []v1alpha1.GateRule{
-		{Metric: v1alpha1.MetricP50, Max: "40us"}, {Metric: v1alpha1.MetricP50, MaxIncrease: "10%", Variants: []string{"spin"}},
-		{Metric: v1alpha1.MetricP99, MaxIncrease: "10%", Variants: []string{"spin"}}, {Metric: v1alpha1.MetricLost, Max: "500"},
+		{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: 40 * time.Microsecond}}, {Metric: v1alpha1.MetricP50, MaxIncrease: "10%", Variants: []string{"spin"}},
+		{Metric: v1alpha1.MetricP99, MaxIncrease: "10%", Variants: []string{"spin"}}, {Metric: v1alpha1.MetricLost, MaxMessages: new(int64(500))},
 	}
 	r := rand.New(rand.NewPCG(5, 5))
 	out := measured(b, func(run plan.Run, c *result.Cell) {

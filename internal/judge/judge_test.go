@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -39,7 +42,7 @@ func five(t *testing.T, s v1alpha1.LatencyBenchmarkSpec, name string, of map[str
 func TestGate(t *testing.T) {
 	quick, slow := histogram(t, 10_000, 0, 1000), histogram(t, 12_000, 0, 1000)
 	rule := v1alpha1.GateRule{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}
-	limit := v1alpha1.GateRule{Metric: v1alpha1.MetricP50, Max: "5500ns"}
+	limit := v1alpha1.GateRule{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: 5500 * time.Nanosecond}}
 	against := func(ignore ...string) v1alpha1.Criteria {
 		return v1alpha1.Criteria{Rules: []v1alpha1.GateRule{rule}, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}, IgnoreDifferences: ignore}
 	}
@@ -193,7 +196,7 @@ func TestGateAgainstAVariant(t *testing.T) {
 
 func TestGateErrors(t *testing.T) {
 	fine := five(t, spec(), "x", map[string]result.Histogram{"default": histogram(t, 1000, 0, 1000)})
-	gate := v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, Max: "quick"}}}
+	gate := v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxIncrease: "much"}}}
 	if _, err := Gate(gate, fine, nil); err == nil || errors.Is(err, result.ErrCorrupt) {
 		t.Errorf("a rule that cannot be read: %v", err)
 	}

@@ -132,7 +132,7 @@ func TestPublishedVerdict(t *testing.T) {
 	for name, c := range map[string]struct {
 		baseline, candidate []publishedRound
 		step                int64
-		tolerance           string
+		tolerance           v1alpha1.Percentage
 		want                string
 	}{
 		"Onload turned on": {off, on, 1000, "10%", "Pass Pass Pass Pass Pass TooFewSamples"},

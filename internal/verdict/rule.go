@@ -1,9 +1,11 @@
 package verdict
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -14,7 +16,7 @@ import (
 type rule struct {
 	v1alpha1.GateRule
 	kind kind
-	// limit of an absolute rule: ns, bit/s or messages. Of lost with maxIncrease: messages.
+	// limit of an absolute rule: ns, bit/s or messages. Of lost with maxIncreaseMessages: messages.
 	limit int64
 	// tolerance of a rule with maxIncrease or maxDecrease in percent.
 	tolerance stats.Tolerance
@@ -43,63 +45,45 @@ var percentiles = map[v1alpha1.GateMetric]stats.Percentile{
 // otherLatencies are the latencies that are none.
 var otherLatencies = []v1alpha1.GateMetric{v1alpha1.MetricMin, v1alpha1.MetricMean, v1alpha1.MetricStdDev}
 
-// ValidateRule says why a rule cannot be judged, or nil. The API refuses the same.
-func ValidateRule(r v1alpha1.GateRule) error {
-	_, err := parseRule(r)
-	return err
-}
-
+// parseRule reads a rule, of which the API has validated the ranges of the limits.
 func parseRule(r v1alpha1.GateRule) (rule, error) {
 	out := rule{GateRule: r}
-	given := 0
-	for _, limit := range []string{r.Max, r.Min, r.MaxIncrease, r.MaxDecrease} {
-		if limit != "" {
-			given++
+	limits, err := 0, error(nil)
+	is := func(takes bool, kind kind) {
+		limits, out.kind = limits+1, kind
+		if !takes {
+			err = errors.New("throughput takes minBitsPerSecond or maxDecrease, lost takes maxMessages or maxIncreaseMessages, a latency maxLatency or maxIncrease")
 		}
 	}
-	if given != 1 {
-		return rule{}, fmt.Errorf("rule on %s: give exactly one of max, min, maxIncrease and maxDecrease", r.Metric)
+	percentile, isPercentile := percentiles[r.Metric]
+	if isPercentile {
+		out.percentile = &percentile
 	}
-	var err error
-	switch r.Metric {
-	case v1alpha1.MetricThroughput:
-		switch {
-		case r.Min != "":
-			out.limit, err = ParseBitRate(r.Min)
-		case r.MaxDecrease != "":
-			out.kind = byRatio
-			out.tolerance, err = ParsePercent(r.MaxDecrease, 100)
-		default:
-			err = errors.New("more throughput is better; give min or maxDecrease")
-		}
-	case v1alpha1.MetricLost:
-		switch {
-		case r.Max != "":
-			out.limit, err = ParseMessages(r.Max)
-		case r.MaxIncrease != "":
-			out.kind = byDifference
-			out.limit, err = ParseMessages(r.MaxIncrease)
-		default:
-			err = errors.New("less loss is better; give max or maxIncrease")
-		}
-	case v1alpha1.MetricMax:
-		err = errors.New("a single sample of each round cannot be judged; use p99.999 or a lower percentile")
-	default:
-		percentile, isPercentile := percentiles[r.Metric]
-		if isPercentile {
-			out.percentile = &percentile
-		}
-		switch {
-		case !isPercentile && !slices.Contains(otherLatencies, r.Metric):
-			err = errors.New("unknown metric; use min, mean, p50, p75, p90, p95, p99, p99.9, p99.99, p99.999, stddev, lost or throughput")
-		case r.Max != "":
-			out.limit, err = ParseLatency(r.Max)
-		case r.MaxIncrease != "":
-			out.kind = byRatio
-			out.tolerance, err = ParsePercent(r.MaxIncrease, 10_000)
-		default:
-			err = errors.New("less latency is better; give max or maxIncrease")
-		}
+	lost, throughput := r.Metric == v1alpha1.MetricLost, r.Metric == v1alpha1.MetricThroughput
+	latency := isPercentile || slices.Contains(otherLatencies, r.Metric)
+	if r.MaxLatency.Duration != 0 {
+		is(latency, absolute)
+		out.limit = r.MaxLatency.Nanoseconds()
+	}
+	if r.MaxMessages != nil {
+		is(lost, absolute)
+		out.limit = *r.MaxMessages
+	}
+	if r.MinBitsPerSecond != 0 {
+		is(throughput, absolute)
+		out.limit = r.MinBitsPerSecond
+	}
+	if r.MaxIncreaseMessages != nil {
+		is(lost, byDifference)
+		out.limit = *r.MaxIncreaseMessages
+	}
+	if r.MaxIncrease != "" || r.MaxDecrease != "" {
+		is(r.MaxDecrease == "" && latency || r.MaxIncrease == "" && throughput, byRatio)
+		thousandths, wrong := (r.MaxIncrease + r.MaxDecrease).Thousandths()
+		out.tolerance, err = stats.Tolerance(thousandths), cmp.Or(err, wrong)
+	}
+	if limits != 1 {
+		err = errors.New("give exactly one of maxLatency, maxMessages, minBitsPerSecond, maxIncrease, maxIncreaseMessages and maxDecrease")
 	}
 	if err != nil {
 		return rule{}, fmt.Errorf("rule on %s: %w", r.Metric, err)
@@ -129,20 +113,24 @@ func among[T comparable](selector []T, value T) bool {
 	return len(selector) == 0 || slices.Contains(selector, value)
 }
 
-// text of the limit as the user wrote it, with its name.
+// text of the limit with its unit, and what it limits.
 func (r rule) text() (name, limit string) {
 	switch {
-	case r.Max != "":
-		return "max", r.Max
-	case r.Min != "":
-		return "min", r.Min
+	case r.MaxLatency.Duration != 0:
+		return "max", r.MaxLatency.Duration.String()
+	case r.MaxMessages != nil:
+		return "max", strconv.FormatInt(*r.MaxMessages, 10)
+	case r.MinBitsPerSecond != 0:
+		return "min", stats.FormatBitRate(r.MinBitsPerSecond)
+	case r.MaxIncreaseMessages != nil:
+		return "maxIncrease", strconv.FormatInt(*r.MaxIncreaseMessages, 10)
 	case r.MaxIncrease != "":
-		return "maxIncrease", r.MaxIncrease
+		return "maxIncrease", string(r.MaxIncrease)
 	}
-	return "maxDecrease", r.MaxDecrease
+	return "maxDecrease", string(r.MaxDecrease)
 }
 
-// String is the rule in a line, such as p99 max 2us of variants vf-onload, messageSizes 64 256.
+// String is the rule in a line, such as p99 max 2µs of variants vf-onload, messageSizes 64 256.
 func (r rule) String() string {
 	name, limit := r.text()
 	line := fmt.Sprintf("%s %s %s", r.Metric, name, limit)

@@ -3,43 +3,46 @@ package verdict
 import (
 	"strings"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-func TestValidateRule(t *testing.T) {
+func TestParseRule(t *testing.T) {
 	cases := map[string]struct {
 		rule v1alpha1.GateRule
 		ok   bool
 	}{
-		"a latency at most":                     {v1alpha1.GateRule{Metric: "p99", Max: "2us"}, true},
+		"a latency at most":                     {v1alpha1.GateRule{Metric: "p99", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, true},
 		"a latency against a baseline":          {v1alpha1.GateRule{Metric: "p99.999", MaxIncrease: "5%"}, true},
-		"min":                                   {v1alpha1.GateRule{Metric: "min", Max: "2us"}, true},
+		"min":                                   {v1alpha1.GateRule{Metric: "min", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, true},
 		"mean":                                  {v1alpha1.GateRule{Metric: "mean", MaxIncrease: "0%"}, true},
 		"stddev":                                {v1alpha1.GateRule{Metric: "stddev", MaxIncrease: "50%"}, true},
-		"lost at most":                          {v1alpha1.GateRule{Metric: "lost", Max: "0"}, true},
-		"lost against a baseline":               {v1alpha1.GateRule{Metric: "lost", MaxIncrease: "10"}, true},
-		"throughput at least":                   {v1alpha1.GateRule{Metric: "throughput", Min: "9Gb/s"}, true},
+		"lost at most":                          {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0))}, true},
+		"lost against a baseline":               {v1alpha1.GateRule{Metric: "lost", MaxIncreaseMessages: new(int64(10))}, true},
+		"throughput at least":                   {v1alpha1.GateRule{Metric: "throughput", MinBitsPerSecond: 9_000_000_000}, true},
 		"throughput against a baseline":         {v1alpha1.GateRule{Metric: "throughput", MaxDecrease: "5%"}, true},
-		"max is never judged":                   {v1alpha1.GateRule{Metric: "max", Max: "2us"}, false},
-		"an unknown metric":                     {v1alpha1.GateRule{Metric: "p42", Max: "2us"}, false},
-		"no metric":                             {v1alpha1.GateRule{Max: "2us"}, false},
+		"max is never judged":                   {v1alpha1.GateRule{Metric: "max", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
+		"an unknown metric":                     {v1alpha1.GateRule{Metric: "p42", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
+		"no metric":                             {v1alpha1.GateRule{MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
 		"no limit":                              {v1alpha1.GateRule{Metric: "p99"}, false},
-		"two limits":                            {v1alpha1.GateRule{Metric: "p99", Max: "2us", MaxIncrease: "5%"}, false},
-		"a latency at least":                    {v1alpha1.GateRule{Metric: "p99", Min: "2us"}, false},
+		"two limits":                            {v1alpha1.GateRule{Metric: "p99", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}, MaxIncrease: "5%"}, false},
+		"a latency as a throughput":             {v1alpha1.GateRule{Metric: "p99", MinBitsPerSecond: 9_000_000_000}, false},
 		"a latency that may decrease":           {v1alpha1.GateRule{Metric: "p99", MaxDecrease: "5%"}, false},
-		"a latency in percent":                  {v1alpha1.GateRule{Metric: "p99", Max: "5%"}, false},
-		"an increase of latency in nanoseconds": {v1alpha1.GateRule{Metric: "p99", MaxIncrease: "100ns"}, false},
-		"lost at least":                         {v1alpha1.GateRule{Metric: "lost", Min: "1"}, false},
+		"a latency as a number of messages":     {v1alpha1.GateRule{Metric: "p99", MaxMessages: new(int64(5))}, false},
+		"an increase of latency in nanoseconds": {v1alpha1.GateRule{Metric: "p99", MaxIncrease: "100us"}, false},
+		"lost in time":                          {v1alpha1.GateRule{Metric: "lost", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
 		"lost in percent":                       {v1alpha1.GateRule{Metric: "lost", MaxIncrease: "5%"}, false},
-		"throughput at most":                    {v1alpha1.GateRule{Metric: "throughput", Max: "9Gb/s"}, false},
+		"throughput at most":                    {v1alpha1.GateRule{Metric: "throughput", MaxMessages: new(int64(9))}, false},
 		"throughput that may increase":          {v1alpha1.GateRule{Metric: "throughput", MaxIncrease: "5%"}, false},
-		"throughput that may vanish":            {v1alpha1.GateRule{Metric: "throughput", MaxDecrease: "100%"}, false},
-		"a throughput in time":                  {v1alpha1.GateRule{Metric: "throughput", Min: "2us"}, false},
+		"a throughput in time":                  {v1alpha1.GateRule{Metric: "throughput", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
+		"a percentage that is not a number":     {v1alpha1.GateRule{Metric: "p99", MaxIncrease: "much%"}, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := ValidateRule(c.rule)
+			_, err := parseRule(c.rule)
 			if (err == nil) != c.ok {
 				t.Errorf("got %v", err)
 			}
@@ -48,7 +51,7 @@ func TestValidateRule(t *testing.T) {
 			}
 			_, judgeErr := Judge(Input{Gate: v1alpha1.Criteria{Rules: []v1alpha1.GateRule{c.rule}}})
 			if (judgeErr == nil) != c.ok {
-				t.Errorf("validated %v, judged %v", err, judgeErr)
+				t.Errorf("parsed %v, judged %v", err, judgeErr)
 			}
 		})
 	}
@@ -64,19 +67,19 @@ func TestSelects(t *testing.T) {
 		baseline string
 		want     string
 	}{
-		"a latency of every cell that answers":        {v1alpha1.GateRule{Metric: "p99", Max: "2us"}, "", "tcp-64 udp-64-at-23000"},
-		"throughput of every stream":                  {v1alpha1.GateRule{Metric: "throughput", Min: "1b/s"}, "", "tcp-stream-65536"},
-		"lost of every cell":                          {v1alpha1.GateRule{Metric: "lost", Max: "0"}, "", "tcp-64 udp-64-at-23000 tcp-stream-65536"},
-		"of a variant":                                {v1alpha1.GateRule{Metric: "lost", Max: "0", Variants: []string{"host"}}, "", "udp-64-at-23000 tcp-stream-65536"},
-		"of a protocol":                               {v1alpha1.GateRule{Metric: "lost", Max: "0", Protocols: []v1alpha1.Protocol{"TCP"}}, "", "tcp-64 tcp-stream-65536"},
-		"of a size":                                   {v1alpha1.GateRule{Metric: "lost", Max: "0", MessageSizes: []int32{64}}, "", "tcp-64 udp-64-at-23000"},
-		"of a rate":                                   {v1alpha1.GateRule{Metric: "lost", Max: "0", RatesPerSecond: []int32{23_000}}, "", "udp-64-at-23000"},
-		"of a name":                                   {v1alpha1.GateRule{Metric: "lost", Max: "0", Cells: []string{"tcp-64"}}, "", "tcp-64"},
-		"all selectors must agree":                    {v1alpha1.GateRule{Metric: "lost", Max: "0", Variants: []string{"host"}, MessageSizes: []int32{64}}, "", "udp-64-at-23000"},
-		"not what is compared with":                   {v1alpha1.GateRule{Metric: "lost", MaxIncrease: "0"}, "host", "tcp-64"},
-		"an absolute limit of what is compared with":  {v1alpha1.GateRule{Metric: "lost", Max: "0", Variants: []string{"host"}}, "host", "udp-64-at-23000 tcp-stream-65536"},
-		"nothing has this size":                       {v1alpha1.GateRule{Metric: "lost", Max: "0", MessageSizes: []int32{65}}, "", ""},
-		"a latency of a stream, which there never is": {v1alpha1.GateRule{Metric: "p50", Max: "1s", Cells: []string{"tcp-stream-65536"}}, "", ""},
+		"a latency of every cell that answers":        {v1alpha1.GateRule{Metric: "p99", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, "", "tcp-64 udp-64-at-23000"},
+		"throughput of every stream":                  {v1alpha1.GateRule{Metric: "throughput", MinBitsPerSecond: 1}, "", "tcp-stream-65536"},
+		"lost of every cell":                          {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0))}, "", "tcp-64 udp-64-at-23000 tcp-stream-65536"},
+		"of a variant":                                {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), Variants: []string{"host"}}, "", "udp-64-at-23000 tcp-stream-65536"},
+		"of a protocol":                               {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), Protocols: []v1alpha1.Protocol{"TCP"}}, "", "tcp-64 tcp-stream-65536"},
+		"of a size":                                   {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), MessageSizes: []int32{64}}, "", "tcp-64 udp-64-at-23000"},
+		"of a rate":                                   {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), RatesPerSecond: []int32{23_000}}, "", "udp-64-at-23000"},
+		"of a name":                                   {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), Cells: []string{"tcp-64"}}, "", "tcp-64"},
+		"all selectors must agree":                    {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), Variants: []string{"host"}, MessageSizes: []int32{64}}, "", "udp-64-at-23000"},
+		"not what is compared with":                   {v1alpha1.GateRule{Metric: "lost", MaxIncreaseMessages: new(int64(0))}, "host", "tcp-64"},
+		"an absolute limit of what is compared with":  {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), Variants: []string{"host"}}, "host", "udp-64-at-23000 tcp-stream-65536"},
+		"nothing has this size":                       {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), MessageSizes: []int32{65}}, "", ""},
+		"a latency of a stream, which there never is": {v1alpha1.GateRule{Metric: "p50", MaxLatency: metav1.Duration{Duration: time.Second}, Cells: []string{"tcp-stream-65536"}}, "", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -99,9 +102,9 @@ func TestSelects(t *testing.T) {
 
 func TestRuleText(t *testing.T) {
 	cases := map[string]v1alpha1.GateRule{
-		"p99 max 2us": {Metric: "p99", Max: "2us"},
-		"throughput min 9Gb/s of protocols TCP UDP":  {Metric: "throughput", Min: "9Gb/s", Protocols: []v1alpha1.Protocol{"TCP", "UDP"}},
-		"lost maxIncrease 0 of ratesPerSecond 23000": {Metric: "lost", MaxIncrease: "0", RatesPerSecond: []int32{23_000}},
+		"p99 max 2µs": {Metric: "p99", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}},
+		"throughput min 9.00Gb/s of protocols TCP UDP": {Metric: "throughput", MinBitsPerSecond: 9_000_000_000, Protocols: []v1alpha1.Protocol{"TCP", "UDP"}},
+		"lost maxIncrease 0 of ratesPerSecond 23000":   {Metric: "lost", MaxIncreaseMessages: new(int64(0)), RatesPerSecond: []int32{23_000}},
 		"throughput maxDecrease 5% of variants a, cells b c d e and 2 more": {
 			Metric: "throughput", MaxDecrease: "5%", Variants: []string{"a"}, Cells: []string{"b", "c", "d", "e", "f", "g"}},
 	}

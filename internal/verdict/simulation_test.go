@@ -6,6 +6,9 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
@@ -294,8 +297,8 @@ func TestErrorRatesOfLevels(t *testing.T) {
 		}
 		for _, n := range []int{5, 10, 20} {
 			random := newRandom(uint64(n))
-			limit := fmt.Sprintf("%dns", int64(centerNs*(1+0.05*median)))
-			gate := against(v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: limit})
+			limit := metav1.Duration{Duration: time.Duration(centerNs * (1 + 0.05*median))}
+			gate := against(v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: limit})
 			passed, failed := 0, 0
 			for range levelDraws {
 				j, err := Judge(Input{Gate: gate, Candidate: []Cell{cell(v1alpha1.MetricP99, independent(s, 0.05)(random, centerNs, n)...)}})

@@ -100,7 +100,7 @@ type RuleJudgement struct {
 	Comparisons []Comparison
 }
 
-// Judge judges all rules. It returns an error only for a rule that ValidateRule refuses.
+// Judge judges all rules. It returns an error only for a rule that the API refuses.
 func Judge(in Input) (Judgement, error) {
 	rules := make([]rule, 0, len(in.Gate.Rules))
 	for i, r := range in.Gate.Rules {

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
@@ -118,7 +120,7 @@ const (
 func TestJudge(t *testing.T) {
 	p99 := v1alpha1.MetricP99
 	fivePercent := v1alpha1.GateRule{Metric: p99, MaxIncrease: "5%"}
-	fourMicros := v1alpha1.GateRule{Metric: p99, Max: "4us"}
+	fourMicros := v1alpha1.GateRule{Metric: p99, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}}
 	lost, throughput := v1alpha1.MetricLost, v1alpha1.MetricThroughput
 	manyCells := func(n int, metric v1alpha1.GateMetric, values ...int64) []Cell {
 		var out []Cell
@@ -200,13 +202,13 @@ func TestJudge(t *testing.T) {
 			cells: []Cell{cell(p99, around(3600, 10)...)}},
 		{name: "a baseline of another cell", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonNoBaseline,
 			cells: []Cell{cell(p99, around(3600, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...).named("vf-onload", "udp-64")}},
-		{name: "the tool does not tell the metric", gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricP9999, Max: "4us"}), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
+		{name: "the tool does not tell the metric", gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricP9999, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}}), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
 			cells: []Cell{cell(p99, around(3600, 10)...)}},
 		{name: "the baseline does not tell the metric", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
 			cells: []Cell{cell(p99, around(3600, 10)...)}, base: []Cell{cell(v1alpha1.MetricP50, around(3600, 10)...)}},
 		{name: "no rounds at all", gate: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
 			cells: []Cell{cell(p99)}},
-		{name: "a rule that selects nothing", gate: against(v1alpha1.GateRule{Metric: p99, Max: "4us", Variants: []string{"pf-onload"}, MessageSizes: []int32{1, 2, 3, 4, 5, 6}}),
+		{name: "a rule that selects nothing", gate: against(v1alpha1.GateRule{Metric: p99, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}, Variants: []string{"pf-onload"}, MessageSizes: []int32{1, 2, 3, 4, 5, 6}}),
 			outcome: inconclusive, reason: v1alpha1.ReasonNoCells, cells: []Cell{cell(p99, around(3600, 10)...)}},
 
 		{name: "within an absolute limit", gate: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
@@ -239,28 +241,28 @@ func TestJudge(t *testing.T) {
 		{name: "better than a baseline that was lost", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 5)...)}, base: []Cell{cell(p99, slices.Repeat([]int64{stats.Infinite}, 5)...)}},
 
-		{name: "nothing lost", gate: against(v1alpha1.GateRule{Metric: lost, Max: "0"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "nothing lost", gate: against(v1alpha1.GateRule{Metric: lost, MaxMessages: new(int64(0))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(lost, 0, 0, 0, 0, 0)}},
-		{name: "one round of ten lost a thousand", gate: against(v1alpha1.GateRule{Metric: lost, Max: "0"}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
+		{name: "one round of ten lost a thousand", gate: against(v1alpha1.GateRule{Metric: lost, MaxMessages: new(int64(0))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
 			cells: []Cell{cell(lost, 0, 0, 0, 0, 1000, 0, 0, 0, 0, 0)}},
-		{name: "every round lost some", gate: against(v1alpha1.GateRule{Metric: lost, Max: "0"}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "every round lost some", gate: against(v1alpha1.GateRule{Metric: lost, MaxMessages: new(int64(0))}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(lost, 1, 2, 1, 3, 1)}},
-		{name: "none lost, against a baseline with none", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncrease: "0"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "none lost, against a baseline with none", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncreaseMessages: new(int64(0))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(lost, 0, 0, 0)}, base: []Cell{cell(lost, 0, 0, 0)}},
-		{name: "two rounds of ten lost, against a baseline with none", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncrease: "10"}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
+		{name: "two rounds of ten lost, against a baseline with none", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
 			cells: []Cell{cell(lost, 0, 700, 0, 0, 0, 0, 0, 800, 0, 0)}, base: []Cell{cell(lost, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)}},
-		{name: "no more lost than the baseline and the limit", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncrease: "10"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "no more lost than the baseline and the limit", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(lost, 12, 14, 9, 11, 13)}, base: []Cell{cell(lost, 10, 12, 14, 9, 11)}},
-		{name: "more lost than the baseline and the limit", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncrease: "10"}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "more lost than the baseline and the limit", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(lost, 32, 34, 29, 31, 33)}, base: []Cell{cell(lost, 10, 12, 14, 9, 11)}},
-		{name: "lost about as many more as allowed", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncrease: "10"}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
+		{name: "lost about as many more as allowed", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
 			cells: []Cell{cell(lost, 22, 17, 19, 21, 18)}, base: []Cell{cell(lost, 10, 12, 14, 9, 11)}},
 
-		{name: "throughput above an absolute limit", gate: against(v1alpha1.GateRule{Metric: throughput, Min: "9Gb/s"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "throughput above an absolute limit", gate: against(v1alpha1.GateRule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(throughput, around(9_400_000_000, 5)...).streaming()}},
-		{name: "throughput below an absolute limit", gate: against(v1alpha1.GateRule{Metric: throughput, Min: "9Gb/s"}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "throughput below an absolute limit", gate: against(v1alpha1.GateRule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(throughput, around(8_000_000_000, 5)...).streaming()}},
-		{name: "throughput at an absolute limit", gate: against(v1alpha1.GateRule{Metric: throughput, Min: "9Gb/s"}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
+		{name: "throughput at an absolute limit", gate: against(v1alpha1.GateRule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
 			cells: []Cell{cell(throughput, around(9_080_000_000, 10)...).streaming()}},
 		{name: "throughput within the tolerance", gate: against(v1alpha1.GateRule{Metric: throughput, MaxDecrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}},
@@ -336,8 +338,8 @@ func checkLimits(t *testing.T, v *v1alpha1.Verdict) {
 func TestStatus(t *testing.T) {
 	gate := against(
 		v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%", Variants: []string{"vf-onload"}},
-		v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "2us"},
-		v1alpha1.GateRule{Metric: v1alpha1.MetricLost, MaxIncrease: "3"})
+		v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}},
+		v1alpha1.GateRule{Metric: v1alpha1.MetricLost, MaxIncreaseMessages: new(int64(3))})
 	candidate := cell(v1alpha1.MetricP99, 3700, 3720, 3740, 3760, 3780).inHalves().with(v1alpha1.MetricLost, 4)
 	baseline := cell(v1alpha1.MetricP99, 3600, 3620, 3640, 3660, 3680).inHalves().with(v1alpha1.MetricLost, 2)
 	j, err := Judge(Input{Gate: gate, Candidate: []Cell{candidate}, Baseline: []Cell{baseline}})
@@ -352,8 +354,8 @@ func TestStatus(t *testing.T) {
 			Unit:    "Nanoseconds", Candidate: new(int64(1870)), Baseline: new(int64(1820)), CandidateRounds: 5, BaselineRounds: 5,
 			Estimate: "1.027", Lower: "1.010", Upper: "1.039",
 		}, {
-			Rule: "p99 max 2us", Outcome: pass, Reason: v1alpha1.ReasonWithinLimit, Passed: 1, Variant: "vf-onload", Cell: "tcp-64",
-			Message: "p99 of vf-onload/tcp-64: 1.87µs [0, 1.89µs] over 5 rounds: Pass, within max 2us",
+			Rule: "p99 max 2µs", Outcome: pass, Reason: v1alpha1.ReasonWithinLimit, Passed: 1, Variant: "vf-onload", Cell: "tcp-64",
+			Message: "p99 of vf-onload/tcp-64: 1.87µs [0, 1.89µs] over 5 rounds: Pass, within max 2µs",
 			Unit:    "Nanoseconds", Candidate: new(int64(1870)), CandidateRounds: 5, Estimate: "1870", Upper: "1890",
 		}, {
 			Rule: "lost maxIncrease 3", Outcome: pass, Reason: v1alpha1.ReasonWithinLimit, Passed: 1, Variant: "vf-onload", Cell: "tcp-64",
@@ -371,7 +373,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestNote(t *testing.T) {
-	j, err := Judge(Input{Gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "2us"}), Candidate: []Cell{cell(v1alpha1.MetricP99, around(1800, 5)...)}, Note: "on a simulated NIC"})
+	j, err := Judge(Input{Gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}), Candidate: []Cell{cell(v1alpha1.MetricP99, around(1800, 5)...)}, Note: "on a simulated NIC"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -408,14 +410,14 @@ func TestShownBounds(t *testing.T) {
 		halfRTT bool
 		want    [2]float64
 	}{
-		"an upper limit":                 {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "1ms"}, false, [2]float64{4000, 15_000}},
-		"an upper limit, of half trips":  {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "1ms"}, true, [2]float64{2000, 7500}},
-		"a lower limit":                  {v1alpha1.GateRule{Metric: v1alpha1.MetricThroughput, Min: "1Gb/s"}, false, [2]float64{6000, 17_000}},
+		"an upper limit":                 {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: time.Millisecond}}, false, [2]float64{4000, 15_000}},
+		"an upper limit, of half trips":  {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: time.Millisecond}}, true, [2]float64{2000, 7500}},
+		"a lower limit":                  {v1alpha1.GateRule{Metric: v1alpha1.MetricThroughput, MinBitsPerSecond: 1_000_000_000}, false, [2]float64{6000, 17_000}},
 		"an increase":                    {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, false, of(stats.Ratios(observed(baseline), observed(candidate), uFail, uPass))},
 		"an increase, of half trips":     {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, true, of(stats.Ratios(observed(baseline), observed(candidate), uFail, uPass))},
 		"a decrease":                     {v1alpha1.GateRule{Metric: v1alpha1.MetricThroughput, MaxDecrease: "5%"}, false, of(stats.Ratios(observed(baseline), observed(candidate), uPass, uFail))},
-		"an increase of what was lost":   {v1alpha1.GateRule{Metric: v1alpha1.MetricLost, MaxIncrease: "5"}, false, of(stats.Differences(observed(baseline), observed(candidate), uFail, uPass))},
-		"an upper limit of what is lost": {v1alpha1.GateRule{Metric: v1alpha1.MetricLost, Max: "5"}, false, [2]float64{4000, 15_000}},
+		"an increase of what was lost":   {v1alpha1.GateRule{Metric: v1alpha1.MetricLost, MaxIncreaseMessages: new(int64(5))}, false, of(stats.Differences(observed(baseline), observed(candidate), uFail, uPass))},
+		"an upper limit of what is lost": {v1alpha1.GateRule{Metric: v1alpha1.MetricLost, MaxMessages: new(int64(5))}, false, [2]float64{4000, 15_000}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -492,8 +494,8 @@ func TestNeedsRounds(t *testing.T) {
 	}{
 		"a ratio that passes": {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, 1.03},
 		"a ratio that fails":  {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, 1.07},
-		"a level that passes": {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "20.5us"}, 1},
-		"a level that fails":  {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "19.5us"}, 1},
+		"a level that passes": {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 20500 * time.Nanosecond}}, 1},
+		"a level that fails":  {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 19500 * time.Nanosecond}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			told, decided, quarter := 0, 0, 0
@@ -522,7 +524,7 @@ func TestNeedsRounds(t *testing.T) {
 }
 
 func TestWorst(t *testing.T) {
-	gate := against(v1alpha1.GateRule{Metric: v1alpha1.MetricThroughput, Min: "9Gb/s"})
+	gate := against(v1alpha1.GateRule{Metric: v1alpha1.MetricThroughput, MinBitsPerSecond: 9_000_000_000})
 	slow := cell(v1alpha1.MetricThroughput, around(8_000_000_000, 10)...).streaming()
 	slower := cell(v1alpha1.MetricThroughput, around(7_000_000_000, 10)...).streaming()
 	slower.Variant = "host"
@@ -543,7 +545,7 @@ func TestFewestSamples(t *testing.T) {
 	for i := range 5 {
 		c := cell(v1alpha1.MetricP99, around(3600, 5)...)
 		c.Rounds[i].Samples = 100
-		j, err := Judge(Input{Gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "4us"}), Candidate: []Cell{c}})
+		j, err := Judge(Input{Gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}}), Candidate: []Cell{c}})
 		if err != nil || j.Rules[0].Comparisons[0].Reason != v1alpha1.ReasonTooFewSamples {
 			t.Errorf("round %d: %v, %v", i, j.Status(), err)
 		}

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -159,7 +160,7 @@ func newTrial(ctx context.Context, fault faults.Fault, s strike) *trial {
 		if faults.Find(fault, faults.Judging).Never == "" {
 			// Five are the fewest for a verdict. It fails, so that a Pass can only be a mistake.
 			s.Rounds = 5
-			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, Max: "1ns"}}}
+			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: time.Nanosecond}}}}
 		}
 	})...)
 	create(ctx, t.x)
@@ -373,7 +374,7 @@ func (t *trial) judge(ctx context.Context, s strike) {
 	GinkgoHelper()
 	By(faults.Find(t.fault, faults.Judging).Name())
 	s.begin(ctx, t, faults.Judging)
-	setRules(ctx, t.x, v1alpha1.GateRule{Metric: v1alpha1.MetricP50, Max: "2ns"})
+	setRules(ctx, t.x, v1alpha1.GateRule{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: 2 * time.Nanosecond}})
 	Eventually(passed).WithArguments(ctx, t.x).WithTimeout(soon).Should(And(
 		HaveField("ObservedGeneration", BeEquivalentTo(2)), HaveField("Reason", v1alpha1.ReasonFail)))
 	s.heal(ctx, faults.Judging)

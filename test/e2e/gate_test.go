@@ -36,7 +36,7 @@ func latencyGate() *v1alpha1.LatencyGate {
 		s.Workload.Duration.Duration = 300 * time.Millisecond
 		s.Placement.Client, s.Placement.Server = &v1alpha1.NodeSelection{}, &v1alpha1.NodeSelection{}
 		s.Criteria = &v1alpha1.Criteria{
-			Rules:    []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, Max: "20ms"}, {Metric: v1alpha1.MetricP50, MaxIncrease: "200%"}},
+			Rules:    []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: 20 * time.Millisecond}}, {Metric: v1alpha1.MetricP50, MaxIncrease: "200%"}},
 			Baseline: &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{}},
 		}
 	})

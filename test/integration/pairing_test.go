@@ -471,7 +471,7 @@ var _ = Describe("A benchmark of many pairs", func() {
 		current := Get(ctx, b)
 		Expect(current.Status.ObservedGeneration).To(Equal(current.Generation))
 		for _, c := range children(ctx, b) {
-			Expect(c.Spec.Criteria.Rules[0].Max).To(Equal("20us"))
+			Expect(c.Spec.Criteria.Rules[0]).To(Equal(under("20us")))
 			Expect(c.Spec.Priority).To(BeEquivalentTo(7))
 		}
 

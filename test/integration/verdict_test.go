@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -22,11 +23,15 @@ import (
 
 // under is a rule that p90 keeps below an absolute limit.
 func under(limit string) v1alpha1.GateRule {
-	return v1alpha1.GateRule{Metric: v1alpha1.MetricP90, Max: limit}
+	duration, err := time.ParseDuration(limit)
+	if err != nil {
+		panic(err) // of a spec that is wrong
+	}
+	return v1alpha1.GateRule{Metric: v1alpha1.MetricP90, MaxLatency: metav1.Duration{Duration: duration}}
 }
 
 // within is a rule that p90 keeps to its baseline.
-func within(tolerance string) v1alpha1.GateRule {
+func within(tolerance v1alpha1.Percentage) v1alpha1.GateRule {
 	return v1alpha1.GateRule{Metric: v1alpha1.MetricP90, MaxIncrease: tolerance}
 }
 
@@ -105,7 +110,7 @@ var _ = Describe("A verdict", func() {
 
 		By("an edit of the rules")
 		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.GateRule{under("5us")} })
-		ExpectPassed(ctx, b, "^False Fail: p90 of default/tcp-64: .*over 6 rounds: Fail, beyond max 5us")
+		ExpectPassed(ctx, b, "^False Fail: p90 of default/tcp-64: .*over 6 rounds: Fail, beyond max 5µs")
 		current := Get(ctx, b)
 		Expect(current.Status.ObservedGeneration).To(Equal(current.Generation))
 		for _, c := range current.Status.Conditions {
@@ -291,7 +296,7 @@ var _ = Describe("A verdict", func() {
 
 	It("that more rounds could not decide asks for none", func(ctx SpecContext) {
 		w.Start()
-		p99 := v1alpha1.GateRule{Metric: v1alpha1.MetricP99, Max: "6us"}
+		p99 := v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 6 * time.Microsecond}}
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B).Rule(p99).ExtendRounds(10))
 		ExpectSucceeded(ctx, b, "^True Complete: 2 of 2")
 		ExpectPassed(ctx, b, "^Unknown Inconclusive: .*has 2000 samples and p99 needs 10000 to be judged; measure longer")

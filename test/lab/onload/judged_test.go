@@ -24,8 +24,8 @@ const variantKernel, variantOnload = "kernel", "onload"
 // rules hold whatever the latencies are: an emulated machine has no meaningful ones. A mean needs no number of samples,
 // of which a busy machine takes few.
 var rules = []v1alpha1.GateRule{
-	{Metric: v1alpha1.MetricMean, Max: "10s", Variants: []string{variantKernel}},
-	{Metric: v1alpha1.MetricMean, Max: "10s", Variants: []string{variantOnload}},
+	{Metric: v1alpha1.MetricMean, MaxLatency: metav1.Duration{Duration: 10 * time.Second}, Variants: []string{variantKernel}},
+	{Metric: v1alpha1.MetricMean, MaxLatency: metav1.Duration{Duration: 10 * time.Second}, Variants: []string{variantOnload}},
 }
 
 // compared are those of the benchmark after the upgrade, which a LatencyGate compares with the accepted one.
