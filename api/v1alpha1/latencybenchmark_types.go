@@ -103,7 +103,7 @@ func HeadlinePercentiles() []Percentile { return []Percentile{P50, P99, P999} }
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || has(self.workload.ratesPerSecond)",message="spec.workload.ratesPerSecond: sfnt-stream sends at a rate; give at least one, or use pinger, sfnt-pingpong, sockperf or netperf for ping-pong"
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || !('TCP' in self.workload.protocols)",message="spec.workload.protocols: sfnt-stream sends UDP only; use protocols: [UDP], or pinger or sockperf for TCP at a rate"
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 24)",message="spec.workload.messageSizes: sfnt-stream needs at least 24 bytes (its own header takes them); use larger sizes, or pinger"
-// +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || self.placement.cpus >= 2",message="spec.placement.cpus: sfnt-stream needs two CPUs at the client's end, one to send and one to receive; ask for 2 or more"
+// +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || !has(self.placement.cpus) || self.placement.cpus >= 2",message="spec.placement.cpus: sfnt-stream needs two CPUs at the client's end, one to send and one to receive; ask for 2 or more"
 // +kubebuilder:validation:XValidation:rule="!has(self.workload.streams) || self.tool in ['netperf', 'sockperf']",message="spec.workload.streams: only netperf and sockperf measure bandwidth; use one of them, or remove streams"
 // +kubebuilder:validation:XValidation:rule="!has(self.highestPercentile) || self.tool != 'netperf' || self.highestPercentile in ['p50', 'p90', 'p99']",message="spec.highestPercentile: netperf reports only p50, p90 and p99; use one of these, or pinger, sfnt-pingpong, sfnt-stream or sockperf"
 // +kubebuilder:validation:XValidation:rule="!has(self.variants) || self.rounds * self.variants.size() <= 400",message="spec.rounds: rounds times variants must be at most 400"
@@ -358,6 +358,13 @@ type LatencyBenchmarkStatus struct {
 	// pair is the two nodes that were chosen when the spec was accepted.
 	// +optional
 	Pair *Pair `json:"pair,omitempty"`
+
+	// cpus is how many CPUs each endpoint gets: spec.placement.cpus or, if that is unset, what the operator chose together
+	// with the nodes.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	CPUs int32 `json:"cpus,omitempty"`
 
 	// pairs is where a benchmark of many pairs (placement.pairing Star, Ring or AllPairs) stands. Each pair has a
 	// benchmark of its own with the results.

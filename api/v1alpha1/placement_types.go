@@ -36,10 +36,6 @@ const (
 	NUMAIgnore NUMAPolicy = "Ignore"
 )
 
-// Required says whether nothing is concluded from results off the device's NUMA node, which is the default of a spec that
-// the API server has not seen, too.
-func (p NUMAPolicy) Required() bool { return p == NUMARequired || p == "" }
-
 // Placement says where the endpoints run and what each of them gets.
 //
 // +kubebuilder:validation:XValidation:rule="!(self.pairing in ['Pair', 'Star']) || has(self.client) && has(self.server)",message="client and server are required when pairing is Pair or Star: select the nodes of each"
@@ -74,10 +70,10 @@ type Placement struct {
 	// +kubebuilder:validation:Maximum=50
 	MaxParallelPairs int32 `json:"maxParallelPairs,omitempty"`
 
-	// cpus is how many whole, exclusive CPUs each endpoint gets, 1 to 64; default 1. The tool is pinned to
-	// the first of them; with two or more, the agent keeps to the last.
+	// cpus is how many whole, exclusive CPUs each endpoint gets, 1 to 64. If unset, the operator chooses together with the
+	// nodes (status.cpus): 2, which is a whole core where CPUs have two SMT threads, or 1 where a node has no second
+	// CPU for pods. The tool is pinned to the first of them; with two or more, the agent keeps to the last.
 	// +optional
-	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	CPUs int32 `json:"cpus,omitempty"`
@@ -90,12 +86,32 @@ type Placement struct {
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('128Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity from 128Mi to 64Gi, such as 512Mi"
 	Memory resource.Quantity `json:"memory,omitempty"`
 
-	// numa says what it means when the measuring CPU is not on the NUMA node of the device: Required (default), that
-	// nothing is concluded from the results; Preferred, that they say so; Ignore, nothing. Aligning the two is the
-	// kubelet's business (topologyManagerPolicy); this is about the proof.
+	// numa says what it means when the measuring CPU is not on the NUMA node of the device: Required, that
+	// nothing is concluded from the results; Preferred, that they say so; Ignore, nothing. If unset, it is Required for
+	// variants with network type VF or PF, where the kubelet can align the two (topologyManagerPolicy), and Preferred for
+	// the others, where it cannot.
 	// +optional
-	// +kubebuilder:default=Required
 	NUMA NUMAPolicy `json:"numa,omitempty"`
+}
+
+// NUMAOf returns the NUMA policy of variants with a network of this type.
+func (p Placement) NUMAOf(network NetworkType) NUMAPolicy {
+	switch {
+	case p.NUMA != "":
+		return p.NUMA
+	case network.HasDevice():
+		return NUMARequired
+	}
+	return NUMAPreferred
+}
+
+// CPUs returns how many CPUs each endpoint gets: what the spec says, or what the operator chose together with the nodes; 0
+// as long as neither is known.
+func (b *LatencyBenchmark) CPUs() int32 {
+	if n := b.Spec.Placement.CPUs; n != 0 {
+		return n
+	}
+	return b.Status.CPUs
 }
 
 // NodeSelection picks nodes.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,7 +43,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 		// It gives up its place in the queue: others may have begun when it goes on.
 		b.Status.StartTime = nil
 	case stepAccept:
-		b.Status.Pair = &s.pair
+		b.Status.Pair, b.Status.CPUs = &s.pair, s.cpus
 	case stepClaim:
 		now := metav1.NewMicroTime(w.now)
 		b.Status.Active = &v1alpha1.ActiveAttempt{Run: s.run.Name, Variant: s.run.Variant.Name, Round: s.run.Round, Attempt: s.attempt, Pair: *b.Status.Pair, ClaimedAt: now}
@@ -98,16 +99,21 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 		status = metav1.ConditionFalse
 	}
 	if b.Status.Pair != nil {
-		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, acceptance(b)))
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, w.acceptance()))
 	}
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, status, s.reason, s.message))
 	return s.again, nil
 }
 
-// acceptance says for which nodes a benchmark was accepted, and what is known of its results already.
-func acceptance(b *v1alpha1.LatencyBenchmark) string {
-	nodes := fmt.Sprintf("client on %s, server on %s", b.Status.Pair.ClientNode, b.Status.Pair.ServerNode)
-	return strings.Join(slices.Insert(preflight.Foreknown(b.Spec), 0, nodes), "; ")
+// acceptance is the message of condition Accepted, as when the pair was accepted: an active attempt looks at no nodes.
+func (w *world) acceptance() string {
+	b := w.benchmark
+	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted); c != nil && c.Status == metav1.ConditionTrue {
+		return c.Message
+	}
+	pair := fmt.Sprintf("client on %s, server on %s", b.Status.Pair.ClientNode, b.Status.Pair.ServerNode)
+	unproved := preflight.Notes(preflight.Observed{Benchmark: b, Nodes: w.accepted.Nodes}, *b.Status.Pair, b.CPUs())
+	return strings.Join(slices.Concat([]string{pair}, preflight.Foreknown(b.Spec), unproved), "; ")
 }
 
 // note records when this operator first saw what it waits for: clocks of nodes may be wrong.
@@ -268,6 +274,11 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 	}
 	if run.Variant.Network.Type.Attached() {
 		task.Interface = pods.Interface
+	}
+	if run.Variant.Network.Type == v1alpha1.NetworkNAD {
+		if task.Parent, err = r.parent(ctx, b, run.Variant); err != nil {
+			return "", err
+		}
 	}
 	pod, err := pods.Build(w.endpoint(task))
 	if err != nil {

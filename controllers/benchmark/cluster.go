@@ -55,7 +55,7 @@ func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 				return err
 			}
 		}
-		aligned = aligned || v.Network.Type.HasDevice() && b.Spec.Placement.NUMA.Required()
+		aligned = aligned || v.Network.Type.HasDevice() && b.Spec.Placement.NUMAOf(v.Network.Type) == v1alpha1.NUMARequired
 	}
 
 	if err := r.observeClasses(ctx, w); err != nil {
@@ -161,6 +161,22 @@ func (r *Reconciler) networkDefinition(ctx context.Context, b *v1alpha1.LatencyB
 		definition.ResourceName = object.Annotations[foreign.AnnotationResourceName]
 	}
 	return definition, nil
+}
+
+// parent reads which interface of the node is below those of a variant's network; empty when that names none.
+func (r *Reconciler) parent(ctx context.Context, b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (string, error) {
+	namespace, name := pods.NetworkName(b, v)
+	definition := &unstructured.Unstructured{}
+	definition.SetGroupVersionKind(foreign.GroupVersionKind)
+	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, definition); err != nil {
+		if apierrors.IsNotFound(err) {
+			// Multus says so of the pod.
+			return "", nil
+		}
+		return "", refusedBy(err, v1alpha1.OutcomeNetworkRefused, "to show NetworkAttachmentDefinition "+name, namespace)
+	}
+	config, _, _ := unstructured.NestedString(definition.Object, "spec", "config")
+	return foreign.Parent(config), nil
 }
 
 // profile reads the settings of Onload that a ConfigMap has.

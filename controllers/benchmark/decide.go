@@ -43,8 +43,9 @@ type step struct {
 	kind    string
 	reason  string
 	message string
-	// pair for stepAccept.
+	// pair for stepAccept, and cpus for each of its ends.
 	pair v1alpha1.Pair
+	cpus int32
 	// run and attempt for stepClaim; taken says that the names of the run's pods were taken.
 	run     plan.Run
 	attempt int32
@@ -167,7 +168,7 @@ func decideIdle(w *world) step {
 		return step{kind: stepReject, reason: rejection.Reason, message: rejection.Message, again: waitAgain}
 	}
 	if b.Status.Pair == nil {
-		return step{kind: stepAccept, reason: v1alpha1.ReasonQueued, message: "about to start", pair: pair}
+		return step{kind: stepAccept, reason: v1alpha1.ReasonQueued, message: "about to start", pair: pair, cpus: preflight.CPUs(w.accepted)}
 	}
 	if accepted := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted); w.unseen != "" && accepted != nil && w.now.Sub(accepted.LastTransitionTime.Time) < unseenGrace {
 		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: " + w.unseen + " is older and was not looked at yet", again: hearAgain}

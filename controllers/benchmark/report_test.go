@@ -161,11 +161,11 @@ func TestAcceptanceSaysWhatOnloadWillNotCarry(t *testing.T) {
 		Workload:     v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, MessageSizes: []int32{64, 2000}},
 	}}
 	b.Status.Pair = &v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}
-	if got := acceptance(b); !strings.HasPrefix(got, "client on a, server on b; variant default: unless") {
+	if got := (&world{benchmark: b}).acceptance(); !strings.HasPrefix(got, "client on a, server on b; variant default: unless") {
 		t.Errorf("accepted with %q", got)
 	}
 	b.Spec.Acceleration = nil
-	if got := acceptance(b); got != "client on a, server on b" {
+	if got := (&world{benchmark: b}).acceptance(); got != "client on a, server on b" {
 		t.Errorf("accepted with %q", got)
 	}
 }

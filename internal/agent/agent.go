@@ -114,7 +114,7 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	debug.SetMemoryLimit(256 << 20)
 
 	environ := environment(os.Environ(), a.Task)
-	h := host{a.Root}
+	h := host{a.Root, a.Task.Parent}
 	cpus, allowed, err := h.cpusAllowed()
 	if err != nil {
 		return result.Document{}, err
@@ -195,8 +195,8 @@ func (e *endpoint) logf(format string, args ...any) {
 
 // document is the agent's result so far: who measured, and where.
 func (e *endpoint) document(address string) result.Document {
-	evidence := host{e.Root}.gather(e.measuringCPU, e.cpus, e.iface, e.environ)
-	e.watch = host{e.Root}.watch(e.measuringCPU, e.iface.Name)
+	evidence := host{e.Root, e.Task.Parent}.gather(e.measuringCPU, e.cpus, e.iface, e.environ)
+	e.watch = host{root: e.Root}.watch(e.measuringCPU, e.iface.Name)
 	evidence.Node, evidence.Address = e.Node, address
 	evidence.CPUsAllowed, evidence.AgentCPU = e.cpusAllowed, int32(e.agentCPU)
 	return result.Document{
@@ -253,7 +253,7 @@ func (e *endpoint) conclude(evidence *result.Evidence) {
 	evidence.Deltas, evidence.Paths = e.watch.deltas(), e.paths
 	f := facts(evidence.Facts)
 	environmentFacts(f, e.command.Env)
-	f.set("onload.preload-file", host{e.Root}.preloadFile())
+	f.set("onload.preload-file", host{root: e.Root}.preloadFile())
 	for name, value := range e.settings {
 		f.set("onload.setting."+name, value)
 	}

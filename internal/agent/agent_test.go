@@ -198,7 +198,7 @@ func TestServerIsInterrupted(t *testing.T) {
 }
 
 func TestWholeExchange(t *testing.T) {
-	_, allowed, err := host{"/"}.cpusAllowed()
+	_, allowed, err := host{root: "/"}.cpusAllowed()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestWholeExchange(t *testing.T) {
 // A link that comes up after the server was started is up in its evidence.
 func TestLinkComesUpBeforeTheClient(t *testing.T) {
 	restore(t)
-	_, allowed, err := host{"/"}.cpusAllowed()
+	_, allowed, err := host{root: "/"}.cpusAllowed()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,12 @@ const unknown = -1
 
 // host reads facts of the machine as the pod sees it, below a root that tests replace. What cannot be read is
 // left unknown: a missing fact is told as such by whoever judges it, and never guessed.
-type host struct{ root string }
+type host struct {
+	root string
+	// parent is the name, on the node, of the interface below an attached one of type ipvlan or macvlan; empty when there
+	// is none.
+	parent string
+}
 
 func (h host) read(path string) string {
 	data, err := h.content(path)
@@ -111,9 +116,10 @@ var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-
 
 // device is the PCI address behind an interface, and the folder of that device if there is one. The source is
 // result.PCIFromSysfs when sysfs shows the two together, be it by the interface's MAC address. Any other interface is
-// taken for the one device that the pod was allocated, if it is exactly one; the source is empty then.
+// taken for its parent's device, or for the one device that the pod was allocated, if it is exactly one; the source is
+// empty then.
 func (h host) device(iface string, allocated map[string]string) (pci, dir, source string) {
-	dir = h.resolve(filepath.Join("sys/class/net", iface, "device"))
+	dir = h.resolve(filepath.Join("sys/class/net", h.lower(iface), "device"))
 	// A virtio device is not on the PCI bus itself, but a child of one that is.
 	if strings.HasPrefix(filepath.Base(dir), "virtio") {
 		dir = filepath.Dir(dir)
@@ -135,6 +141,9 @@ func (h host) device(iface string, allocated map[string]string) (pci, dir, sourc
 				return filepath.Base(dir), h.resolve(dir), result.PCIFromSysfs
 			}
 		}
+	}
+	if dir := h.parentDevice(); dir != "" {
+		return filepath.Base(dir), dir, ""
 	}
 	if len(addresses) != 1 {
 		return "", "", ""
@@ -213,7 +222,14 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 		f.set("numa.distance", h.distance(e.CPUNUMANode, e.DeviceNUMANode))
 	}
 	var driverVersion string
-	e.Driver, driverVersion, e.Firmware = driverInfo(iface.Name)
+	e.Driver, driverVersion, e.Firmware = driverInfo(h.lower(iface.Name))
+	if h.parent != "" && dir != "" {
+		// The kernel tells of the firmware only in the network namespace of the parent.
+		driver := h.resolve(filepath.Join(dir, "driver"))
+		e.Driver, e.Firmware, driverVersion = strings.TrimPrefix(filepath.Base(driver), "."), "", h.read(filepath.Join("sys/module", filepath.Base(driver), "version"))
+		f.set("nic.function", "virtual")
+	}
+	f.set("nic.parent", h.parent)
 	f.set("nic.driver-version", driverVersion)
 	f.set("nic.firmware-variant", firmwareVariant(e.Driver, e.Firmware))
 	e.Facts = f

@@ -67,7 +67,7 @@ func fakeRoot(t *testing.T, files map[string]string) host {
 			t.Fatal(err)
 		}
 	}
-	return host{root}
+	return host{root: root}
 }
 
 func TestDevice(t *testing.T) {

@@ -187,7 +187,7 @@ func TestEveryFactIsDocumented(t *testing.T) {
 	}
 	for _, e := range []result.Evidence{
 		fakeRoot(t, tunedServer()).gather(2, []int{2, 3}, net.Interface{Name: "net1"}, []string{"EF_A=1"}),
-		host{"/"}.gather(aCPU(t), nil, *loopback, nil),
+		host{root: "/"}.gather(aCPU(t), nil, *loopback, nil),
 	} {
 		for key := range e.Facts {
 			known(key)
@@ -198,7 +198,7 @@ func TestEveryFactIsDocumented(t *testing.T) {
 			known(key)
 		}
 	}
-	w := host{"/"}.watch(aCPU(t), "lo")
+	w := host{root: "/"}.watch(aCPU(t), "lo")
 	w.begin()
 	w.end()
 	for key := range w.deltas() {
@@ -218,7 +218,7 @@ func TestFactsOfThisMachine(t *testing.T) {
 	if err := unix.Uname(&uname); err != nil {
 		t.Fatal(err)
 	}
-	h := host{"/"}
+	h := host{root: "/"}
 	cpu := aCPU(t)
 	e := h.gather(cpu, []int{cpu}, *loopback, []string{"EF_POLL_USEC=1"})
 	cmdline, err := os.ReadFile("/proc/cmdline")
@@ -328,8 +328,8 @@ func TestEvidenceIsBounded(t *testing.T) {
 	}
 	files := tunedServer()
 	files["proc/cmdline"] = strings.Repeat("a=b ", 1000)
-	e := &endpoint{Agent: &Agent{Root: fakeRoot(t, files).root}, cpus: []int{2}, watch: host{"/"}.watch(aCPU(t), "lo")}
-	evidence := host{e.Root}.gather(2, e.cpus, net.Interface{Name: "net1"}, environ)
+	e := &endpoint{Agent: &Agent{Root: fakeRoot(t, files).root}, cpus: []int{2}, watch: host{root: "/"}.watch(aCPU(t), "lo")}
+	evidence := host{root: e.Root}.gather(2, e.cpus, net.Interface{Name: "net1"}, environ)
 	e.watch.begin()
 	e.watch.end()
 	e.conclude(&evidence)

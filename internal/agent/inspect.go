@@ -30,7 +30,7 @@ const maxNICs = 64
 
 // Inspect looks. It needs no privilege, and changes nothing.
 func (i Inspector) Inspect() (result.Inspection, error) {
-	h := host{i.Root}
+	h := host{root: i.Root}
 	cpus, allowed, err := h.cpusAllowed()
 	if err != nil {
 		return result.Inspection{}, err

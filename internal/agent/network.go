@@ -69,7 +69,7 @@ func (e *endpoint) addressOn(ctx context.Context, wanted string, choose func([]n
 
 // noCarrier says for a message, after a conjunction, that the measured interface has no carrier; it is empty if it has one.
 func (e *endpoint) noCarrier(conjunction string) string {
-	if e.iface.Name == "" || (host{e.Root}).carrier(e.iface.Name) != "0" {
+	if e.iface.Name == "" || (host{root: e.Root}).carrier(e.iface.Name) != "0" {
 		return ""
 	}
 	return fmt.Sprintf("%s the link of %s is down", conjunction, e.iface.Name)

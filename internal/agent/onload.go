@@ -162,7 +162,7 @@ func (h host) stacks(group int, grown map[string]int64) (ids []int) {
 // library, although that was asked for, the process is killed, and an error says why. So it is of settings that this
 // library does not know: it would only mention them in the kernel's log.
 func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
-	l := host{e.Root}.look(p.cmd.Process.Pid, protocol)
+	l := host{root: e.Root}.look(p.cmd.Process.Pid, protocol)
 	p.path.Begun, p.protocol = l, protocol
 	if l == nil || !e.accelerated() {
 		return nil
@@ -170,7 +170,7 @@ func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
 	if l.Library == "" {
 		return e.notAccelerated(p)
 	}
-	names, err := host{e.Root}.unknownSettings(l.Library, e.Task.Env)
+	names, err := host{root: e.Root}.unknownSettings(l.Library, e.Task.Env)
 	if err != nil || len(names) == 0 {
 		e.lookAtStack(p)
 		return nil //nolint:nilerr // a library that cannot be read has no settings to compare with
@@ -185,15 +185,15 @@ func (e *endpoint) lookEnded(p *process) {
 	if p.ended() {
 		return
 	}
-	p.path.Ended = host{e.Root}.look(p.cmd.Process.Pid, p.protocol)
+	p.path.Ended = host{root: e.Root}.look(p.cmd.Process.Pid, p.protocol)
 	p.stackEvents = map[string]int64{}
-	host{e.Root}.stacks(p.cmd.Process.Pid, p.stackEvents)
+	host{root: e.Root}.stacks(p.cmd.Process.Pid, p.stackEvents)
 }
 
 // lookAtStack gathers the facts of the stack of the tool's server, once, before its client starts: some servers end with their
 // client.
 func (e *endpoint) lookAtStack(p *process) {
-	ids := host{e.Root}.stacks(p.cmd.Process.Pid, map[string]int64{})
+	ids := host{root: e.Root}.stacks(p.cmd.Process.Pid, map[string]int64{})
 	if len(ids) > 0 && e.stack == nil {
 		e.stack = stackFacts(ids[0])
 	}
@@ -279,7 +279,7 @@ func (e *endpoint) onloadFailure(p *process) error {
 		return fail(v1alpha1.OutcomeAccelerationFailed, "%s ran without Onload: %s%s", e.Task.Tool, words, e.elsewhere())
 	}
 	if f, ok := onload.Explain(p.stderr.Bytes()); ok {
-		return fail(f.Outcome, "%s could not use Onload: %s; %s (Onload: %s)", e.Task.Tool, cmp.Or(host{e.Root}.deviceTrouble(f), f.Why), f.Remedy, line(f.Words, maxValue))
+		return fail(f.Outcome, "%s could not use Onload: %s; %s (Onload: %s)", e.Task.Tool, cmp.Or(host{root: e.Root}.deviceTrouble(f), f.Why), f.Remedy, line(f.Words, maxValue))
 	}
 	return nil
 }
@@ -302,7 +302,7 @@ func (h host) deviceTrouble(f onload.Failure) string {
 
 // elsewhere says where the container has Onload's library, when it is not where the task expects it.
 func (e *endpoint) elsewhere() string {
-	h := host{e.Root}
+	h := host{root: e.Root}
 	for _, path := range preloads(os.Getenv(preloadVariable)) {
 		if isOnload(path) && path != e.Task.Library && h.exists(path) {
 			return "; the device plugin mounted " + path + ": set acceleration.library to it"

@@ -31,7 +31,7 @@ func asTool(name string, args ...string) tool.Command {
 // aCPU is one of those that the tests may use.
 func aCPU(t *testing.T) int {
 	t.Helper()
-	cpus, _, err := host{"/"}.cpusAllowed()
+	cpus, _, err := host{root: "/"}.cpusAllowed()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func wantOutcome(t *testing.T, err error, reason string, words ...string) {
 }
 
 func TestToolIsPinnedFromItsStart(t *testing.T) {
-	cpus, _, err := host{"/"}.cpusAllowed()
+	cpus, _, err := host{root: "/"}.cpusAllowed()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -380,7 +380,7 @@ func awaitRunDelay(pid int) int64 {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if err == nil {
-			return runDelay(host{"/"}.read(fmt.Sprintf("proc/%d/schedstat", pid)))
+			return runDelay(host{root: "/"}.read(fmt.Sprintf("proc/%d/schedstat", pid)))
 		}
 		if !errors.Is(err, unix.EINTR) {
 			return unknown

@@ -161,7 +161,7 @@ func TestRunDelay(t *testing.T) {
 
 // A tool that shares its CPU with another waits for it, and the kernel tells how long.
 func TestRunDelayOfATool(t *testing.T) {
-	if runDelay(host{"/"}.read("proc/self/schedstat")) == unknown {
+	if runDelay(host{root: "/"}.read("proc/self/schedstat")) == unknown {
 		t.Skip("this kernel does not count how long a thread waits for a CPU")
 	}
 	startTool(t, asTool("burn", "1m"))
@@ -186,7 +186,7 @@ func TestWatchOfThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sender.Close()
-	w := host{"/"}.watch(aCPU(t), "lo")
+	w := host{root: "/"}.watch(aCPU(t), "lo")
 	w.begin()
 	const datagrams = 100
 	for range datagrams {
@@ -205,7 +205,7 @@ func TestWatchOfThisMachine(t *testing.T) {
 
 // BenchmarkCounters reads all counters once, as happens before and after each cell.
 func BenchmarkCounters(b *testing.B) {
-	w := host{"/"}.watch(0, "lo")
+	w := host{root: "/"}.watch(0, "lo")
 	b.ReportAllocs()
 	for b.Loop() {
 		w.counters()
@@ -219,7 +219,7 @@ func BenchmarkGather(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		host{"/"}.gather(0, []int{0}, *loopback, nil)
+		host{root: "/"}.gather(0, []int{0}, *loopback, nil)
 	}
 }
 

@@ -154,13 +154,17 @@ func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 		notes = append(notes, fmt.Sprintf("it exists, and %d of %d runs are measured", len(b.Status.Stored), total))
 	}
 	// Where it stands does not matter; what was settled when it was accepted does.
-	b.Status = v1alpha1.LatencyBenchmarkStatus{Pair: b.Status.Pair, Pairs: b.Status.Pairs, ExtendedRounds: b.Status.ExtendedRounds}
+	b.Status = v1alpha1.LatencyBenchmarkStatus{Pair: b.Status.Pair, CPUs: b.Status.CPUs, Pairs: b.Status.Pairs, ExtendedRounds: b.Status.ExtendedRounds}
 	observed, err := g.observe(ctx, b)
 	if err != nil {
 		return Planned{}, err
 	}
 	planned := planOf(b, observed)
-	planned.Notes = slices.Concat(notes, preflight.Foreknown(b.Spec), g.hints(b, planned.nodes(), observed))
+	notes = append(notes, preflight.Foreknown(b.Spec)...)
+	if !b.ManyPairs() && planned.Obstacle == nil {
+		notes = append(notes, preflight.Notes(observed, planned.Slots[0][0], preflight.CPUs(observed))...)
+	}
+	planned.Notes = slices.Concat(notes, g.hints(b, planned.nodes(), observed))
 	return planned, nil
 }
 

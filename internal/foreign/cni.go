@@ -1,5 +1,7 @@
 package foreign
 
+import "encoding/json"
+
 // CNIVersion of the network configurations that Tailgate writes: the newest one that all of their plugins know.
 const CNIVersion = "1.0.0"
 
@@ -22,6 +24,28 @@ type CNIPlugin struct {
 	IPAM *CNIIPAM `json:"ipam,omitempty"`
 	// Capabilities are what the plugin, or its IPAM plugin, takes from the pod's annotation.
 	Capabilities map[string]bool `json:"capabilities,omitempty"`
+}
+
+// Parent returns the name of the interface on the node above which a network, given by its CNI configuration, makes its own:
+// what an ipvlan or macvlan plugin names as its master. Empty when it names none.
+func Parent(config string) string {
+	type plugin struct {
+		Type            string `json:"type"`
+		Master          string `json:"master"`
+		LinkInContainer bool   `json:"linkInContainer"`
+	}
+	var network struct {
+		plugin
+		Plugins []plugin `json:"plugins"`
+	}
+	// A configuration that cannot be read names none; the pod's network then fails by itself.
+	_ = json.Unmarshal([]byte(config), &network)
+	for _, p := range append([]plugin{network.plugin}, network.Plugins...) {
+		if (p.Type == "ipvlan" || p.Type == "macvlan") && !p.LinkInContainer {
+			return p.Master
+		}
+	}
+	return ""
 }
 
 // CNIIPAM is the part of a plugin's configuration that is for its IPAM plugin.

@@ -12,7 +12,7 @@ import (
 )
 
 // GroupVersionKind of NetworkAttachmentDefinition, after the Kubernetes Network Custom Resource Definition De-facto
-// Standard, version 1.3. Only the metadata of others' is read.
+// Standard, version 1.3. Of others' the metadata is read, and Parent.
 var GroupVersionKind = schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: "v1", Kind: "NetworkAttachmentDefinition"}
 
 // The annotations.

@@ -60,7 +60,7 @@ func blockers(r Results, v *rounds.Variant) []verdict.Blocker {
 		all = append(all, *r.Trouble)
 	}
 	for _, w := range v.Warnings {
-		if proof.Blocks(r.Spec, w.Reason) {
+		if proof.Blocks(r.Spec, v.Variant, w.Reason) {
 			all = append(all, verdict.Blocker{Reason: w.Reason, Message: w.Message})
 		}
 	}

@@ -44,6 +44,9 @@ type Task struct {
 	// Interface is the measured interface where it has a known name: net1 of an attached network, or the one that a
 	// variant of the host's network names. Empty: the interface that has the pod's address.
 	Interface string `json:"interface,omitempty"`
+	// Parent is the name, on the node, of the interface below Interface, where that is of type ipvlan or macvlan; empty when
+	// it is not, or when the network does not name it.
+	Parent string `json:"parent,omitempty"`
 	// Acceleration says who carries the tools' messages; empty: the kernel.
 	Acceleration v1alpha1.AccelerationType `json:"acceleration,omitempty"`
 	// Library is Onload's library, which is preloaded into the tools: its path in the pod, or a name that the loader finds.

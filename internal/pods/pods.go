@@ -208,7 +208,7 @@ func capabilities(e Endpoint) []corev1.Capability {
 func resources(e Endpoint) corev1.ResourceRequirements {
 	p := e.Benchmark.Spec.Placement
 	list := corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewQuantity(int64(p.CPUs), resource.DecimalSI),
+		corev1.ResourceCPU:    *resource.NewQuantity(int64(e.Benchmark.CPUs()), resource.DecimalSI),
 		corev1.ResourceMemory: p.Memory,
 	}
 	for _, device := range []string{e.Variant.Network.ResourceName, e.Variant.Acceleration.ResourceName} {

@@ -97,7 +97,45 @@ func Accept(o Observed) (v1alpha1.Pair, *Rejection) {
 	if r := checkSpec(o); r != nil {
 		return v1alpha1.Pair{}, r
 	}
-	return choosePair(o)
+	return choosePair(o.withCPUs(CPUs(o)))
+}
+
+// wholeCore is how many CPUs a core has at most on the machines that the tools run on.
+const wholeCore = 2
+
+// CPUs is how many CPUs each endpoint gets: what the spec or an earlier acceptance says or, if neither does, a whole core
+// where nodes could give that if they were empty. What other pods have of them is waited for: half a core would not do.
+func CPUs(o Observed) int32 {
+	if n := o.Benchmark.CPUs(); n != 0 {
+		return n
+	}
+	least := o.leastCPUs()
+	empty := o.withCPUs(max(wholeCore, least))
+	empty.Pods, empty.Topologies = nil, nil
+	if _, r := choosePair(empty); r != nil {
+		return least
+	}
+	return empty.Benchmark.Spec.Placement.CPUs
+}
+
+// leastCPUs is how many CPUs the tool needs.
+func (o Observed) leastCPUs() int32 {
+	least := 1
+	if o.Driver != nil {
+		_ = eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
+			least = max(least, o.Driver.CPUs(c))
+			return nil
+		})
+	}
+	return int32(least)
+}
+
+// withCPUs is the same with a number of CPUs for each endpoint.
+func (o Observed) withCPUs(n int32) Observed {
+	b := *o.Benchmark
+	b.Spec.Placement.CPUs = n
+	o.Benchmark = &b
+	return o
 }
 
 // checkSpec runs the checks that look at no node.
@@ -209,9 +247,9 @@ func toolMemory(o Observed) *Rejection {
 // toolCPUs compares the CPUs that the tool needs for itself with what the endpoints get.
 func toolCPUs(o Observed) *Rejection {
 	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
-		if need := o.Driver.CPUs(c); int(o.Benchmark.Spec.Placement.CPUs) < need {
+		if need, cpus := o.Driver.CPUs(c), int(o.Benchmark.CPUs()); cpus != 0 && cpus < need {
 			return rejectf(v1alpha1.ReasonInsufficientCPU, "spec.placement.cpus: %s needs %d CPUs at the client's end, and %d asked for; ask for more",
-				o.Benchmark.Spec.Tool, need, o.Benchmark.Spec.Placement.CPUs)
+				o.Benchmark.Spec.Tool, need, cpus)
 		}
 		return nil
 	})

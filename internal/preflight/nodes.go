@@ -255,9 +255,7 @@ func newChoice(o Observed) *choice {
 			c.count(c.firm, p)
 		}
 	}
-	if o.Benchmark.Spec.Placement.NUMA.Required() {
-		c.aligned = aligned(o)
-	}
+	c.aligned = aligned(o)
 
 	c.filters = []filter{
 		{v1alpha1.ReasonNoMatchingNode, c.otherClass, func(*corev1.Node, []*corev1.Node) string {
@@ -345,10 +343,11 @@ func extended(name corev1.ResourceName) bool {
 // device is enough.
 func asks(o Observed) []ask {
 	placement, template := o.Benchmark.Spec.Placement, o.Benchmark.Spec.Pods
+	cpus := cmp.Or(o.Benchmark.CPUs(), o.leastCPUs())
 	list := []ask{
 		{
-			name: corev1.ResourceCPU, amount: int64(placement.CPUs) * 1000, path: "spec.placement.cpus", reason: v1alpha1.ReasonInsufficientCPU,
-			lacks: fewer(placement.CPUs, "whole CPUs"), lacksFree: fewer(placement.CPUs, "free CPUs"),
+			name: corev1.ResourceCPU, amount: int64(cpus) * 1000, path: "spec.placement.cpus", reason: v1alpha1.ReasonInsufficientCPU,
+			lacks: fewer(cpus, "whole CPUs"), lacksFree: fewer(cpus, "free CPUs"),
 		},
 		{
 			name: corev1.ResourceMemory, amount: placement.Memory.Value(), path: "spec.placement.memory", reason: v1alpha1.ReasonInsufficientMemory,

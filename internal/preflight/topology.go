@@ -1,20 +1,25 @@
 package preflight
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 )
 
-// aligned lists the devices of each variant that has some.
+// aligned lists the devices of each variant that has some and requires the NUMA node of its CPUs.
 func aligned(o Observed) [][]corev1.ResourceName {
 	var all [][]corev1.ResourceName
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		if o.Benchmark.Spec.Placement.NUMAOf(v.Network.Type) != v1alpha1.NUMARequired {
+			continue
+		}
 		var devices []corev1.ResourceName
 		for _, name := range []string{v.Network.ResourceName, v.Acceleration.ResourceName} {
 			if name != "" {
@@ -38,7 +43,7 @@ func (c *choice) misaligned(n *corev1.Node) string {
 	// What is available is told late, and a benchmark that measures, or has just measured, is in it.
 	empty := c.o.Benchmark.Status.Pair != nil || c.o.Benchmark.ManyPairs() || c.o.Others[n.Name] > 0
 	for _, devices := range c.aligned {
-		if why := misaligned(topology, devices, c.o.Benchmark.Spec.Placement.CPUs, empty); why != "" {
+		if why := misaligned(topology, devices, cmp.Or(c.o.Benchmark.CPUs(), c.o.leastCPUs()), empty); why != "" {
 			return why
 		}
 	}

@@ -2,6 +2,7 @@ package proof
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -12,15 +13,16 @@ import (
 func cpusExclusive(e endpoint) finding {
 	const advice = "give the kubelet cpuManagerPolicy: static"
 	expected := "1 CPU of its own"
-	if n := e.spec.Placement.CPUs; n != 1 {
-		expected = fmt.Sprintf("%d CPUs of its own", n)
+	asked := e.cpus()
+	if asked != 1 {
+		expected = fmt.Sprintf("%d CPUs of its own", asked)
 	}
 	allowed, err := result.ParseCPUs(e.own.CPUsAllowed)
 	if err != nil {
 		return unknown(expected, notKnown, advice)
 	}
 	found := fmt.Sprintf("%s of the node's %s", e.own.CPUsAllowed, orNotKnown(e.own.OnlineCPUs))
-	if int64(allowed.Size()) != int64(e.spec.Placement.CPUs) {
+	if allowed.Size() != asked {
 		return failed(expected, found, advice)
 	}
 	online, err := result.ParseCPUs(e.own.OnlineCPUs)
@@ -45,6 +47,19 @@ func cpusExclusive(e endpoint) finding {
 	return proved(expected, found)
 }
 
+// cpus is how many CPUs the endpoint asked for. Where the spec leaves that to the operator, it is what its pod requests:
+// PodUnchanged says whether that is what the operator built. 0 when it is not known.
+func (e endpoint) cpus() int {
+	if n := e.spec.Placement.CPUs; n != 0 {
+		return int(n)
+	}
+	n, err := strconv.Atoi(e.seen.Requests["cpu"])
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // cpuIsolated notes what the kernel keeps off the measuring CPU.
 func cpuIsolated(e endpoint) finding {
 	return noted(fmt.Sprintf("isolated: %s, nohz_full: %s", orNotKnown(e.own.Facts["cpu.isolated"]), orNotKnown(e.own.Facts["cpu.nohz-full"])))
@@ -54,7 +69,7 @@ func cpuIsolated(e endpoint) finding {
 func smtSiblings(e endpoint) finding {
 	const (
 		expected = "SMT siblings of its own, or none"
-		advice   = "ask for whole cores (placement.cpus) under the CPU manager's option full-pcpus-only, or switch SMT off"
+		advice   = "ask for whole cores (leave placement.cpus unset, or make it even) under the CPU manager's option full-pcpus-only, or switch SMT off"
 	)
 	told := e.own.Facts["cpu.smt.sibling"]
 	if told == "" && e.own.Facts["cpu.smt.active"] == "0" {

@@ -14,7 +14,7 @@ func cpusOnNUMANode(e endpoint) finding {
 		advice   = "give the kubelet topologyManagerPolicy: single-numa-node"
 	)
 	nodes := e.own.AllowedNUMANodes
-	if e.own.CPUNUMANode >= 0 && e.spec.Placement.CPUs == 1 && nodes == "" {
+	if e.own.CPUNUMANode >= 0 && e.cpus() == 1 && nodes == "" {
 		nodes = fmt.Sprint(e.own.CPUNUMANode)
 	}
 	found := "NUMA node " + nodes
@@ -37,7 +37,11 @@ func numaLocal(e endpoint) finding {
 		advice = "measure from CPUs of the NUMA node of the interface, or set placement.numa to Preferred"
 	}
 	cpu, nic := e.own.CPUNUMANode, e.own.DeviceNUMANode
-	found := fmt.Sprintf("CPU %d on NUMA node %s, %s on %s", e.own.MeasuringCPU, node(cpu), orNotKnown(e.own.Interface), node(nic))
+	iface := orNotKnown(e.own.Interface)
+	if parent := e.own.Facts["nic.parent"]; parent != "" {
+		iface += " over " + parent
+	}
+	found := fmt.Sprintf("CPU %d on NUMA node %s, %s on %s", e.own.MeasuringCPU, node(cpu), iface, node(nic))
 	if !e.hasDevice() {
 		found = fmt.Sprintf("CPU %d on NUMA node %s, %s is no PCI device", e.own.MeasuringCPU, node(cpu), orNotKnown(e.own.Interface))
 	}
@@ -59,16 +63,23 @@ const numaUnknown = "measure on nodes whose kernel tells it (numa_node in sysfs)
 // numa is a finding about NUMA nodes as the spec wants it: only noted where it wants none, or where the network is no
 // device of which there could be one.
 func (e endpoint) numa(f finding) finding {
-	if e.spec.Placement.NUMA == v1alpha1.NUMAIgnore || !e.hasDevice() {
+	if e.spec.Placement.NUMAOf(e.network().Type) == v1alpha1.NUMAIgnore || !e.hasDevice() {
 		return noted(f.found)
 	}
 	return f
 }
 
-// hasDevice says whether the network is a PCI device: one that was asked for, or a NIC of the node.
+// hasDevice says whether the network is on a PCI device: one that was asked for, a NIC of the node, or the parent of an
+// attached interface, whether or not its device was found.
 func (e endpoint) hasDevice() bool {
-	n := e.variant.Network.Type
-	return n.HasDevice() || n == v1alpha1.NetworkHost && e.own.PCIAddress != ""
+	switch n := e.variant.Network.Type; n {
+	case v1alpha1.NetworkHost:
+		return e.own.PCIAddress != ""
+	case v1alpha1.NetworkNAD:
+		return e.own.Facts["nic.parent"] != ""
+	default:
+		return n.HasDevice()
+	}
 }
 
 // node is the number of a NUMA node.

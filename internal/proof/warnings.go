@@ -40,12 +40,12 @@ func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result
 
 // Blocks says whether nothing can be concluded from results with a warning of the proof. It is so of all but a simulated
 // NIC, and of what is not on one NUMA node unless that is required.
-func Blocks(spec v1alpha1.LatencyBenchmarkSpec, reason string) bool {
+func Blocks(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, reason string) bool {
 	switch reason {
 	case v1alpha1.WarningSimulatedNIC:
 		return false
 	case v1alpha1.WarningNUMAMismatch, v1alpha1.WarningNUMAUnknown:
-		return spec.Placement.NUMA.Required()
+		return spec.Placement.NUMAOf(v.Network.Type) == v1alpha1.NUMARequired
 	}
 	return true
 }

@@ -143,7 +143,8 @@ type Evidence struct {
 	Driver   string `json:"driver,omitempty"`
 	Firmware string `json:"firmware,omitempty"`
 	// PCIAddress is the device behind the interface. PCISource is PCIFromSysfs when sysfs shows it there; it is empty
-	// when the interface is not on the PCI bus and PCIAddress is the one device that the pod was allocated.
+	// when the interface is not on the PCI bus and PCIAddress is the device of its parent, or the one device that the pod
+	// was allocated.
 	PCIAddress   string `json:"pciAddress,omitempty"`
 	PCISource    string `json:"pciSource,omitempty"`
 	AgentVersion string `json:"agentVersion,omitempty"`

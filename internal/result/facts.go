@@ -112,6 +112,7 @@ var Keys = []Key{
 
 	{"nic.name", true, "name of the interface in the pod"},
 	{"nic.function", true, "PF, VF, PCI (either: virtual machines do not tell) or virtual (not on the PCI bus)"},
+	{"nic.parent", true, "name, on the node, of the interface below one of type ipvlan or macvlan; nic.port and so on are of its device"},
 	{"nic.port", true, "PCI address of the PF, or of that whose VF it is"},
 	{"nic.pci-id", true, "vendor:device"},
 	{"nic.pci-subsystem", true, "vendor:device of the board"},

@@ -56,12 +56,20 @@ func removeMultus(ctx context.Context) {
 // kind is young, also where it was made and a slow API server did not say so in time.
 func createNetwork(ctx context.Context, namespace, name, resourceName string) {
 	GinkgoHelper()
+	createConfiguredNetwork(ctx, namespace, name, resourceName, "")
+}
+
+func createConfiguredNetwork(ctx context.Context, namespace, name, resourceName, config string) {
+	GinkgoHelper()
 	network := &unstructured.Unstructured{}
 	network.SetGroupVersionKind(foreign.GroupVersionKind)
 	network.SetNamespace(namespace)
 	network.SetName(name)
 	if resourceName != "" {
 		network.SetAnnotations(map[string]string{foreign.AnnotationResourceName: resourceName})
+	}
+	if config != "" {
+		network.Object["spec"] = map[string]any{"config": config}
 	}
 	Eventually(func() error { return client.IgnoreAlreadyExists(k8s.Create(ctx, network)) }).Should(Succeed())
 }

@@ -144,7 +144,7 @@ var _ = Describe("The API", func() {
 		Entry("sfnt-stream without a rate", "{tool: sfnt-stream, workload: {protocols: [UDP]}, placement: {client: {}, server: {}, cpus: 2}}", "spec.workload.ratesPerSecond", "give at least one"),
 		Entry("TCP with sfnt-stream", "{tool: sfnt-stream, workload: {ratesPerSecond: [1000]}, placement: {client: {}, server: {}, cpus: 2}}", "spec.workload.protocols", "UDP only", "pinger or sockperf"),
 		Entry("23 bytes for sfnt-stream", "{tool: sfnt-stream, workload: {protocols: [UDP], messageSizes: [23], ratesPerSecond: [1000]}, placement: {client: {}, server: {}, cpus: 2}}", "spec.workload.messageSizes", "at least 24"),
-		Entry("one CPU for sfnt-stream", "{tool: sfnt-stream, workload: {protocols: [UDP], ratesPerSecond: [1000]}}", "spec.placement.cpus", "two CPUs"),
+		Entry("one CPU for sfnt-stream", "{tool: sfnt-stream, workload: {protocols: [UDP], ratesPerSecond: [1000]}, placement: {client: {}, server: {}, cpus: 1}}", "spec.placement.cpus", "two CPUs"),
 		Entry("a stream with pinger", "{tool: pinger, workload: {streams: [{protocol: TCP, messageSize: 65536}]}}", "spec.workload.streams", "netperf and sockperf"),
 		Entry("a stream of multicast", "{tool: netperf, workload: {streams: [{protocol: Multicast, messageSize: 64}]}}", "spec.workload.streams[0]", "TCP or UDP"),
 		Entry("a stream of datagrams that are too large", "{tool: netperf, workload: {streams: [{protocol: UDP, messageSize: 65508}]}}", "spec.workload.streams[0]", "at most 65507"),
@@ -277,7 +277,7 @@ var _ = Describe("The API", func() {
 tool: sockperf
 workload: {protocols: [TCP], wait: Block, muxer: None, duration: 3s, warmup: 500ms}
 rounds: 5
-placement: {client: {}, server: {}, cpus: 1, memory: 512Mi, numa: Required, pairing: Pair}
+placement: {client: {}, server: {}, memory: 512Mi, pairing: Pair}
 network: {type: Pod}
 latencyType: HalfRTT
 `), &want)).To(Succeed())

@@ -83,6 +83,29 @@ var _ = Describe("A benchmark", func() {
 		Expect(s.ClientSeen.Changed).To(BeEmpty())
 	})
 
+	It("gives each endpoint a whole core when its spec leaves the CPUs open", func(ctx SpecContext) {
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").CPUs(0).Rounds(1).On(w.A, w.B))
+		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
+		Expect(server.Spec.Containers[0].Resources.Requests.Cpu().String()).To(Equal("2"))
+		w.Kubelet.Measure(ctx, "x-r1", 1)
+		ExpectSucceeded(ctx, b, "^True Complete")
+		status := Get(ctx, b).Status
+		Expect(status.CPUs).To(Equal(int32(2)))
+		Expect(storedRuns(ctx, b)[0].ClientSeen.Changed).To(BeEmpty())
+	})
+
+	It("says on acceptance what cannot be verified, and tells the agents what is below an attached interface", func(ctx SpecContext) {
+		installMultus()
+		createConfiguredNetwork(ctx, w.Namespace, "net", "", `{"type":"ipvlan","master":"enp59s0f0"}`)
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").NAD("net").On(w.A, w.B))
+		ExpectAccepted(ctx, b, "^True Accepted: client on .*; placement.cpus is 1: .*SMTSiblings.*; variant default: .*firmware")
+		task, err := taskOf(w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(task.Parent).To(Equal("enp59s0f0"))
+	})
+
 	It("is measured round by round and completes", func(ctx SpecContext) {
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).Sizes(64, 256).On(w.A, w.B))
