@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -62,7 +63,7 @@ func (a Agent) Start(t testing.TB) *Running {
 	for _, v := range container.Env {
 		value := v.Value
 		switch {
-		case v.Name == pods.EnvKey:
+		case v.Name == plan.EnvKey:
 			value = "the key of both pods"
 		case v.ValueFrom != nil:
 			value = map[string]string{"spec.nodeName": a.Endpoint.Node, "status.podIP": a.PodIP, "metadata.uid": string(pod.UID)}[v.ValueFrom.FieldRef.FieldPath]
@@ -84,13 +85,13 @@ func (a Agent) Start(t testing.TB) *Running {
 			t.Fatal(err)
 		}
 	}
-	if err := os.MkdirAll(pods.Scratch, 0o755); err != nil {
+	if err := os.MkdirAll(plan.Scratch, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	r.process, err = Pod{
 		Name: role, Space: a.Space, CPUs: a.CPUs, UID: user, MemoryMax: "256M",
 		Args: slices.Concat(container.Command, container.Args), Env: append(env, a.Env...),
-		Binds: map[string]string{"/dev/termination-log": r.termination, pods.Scratch: scratch},
+		Binds: map[string]string{"/dev/termination-log": r.termination, plan.Scratch: scratch},
 	}.Start()
 	if err != nil {
 		t.Fatalf("starting the %s: %v", role, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/doctor"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/test/lab"
@@ -298,7 +298,7 @@ func (p *pair) inspect(t *testing.T) {
 	a, role := p.ends[0], "inspector"
 	process, err := lab.Pod{
 		Name: role, Space: a.space, CPUs: cores[0], UID: 65532, Args: []string{"/usr/local/bin/tailgate-agent", "inspect"},
-		Env: []string{pods.EnvNode + "=node", pods.EnvInterface + "=" + pods.Interface},
+		Env: []string{plan.EnvNode + "=node", plan.EnvInterface + "=" + pods.Interface},
 	}.Start()
 	if err != nil {
 		t.Fatal(err)
@@ -307,7 +307,7 @@ func (p *pair) inspect(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	got, err := doctor.ReadInspection(strings.NewReader(string(out)))
+	got, err := result.ReadInspection(strings.NewReader(string(out)))
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -315,11 +315,11 @@ func (p *pair) inspect(t *testing.T) {
 	if p.kind == v1alpha1.NetworkVF {
 		vfs = vfsPerPF
 	}
-	want := doctor.Inspection{NUMA: map[string]string{"0": cores[0], "1": cores[1]}}
+	want := result.Inspection{NUMA: map[string]string{"0": cores[0], "1": cores[1]}}
 	for node, pf := range physical(t) {
-		want.NICs = append(want.NICs, doctor.NIC{PCIAddress: pf, ID: "8086:10c9", Driver: "igb", NUMANode: int32(node), VFs: vfs, TotalVFs: 7})
+		want.NICs = append(want.NICs, result.NIC{PCIAddress: pf, ID: "8086:10c9", Driver: "igb", NUMANode: int32(node), VFs: vfs, TotalVFs: 7})
 	}
-	if diff := cmp.Diff(want, doctor.Inspection{NUMA: got.NUMA, NICs: got.NICs}); diff != "" {
+	if diff := cmp.Diff(want, result.Inspection{NUMA: got.NUMA, NICs: got.NICs}); diff != "" {
 		t.Errorf("inspection (-want +got):\n%s", diff)
 	}
 	e := got.Evidence
