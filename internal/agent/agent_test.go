@@ -309,7 +309,7 @@ func TestExchangesThatFail(t *testing.T) {
 				if end.err == nil || end.termination.Reason != end.want || end.termination.Digest != "" {
 					t.Errorf("the %s ended with %v, %+v; want %s", role, end.err, end.termination, end.want)
 				}
-				if strings.Contains(end.log, "tailgate-log") {
+				if strings.Contains(end.log, "tailgate-log begin") {
 					t.Errorf("the %s left a result all the same", role)
 				}
 			}

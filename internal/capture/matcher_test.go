@@ -294,7 +294,7 @@ func TestMatcher(t *testing.T) {
 			},
 			want:    Result{Packets: 1602, Requests: 400, Matched: 400},
 			samples: repeat(50, 400),
-			err:     "cannot be told",
+			err:     "cannot be identified",
 		},
 		"packets with too many headers": {
 			traffic: between(udpProtocol, 64),
