@@ -117,7 +117,7 @@ const (
 	ReasonNotJudged = "NotJudged"
 	// ReasonBenchmarkFailed surfaces when not everything could be measured. Its rules have it, too.
 	ReasonBenchmarkFailed = "BenchmarkFailed"
-	// ReasonResultsMissing surfaces when somebody deleted or changed a stored result. Its rules have it, too.
+	// ReasonResultsMissing surfaces when a user deleted or changed a stored result. Its rules have this reason, too.
 	ReasonResultsMissing = "ResultsMissing"
 	// ReasonRuleInvalid surfaces when this operator does not understand a rule.
 	ReasonRuleInvalid = "RuleInvalid"
@@ -126,7 +126,7 @@ const (
 	ReasonBaselineMissing = "BaselineMissing"
 	// ReasonBaselineNotComplete surfaces when that benchmark is not finished, or failed.
 	ReasonBaselineNotComplete = "BaselineNotComplete"
-	// ReasonBaselineResultsMissing surfaces when somebody deleted or changed one of that benchmark's stored results.
+	// ReasonBaselineResultsMissing surfaces when a user deleted or changed one of that benchmark's stored results.
 	ReasonBaselineResultsMissing = "BaselineResultsMissing"
 )
 
@@ -144,8 +144,8 @@ const ReasonExtended = "Extended"
 const (
 	// OutcomeMeasured surfaces when both results were verified and stored.
 	OutcomeMeasured = "Measured"
-	// OutcomeSuspended surfaces when spec.suspend ended the attempt. It is none that failed: the run is tried as often as if
-	// it had not been.
+	// OutcomeSuspended surfaces when spec.suspend ended the attempt. The attempt does not count as failed: the run has as many
+	// tries left as before.
 	OutcomeSuspended = "Suspended"
 	// OutcomeImagePullFailed surfaces when the bench image could not be pulled in time.
 	OutcomeImagePullFailed = "ImagePullFailed"
@@ -169,13 +169,13 @@ const (
 	OutcomeNetworkFailed = "NetworkFailed"
 	// OutcomeNetworkMissing surfaces when the NetworkAttachmentDefinition went away after the spec was accepted.
 	OutcomeNetworkMissing = "NetworkMissing"
-	// OutcomeNetworkChanged surfaces when somebody changed a NetworkAttachmentDefinition that the operator made.
+	// OutcomeNetworkChanged surfaces when a user changed a NetworkAttachmentDefinition that the operator created.
 	OutcomeNetworkChanged = "NetworkChanged"
-	// OutcomeProfileInvalid surfaces when the ConfigMap of an Onload profile went away, or is none any more.
+	// OutcomeProfileInvalid surfaces when the ConfigMap of an Onload profile was deleted, or is no longer a valid profile.
 	OutcomeProfileInvalid = "OnloadProfileInvalid"
-	// OutcomeDeviceMissing surfaces when the CNI plugin was not told which device it should attach.
+	// OutcomeDeviceMissing surfaces when the CNI plugin did not receive the ID of the device to attach.
 	OutcomeDeviceMissing = "DeviceMissing"
-	// OutcomeStartTimeout surfaces when a pod did not start in time for a reason that nobody told.
+	// OutcomeStartTimeout surfaces when a pod did not start in time, and no component reported a reason.
 	OutcomeStartTimeout = "StartTimeout"
 	// OutcomeContainerConfig surfaces when the kubelet could not make the container.
 	OutcomeContainerConfig = "ContainerConfigError"
@@ -227,29 +227,29 @@ const (
 	// WarningSimulatedNIC surfaces when both endpoints ran on one kernel: the numbers are real timings of
 	// virtual Ethernet on one machine, not of a NIC and a wire.
 	WarningSimulatedNIC = "SimulatedNIC"
-	// WarningCPUsNotExclusive surfaces when an endpoint did not have exactly the CPUs it asked for to itself, or nobody
-	// can tell. Like this one, those down to WarningPodChanged are of a check of the proof that did not hold.
+	// WarningCPUsNotExclusive surfaces when an endpoint did not have exclusive use of exactly the CPUs it requested, or this is
+	// unknown. This one and those down to WarningPodChanged mean that a check of the proof failed or is unknown.
 	WarningCPUsNotExclusive = "CPUsNotExclusive"
 	// WarningNUMAMismatch surfaces when the measuring CPU and the device are on different NUMA nodes, or the CPUs on
 	// several.
 	WarningNUMAMismatch = "NUMAMismatch"
 	// WarningNUMAUnknown surfaces when one of these NUMA nodes is unknown.
 	WarningNUMAUnknown = "NUMAUnknown"
-	// WarningSMTShared surfaces when others might run on an SMT sibling of the measuring CPU, or nobody can tell.
+	// WarningSMTShared surfaces when other containers may run on an SMT sibling of the measuring CPU, or this is unknown.
 	WarningSMTShared = "SMTShared"
-	// WarningCPUThrottled surfaces when an endpoint used up its CFS quota, or nobody can tell.
+	// WarningCPUThrottled surfaces when an endpoint was throttled by its CFS quota, or this is unknown.
 	WarningCPUThrottled = "CPUThrottled"
 	// WarningCaptureSharesCPU surfaces when packets were captured on the CPU that measured.
 	WarningCaptureSharesCPU = "CaptureSharesCPU"
-	// WarningInterfaceMismatch surfaces when the messages did not go over the interface asked for, or nobody can tell.
+	// WarningInterfaceMismatch surfaces when the messages did not use the requested interface, or this is unknown.
 	WarningInterfaceMismatch = "InterfaceMismatch"
 	// WarningDeviceUnproved surfaces when the interface is not the device that was allocated, or too little is known.
 	WarningDeviceUnproved = "DeviceUnproved"
-	// WarningFunctionMismatch surfaces when the device is not a VF or PF as asked, or nobody can tell.
+	// WarningFunctionMismatch surfaces when the device is not a VF or PF as requested, or this is unknown.
 	WarningFunctionMismatch = "FunctionMismatch"
 	// WarningMTUMismatch surfaces when an interface does not have the MTU asked for, or the ends have different ones.
 	WarningMTUMismatch = "MTUMismatch"
-	// WarningLinkNotUp surfaces when an interface had no carrier, or lost it meanwhile, or nobody can tell.
+	// WarningLinkNotUp surfaces when an interface had no carrier, lost it during the run, or its state is unknown.
 	WarningLinkNotUp = "LinkNotUp"
 	// WarningNotAccelerated surfaces when Onload was asked for and messages of a cell went through the kernel, or it is
 	// unknown which way they went.
@@ -257,7 +257,7 @@ const (
 	// WarningAccelerated surfaces when the kernel's stack was asked for and messages of a cell bypassed it, or something
 	// else was in the tools' processes, or it is unknown which way they went.
 	WarningAccelerated = "Accelerated"
-	// WarningPodChanged surfaces when an admission webhook changed a pod, or nobody can tell.
+	// WarningPodChanged surfaces when an admission webhook changed a pod, or this is unknown.
 	WarningPodChanged = "PodChanged"
 	// WarningMessagesLost surfaces when messages were sent and not answered; they are not in the percentiles.
 	WarningMessagesLost = "MessagesLost"

@@ -62,35 +62,35 @@ const (
 const (
 	// ReasonNewNode surfaces when the gate sees a node for the first time.
 	ReasonNewNode = "NewNode"
-	// ReasonNodeReplaced surfaces when a Node was deleted and made again under the same name. It starts anew, without the
-	// results of the other.
+	// ReasonNodeReplaced surfaces when a Node was deleted and created again with the same name. It starts without the results of
+	// the deleted one.
 	ReasonNodeReplaced = "NodeReplaced"
 	// ReasonIdentityChanged surfaces when a key of the node's identity changed.
 	ReasonIdentityChanged = "IdentityChanged"
 	// ReasonScheduleDue surfaces when the schedule asks for a measurement and it is the node's turn.
 	ReasonScheduleDue = "ScheduleDue"
-	// ReasonVerifyRequested surfaces when somebody asked for it by annotation AnnotationVerify.
+	// ReasonVerifyRequested surfaces when a user requested it with the annotation AnnotationVerify.
 	ReasonVerifyRequested = "VerifyRequested"
 	// ReasonSecondPeer surfaces when the node failed with a peer that is not verified itself: another peer tells which of
 	// the two is slow.
 	ReasonSecondPeer = "SecondPeer"
 	// ReasonRetry surfaces when nothing could be concluded, and onInconclusive asks for another measurement.
 	ReasonRetry = "Retry"
-	// ReasonBenchmarkDeleted surfaces when somebody deleted the benchmark that measured the node. It is made again twice;
-	// then it is a reason of state Inconclusive.
+	// ReasonBenchmarkDeleted surfaces when a user deleted the benchmark that measured the node. The gate creates it again
+	// twice; then this is a reason of state Inconclusive.
 	ReasonBenchmarkDeleted = "BenchmarkDeleted"
-	// ReasonBenchmarkEdited surfaces, likewise, when somebody edited it.
+	// ReasonBenchmarkEdited surfaces, likewise, when a user edited it.
 	ReasonBenchmarkEdited = "BenchmarkEdited"
 )
 
 // Reasons of the other states. Failed and Inconclusive also have those of the benchmark's condition Passed. Unverified also
-// has ReasonNotAccepted when a benchmark waited in vain for what a node does not give.
+// has ReasonNotAccepted when a benchmark waited too long for resources that the node does not provide.
 const (
 	// ReasonMeasuring surfaces with Measuring.
 	ReasonMeasuring = "Measuring"
 	// ReasonPassed surfaces with Verified when the result passed.
 	ReasonPassed = "Passed"
-	// ReasonAcceptedByHand surfaces with Verified when somebody accepted the result.
+	// ReasonAcceptedByHand surfaces with Verified when a user accepted the result.
 	ReasonAcceptedByHand = "AcceptedByHand"
 	// ReasonDrifted surfaces with Failed when the result holds its rules against the accepted one, but not against the
 	// first of its epoch.

@@ -197,8 +197,8 @@ func (r *GateRule) Compares() bool {
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.benchmarkRef), has(self.variant), has(self.accepted)].filter(given, given).size() == 1",message="give exactly one of benchmarkRef, variant and accepted"
 type Baseline struct {
-	// benchmarkRef is another benchmark of the same namespace: its stored results, cell by cell of the same variant. The
-	// verdict is made anew whenever these change; until that benchmark is complete, comparisons are Inconclusive.
+	// benchmarkRef names another benchmark of the same namespace, whose stored results are compared cell by cell with the
+	// same variant. The verdict is updated when they change. Until that benchmark is complete, it is Inconclusive.
 	// +optional
 	BenchmarkRef *ObjectName `json:"benchmarkRef,omitempty"`
 

@@ -142,7 +142,7 @@ type LatencyBenchmarkSpec struct {
 	Acceleration *Acceleration `json:"acceleration,omitempty"`
 
 	// variants are what is compared: ways to the peer, acceleration, and how the ends wait. Every variant is measured in
-	// every round, in an order that changes from round to round, so that what drifts meets all alike. Absent:
+	// every round, in an order that changes from round to round, so that drift affects all variants equally. If unset:
 	// one, named default.
 	// +optional
 	// +listType=map
@@ -166,7 +166,7 @@ type LatencyBenchmarkSpec struct {
 	LatencyType LatencyType `json:"latencyType,omitempty"`
 
 	// highestPercentile is the highest percentile that must come out, p50 to p99.9999. A tool, or a rate and
-	// duration, that cannot give it is refused before anything is measured. Absent: what comes, comes.
+	// duration, that cannot give it is refused before anything is measured. If unset, no percentile is guaranteed.
 	// +optional
 	HighestPercentile Percentile `json:"highestPercentile,omitempty"`
 
@@ -182,9 +182,9 @@ type LatencyBenchmarkSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority,omitempty"`
 
-	// suspend holds what is not measured yet, for as long as it is true: the running attempt ends, without counting as one
-	// that failed, what is stored stays, and nobody waits for this benchmark. False again, it goes on with the runs that
-	// lack. Unlike the rest of the spec it may change at any time. A benchmark of many pairs passes it on to theirs.
+	// suspend stops the benchmark while it is true: the current attempt ends and does not count as failed, stored results are
+	// kept, and other benchmarks do not wait for this one. When it is false again, the benchmark resumes with the remaining
+	// runs. Unlike most of the spec, it may change at any time. A benchmark of many pairs passes it on to those of its pairs.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -198,7 +198,7 @@ type LatencyBenchmarkSpec struct {
 
 	// historyLimit is how many benchmarks of one series (those in the namespace with the same value of label
 	// tailgate.dev/series) are kept, 1 to 1000: this one, finished, is deleted with its results once so many newer ones of
-	// the series are complete. Absent, or without the label: never. What ttlSecondsAfterFinished spares stays here, too.
+	// the series are complete. Absent, or without the label: never. Benchmarks that ttlSecondsAfterFinished keeps are kept, too.
 	// It may change at any time.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -211,7 +211,7 @@ type LatencyBenchmarkSpec struct {
 	Criteria *Criteria `json:"criteria,omitempty"`
 }
 
-// Variant is one of the things that a benchmark compares. What it leaves out is as in the spec.
+// Variant is one of the configurations that a benchmark compares. Fields that it does not set are as in the spec.
 type Variant struct {
 	// name is unique in the benchmark, at most 20 characters; pods and results are named after it.
 	// +required
@@ -270,8 +270,8 @@ type Workload struct {
 	// +kubebuilder:validation:items:Maximum=65536
 	MessageSizes []int32 `json:"messageSizes,omitempty"`
 
-	// ratesPerSecond are the rates at which messages are sent, whatever becomes of the answers (open loop), at most
-	// 16. Absent: each message follows the answer to the last (closed loop, ping-pong).
+	// ratesPerSecond are the rates at which messages are sent, independent of the responses (open loop), at most
+	// 16. If unset: each message follows the answer to the last (closed loop, ping-pong).
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -497,7 +497,7 @@ type Summary struct {
 	// +optional
 	Samples int64 `json:"samples,omitempty"`
 	// variants is the p50 of this cell in each variant as a multiple of the first variant's, such as host 1.00, pod 1.54;
-	// a dash where it cannot be told. Absent when there is only one variant.
+	// a dash if it is unknown. Absent if there is only one variant.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Variants string `json:"variants,omitempty"`
@@ -506,7 +506,7 @@ type Summary struct {
 	Placement PlacementState `json:"placement,omitempty"`
 }
 
-// PlacementState says whether where it was measured was proved to be what was asked for.
+// PlacementState says whether the placement of the endpoints was proved to be as requested.
 // +kubebuilder:validation:Enum=Verified;Unverified
 type PlacementState string
 
@@ -551,7 +551,7 @@ type CellResult struct {
 	// lost is the number of messages that were sent and not answered, or not received in a stream, or not counted
 	// because they lay out of the histogram's range. They are not among the samples.
 	Lost int64 `json:"lost"`
-	// lostFrom is the lowest percentile that cannot be told because so many messages were lost; absent when none.
+	// lostFrom is the lowest percentile that is unknown because of lost messages; absent if there is none.
 	// +optional
 	LostFrom Percentile `json:"lostFrom,omitempty"`
 	// minNanoseconds is the exact smallest sample.
@@ -566,7 +566,7 @@ type CellResult struct {
 	// maxNanoseconds is the exact largest sample.
 	// +optional
 	MaxNanoseconds *int64 `json:"maxNanoseconds,omitempty"`
-	// percentiles are those that can be told, in ascending order.
+	// percentiles are the known percentiles, in ascending order.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -585,8 +585,8 @@ type CellResult struct {
 	// +listMapKey=percentile
 	// +kubebuilder:validation:MaxItems=9
 	Spread []Spread `json:"spread,omitempty"`
-	// ratios hold the percentiles p50, p99 and p99.9 against those of the first variant's same cell, each where both can
-	// be told. Absent for the first variant itself.
+	// ratios compare the percentiles p50, p99 and p99.9 with those of the same cell of the first variant, if both are
+	// known. Absent for the first variant itself.
 	// +optional
 	// +listType=map
 	// +listMapKey=percentile
@@ -601,7 +601,7 @@ type CellResult struct {
 	Outliers string `json:"outliers,omitempty"`
 }
 
-// Percentile is the value of a percentile in nanoseconds, nil when it cannot be told.
+// Percentile is the value of a percentile in nanoseconds, nil if it is unknown.
 func (c *CellResult) Percentile(name Percentile) *int64 { return nanosecondsOf(c.Percentiles, name) }
 
 // PercentileResult is the value of one percentile.
@@ -760,7 +760,7 @@ const (
 	ProofFailed ProofState = "Failed"
 	// ProofUnknown is for what was expected and could not be found out.
 	ProofUnknown ProofState = "Unknown"
-	// ProofNoted is for what nobody asked for and matters all the same.
+	// ProofNoted is for a fact that the spec does not request but that affects the measurement.
 	ProofNoted ProofState = "Noted"
 )
 
@@ -771,11 +771,11 @@ type ProofLine struct {
 	Check string `json:"check"`
 	// state is Proved, Failed, Unknown or Noted.
 	State ProofState `json:"state"`
-	// expected is what was asked for; absent for what is only noted.
+	// expected is the requested value; absent if the state is Noted.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Expected string `json:"expected,omitempty"`
-	// found is what the agent, or the API, told.
+	// found is the value that the agent or the API server reported.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Found string `json:"found,omitempty"`
@@ -902,7 +902,7 @@ type StoredResult struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ServerSHA256 string `json:"serverSHA256,omitempty"`
-	// podsSHA256 is that of what the API server told of the two pods, in hex.
+	// podsSHA256 is the SHA-256 of the two pods as the API server returned them, in hex.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	PodsSHA256 string `json:"podsSHA256,omitempty"`
@@ -930,7 +930,7 @@ type StoredResult struct {
 // +kubebuilder:printcolumn:name="Placement",type=string,JSONPath=`.status.summary.placement`,priority=1
 // +kubebuilder:printcolumn:name="Variants",type=string,JSONPath=`.status.summary.variants`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].message`,priority=1
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) && !has(oldSelf.status.pairs) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.acceleration) == has(oldSelf.spec.acceleration) && (!has(self.spec.acceleration) || self.spec.acceleration == oldSelf.spec.acceleration) && has(self.spec.pods) == has(oldSelf.spec.pods) && (!has(self.spec.pods) || self.spec.pods == oldSelf.spec.pods) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for criteria, priority, suspend, ttlSecondsAfterFinished and historyLimit: delete the benchmark and apply it anew"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) && !has(oldSelf.status.pairs) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.acceleration) == has(oldSelf.spec.acceleration) && (!has(self.spec.acceleration) || self.spec.acceleration == oldSelf.spec.acceleration) && has(self.spec.pods) == has(oldSelf.spec.pods) && (!has(self.spec.pods) || self.spec.pods == oldSelf.spec.pods) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for criteria, priority, suspend, ttlSecondsAfterFinished and historyLimit: delete the benchmark and apply it again"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.criteria) || !has(self.spec.criteria.baseline) || !has(self.spec.criteria.baseline.benchmarkRef) || self.spec.criteria.baseline.benchmarkRef.name != self.metadata.name",message="spec.criteria.baseline.benchmarkRef: a benchmark cannot be its own baseline; name another, or a variant"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.criteria) || !has(self.spec.criteria.baseline) || !has(self.spec.criteria.baseline.accepted) || has(self.spec.criteria.baseline.accepted.gateName)",message="spec.criteria.baseline.accepted.gateName: name the LatencyGate whose accepted result is the baseline"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52",message="metadata.name: at most 52 characters, because pods are named after it"

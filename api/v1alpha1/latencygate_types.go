@@ -78,7 +78,7 @@ type InconclusiveAction string
 
 // The actions.
 const (
-	// InconclusiveBlock is for nodes that stay unverified until somebody does something.
+	// InconclusiveBlock keeps nodes unverified until a user acts.
 	InconclusiveBlock InconclusiveAction = "Block"
 	// InconclusiveRetry is for nodes that are measured again, a number of times, before that.
 	InconclusiveRetry InconclusiveAction = "Retry"
@@ -124,7 +124,7 @@ type LatencyGateSpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot change, because the accepted results are there: delete the gate and apply it anew"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot change, because the accepted results are there: delete the gate and apply it again"
 	Namespace string `json:"namespace"`
 
 	// template is that of the benchmark that verifies a node. spec.placement.client must be {}: it becomes the node.

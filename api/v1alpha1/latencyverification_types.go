@@ -40,7 +40,7 @@ type AcceptedBy string
 const (
 	// AcceptedByPass is for a result that passed.
 	AcceptedByPass AcceptedBy = "Pass"
-	// AcceptedByHand is for one that somebody accepted by annotation AnnotationAccept.
+	// AcceptedByHand is for a result that a user accepted with the annotation AnnotationAccept.
 	AcceptedByHand AcceptedBy = "Hand"
 )
 
@@ -250,7 +250,7 @@ type LatencyVerificationStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Retried int32 `json:"retried,omitempty"`
-	// lost is how many benchmarks since then were deleted or edited by somebody.
+	// lost is the number of benchmarks since then that users deleted or edited.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Lost int32 `json:"lost,omitempty"`
@@ -289,7 +289,7 @@ type LatencyVerificationStatus struct {
 	// measuredAt is when the last benchmark's outcome was noted; the schedule counts from it.
 	// +optional
 	MeasuredAt *metav1.Time `json:"measuredAt,omitempty"`
-	// evidence is what the agent on the node told of NIC and Onload when it was measured last.
+	// evidence is what the agent on the node reported about NIC and Onload in the last measurement.
 	// +optional
 	// +listType=map
 	// +listMapKey=check

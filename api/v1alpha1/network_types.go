@@ -101,8 +101,8 @@ type IPAMType string
 
 // The IPAM types.
 const (
-	// IPAMStatic is for addresses that the operator itself gives: the server the first of the range, the client the
-	// next. Nobody else may use them. It needs the CNI plugin static.
+	// IPAMStatic is for addresses that the operator assigns: the first of the range to the server, the next to the
+	// client. Reserve the range for this benchmark. It needs the CNI plugin static.
 	IPAMStatic IPAMType = "Static"
 	// IPAMWhereabouts is for addresses from the IPAM plugin whereabouts, which gives each once in the whole cluster.
 	IPAMWhereabouts IPAMType = "Whereabouts"

@@ -23,8 +23,8 @@ const (
 	ReasonPairMeasured = "PairMeasured"
 	// ReasonPairFailed surfaces when the benchmark of a pair failed.
 	ReasonPairFailed = "PairFailed"
-	// ReasonPairDeleted surfaces when somebody deleted the benchmark of a pair, and its results with it: the pair is
-	// measured again.
+	// ReasonPairDeleted surfaces when a user deleted the benchmark of a pair with its results: the pair is measured
+	// again.
 	ReasonPairDeleted = "PairDeleted"
 	// ReasonPairPostponed surfaces when a pair makes room for others because one of its nodes has long been unable to give
 	// what is asked.
@@ -71,8 +71,8 @@ type PairsStatus struct {
 	// +listMapKey=number
 	// +kubebuilder:validation:MaxItems=50
 	Running []RunningPair `json:"running,omitempty"`
-	// worst are the measured pairs with the highest p99 of the first cell, at most ten, the worst first. What lost
-	// messages reach is worse than any number. If the first cell is a stream, these are the slowest.
+	// worst are the measured pairs with the highest p99 of the first cell, at most ten, the worst first. A percentile that falls among the lost
+	// messages is worse than any number. If the first cell is a stream, these are the slowest.
 	// +optional
 	// +listType=map
 	// +listMapKey=benchmark
@@ -107,10 +107,10 @@ type PairResult struct {
 	// latencyType says what the latencies count; absent for streams.
 	// +optional
 	LatencyType ResultLatencyType `json:"latencyType,omitempty"`
-	// lostFrom is the lowest percentile that cannot be told because so many messages were lost; absent when none.
+	// lostFrom is the lowest percentile that is unknown because of lost messages; absent if there is none.
 	// +optional
 	LostFrom Percentile `json:"lostFrom,omitempty"`
-	// percentiles are p50, p99 and p99.9, those that can be told.
+	// percentiles are p50, p99 and p99.9, if known.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -121,7 +121,7 @@ type PairResult struct {
 	BitsPerSecond *int64 `json:"bitsPerSecond,omitempty"`
 }
 
-// Percentile is the value of a percentile in nanoseconds, nil when it cannot be told.
+// Percentile is the value of a percentile in nanoseconds, nil if it is unknown.
 func (r *PairResult) Percentile(name Percentile) *int64 { return nanosecondsOf(r.Percentiles, name) }
 
 // PairsCell is what one cell gave over all measured pairs.

@@ -27,8 +27,8 @@ type NUMAPolicy string
 
 // The NUMA policies.
 const (
-	// NUMARequired is for measuring CPUs that must be on the device's NUMA node: otherwise, or when nobody knows, nothing
-	// is concluded from the results.
+	// NUMARequired requires measuring CPUs on the device's NUMA node: otherwise, or if this is unknown, the verdict is
+	// Inconclusive.
 	NUMARequired NUMAPolicy = "Required"
 	// NUMAPreferred is for CPUs that had better be there: otherwise the results say so.
 	NUMAPreferred NUMAPolicy = "Preferred"
@@ -78,8 +78,8 @@ type Placement struct {
 	// +kubebuilder:validation:Maximum=64
 	CPUs int32 `json:"cpus,omitempty"`
 
-	// memory is what each endpoint gets, 128Mi to 64Gi; default 512Mi. The tools keep every sample in memory
-	// while they measure; 512Mi is enough for 10s of any tool, and a spec that may need more is told how much.
+	// memory is the memory of each endpoint, 128Mi to 64Gi; default 512Mi. The tools keep every sample in memory
+	// while they measure. 512Mi is enough for 10s of any tool; the condition Accepted says how much a spec needs.
 	// +optional
 	// +kubebuilder:default="512Mi"
 	// +kubebuilder:validation:XIntOrString

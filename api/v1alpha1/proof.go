@@ -1,12 +1,12 @@
 package v1alpha1
 
-// The checks of an endpoint's proof, in the order in which they are told. An agent tells what it found from inside the
-// pod; what the API server tells of the pod is held against that. Where two of them contradict each other nothing is
+// The checks of an endpoint's proof, in the order of the status. An agent reports what it found inside the
+// pod; this is compared with what the API server reports about the pod. Where two of them contradict each other nothing is
 // proved.
 const (
 	// ProofCPUsExclusive is that the endpoint may use exactly as many CPUs as it asked for, by its affinity and by its
-	// cpuset, that these are fewer than the node has, and that it measured on one of them. The kubelet gives CPUs like
-	// that to nobody else.
+	// cpuset, that these are fewer than the node has, and that it measured on one of them. The kubelet gives such CPUs to no
+	// other container.
 	ProofCPUsExclusive = "CPUsExclusive"
 	// ProofNUMALocal is that the measuring CPU is on the NUMA node of the interface's PCI device, by sysfs, or that the
 	// node has only one. Of networks without such a device there is nothing to prove.
@@ -15,7 +15,7 @@ const (
 	ProofCPUsOnNUMANode = "CPUsOnNUMANode"
 	// ProofCPUIsolated notes whether the kernel keeps others (isolcpus) and its tick (nohz_full) off the measuring CPU.
 	ProofCPUIsolated = "CPUIsolated"
-	// ProofSMTSiblings is that nobody else may run on the other CPUs of the measuring CPU's core: there are none, SMT is
+	// ProofSMTSiblings is that no other container may run on the other CPUs of the measuring CPU's core: there are none, SMT is
 	// off, or they are the endpoint's own.
 	ProofSMTSiblings = "SMTSiblings"
 	// ProofCPUQuota is that the endpoint's cgroup has no CFS quota, or that it was never used up while the tools ran.

@@ -315,7 +315,7 @@ latencyType: HalfRTT
 		status := map[string]any{"pair": map[string]any{"clientNode": "a", "serverNode": "b"}}
 		Expect(unstructured.SetNestedMap(object.Object, status, "status")).To(Succeed())
 		Expect(k8s.Status().Update(ctx, object)).To(Succeed())
-		Expect(setRounds(8)).To(MatchError(And(ContainSubstring("spec cannot change"), ContainSubstring("delete the benchmark and apply it anew"))))
+		Expect(setRounds(8)).To(MatchError(And(ContainSubstring("spec cannot change"), ContainSubstring("delete the benchmark and apply it again"))))
 
 		Expect(unstructured.SetNestedField(object.Object, int64(7), "spec", "rounds")).To(Succeed())
 		object.SetLabels(map[string]string{"team": "latency"})
