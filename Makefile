@@ -29,16 +29,7 @@ demo: build ## As root: start the local cluster, install Tailgate, measure, show
 	go run ./hack/demo
 
 .PHONY: test
-test: ## As root: all tests; nothing is left behind.
-	$(MAKE) --no-print-directory --jobs=2 e2e without-cluster
-
-# Specs of e2e mostly wait for kubelets. What needs no cluster runs meanwhile, on CPU time that nothing else wants, and is
-# printed at its end.
-.PHONY: without-cluster
-without-cluster:
-	@mkdir -p bin; status=0; \
-	for target in unit integration; do chrt --idle 0 $(MAKE) --no-print-directory $$target || status=1; done > bin/without-cluster.log 2>&1; \
-	cat bin/without-cluster.log; exit $$status
+test: unit integration e2e ## As root: all tests; nothing is left behind.
 
 ##@ Tests
 

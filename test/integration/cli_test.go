@@ -74,7 +74,7 @@ var _ = Describe("kubectl tailgate", func() {
 			code, stdout, stderr := tailgate(ctx, "run", "-f", file, "--timeout=300ms")
 			Expect(code).To(Equal(3), stderr)
 			Expect(stdout).To(BeEmpty())
-			Expect(stderr).To(ContainSubstring("goes on"))
+			Expect(stderr).To(ContainSubstring("continues"))
 		}
 		b := &v1alpha1.LatencyBenchmark{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "gated"}, b)).To(Succeed())

@@ -1511,7 +1511,7 @@ spec:
 		Entry("a label that the operator writes", "small", "template: {metadata: {labels: {tailgate.dev/gate: x}}, spec: {tool: pinger, placement: {client: {}, server: {}}, criteria: {rules: [{metric: p99, maxLatency: 5us}]}}}", "{}", "spec.template.metadata.labels", "the operator's own"),
 		Entry("a label that no object can have", "small", "template: {metadata: {labels: {team: 'a b'}}, spec: {tool: pinger, placement: {client: {}, server: {}}, criteria: {rules: [{metric: p99, maxLatency: 5us}]}}}", "{}", "spec.template.metadata.labels.team", "should match"),
 		Entry("an annotation of the operator", "small", "template: {metadata: {annotations: {tailgate.dev/accept: x}}, spec: {tool: pinger, placement: {client: {}, server: {}}, criteria: {rules: [{metric: p99, maxLatency: 5us}]}}}", "{}", "spec.template.metadata.annotations", "the operator's own"),
-		Entry("a template that no benchmark could have", "small", "{}", "{tool: netperf, highestPercentile: p99.9}", "spec.template", "netperf tells no samples"),
+		Entry("a template that no benchmark could have", "small", "{}", "{tool: netperf, highestPercentile: p99.9}", "spec.template", "netperf reports only"),
 		Entry("an unknown key of the identity", "small", "identity: {keys: [Colour]}", "{}", "spec.identity.keys[0]", "supported values"),
 		Entry("a time zone without a schedule", "small", "timeZone: Europe/Zurich", "{}", "timeZone", "no schedule"),
 		Entry("a time zone in the schedule", "small", "schedule: 'TZ=UTC 0 3 * * *'", "{}", "spec.schedule", "time zone in timeZone"),
