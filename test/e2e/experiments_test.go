@@ -132,7 +132,7 @@ func networksHold(text string) {
 func matrixHolds(b *v1alpha1.LatencyBenchmark, text string) {
 	GinkgoHelper()
 	rows := rowsBelow(text, "variant default")
-	Expect(rows[0][:11]).To(Equal([]string{"RATE/S", "SIZE", "ROUNDS", "SAMPLES", "LOST", "MIN", "MEAN", "P50", "P90", "P99", "P99.9"}))
+	Expect(rows[0][:13]).To(Equal(strings.Fields("RATE/S SIZE ROUNDS SAMPLES LOST MIN MEAN P50 P75 P90 P95 P99 P99.9")))
 	rows = rows[1:]
 	for _, size := range b.Spec.Workload.MessageSizes {
 		for _, rate := range b.Spec.Workload.RatesPerSecond {
@@ -143,7 +143,7 @@ func matrixHolds(b *v1alpha1.LatencyBenchmark, text string) {
 			Expect(row[:3]).To(Equal([]string{fmt.Sprint(rate), fmt.Sprint(size), "1"}))
 			Expect(number(row[3])).To(BeNumerically("~", rate, rate/10), "samples of %v", row)
 			Expect(number(row[6])).To(BeNumerically(">", number(row[5])), "mean and min of %v", row)
-			ladder := numbers(slices.Concat(row[5:6], row[7:10], row[len(row)-1:]))
+			ladder := numbers(slices.Concat(row[5:6], row[7:12], row[len(row)-1:]))
 			Expect(ladder[0]).To(BeNumerically(">", 0.5), "no message crosses a kernel twice in less")
 			Expect(slices.IsSorted(ladder)).To(BeTrue(), "%v", row)
 		}
@@ -185,7 +185,7 @@ func ladderHolds(rows [][]string) {
 	}
 	for column := 1; column <= 4; column++ {
 		var ladder []float64
-		for _, name := range []string{"MIN", "50%", "90%", "99%", "99.9%", "MAX"} {
+		for _, name := range []string{"MIN", "50%", "75%", "90%", "95%", "99%", "99.9%", "MAX"} {
 			row := rowOf(rows, name)
 			Expect(row).To(HaveLen(5))
 			ladder = append(ladder, number(row[column]))
