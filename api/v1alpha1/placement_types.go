@@ -130,7 +130,7 @@ type NodeSelection struct {
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 }
 
-// PodTemplate is what benchmark pods get beyond what a measurement needs anywhere. Nothing in it can raise a pod's
+// PodSettings are additional settings of benchmark pods that a cluster may need. Nothing in it can raise a pod's
 // privilege.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.annotations) || self.annotations.all(k, k in ['irq-load-balancing.crio.io', 'cpu-load-balancing.crio.io', 'cpu-quota.crio.io', 'cpu-c-states.crio.io', 'cpu-freq-governor.crio.io'])",message="annotations: only CRI-O's for low latency are allowed: irq-load-balancing.crio.io, cpu-load-balancing.crio.io, cpu-quota.crio.io, cpu-c-states.crio.io, cpu-freq-governor.crio.io"

@@ -132,7 +132,7 @@ func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1al
 		values[PairOf(b)], servers[PairOf(b).ServerNode] = "?", true
 	}
 	for _, r := range results {
-		switch ns := r.CellResult.Percentile(p); {
+		switch ns := r.Percentile(p); {
 		case ns != nil:
 			values[r.pair] = micros(*ns)
 		case IsLost(r.CellResult, p):

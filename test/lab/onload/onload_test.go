@@ -202,8 +202,8 @@ var (
 
 const (
 	latency = v1alpha1.OnloadProfileLatency
-	// sfntSeconds is how long the cells of sfnt-pingpong take, for which its deadline allows three minutes.
-	sfntSeconds = 30 * time.Second
+	// sfntCell is how long the cells of sfnt-pingpong take, for which its deadline allows three minutes.
+	sfntCell = 30 * time.Second
 	library     = "/opt/onload/usr/lib64/libonload.so"
 )
 
@@ -217,11 +217,11 @@ var cases = []testCase{
 	{name: "pinger multicast without a profile", program: v1alpha1.ToolPinger, protocols: mc, truth: accelerated},
 	{name: "pinger TCP that spins, without a profile", program: v1alpha1.ToolPinger, protocols: tcp, wait: v1alpha1.WaitSpin, truth: accelerated},
 	// sfnt-pingpong sends 11,000 messages at least, which takes time in an emulated machine.
-	{name: "sfnt-pingpong TCP", program: v1alpha1.ToolSfntPingpong, protocols: tcp, profile: latency, duration: sfntSeconds, truth: accelerated},
-	{name: "sfnt-pingpong UDP", program: v1alpha1.ToolSfntPingpong, protocols: udp, profile: latency, duration: sfntSeconds, truth: accelerated},
-	{name: "sfnt-pingpong multicast", program: v1alpha1.ToolSfntPingpong, protocols: mc, profile: latency, duration: sfntSeconds, truth: accelerated},
-	{name: "sfnt-pingpong TCP without a profile", program: v1alpha1.ToolSfntPingpong, protocols: tcp, duration: sfntSeconds, settings: notDriven, truth: accelerated},
-	{name: "sfnt-pingpong UDP without a profile", program: v1alpha1.ToolSfntPingpong, protocols: udp, duration: sfntSeconds, settings: notDriven, truth: accelerated},
+	{name: "sfnt-pingpong TCP", program: v1alpha1.ToolSfntPingpong, protocols: tcp, profile: latency, duration: sfntCell, truth: accelerated},
+	{name: "sfnt-pingpong UDP", program: v1alpha1.ToolSfntPingpong, protocols: udp, profile: latency, duration: sfntCell, truth: accelerated},
+	{name: "sfnt-pingpong multicast", program: v1alpha1.ToolSfntPingpong, protocols: mc, profile: latency, duration: sfntCell, truth: accelerated},
+	{name: "sfnt-pingpong TCP without a profile", program: v1alpha1.ToolSfntPingpong, protocols: tcp, duration: sfntCell, settings: notDriven, truth: accelerated},
+	{name: "sfnt-pingpong UDP without a profile", program: v1alpha1.ToolSfntPingpong, protocols: udp, duration: sfntCell, settings: notDriven, truth: accelerated},
 	{name: "sfnt-stream UDP", program: v1alpha1.ToolSfntStream, protocols: udp, rates: []int32{100}, cpus: 2, profile: latency, truth: accelerated},
 	{name: "sfnt-stream UDP without a profile", program: v1alpha1.ToolSfntStream, protocols: udp, rates: []int32{100}, cpus: 2, settings: notDriven, truth: accelerated},
 	{name: "sockperf TCP", program: v1alpha1.ToolSockperf, protocols: tcp, profile: latency, truth: accelerated},
