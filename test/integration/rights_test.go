@@ -44,6 +44,12 @@ var rights = struct {
 	used sets.Set[string]
 }{used: sets.New[string]()}
 
+func usedRights() sets.Set[string] {
+	rights.Lock()
+	defer rights.Unlock()
+	return rights.used.Clone()
+}
+
 // right is that to do something: "get pods/log".
 func right(verb, group, resource, subresource string) string {
 	if subresource != "" {
@@ -132,11 +138,15 @@ var _ = Describe("The manager's rights", func() {
 		ended := make(chan error, 1)
 		go func() { ended <- mgr.Start(own) }()
 		Eventually(mgr.Elected()).Should(BeClosed())
+		Eventually(usedRights).Should(HaveKey("create events"), "an event says which manager leads")
+		// The recorder counts an event that it repeats, which is a patch, in the first one.
+		namespace := &corev1.Namespace{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: "tailgate-system"}, namespace)).To(Succeed())
+		recorder := mgr.GetEventRecorder("tailgate")
 		Eventually(func() sets.Set[string] {
-			rights.Lock()
-			defer rights.Unlock()
-			return rights.used.Clone()
-		}).Should(HaveKey("create events"), "who leads is told by an event")
+			recorder.Eventf(namespace, nil, corev1.EventTypeNormal, "Repeated", "Repeat", "an event that is repeated")
+			return usedRights()
+		}).Should(HaveKey("patch events.events.k8s.io"))
 		stop()
 		Expect(<-ended).To(Succeed())
 
