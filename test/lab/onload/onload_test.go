@@ -204,7 +204,7 @@ const (
 	latency = v1alpha1.OnloadProfileLatency
 	// sfntCell is how long the cells of sfnt-pingpong take, for which its deadline allows three minutes.
 	sfntCell = 30 * time.Second
-	library     = "/opt/onload/usr/lib64/libonload.so"
+	library  = "/opt/onload/usr/lib64/libonload.so"
 )
 
 var cases = []testCase{
