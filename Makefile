@@ -60,7 +60,7 @@ devices: ## As root: agents and proof on real VFs, PFs and NUMA nodes in an emul
 
 .PHONY: lab
 lab: ## As root: tests in an emulated machine; ONLOAD_DIR names an Onload to test with (README).
-	ONLOAD_DIR='$(ONLOAD_DIR)' go test -v -count=1 -timeout 60m -tags e2e ./test/lab/...
+	ONLOAD_DIR='$(ONLOAD_DIR)' go test -p 1 -v -count=1 -timeout 60m -tags e2e ./test/lab/...
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser, FUZZTIME (default 30s) each.

@@ -4,6 +4,8 @@
 package selftest
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/test/lab"
 )
 
@@ -49,13 +52,21 @@ func TestPod(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	inspection, err := result.ReadInspection(bytes.NewReader(out))
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	seen, err := json.Marshal(inspection)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, want := range []string{`"eth0"`, `"cpusAllowed":"1"`, `"virtio_net"`} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("the agent did not see %s: %s", want, out)
+		if !strings.Contains(string(seen), want) {
+			t.Errorf("the agent did not see %s: %s", want, seen)
 		}
 	}
-	if strings.Contains(string(out), `"eth1"`) {
-		t.Errorf("the agent saw the other pod's interface: %s", out)
+	if strings.Contains(string(seen), `"eth1"`) {
+		t.Errorf("the agent saw the other pod's interface: %s", seen)
 	}
 	if err := space[0].In(func() error {
 		_, err := netlink.LinkByName("eth1")
