@@ -224,7 +224,7 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 	var driverVersion string
 	e.Driver, driverVersion, e.Firmware = driverInfo(h.lower(iface.Name))
 	if h.parent != "" && dir != "" {
-		// The kernel tells of the firmware only in the network namespace of the parent.
+		// The kernel reports the firmware only in the network namespace of the parent.
 		driver := h.resolve(filepath.Join(dir, "driver"))
 		e.Driver, e.Firmware, driverVersion = strings.TrimPrefix(filepath.Base(driver), "."), "", h.read(filepath.Join("sys/module", filepath.Base(driver), "version"))
 		f.set("nic.function", "virtual")

@@ -146,12 +146,17 @@ func (d *doctorCall) text(r doctor.Report, out *screen) (string, error) {
 			return string(map[doctor.Level]color{doctor.Error: red, doctor.Unknown: yellow, doctor.Warning: yellow, doctor.Good: green}[l]) + word + colorOff
 		}), nil
 	}
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err == nil && d.form == "yaml" {
+	return structured(d.form, r)
+}
+
+// structured is a value as json or yaml, with a line break at its end.
+func structured(form string, value any) (string, error) {
+	data, err := json.MarshalIndent(value, "", "  ")
+	if err == nil && form == "yaml" {
 		data, err = yaml.JSONToYAML(data)
 	}
 	if err != nil {
-		return "", fmt.Errorf("encoding the report: %w", err)
+		return "", fmt.Errorf("encoding as %s: %w", form, err)
 	}
 	return strings.TrimSuffix(string(data), "\n") + "\n", nil
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/internal/doctor"
 )
@@ -94,27 +92,23 @@ func (c *cluster) findManager(ctx context.Context) *serverVersion {
 }
 
 func (v versions) write(out io.Writer, form string) error {
-	var text []byte
+	var text string
 	var err error
 	switch form {
-	case "json":
-		if text, err = json.MarshalIndent(v, "", "  "); err == nil {
-			text = append(text, '\n')
-		}
-	case "yaml":
-		text, err = yaml.Marshal(v)
+	case "json", "yaml":
+		text, err = structured(form, v)
 	case "table":
-		text = fmt.Appendf(nil, "client  %s %s %s\n", v.Client.Version, v.Client.Go, v.Client.Platform)
+		text = fmt.Sprintf("client  %s %s %s\n", v.Client.Version, v.Client.Go, v.Client.Platform)
 		if v.Server != nil {
-			text = fmt.Appendf(text, "server  %s image %s\n", v.Server.Deployment, v.Server.Image)
+			text += fmt.Sprintf("server  %s image %s\n", v.Server.Deployment, v.Server.Image)
 		}
 	default:
 		return fmt.Errorf("unknown format %q: use table, json or yaml", form)
 	}
 	if err != nil {
-		return fmt.Errorf("encoding the versions: %w", err)
+		return err
 	}
-	if _, err := out.Write(text); err != nil {
+	if _, err := io.WriteString(out, text); err != nil {
 		return fmt.Errorf("writing the versions: %w", err)
 	}
 	return nil

@@ -13,8 +13,8 @@ const (
 	labelNUMA    = "feature.node.kubernetes.io/memory-numa"
 )
 
-// Notes say what the proof may not be able to show of a benchmark that is accepted for a pair of nodes with so many CPUs for each end, before anything is
-// measured, and what to do about it.
+// Notes lists what the proof may not be able to show for an accepted benchmark, with the remedies, before it is measured.
+// The benchmark uses a pair of nodes, with so many CPUs at each end.
 func Notes(o Observed, pair v1alpha1.Pair, cpus int32) []string {
 	var notes []string
 	add := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }

@@ -265,14 +265,18 @@ func Get(ctx context.Context, b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBen
 func (w *World) Advance(ctx context.Context, by time.Duration, b *v1alpha1.LatencyBenchmark) {
 	GinkgoHelper()
 	w.Clock.ahead.Add(int64(by))
-	Wake(ctx, b)
+	Expect(client.IgnoreNotFound(wake(ctx, b))).To(Succeed())
 }
 
-// Wake changes an annotation, which does not matter to anybody but the watch.
+// Wake makes the controllers reconcile a benchmark: it changes an annotation that only the watch notices.
 func Wake(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
 	GinkgoHelper()
+	Expect(wake(ctx, b)).To(Succeed())
+}
+
+func wake(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"test.tailgate.dev/woken":"`+time.Now().Format(time.RFC3339Nano)+`"}}}`))
-	Expect(k8s.Patch(ctx, b.DeepCopy(), patch)).To(Succeed())
+	return k8s.Patch(ctx, b.DeepCopy(), patch)
 }
 
 // Patiently checks that something holds, however long the controllers wait: it puts the clock forward by more than any of

@@ -59,17 +59,7 @@ func (a Agent) Start(t testing.TB) *Running {
 	}
 	maps.Copy(pod.Annotations, a.Annotations)
 	container := pod.Spec.Containers[0]
-	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-	for _, v := range container.Env {
-		value := v.Value
-		switch {
-		case v.Name == plan.EnvKey:
-			value = "the key of both pods"
-		case v.ValueFrom != nil:
-			value = map[string]string{"spec.nodeName": a.Endpoint.Node, "status.podIP": a.PodIP, "metadata.uid": string(pod.UID)}[v.ValueFrom.FieldRef.FieldPath]
-		}
-		env = append(env, v.Name+"="+value)
-	}
+	env := Env(pod, a.Endpoint.Node)
 	dir := t.TempDir()
 	r := &Running{Pod: pod, agent: a, termination: filepath.Join(dir, "termination"), ended: make(chan struct{})}
 	scratch := filepath.Join(dir, "scratch")
@@ -178,4 +168,20 @@ func Proof(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.St
 		}
 	}
 	return lines
+}
+
+// Env is the environment that a kubelet gives the container of a pod on a node.
+func Env(pod *corev1.Pod, node string) []string {
+	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	for _, v := range pod.Spec.Containers[0].Env {
+		value := v.Value
+		switch {
+		case v.Name == plan.EnvKey:
+			value = "the key of both pods"
+		case v.ValueFrom != nil:
+			value = map[string]string{"spec.nodeName": node, "status.podIP": pod.Status.PodIP, "metadata.uid": string(pod.UID)}[v.ValueFrom.FieldRef.FieldPath]
+		}
+		env = append(env, v.Name+"="+value)
+	}
+	return env
 }

@@ -45,7 +45,7 @@ type Machine struct {
 const (
 	// guestVariable is in the environment of the guest's first process: the kernel puts it there from its command line.
 	guestVariable = "TAILGATE_LAB"
-	// requiredVariable makes tests fail that cannot be run for want of QEMU or a kernel. Continuous integration sets it.
+	// requiredVariable makes tests fail that cannot run without QEMU or a kernel. Continuous integration sets it.
 	requiredVariable = "CI"
 	// initPath is the guest's first process, and bootPath says what it has to do.
 	initPath = "/lab/init"

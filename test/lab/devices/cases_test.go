@@ -292,7 +292,7 @@ func (p *pair) evidence(t *testing.T, o *outcome) {
 // kernel is the version of the guest's kernel.
 func kernel(t *testing.T) string { return read(t, "/proc/sys/kernel/osrelease") }
 
-// inspect holds what the doctor is told of the node by a pod whose network was attached just now.
+// inspect checks what a pod whose network was just attached reports to the doctor about its node.
 func (p *pair) inspect(t *testing.T) {
 	t.Helper()
 	a, role := p.ends[0], "inspector"

@@ -167,17 +167,7 @@ func (e *end) start(t *testing.T, c testCase, endpoint pods.Endpoint) {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pods.Container, ImageID: "sha256:bench"}}
 	e.endpoint, e.pod = endpoint, pod
 	container := pod.Spec.Containers[0]
-	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "SFNT_AVOID_FORK=1", "EF_INTERFACE_WHITELIST=" + e.accelerated}
-	for _, v := range container.Env {
-		value := v.Value
-		switch {
-		case v.Name == plan.EnvKey:
-			value = "the key of both pods"
-		case v.ValueFrom != nil:
-			value = map[string]string{"spec.nodeName": endpoint.Node, "status.podIP": e.address, "metadata.uid": string(pod.UID)}[v.ValueFrom.FieldRef.FieldPath]
-		}
-		env = append(env, v.Name+"="+value)
-	}
+	env := append([]string{"SFNT_AVOID_FORK=1", "EF_INTERFACE_WHITELIST=" + e.accelerated}, lab.Env(pod, endpoint.Node)...)
 	env = append(env, c.container...)
 	dir := t.TempDir()
 	e.termination = dir + "/termination"
