@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -20,12 +21,11 @@ const (
 	maxQuoted = 80
 )
 
-// Changed tells how a pod of ours in the API (got) differs from what we built (want), in what a measurement depends on
+// Changed lists how a pod of ours in the API (got) differs from what we built (want), in what a measurement depends on
 // or what we promise of our pods: containers, and of ours image, command, environment, resources, privileges, mounts
 // and probes; networks and host namespaces; node and runtime class; host paths and API tokens. An admission webhook
-// makes such changes, or somebody who adds a container to debug. What the API server and its own admission plugins
-// fill in anywhere is none: other defaults, tolerations, priority, what a RuntimeClass brings along, SELinux labels; nor
-// are a selector of nodes, as the affinity binds the pod to its node, and what the network resources injector mounts.
+// makes such changes, or a user who adds a container to debug. docs/webhooks.md has what many clusters add to every pod
+// and what is no change for that reason; TestMutations holds that page against this function.
 //
 // The list is sorted and bounded. An entry is one line, such as "requests amd.com/sf_vf: 2 instead of 1"; it has no
 // values of environment variables.
@@ -103,11 +103,17 @@ func (t traits) setJSON(prefix string, value any) {
 // traitsOf describes a pod. Of its volumes those count that we have built, and those that nobody may add.
 func traitsOf(pod, built *corev1.Pod) traits {
 	t := traits{}
-	t.set("annotation "+foreign.AnnotationNetworks, pod.Annotations[foreign.AnnotationNetworks])
+	for key, value := range pod.Annotations {
+		if foreign.SetsUpPod(key) {
+			t.set("annotation "+key, value)
+		}
+	}
 	s := &pod.Spec
+	t.set("restartPolicy", string(s.RestartPolicy))
 	t.setIf("hostNetwork", s.HostNetwork)
 	t.setIf("hostPID", s.HostPID)
 	t.setIf("hostIPC", s.HostIPC)
+	t.setIf("a user namespace", s.HostUsers != nil && !*s.HostUsers)
 	t.setIf("shareProcessNamespace", s.ShareProcessNamespace != nil && *s.ShareProcessNamespace)
 	if s.RuntimeClassName != nil {
 		t.set("runtimeClassName", *s.RuntimeClassName)
@@ -115,10 +121,8 @@ func traitsOf(pod, built *corev1.Pod) traits {
 	if s.Affinity != nil && s.Affinity.NodeAffinity != nil {
 		t.setJSON("node affinity ", s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 	}
-	if s.SecurityContext != nil {
-		context := s.SecurityContext.DeepCopy()
-		context.SELinuxOptions = nil
-		t.setJSON("pod securityContext ", context)
+	if s.SecurityContext != nil && len(s.SecurityContext.Sysctls) > 0 {
+		t.setJSON("pod securityContext ", corev1.PodSecurityContext{Sysctls: s.SecurityContext.Sysctls})
 	}
 	if s.Resources != nil {
 		t.setResources("pod ", *s.Resources)
@@ -132,7 +136,12 @@ func traitsOf(pod, built *corev1.Pod) traits {
 		case hasToken(v):
 			t["volume "+v.Name] = "API token"
 		case ours:
-			t.setJSON("volume "+v.Name+" ", v.VolumeSource)
+			source := v.VolumeSource.DeepCopy()
+			if source.EmptyDir != nil {
+				// The kubelet would evict the pod, which every attempt shows.
+				source.EmptyDir.SizeLimit = nil
+			}
+			t.setJSON("volume "+v.Name+" ", source)
 		}
 	}
 	for _, c := range s.InitContainers {
@@ -144,6 +153,7 @@ func traitsOf(pod, built *corev1.Pod) traits {
 	for _, c := range s.Containers {
 		if c.Name == Container {
 			t.setContainer(pod, c)
+			t.set("image", sameImage(built, c.Image))
 		} else {
 			t["container "+c.Name] = c.Image
 		}
@@ -158,11 +168,10 @@ func hasToken(v corev1.Volume) bool {
 
 // setContainer notes the container in which the measurement runs.
 func (t traits) setContainer(pod *corev1.Pod, c corev1.Container) {
-	t.set("image", c.Image)
 	t.set("command", strings.Join(c.Command, " "))
 	t.set("args", strings.Join(c.Args, " "))
 	for _, e := range c.Env {
-		if foreign.InjectedVariable(c, e) {
+		if foreign.InjectedVariable(c, e) || foreign.UnreadVariable(e.Name) {
 			continue
 		}
 		if e.ValueFrom != nil && e.ValueFrom.FieldRef != nil && e.ValueFrom.FieldRef.APIVersion == "" {
@@ -174,14 +183,7 @@ func (t traits) setContainer(pod *corev1.Pod, c corev1.Container) {
 	}
 	t.setIf("envFrom", len(c.EnvFrom) > 0)
 	t.setResources("", c.Resources)
-	if c.SecurityContext != nil {
-		context := c.SecurityContext.DeepCopy()
-		context.SELinuxOptions = nil
-		if context.ProcMount != nil && *context.ProcMount == corev1.DefaultProcMount {
-			context.ProcMount = nil
-		}
-		t.setJSON("securityContext ", context)
-	}
+	t.setSecurity(cmp.Or(pod.Spec.SecurityContext, &corev1.PodSecurityContext{}), cmp.Or(c.SecurityContext, &corev1.SecurityContext{}))
 	for _, m := range c.VolumeMounts {
 		if !foreign.InjectedMount(pod, m) {
 			t["mount "+m.MountPath] = m.Name
@@ -196,12 +198,66 @@ func (t traits) setContainer(pod *corev1.Pod, c corev1.Container) {
 	t.setIf("lifecycle", c.Lifecycle != nil)
 }
 
-func (t traits) setResources(prefix string, r corev1.ResourceRequirements) {
-	for name, quantity := range r.Requests {
-		t[prefix+"requests "+string(name)] = quantity.String()
+// setSecurity notes the privileges of the container, which its own context has or else the pod's. Which user and groups it
+// has is no matter as long as it is not root: policies, and the security context constraints of OpenShift, give every
+// namespace others. The default profiles are those that a container has without any.
+func (t traits) setSecurity(pod *corev1.PodSecurityContext, c *corev1.SecurityContext) {
+	user, nonRoot := cmp.Or(c.RunAsUser, pod.RunAsUser), cmp.Or(c.RunAsNonRoot, pod.RunAsNonRoot)
+	switch {
+	case user != nil && *user == 0:
+		t["user"] = "root"
+	case user != nil || nonRoot != nil && *nonRoot:
+		t["user"] = "not root"
 	}
-	for name, quantity := range r.Limits {
-		t[prefix+"limits "+string(name)] = quantity.String()
+	context := corev1.SecurityContext{
+		Capabilities: c.Capabilities.DeepCopy(), AllowPrivilegeEscalation: c.AllowPrivilegeEscalation, ReadOnlyRootFilesystem: c.ReadOnlyRootFilesystem,
+		SeccompProfile: cmp.Or(c.SeccompProfile, pod.SeccompProfile), AppArmorProfile: cmp.Or(c.AppArmorProfile, pod.AppArmorProfile),
+	}
+	if c.Privileged != nil && *c.Privileged {
+		context.Privileged = c.Privileged
+	}
+	if c.ProcMount != nil && *c.ProcMount != corev1.DefaultProcMount {
+		context.ProcMount = c.ProcMount
+	}
+	if a := context.AppArmorProfile; a != nil && a.Type == corev1.AppArmorProfileTypeRuntimeDefault {
+		context.AppArmorProfile = nil
+	}
+	if all := context.Capabilities; all != nil && slices.Contains(all.Drop, "ALL") {
+		// Of what is dropped besides, only what is added as well makes a difference.
+		all.Drop = slices.DeleteFunc(all.Drop, func(c corev1.Capability) bool { return c != "ALL" && !slices.Contains(all.Add, c) })
+	}
+	t.setJSON("securityContext ", context)
+}
+
+// sameImage is the image that we built if the given one is the same: the same name with a digest, to which a policy
+// resolved its tag, or the same digest in another registry. Otherwise it is the given one.
+func sameImage(built *corev1.Pod, image string) string {
+	i := slices.IndexFunc(built.Spec.Containers, func(c corev1.Container) bool { return c.Name == Container })
+	if i < 0 {
+		return image
+	}
+	ours := built.Spec.Containers[i].Image
+	ourName, ourDigest, pinned := strings.Cut(ours, "@")
+	name, digest, resolved := strings.Cut(image, "@")
+	untagged := ourName
+	if tag := strings.LastIndex(ourName, ":"); tag > strings.LastIndex(ourName, "/") {
+		untagged = ourName[:tag]
+	}
+	if pinned && digest == ourDigest || !pinned && resolved && (name == ourName || name == untagged) {
+		return ours
+	}
+	return image
+}
+
+// setResources notes requests and limits, but for those of storage, of which a LimitRange may have defaults: a
+// measurement writes nothing that counts.
+func (t traits) setResources(prefix string, r corev1.ResourceRequirements) {
+	for kind, list := range map[string]corev1.ResourceList{"requests ": r.Requests, "limits ": r.Limits} {
+		for name, quantity := range list {
+			if name != corev1.ResourceEphemeralStorage {
+				t[prefix+kind+string(name)] = quantity.String()
+			}
+		}
 	}
 	for _, claim := range r.Claims {
 		t[prefix+"claim "+claim.Name] = claim.Request

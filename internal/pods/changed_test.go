@@ -80,10 +80,10 @@ func TestChanged(t *testing.T) {
 		"a request that is gone, and another": {
 			change: func(_ *corev1.Pod, c *corev1.Container) {
 				delete(c.Resources.Requests, "example.com/onload")
-				c.Resources.Requests["ephemeral-storage"] = resource.MustParse("1Gi")
+				c.Resources.Requests["example.com/gpu"] = resource.MustParse("1")
 				c.Resources.Claims = []corev1.ResourceClaim{{Name: "nic", Request: "vf"}}
 			},
-			want: []string{"claim nic: added vf", "requests ephemeral-storage: added 1Gi", "requests example.com/onload: removed 1"},
+			want: []string{"claim nic: added vf", "requests example.com/gpu: added 1", "requests example.com/onload: removed 1"},
 		},
 		"resources of the whole pod": {
 			change: func(p *corev1.Pod, _ *corev1.Container) {
@@ -135,8 +135,8 @@ func TestChanged(t *testing.T) {
 				c.SecurityContext.Capabilities.Add = []corev1.Capability{"SYS_ADMIN"}
 			},
 			want: []string{
-				"pod securityContext fsGroup: removed 65532", "pod securityContext runAsUser: 0 instead of 65532",
 				`securityContext capabilities: {"add":["SYS_ADMIN"],"drop":["ALL"]} instead of {"drop":["ALL"]}`, "securityContext privileged: added true",
+				"user: root instead of not root",
 			},
 		},
 		"no security contexts": {
@@ -144,10 +144,9 @@ func TestChanged(t *testing.T) {
 				p.Spec.SecurityContext, c.SecurityContext = nil, nil
 			},
 			want: []string{
-				"pod securityContext fsGroup: removed 65532", "pod securityContext runAsGroup: removed 65532", "pod securityContext runAsNonRoot: removed true",
-				"pod securityContext runAsUser: removed 65532", `pod securityContext seccompProfile: removed {"type":"RuntimeDefault"}`,
 				"securityContext allowPrivilegeEscalation: removed false", `securityContext capabilities: removed {"drop":["ALL"]}`,
-				"securityContext readOnlyRootFilesystem: removed true",
+				"securityContext readOnlyRootFilesystem: removed true", `securityContext seccompProfile: removed {"type":"RuntimeDefault"}`,
+				"user: removed not root",
 			},
 		},
 		"another node": {
@@ -157,6 +156,20 @@ func TestChanged(t *testing.T) {
 		"any node": {
 			change: func(p *corev1.Pod, _ *corev1.Container) { p.Spec.Affinity = nil },
 			want:   []string{"node affinity nodeSelectorTerms: removed"},
+		},
+		"a capability that is added and dropped": {
+			change: func(_ *corev1.Pod, c *corev1.Container) {
+				c.SecurityContext.Capabilities = &corev1.Capabilities{Add: []corev1.Capability{"NET_RAW"}, Drop: []corev1.Capability{"ALL", "KILL", "NET_RAW"}}
+			},
+			want: []string{`securityContext capabilities: {"add":["NET_RAW"],"drop":["ALL","NET_RAW"]} instead of {"drop":["ALL"]}`},
+		},
+		"an image of another tag, resolved to a digest": {
+			change: func(_ *corev1.Pod, c *corev1.Container) { c.Image = "registry.example.com/tailgate/bench:v1@" + digest },
+			want:   []string{"image: changed"},
+		},
+		"a pod that is started again": {
+			change: func(p *corev1.Pod, _ *corev1.Container) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways },
+			want:   []string{"restartPolicy: Always instead of Never"},
 		},
 		"other networks": {
 			change: func(p *corev1.Pod, _ *corev1.Container) { p.Annotations["k8s.v1.cni.cncf.io/networks"] = "macvlan" },

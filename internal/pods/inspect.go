@@ -52,8 +52,10 @@ func Inspect(i Inspection) (*corev1.Pod, error) {
 	for _, device := range i.Devices {
 		asked[corev1.ResourceName(device)] = *resource.NewQuantity(1, resource.DecimalSI)
 	}
+	labels := foreign.OptOutLabels()
+	labels[LabelDoctor] = i.Call
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: i.Name, Labels: map[string]string{LabelDoctor: i.Call}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: i.Name, Labels: labels, Annotations: foreign.OptOutAnnotations()},
 		Spec: corev1.PodSpec{
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			AutomountServiceAccountToken:  new(false),

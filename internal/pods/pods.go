@@ -8,6 +8,7 @@ package pods
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -105,7 +106,8 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 		return nil, err
 	}
 
-	labels := Labels(e.Benchmark.Name)
+	labels := foreign.OptOutLabels()
+	maps.Copy(labels, Labels(e.Benchmark.Name))
 	labels[v1alpha1.LabelRun] = e.Task.Run
 	labels[v1alpha1.LabelAttempt] = strconv.Itoa(int(e.Task.Attempt))
 	labels[v1alpha1.LabelRole] = e.Task.Role
@@ -115,6 +117,7 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 			Name:            cmp.Or(e.Name, Name(e.Task.Run, e.Task.Attempt, e.Task.Role)),
 			Namespace:       e.Benchmark.Namespace,
 			Labels:          labels,
+			Annotations:     foreign.OptOutAnnotations(),
 			OwnerReferences: []metav1.OwnerReference{Owner(e.Benchmark)},
 		},
 		Spec: corev1.PodSpec{
@@ -153,7 +156,7 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 	}
 
 	if t := e.Benchmark.Spec.Pods.DeepCopy(); t != nil {
-		pod.Annotations = t.Annotations
+		maps.Copy(pod.Annotations, t.Annotations)
 		if t.RuntimeClassName != "" {
 			pod.Spec.RuntimeClassName = &t.RuntimeClassName
 		}
