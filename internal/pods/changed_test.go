@@ -249,6 +249,7 @@ func TestChanged(t *testing.T) {
 				"requests amd.com/sf_pf: removed 1", "requests cpu: removed 2", "requests example.com/onload: removed 1", "requests hugepages-2Mi: removed 64Mi",
 				"requests memory: removed 512Mi", "securityContext allowPrivilegeEscalation: removed false",
 				`securityContext capabilities: removed {"drop":["ALL"]}`, "securityContext readOnlyRootFilesystem: removed true",
+				`securityContext seccompProfile: removed {"type":"RuntimeDefault"}`, "user: removed not root",
 			},
 		},
 	}
