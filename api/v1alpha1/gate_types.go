@@ -300,10 +300,10 @@ type Verdict struct {
 	// baseline is the benchmark that was compared with, where criteria.baseline.accepted leaves open which one that is.
 	// +optional
 	Baseline *GateBaseline `json:"baseline,omitempty"`
-	// inputs is a digest of what was judged, the rules and the stored results of both sides: when it would differ, all is
-	// judged again.
+	// inputs are digests of what was judged: the criteria with the benchmark's own stored results, and the baseline's. When one
+	// would differ, all is judged again, except that a Pass or Fail stays when the baseline is deleted.
 	// +optional
-	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:MaxLength=129
 	Inputs string `json:"inputs,omitempty"`
 }
 
@@ -318,6 +318,9 @@ type GateBaseline struct {
 	// benchmark is its name.
 	// +kubebuilder:validation:MaxLength=253
 	Benchmark string `json:"benchmark"`
+	// uid of the benchmark: another one of that name is not compared with.
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid"`
 }
 
 // RuleVerdict is what one rule says of all its cells, with the numbers of the cell that decided: one that failed, or

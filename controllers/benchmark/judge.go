@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/judge"
@@ -23,9 +25,10 @@ import (
 )
 
 // A benchmark is judged when it finishes, and, finished, whenever what the verdict was made of has changed: the rules,
-// its stored results, the results of the benchmark that is its baseline. A verdict never outlives what it was made of:
-// without a stored result nothing passes any more. Which benchmark is the accepted one of a LatencyGate is settled with the first verdict: what a
-// LatencyGate accepts afterwards does not change it.
+// its stored results, the results of the benchmark that is its baseline. Without one of its own stored results a benchmark
+// does not pass any more. Which benchmark is the accepted one of a LatencyGate is settled with the first verdict: what a
+// LatencyGate accepts afterwards does not change it. A Pass or Fail is settled too when its baseline is deleted afterwards,
+// for example by the history of a LatencyGate.
 
 // judge brings verdict and condition Passed up to date. It reads the results only when they, or the rules, are not
 // those of the verdict that there is.
@@ -50,7 +53,7 @@ func (r *Reconciler) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) er
 	if err != nil {
 		return err
 	}
-	if b.Status.Verdict == nil || b.Status.Verdict.Inputs != digest {
+	if !stands(b.Status.Verdict, digest, baseline) {
 		judgement, err := r.judgement(ctx, b, baseline)
 		if err != nil {
 			return err
@@ -60,6 +63,16 @@ func (r *Reconciler) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) er
 	}
 	b.SetCondition(passed(b.Status.Verdict))
 	return nil
+}
+
+// stands says whether a verdict still applies. digest is that of what would be judged now.
+func stands(v *v1alpha1.Verdict, digest string, baseline *compared) bool {
+	if v == nil || v.Inputs == digest {
+		return v != nil
+	}
+	before, _, _ := strings.Cut(v.Inputs, ".")
+	own, _, _ := strings.Cut(digest, ".")
+	return baseline != nil && baseline.missing != "" && v.Outcome != v1alpha1.GateInconclusive && before == own
 }
 
 // notJudged says what a verdict waits for.
@@ -104,8 +117,8 @@ func inconclusive(v *v1alpha1.Verdict) string {
 type compared struct {
 	// benchmark that is compared with. One that does not exist has no UID.
 	benchmark *v1alpha1.LatencyBenchmark
-	// gate is the LatencyGate that has accepted it, empty when the benchmark itself was named.
-	gate string
+	// gate is the LatencyGate that has accepted it, and uid the UID that it has; empty when the benchmark itself was named.
+	gate, uid string
 	// missing is why there is nothing to compare with; empty when the benchmark exists.
 	missing string
 }
@@ -115,7 +128,7 @@ func (c *compared) settled() *v1alpha1.GateBaseline {
 	if c == nil || c.gate == "" || c.benchmark.Name == "" {
 		return nil
 	}
-	return &v1alpha1.GateBaseline{Gate: c.gate, Namespace: c.benchmark.Namespace, Benchmark: c.benchmark.Name}
+	return &v1alpha1.GateBaseline{Gate: c.gate, Namespace: c.benchmark.Namespace, Benchmark: c.benchmark.Name, UID: c.uid}
 }
 
 // baseline gets what a benchmark's criteria compare with.
@@ -131,20 +144,16 @@ func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark)
 			c.missing = fmt.Sprintf("the baseline, LatencyGate %s, has no accepted result of the client's node in this namespace; look at kubectl get lver", c.gate)
 			return c, nil
 		}
-		key = types.NamespacedName{Namespace: accepted.Namespace, Name: accepted.Benchmark}
+		key, c.uid = types.NamespacedName{Namespace: accepted.Namespace, Name: accepted.Benchmark}, accepted.UID
 	}
 	if key.Name == "" {
 		return nil, nil
 	}
-	err := r.Live.Get(ctx, key, c.benchmark)
-	if apierrors.IsNotFound(err) {
-		c.benchmark.Namespace, c.benchmark.Name = key.Namespace, key.Name
-		err = nil
-	}
-	if err != nil {
+	if err := r.Live.Get(ctx, key, c.benchmark); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("getting the baseline %s: %w", key.Name, err)
 	}
-	if c.benchmark.UID == "" || !c.benchmark.DeletionTimestamp.IsZero() {
+	if c.benchmark.UID == "" || !c.benchmark.DeletionTimestamp.IsZero() || c.uid != "" && string(c.benchmark.UID) != c.uid {
+		c.benchmark = &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 		c.missing = fmt.Sprintf("the baseline, LatencyBenchmark %s, does not exist", key.Name)
 	}
 	return c, nil
@@ -171,7 +180,8 @@ func (r *Reconciler) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark,
 	if err != nil {
 		return nil, fmt.Errorf("finding what LatencyGate %s has accepted: %w", gateName, err)
 	}
-	return &v1alpha1.GateBaseline{Gate: gateName, Namespace: gate.Spec.Namespace, Benchmark: verification.Status.Accepted.Benchmark}, nil
+	accepted := verification.Status.Accepted
+	return &v1alpha1.GateBaseline{Gate: gateName, Namespace: gate.Spec.Namespace, Benchmark: accepted.Benchmark, UID: accepted.UID}, nil
 }
 
 // baselineOf is the name of the benchmark that a benchmark's criteria compare with; empty when they name none.
@@ -192,24 +202,18 @@ func baselineGateOf(b *v1alpha1.LatencyBenchmark) string {
 }
 
 // inputs is a digest of what a verdict is made of, without reading it: a ConfigMap that is the same object in the same
-// version holds what it held.
+// version holds what it held. It has a part for the criteria and the benchmark's own results and, after a dot, one for the
+// baseline if there is one.
 func (r *Reconciler) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (string, error) {
 	type side struct {
+		Criteria   *v1alpha1.Criteria
 		UID        types.UID
 		Succeeded  metav1.ConditionStatus
 		Stored     []v1alpha1.StoredResult
 		ConfigMaps []string
 	}
-	all := struct {
-		Gate  *v1alpha1.Criteria
-		Sides []side
-	}{Gate: b.Spec.Criteria}
-	both := []*v1alpha1.LatencyBenchmark{b}
-	if baseline != nil && baseline.benchmark.Name != "" {
-		both = append(both, baseline.benchmark)
-	}
-	for _, of := range both {
-		s := side{UID: of.UID, Stored: of.Status.Stored, Succeeded: succeededStatus(of)}
+	digest := func(criteria *v1alpha1.Criteria, of *v1alpha1.LatencyBenchmark) (string, error) {
+		s := side{Criteria: criteria, UID: of.UID, Stored: of.Status.Stored, Succeeded: succeededStatus(of)}
 		versions, err := r.versions(ctx, of)
 		if err != nil {
 			return "", err
@@ -218,14 +222,19 @@ func (r *Reconciler) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, b
 			v := versions[name]
 			s.ConfigMaps = append(s.ConfigMaps, fmt.Sprint(name, " ", v.uid, " ", v.resourceVersion))
 		}
-		all.Sides = append(all.Sides, s)
+		data, err := json.Marshal(s)
+		if err != nil {
+			return "", fmt.Errorf("encoding what is judged: %w", err)
+		}
+		sum := sha256.Sum256(data)
+		return hex.EncodeToString(sum[:]), nil
 	}
-	data, err := json.Marshal(all)
-	if err != nil {
-		return "", fmt.Errorf("encoding what is judged: %w", err)
+	own, err := digest(b.Spec.Criteria, b)
+	if err != nil || baseline == nil || baseline.benchmark.Name == "" {
+		return own, err
 	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:]), nil
+	other, err := digest(nil, baseline.benchmark)
+	return own + "." + other, err
 }
 
 // succeededStatus is the status of condition Succeeded; empty when it was never set.
