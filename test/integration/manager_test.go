@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -291,16 +292,21 @@ func (w *World) Patiently(ctx context.Context, b *v1alpha1.LatencyBenchmark, act
 	}
 }
 
-// reconciles is how often the controllers of this process have looked at anything.
-func reconciles() float64 {
+// reconciles is how often controllers of this process have looked at anything: those with the names, or all.
+func reconciles(names ...string) float64 {
 	GinkgoHelper()
 	families, err := ctrlmetrics.Registry.Gather()
 	Expect(err).NotTo(HaveOccurred())
 	var sum float64
 	for _, f := range families {
-		if f.GetName() == "controller_runtime_reconcile_total" {
-			for _, m := range f.GetMetric() {
-				sum += m.GetCounter().GetValue()
+		if f.GetName() != "controller_runtime_reconcile_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if label.GetName() == "controller" && (len(names) == 0 || slices.Contains(names, label.GetValue())) {
+					sum += m.GetCounter().GetValue()
+				}
 			}
 		}
 	}
