@@ -16,9 +16,8 @@ import (
 
 // newGet is the verb that prints results.
 func newGet(c *cluster) *cobra.Command {
-	var known, explained []string
+	var explained []string
 	for _, f := range report.Forms() {
-		known = append(known, f.Name)
 		explained = append(explained, fmt.Sprintf("  %-9s %s", f.Name, f.Shows))
 	}
 	var form string
@@ -44,21 +43,38 @@ func newGet(c *cluster) *cobra.Command {
 			return nil
 		},
 	}
+	formFlag(get, &form)
 	plotFlag(get, &plotted)
-	get.Flags().StringVarP(&form, "output", "o", "", fmt.Sprintf("format: %s (default %s, for many pairs of nodes %s)",
-		strings.Join(known, ", "), known[0], report.FormPairs))
-	completeFlag(get, "output", known...)
 	return get
+}
+
+// formFlag is the flag with the name of a form.
+func formFlag(cmd *cobra.Command, form *string) {
+	var known []string
+	for _, f := range report.Forms() {
+		known = append(known, f.Name)
+	}
+	cmd.Flags().StringVarP(form, "output", "o", "", fmt.Sprintf("format: %s (default %s, for many pairs of nodes %s)",
+		strings.Join(known, ", "), known[0], report.FormPairs))
+	completeFlag(cmd, "output", known...)
+}
+
+// checkForm is an error for a form that does not exist, or that has no place for plots. A mistake costs no wait for a
+// cluster, and no measurement.
+func checkForm(form string, plotted bool) error {
+	if _, err := formNamed(form); err != nil {
+		return err
+	}
+	if plotted && !plotsWith(form) {
+		return fmt.Errorf("--plot: it does not go with --output=%s, which is for programs; leave one of them out", form)
+	}
+	return nil
 }
 
 // get prints a benchmark's stored results, or those of its pairs, in a form; by default in the one that suits it.
 func get(ctx context.Context, c *cluster, arg, form string, plotted bool, s report.Screen) ([]byte, error) {
-	// A mistyped form costs no wait for a cluster that does not answer.
-	if _, err := formNamed(form); err != nil {
+	if err := checkForm(form, plotted); err != nil {
 		return nil, err
-	}
-	if plotted && !plotsWith(form) {
-		return nil, fmt.Errorf("--plot: it does not go with --output=%s, which is for programs; leave one of them out", form)
 	}
 	m, err := c.load(ctx, arg)
 	if err != nil {

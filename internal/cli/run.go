@@ -32,7 +32,8 @@ func newRun(c *cluster) *cobra.Command {
 		Use:   "run -f FILE",
 		Short: "Make a LatencyBenchmark, watch it run and print its results",
 		Long: "Apply the LatencyBenchmark of a file (server-side apply), show its progress, and print its results as get does.\n" +
-			"The progress goes to standard error: one line on a terminal, otherwise one line for each change.\n\n" +
+			"The progress goes to standard error: on a terminal one line that is rewritten, otherwise a line for each new state\n" +
+			"and each quarter of the runs.\n\n" +
 			"It exits as gate does, by the verdict: 0 Pass, 1 Fail, 2 Inconclusive, 3 an error. Without\n" +
 			"spec.criteria, 0 says that the benchmark was measured, and 1 that it failed.\n\n" +
 			"Interrupting the command, or --timeout, does not end the benchmark; running it again comes back to it.",
@@ -45,6 +46,7 @@ func newRun(c *cluster) *cobra.Command {
 		},
 	}
 	fileFlag(cmd, &r.file)
+	formFlag(cmd, &r.form)
 	plotFlag(cmd, &r.plotted)
 	cmd.Flags().DurationVar(&r.timeout, "timeout", 0, "how long to wait for the results, such as 2h (default as long as it takes)")
 	return cmd
@@ -54,6 +56,7 @@ func newRun(c *cluster) *cobra.Command {
 type runner struct {
 	*cluster
 	file    string
+	form    string
 	timeout time.Duration
 	plotted bool
 }
@@ -61,6 +64,9 @@ type runner struct {
 func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *screen) error {
 	if r.timeout < 0 {
 		return fmt.Errorf("--timeout: %s is no time to wait", r.timeout)
+	}
+	if err := checkForm(r.form, r.plotted); err != nil {
+		return err
 	}
 	manifest, err := readManifest(r.file, stdin)
 	if err != nil {
@@ -159,7 +165,7 @@ func (r *runner) conclude(ctx context.Context, api client.Client, b *v1alpha1.La
 	var text []byte
 	m, err := measured(ctx, api, b)
 	if err == nil {
-		text, err = printed(m, "")
+		text, err = printed(m, r.form)
 	}
 	if err == nil && r.plotted {
 		var plots []byte
@@ -190,6 +196,8 @@ type progress struct {
 	// run is the active run and its attempt, if the tools measure, and since when this was seen.
 	run   string
 	since time.Time
+	// step is what was shown last where no terminal is.
+	step string
 }
 
 // look shows a benchmark that has changed.
@@ -207,14 +215,30 @@ func (p *progress) look(b *v1alpha1.LatencyBenchmark) {
 	p.draw()
 }
 
-// draw shows where the benchmark stands. Only a terminal is shown the time running down: elsewhere each second would be
-// a line.
+// draw shows where the benchmark stands. Only a terminal is shown each run, and the time running down: elsewhere each
+// would be a line that stays.
 func (p *progress) draw() {
-	var measured time.Duration
-	if p.run != "" && p.live() {
-		measured = time.Since(p.since)
+	if p.live() {
+		var measured time.Duration
+		if p.run != "" {
+			measured = time.Since(p.since)
+		}
+		p.show(progressLine(p.benchmark, measured))
+		return
 	}
-	p.show(progressLine(p.benchmark, measured))
+	word, c, rest := progressLine(p.benchmark, 0)
+	step := word + rest
+	switch word {
+	case v1alpha1.ReasonStarting, v1alpha1.ReasonRunning, v1alpha1.ReasonEnding:
+		step = "measuring"
+		if runs := p.benchmark.Status.Progress; runs != nil && runs.Total > 0 {
+			step += fmt.Sprint(4 * runs.Done / runs.Total)
+		}
+	}
+	if step != p.step {
+		p.step = step
+		p.show(word, c, rest)
+	}
 }
 
 // tick draws a terminal anew each second.

@@ -235,6 +235,8 @@ func TestRunRefuses(t *testing.T) {
 			file: strings.Replace(manifest, "name: sweep", "name: sweep, namespace: other", 1), args: []string{"-n", "perf"},
 			want: []string{"--namespace", "perf", "other"},
 		},
+		"an unknown form":            {file: manifest, args: []string{"-o", "tabel"}, want: []string{"--output", "tabel"}},
+		"plots for a program":        {file: manifest, args: []string{"-o", "json", "--plot"}, want: []string{"--plot", "json"}},
 		"a time before now":          {file: manifest, args: []string{"--timeout=-1s"}, want: []string{"--timeout"}},
 		"a cluster without Tailgate": {file: manifest, want: []string{"does not know the kind LatencyBenchmark"}},
 	}
@@ -315,6 +317,92 @@ func TestScreen(t *testing.T) {
 	}
 	if s := newScreen(io.Discard); s.live() || s.colored {
 		t.Error("a buffer is taken for a terminal")
+	}
+}
+
+// terminal is what a terminal shows of what is written to it: it knows the beginning of the line, the erasing of a line, and the next line.
+type terminal struct {
+	lines []string
+	// most is how many lines were not empty at a time.
+	most int
+}
+
+func (t *terminal) Write(p []byte) (int, error) {
+	if t.lines == nil {
+		t.lines = []string{""}
+	}
+	for text := string(p); text != ""; {
+		last := &t.lines[len(t.lines)-1]
+		switch {
+		case strings.HasPrefix(text, eraseLine):
+			*last, text = "", text[len(eraseLine):]
+		case text[0] == '\n':
+			t.lines, text = append(t.lines, ""), text[1:]
+		default:
+			*last, text = *last+text[:1], text[1:]
+		}
+		shown := 0
+		for _, line := range t.lines {
+			if line != "" {
+				shown++
+			}
+		}
+		t.most = max(t.most, shown)
+	}
+	return len(p), nil
+}
+
+// A benchmark of eight runs has one line on a terminal, and a few elsewhere, whatever each run goes through.
+func TestProgress(t *testing.T) {
+	b := newCluster(t).benchmarks[sweep]
+	b.Spec.Rounds = 8
+	states := []func(){func() { b.Status.Conditions = nil }}
+	set := func(done int32, status metav1.ConditionStatus, reason, message string) {
+		states = append(states, func() {
+			succeeded(status, reason, message)(b)
+			b.Status.Active = &v1alpha1.ActiveAttempt{Run: "sweep-r1", Round: done + 1, Attempt: 1}
+			b.Status.Progress = &v1alpha1.Progress{Done: done, Total: 8}
+		})
+	}
+	for done := range int32(8) {
+		set(done, metav1.ConditionUnknown, v1alpha1.ReasonStarting, "pods of a round")
+		if done == 4 {
+			set(done, metav1.ConditionUnknown, v1alpha1.ReasonRetrying, "after NodeLost")
+		}
+		set(done, metav1.ConditionUnknown, v1alpha1.ReasonRunning, "a round")
+		set(done, metav1.ConditionUnknown, v1alpha1.ReasonEnding, "a round")
+	}
+	states = append(states, func() {
+		succeeded(metav1.ConditionTrue, v1alpha1.ReasonComplete, "8 of 8 runs measured and stored")(b)
+		b.Status.Active, b.Status.Progress = nil, &v1alpha1.Progress{Done: 8, Total: 8}
+	})
+	for name, c := range map[string]struct {
+		width func() int
+		// shown are the states of the lines that stay, and most is how many stood at a time.
+		shown string
+		most  int
+	}{
+		"a terminal": {width: func() int { return 40 }, most: 1},
+		"elsewhere":  {shown: "Waiting Starting Starting Starting Retrying Running Starting Complete", most: 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := &terminal{}
+			p := &progress{screen: &screen{out: out, width: c.width}}
+			for _, to := range states {
+				to()
+				p.look(b)
+			}
+			p.clear()
+			var shown []string
+			for _, line := range out.lines {
+				if word, _, ok := strings.Cut(line, ":"); ok {
+					shown = append(shown, word)
+				}
+			}
+			if got := strings.Join(shown, " "); got != c.shown || out.most != c.most {
+				t.Errorf("it left %q and showed %d lines at a time, want %q and %d", got, out.most, c.shown, c.most)
+			}
+		})
 	}
 }
 

@@ -61,9 +61,9 @@ func newSheet(b *v1alpha1.LatencyBenchmark, runs []result.Stored) (sheet, error)
 // and csv are for programs.
 func Forms() []Form {
 	return []Form{
-		{Name: "table", Shows: "where it was measured and what proves it, every cell, of several variants with ratios, and what limits the numbers",
+		{Name: "table", Shows: "every cell, of several variants with ratios, what limits the numbers, the verdict, and a line about the placement of each variant",
 			write: func(w io.Writer, s sheet) error { return Table(w, s.benchmark) }},
-		{Name: "wide", Shows: "the same, and every figure of every round", write: wide},
+		{Name: "wide", Shows: "the same, every check of the placement, and every figure of every round", write: wide},
 		{Name: "sfnt", Shows: "the columns of sfnt-pingpong, nanoseconds by message size, a block for each variant", write: sfnt},
 		{Name: "networks", Shows: "mean latency and bandwidth, networks down, MTUs across, a table for each protocol", write: networks},
 		{Name: "matrix", Shows: "min, mean, percentiles and max by rate and message size, in microseconds", write: matrix},

@@ -13,8 +13,10 @@ import (
 // foundWidth is how many characters of what an end found stand in a line: two ends and a check fit into 120 columns.
 const foundWidth = 36
 
-// placements shows both ends of each variant side by side: where they were, and what proves that it is what was asked for.
-func placements(w io.Writer, variants []v1alpha1.Variant, endpoints []v1alpha1.Endpoint) error {
+// placements has a line for each variant: where it was measured, and whether that is what was requested. All of them, or else
+// those that are not verified, also have both ends side by side, with every check.
+func placements(w io.Writer, variants []v1alpha1.Variant, endpoints []v1alpha1.Endpoint, all bool) error {
+	separator := "\n"
 	for _, v := range variants {
 		var client, server v1alpha1.Endpoint
 		var own []v1alpha1.Endpoint
@@ -32,7 +34,14 @@ func placements(w io.Writer, variants []v1alpha1.Variant, endpoints []v1alpha1.E
 		if len(own) == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "\nPLACEMENT of variant %s (%s): %s\n", v.Name, Ways(v), placement(own))
+		heading := fmt.Sprintf("PLACEMENT of variant %s (%s): %s", v.Name, Ways(v), placement(own))
+		if !all && placement(own) == v1alpha1.PlacementVerified {
+			fmt.Fprintf(w, "%s%s, %s\n", separator, heading, checked(client, server))
+			separator = ""
+			continue
+		}
+		fmt.Fprintf(w, "\n%s\n", heading)
+		separator = "\n"
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, r := range append(factRows(client, server), checkRows(client, server)...) {
 			r.write(t)
@@ -42,6 +51,17 @@ func placements(w io.Writer, variants []v1alpha1.Variant, endpoints []v1alpha1.E
 		}
 	}
 	return nil
+}
+
+// checked says in one line how many checks of verified ends were proved, and on which CPUs they measured.
+func checked(client, server v1alpha1.Endpoint) string {
+	proved := 0
+	for _, line := range slices.Concat(client.Proof, server.Proof) {
+		if line.State == v1alpha1.ProofProved {
+			proved++
+		}
+	}
+	return fmt.Sprintf("%d checks; %s CPU %d to %s CPU %d", proved, client.Node, client.MeasuringCPU, server.Node, server.MeasuringCPU)
 }
 
 // placementRow is a line of the table: what both ends say of one thing.

@@ -15,15 +15,14 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// Table writes a benchmark's results for people: where it was measured and what proves it, a line for each cell, what
-// limits the numbers, and the verdict. Of several variants each cell has a table of its own, with ratios
-// to the first variant.
-func Table(w io.Writer, b *v1alpha1.LatencyBenchmark) error {
+// Table writes a benchmark's results for people: a line for each cell, what limits the numbers, the verdict, and where
+// each variant was measured, with all checks of one whose placement is not verified. Of several variants each cell has a
+// table of its own, with ratios to the first variant.
+func Table(w io.Writer, b *v1alpha1.LatencyBenchmark) error { return table(w, b, false) }
+
+// table is Table; with all it shows the checks of every variant.
+func table(w io.Writer, b *v1alpha1.LatencyBenchmark, all bool) error {
 	fmt.Fprintf(w, "%s/%s: %s, %s\n", b.Namespace, b.Name, b.Spec.Tool, b.Spec.LatencyType)
-	variants := plan.Variants(b.Spec)
-	if err := placements(w, variants, b.Status.Endpoints); err != nil {
-		return err
-	}
 	for _, t := range tables(b) {
 		if err := t.write(w); err != nil {
 			return fmt.Errorf("writing %s: %w", t.heading, err)
@@ -31,7 +30,7 @@ func Table(w io.Writer, b *v1alpha1.LatencyBenchmark) error {
 	}
 	notes(w, "", limits(b))
 	notes(w, "", verdict(b.Status.Verdict))
-	return nil
+	return placements(w, plan.Variants(b.Spec), b.Status.Endpoints, all)
 }
 
 // tables are those of a benchmark's results: of round trips one of all cells or, of several variants, one for each, and

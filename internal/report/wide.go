@@ -11,9 +11,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// wide writes what Table does, and of each cell and variant a table with a line for each round, with all figures.
+// wide writes what Table does with all checks, and of each cell and variant a table with a line for each round, with all
+// figures.
 func wide(w io.Writer, s sheet) error {
-	if err := Table(w, s.benchmark); err != nil {
+	if err := table(w, s.benchmark, true); err != nil {
 		return err
 	}
 	d, err := s.document()
