@@ -11,9 +11,11 @@ package docs
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/yuin/goldmark"
@@ -22,6 +24,7 @@ import (
 	tables "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
+	"sigs.k8s.io/yaml"
 )
 
 // Page is one page.
@@ -165,4 +168,65 @@ func Pages(root string) ([]Page, error) {
 		pages = append(pages, page)
 	}
 	return pages, nil
+}
+
+// Object is an object of an API.
+type Object struct {
+	// From is where it is: a file, or a page with the line of its block.
+	From string
+	// Content is the object as maps, slices and values.
+	Content map[string]any
+}
+
+// Documents parses the objects of a manifest, which lines of three hyphens separate.
+func Documents(from, manifest string) ([]Object, error) {
+	var objects []Object
+	for document := range strings.SplitSeq("\n"+manifest, "\n---\n") {
+		var content map[string]any
+		if err := yaml.Unmarshal([]byte(document), &content); err != nil {
+			return nil, fmt.Errorf("%s: %w", from, err)
+		}
+		if content != nil {
+			objects = append(objects, Object{from, content})
+		}
+	}
+	return objects, nil
+}
+
+// Objects reads Tailgate's objects from the samples and the pages of the repository at root. Parts of objects are not among them.
+func Objects(root string) ([]Object, error) {
+	var all []Object
+	samples := os.DirFS(filepath.Join(root, "config", "samples"))
+	err := fs.WalkDir(samples, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".yaml" {
+			return err
+		}
+		content, err := fs.ReadFile(samples, path)
+		if err != nil {
+			return err
+		}
+		found, err := Documents("config/samples/"+path, string(content))
+		all = append(all, found...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	pages, err := Pages(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pages {
+		for _, block := range p.YAML {
+			found, err := Documents(fmt.Sprintf("%s:%d", p.Path, block.Line), block.Text)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+		}
+	}
+	return slices.DeleteFunc(all, func(o Object) bool {
+		version, _ := o.Content["apiVersion"].(string)
+		return !strings.HasPrefix(version, "tailgate.dev/")
+	}), nil
 }

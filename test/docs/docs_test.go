@@ -1,6 +1,8 @@
 package docs
 
 import (
+	"flag"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -13,6 +15,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -120,31 +126,52 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestYAML: every yaml block is YAML, and what is of this API has no field that the API does not have. A part of an object
-// is that of a LatencyBenchmark's spec.
+// foreign are the kinds of other projects on the pages, with a pointer to the type that their fields must fit, if the project's Go module
+// has one that can be imported. test/integration creates those objects whose CRD it has.
+var foreign = map[string]any{
+	"v1 ConfigMap": &corev1.ConfigMap{}, "v1 Namespace": &corev1.Namespace{}, "apps/v1 Deployment": &appsv1.Deployment{},
+	"networking.k8s.io/v1 NetworkPolicy":                 &networkingv1.NetworkPolicy{},
+	"cert-manager.io/v1 Certificate":                     nil,
+	"kubelet.config.k8s.io/v1beta1 KubeletConfiguration": &kubeletv1beta1.KubeletConfiguration{},
+}
+
+// TestYAML: every yaml block is YAML, and its objects are of known kinds and have no field that the API does not have. A part
+// of an object is that of a LatencyBenchmark's spec.
 func TestYAML(t *testing.T) {
 	seen := 0
 	for _, p := range pagesOf(t) {
 		for _, block := range p.YAML {
-			var found map[string]any
-			if err := yaml.Unmarshal([]byte(block.Text), &found); err != nil {
-				t.Errorf("%s:%d: %v", p.Path, block.Line, err)
-				continue
+			from := fmt.Sprintf("%s:%d", p.Path, block.Line)
+			objects, err := Documents(from, block.Text)
+			if err != nil {
+				t.Error(err)
 			}
-			var object any
-			switch {
-			case found["kind"] == "LatencyGate":
-				object = &v1alpha1.LatencyGate{}
-			case found["kind"] == "LatencyBenchmark", found["kind"] == nil && found["spec"] != nil:
-				object = &v1alpha1.LatencyBenchmark{}
-			case found["placement"] != nil || found["variants"] != nil || found["criteria"] != nil || found["workload"] != nil:
-				object = &v1alpha1.LatencyBenchmarkSpec{}
-			default:
-				continue // of another API
-			}
-			seen++
-			if err := yaml.UnmarshalStrict([]byte(block.Text), object); err != nil {
-				t.Errorf("%s:%d: %v", p.Path, block.Line, err)
+			for _, o := range objects {
+				var into any
+				switch found := o.Content; {
+				case found["kind"] == "LatencyGate":
+					into = &v1alpha1.LatencyGate{}
+				case found["kind"] == "LatencyBenchmark", found["kind"] == nil && found["spec"] != nil:
+					into = &v1alpha1.LatencyBenchmark{}
+				case found["placement"] != nil || found["variants"] != nil || found["criteria"] != nil || found["workload"] != nil:
+					into = &v1alpha1.LatencyBenchmarkSpec{}
+				case found["kind"] != nil:
+					known := false
+					if into, known = foreign[fmt.Sprintf("%s %s", found["apiVersion"], found["kind"])]; !known {
+						t.Errorf("%s: %s of %s is no known kind: correct it, or add it to the list in test/docs", from, found["kind"], found["apiVersion"])
+					}
+				}
+				if into == nil {
+					continue
+				}
+				seen++
+				content, err := yaml.Marshal(o.Content)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := yaml.UnmarshalStrict(content, into); err != nil {
+					t.Errorf("%s: %v", from, err)
+				}
 			}
 		}
 	}
@@ -153,12 +180,46 @@ func TestYAML(t *testing.T) {
 	}
 }
 
-// TestPagesAreListed: README.md leads to every page.
+// record names the version whose objects are to be written for test/integration.
+var record = flag.String("record", "", "write Tailgate's objects of the samples and pages to test/integration/testdata/objects/NAME.yaml")
+
+// TestObjects: the samples and the pages have objects, and a release can record them.
+func TestObjects(t *testing.T) {
+	objects, err := Objects(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var manifest strings.Builder
+	kinds := map[any]int{}
+	for _, o := range objects {
+		content, err := yaml.Marshal(o.Content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&manifest, "---\n# %s\n%s", o.From, content)
+		kinds[o.Content["kind"]]++
+	}
+	if kinds["LatencyBenchmark"] < 8 || kinds["LatencyGate"] < 2 {
+		t.Errorf("found %v: the samples and the pages have more objects", kinds)
+	}
+	if *record != "" {
+		if err := os.WriteFile(filepath.Join(root, "test/integration/testdata/objects", *record+".yaml"), []byte(manifest.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestPagesAreListed: docs/README.md leads to every other page.
 func TestPagesAreListed(t *testing.T) {
 	pages := pagesOf(t)
-	for _, p := range pages[1:] {
-		if !slices.ContainsFunc(pages[0].Links, func(l Link) bool { return l.To == p.Path }) {
-			t.Errorf("README.md has no link to %s: its map of the documentation lacks it", p.Path)
+	const index = "docs/README.md"
+	i := slices.IndexFunc(pages, func(p Page) bool { return p.Path == index })
+	if i < 0 {
+		t.Fatalf("there is no %s", index)
+	}
+	for _, p := range pages {
+		if p.Path != index && !slices.ContainsFunc(pages[i].Links, func(l Link) bool { return path.Join("docs", l.To) == p.Path }) {
+			t.Errorf("%s has no link to %s", index, p.Path)
 		}
 	}
 }
