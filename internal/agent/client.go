@@ -33,6 +33,14 @@ func (e *endpoint) drive(ctx context.Context) (result.Document, error) {
 		return result.Document{}, err
 	}
 	defer l.conn.Close()
+	ctx, cancel, err := e.untilGone(ctx)
+	if err != nil {
+		return result.Document{}, err
+	}
+	defer cancel()
+	// The end of the context interrupts the wait for an answer.
+	stop := context.AfterFunc(ctx, func() { l.conn.Close() })
+	defer stop()
 	document := e.document(local.String())
 	for _, cell := range e.Task.Cells {
 		measured, err := e.cell(ctx, l, local.String(), cell)
@@ -162,9 +170,6 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 	started := time.Now()
 	p, failed := e.runClient(ctx, l, command, cell, target)
 	finished := time.Now()
-	if failed != nil && e.interfaceGone() {
-		return result.Cell{}, failed // there is no way to ask the server
-	}
 	a, err = l.ask(request{Verb: verbEnd, Cell: cell.Name})
 	if failed != nil {
 		return result.Cell{}, withServer(failed, a)

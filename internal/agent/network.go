@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
@@ -82,6 +85,46 @@ func (e *endpoint) interfaceGone() bool {
 	}
 	_, err := net.InterfaceByIndex(e.iface.Index)
 	return err != nil
+}
+
+// untilGone returns a context that ends when the measured interface ceases to exist, for example because its driver was
+// unbound. Tools may not notice that: a TCP connection stays open, and its messages get no answer.
+func (e *endpoint) untilGone(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK)
+	if err != nil {
+		return nil, nil, fmt.Errorf("subscribing to messages about interfaces: %w", err)
+	}
+	filter := deletionOf(e.iface.Index)
+	if err := unix.SetsockoptSockFprog(s.GetFd(), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}); err != nil {
+		s.Close()
+		return nil, nil, fmt.Errorf("filtering messages about interfaces: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	context.AfterFunc(ctx, s.Close)
+	go func() {
+		defer cancel()
+		for !e.interfaceGone() {
+			if _, _, err := s.Receive(); err != nil {
+				return
+			}
+		}
+	}()
+	return ctx, cancel, nil
+}
+
+// deletionOf is the filter by which the kernel passes on only the message that an interface was deleted: no other message
+// may wake the agent during a measurement. It compares the type in the header of netlink and the index in ifinfomsg.
+func deletionOf(index int) []unix.SockFilter {
+	kind := binary.NativeEndian.AppendUint16(nil, unix.RTM_DELLINK)
+	which := binary.NativeEndian.AppendUint32(nil, uint32(index))
+	return []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 4},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(binary.BigEndian.Uint16(kind)), Jf: 3},
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: unix.NLMSG_HDRLEN + 4},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: binary.BigEndian.Uint32(which), Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffffffff},
+		{Code: unix.BPF_RET | unix.BPF_K},
+	}
 }
 
 // carrier is 1 when the link of an interface is up, and 0 when it is not.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -101,19 +102,26 @@ func TestInterfaceWithoutAnAddress(t *testing.T) {
 	wantOutcome(t, err, v1alpha1.OutcomeWrongNetwork, "lo has no address", "127.0.0.1/8")
 }
 
+// endless in the environment of a hostAgent is for a tool that never ends by itself, and deadlines of an hour.
+const endless = "TAILGATE_TEST_ENDLESS"
+
 // hostAgent is one end of TestNamedInterface, in its own network namespace. Its tool binds itself to the last argument, if
 // there is one.
 func hostAgent(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	role, dir, iface, server, own := args[0], args[1], args[2], args[3], args[4]
-	pinging := fakeTool{client: asTool("ping", net.JoinHostPort(server, fmt.Sprint(plan.ToolPort)), fmt.Sprint(samples), "raw", own)}
+	count, limit := samples, time.Minute
+	if os.Getenv(endless) != "" {
+		count, limit = math.MaxInt, time.Hour
+	}
+	pinging := fakeTool{client: asTool("ping", net.JoinHostPort(server, fmt.Sprint(plan.ToolPort)), fmt.Sprint(count), "raw", own), deadline: limit}
 	pinging.client.Routed = own == ""
 	a := &Agent{
 		Task: plan.Task{
 			Run: "x-r1", Attempt: 1, Role: role, Tool: v1alpha1.ToolSockperf, Interface: iface,
 			Cells:    []tool.Cell{{Name: "tcp-1", Protocol: v1alpha1.ProtocolTCP, MessageSize: 1}},
-			Deadline: time.Minute, ServerAddress: server,
+			Deadline: limit, ServerAddress: server,
 		},
 		Key: "key", Scratch: dir, Log: os.Stdout, Root: "/", TerminationLog: filepath.Join(dir, "termination-log"),
 		Tools: tool.NewRegistry(pinging),
@@ -189,15 +197,15 @@ func startEnd(t *testing.T, namespace *netpair.Namespace, role, iface, server, o
 	return e
 }
 
-// awaitListening waits until a server's agent listens to its client.
-func (e end) awaitListening(t *testing.T) {
+// awaitListening waits until somebody listens on a port in the agent's namespace.
+func (e end) awaitListening(t *testing.T, port int) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		table, err := os.Open(fmt.Sprintf("/proc/%d/net/tcp", e.cmd.Process.Pid))
 		if err != nil {
 			t.Fatal(err)
 		}
-		listening, err := hasListener(table, v1alpha1.ProtocolTCP, plan.ControlPort)
+		listening, err := hasListener(table, v1alpha1.ProtocolTCP, port)
 		table.Close()
 		if err != nil {
 			t.Fatal(err)
@@ -206,7 +214,7 @@ func (e end) awaitListening(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the server's agent does not listen")
+			t.Fatalf("nothing listens on port %d", port)
 		}
 	}
 }
@@ -269,7 +277,7 @@ func TestNamedInterface(t *testing.T) {
 			t.Errorf("the client ended with %+v", c.termination)
 		}
 		// The client never called.
-		s.awaitListening(t)
+		s.awaitListening(t, plan.ControlPort)
 		if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
@@ -329,6 +337,31 @@ func TestAddressOfALinkThatIsDown(t *testing.T) {
 	server, client := document(t, s.ending(t)), document(t, c.ending(t))
 	if server.Evidence.Address != "fd00::2" || client.Evidence.Address != "fd00::1" {
 		t.Errorf("measured from %s to %s", client.Evidence.Address, server.Evidence.Address)
+	}
+}
+
+// The tools and the connection of the agents do not notice that the interface was deleted, and wait for their deadlines.
+func TestInterfaceDisappears(t *testing.T) {
+	hosts := newHosts(t)
+	t.Setenv(endless, "1")
+	s := startEnd(t, hosts.Server, v1alpha1.RoleServer, "enp2", "", "")
+	c := startEnd(t, hosts.Client, v1alpha1.RoleClient, "enp1", "192.0.2.2", "")
+	s.awaitListening(t, plan.ToolPort)
+	if err := hosts.Client.In(func() error {
+		link, err := netlink.LinkByName("enp1")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkDel(link)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for iface, e := range map[string]end{"enp1": c, "enp2": s} {
+		timer := time.AfterFunc(patience, func() { _ = e.cmd.Process.Kill() })
+		if got := e.ending(t).termination; got.Reason != v1alpha1.OutcomeWrongNetwork || !strings.Contains(got.Message, "interface "+iface+" disappeared during the run") {
+			t.Errorf("the end with %s ended with %+v", iface, got)
+		}
+		timer.Stop()
 	}
 }
 

@@ -31,6 +31,11 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 		return result.Document{}, err
 	}
 	e.iface = iface
+	ctx, cancel, err := e.untilGone(ctx)
+	if err != nil {
+		return result.Document{}, err
+	}
+	defer cancel()
 	if _, only := e.driver.(tool.IPv4Only); only && address.To4() == nil {
 		return result.Document{}, fail(v1alpha1.OutcomeWrongNetwork, "%s takes IPv4 addresses only, and %s has %s; give the network an IPv4 range, or measure with pinger",
 			e.Task.Tool, iface.Name, address)
@@ -46,7 +51,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 		return result.Document{}, err
 	}
 	defer l.conn.Close()
-	// The deadline, or the end of the pod, interrupts the wait for the next request.
+	// The deadline, or the end of the pod or of the interface, interrupts the wait for the next request.
 	stop := context.AfterFunc(ctx, func() { l.conn.Close() })
 	defer stop()
 
