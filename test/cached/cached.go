@@ -31,18 +31,48 @@ func Folder(name string, fill func(tmp string) error) (string, error) {
 	return dir, nil
 }
 
-func once(dir string, fill func(tmp string) error) error {
+// Scratch is an empty folder of the user's cache for temporary files, which one process has at a time. Release removes it.
+// If the process is killed, the next one does.
+func Scratch(name string) (dir string, release func(), err error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", nil, fmt.Errorf("looking for the cache folder: %w", err)
+	}
+	dir = filepath.Join(cache, "tailgate", name)
+	lock, err := locked(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)); err != nil {
+		return "", nil, errors.Join(err, lock.Close())
+	}
+	return dir, func() {
+		_ = os.RemoveAll(dir) // or else the next process does
+		lock.Close()
+	}, nil
+}
+
+// locked waits until no other process has the lock of a folder, and takes it.
+func locked(dir string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
+		return nil, err
 	}
 	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("waiting for another process that fills it: %w", err), lock.Close())
+	}
+	return lock, nil
+}
+
+func once(dir string, fill func(tmp string) error) error {
+	lock, err := locked(dir)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("waiting for another process that fills it: %w", err)
-	}
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}

@@ -106,6 +106,16 @@ func (r *Running) Wait(t testing.TB, patience time.Duration) result.Termination 
 	return r.word(t)
 }
 
+// Ended says whether the agent has ended.
+func (r *Running) Ended() bool {
+	select {
+	case <-r.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // word is the termination message of an agent that has ended.
 func (r *Running) word(t testing.TB) result.Termination {
 	t.Helper()

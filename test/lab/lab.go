@@ -23,6 +23,9 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/test/cached"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
@@ -52,6 +55,8 @@ const (
 	bootPath = "/lab/boot.json"
 	// exitMark precedes the exit code of the tests in a line of its own.
 	exitMark = "the guest's tests end with exit code "
+	// maxConsole is how much of the guest's console is read, in bytes.
+	maxConsole = 1 << 20
 )
 
 // boot is what the guest's first process has to do.
@@ -100,41 +105,62 @@ func run(ctx context.Context, m Machine) (code int, err error) {
 	if err != nil {
 		return 0, missing{err}
 	}
-	dir, err := os.MkdirTemp("", "tailgate-lab-")
+	initramfs, err := makeInitramfs(ctx, m, system)
+	if err != nil {
+		return 0, fmt.Errorf("making the guest's files: %w", err)
+	}
+	defer initramfs.Close()
+	console, err := unnamed()
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(dir)
-	initramfs := filepath.Join(dir, "initramfs")
-	if err := makeInitramfs(ctx, m, system, dir, initramfs); err != nil {
-		return 0, fmt.Errorf("making the guest's files: %w", err)
-	}
-	console := filepath.Join(dir, "console")
+	defer console.Close()
 	code, err = qemu(ctx, m, system, initramfs, console)
 	if err != nil {
-		words, _ := os.ReadFile(console)
+		words, _ := io.ReadAll(io.NewSectionReader(console, 0, maxConsole))
 		return 0, fmt.Errorf("%w; the last lines of the guest's console:\n%s", err, words[max(0, len(words)-4000):])
 	}
 	return code, nil
 }
 
+// unnamed is a file without a name: it is gone once this process and QEMU have ended, however they end.
+func unnamed() (*os.File, error) {
+	f, err := os.CreateTemp("", "tailgate-lab-")
+	if err != nil {
+		return nil, err
+	}
+	return f, os.Remove(f.Name())
+}
+
 // qemu runs the guest until it powers off. The kernel ends it with this thread.
-func qemu(ctx context.Context, m Machine, system, initramfs, console string) (code int, err error) {
+func qemu(ctx context.Context, m Machine, system string, initramfs, console *os.File) (code int, err error) {
 	libraries := filepath.Join(system, "usr/lib/x86_64-linux-gnu") + ":" + filepath.Join(system, "lib/x86_64-linux-gnu")
 	args := []string{
 		"--library-path", libraries, filepath.Join(system, "usr/bin/qemu-system-x86_64"),
 		"-L", filepath.Join(system, "usr/share/qemu"), "-L", filepath.Join(system, "usr/share/seabios"),
 		"-machine", "q35", "-accel", "tcg,thread=multi", "-m", fmt.Sprintf("%dM", m.MemoryMiB),
-		"-nodefaults", "-no-reboot", "-display", "none", "-serial", "file:" + console, "-serial", "stdio",
-		"-kernel", filepath.Join(system, "boot/vmlinuz-"+kernel), "-initrd", initramfs,
+		"-nodefaults", "-no-reboot", "-display", "none", "-serial", "file:/proc/self/fd/4", "-serial", "stdio",
+		"-kernel", filepath.Join(system, "boot/vmlinuz-"+kernel), "-initrd", "/proc/self/fd/3",
 		"-append", "console=ttyS0 rdinit=" + initPath + " panic=-1 mitigations=off quiet " + guestVariable + "=1",
 	}
-	args = append(args, m.hardware(filepath.Dir(console))...)
+	args = append(args, m.hardware()...)
+	files := []*os.File{initramfs, console} // 3 and 4 of QEMU
+	if m.NUMA {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return 0, fmt.Errorf("connecting QEMU's monitor to the guest: %w", err)
+		}
+		for _, fd := range pair { // 5 and 6
+			f := os.NewFile(uintptr(fd), "monitor")
+			defer f.Close()
+			files = append(files, f)
+		}
+	}
 	cmd := exec.CommandContext(ctx, filepath.Join(system, "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"), args...)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	cmd.Stderr = os.Stderr
+	cmd.Stderr, cmd.ExtraFiles = os.Stderr, files
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return 0, err
@@ -146,8 +172,8 @@ func qemu(ctx context.Context, m Machine, system, initramfs, console string) (co
 	return code, errors.Join(err, cmd.Wait())
 }
 
-// hardware are QEMU's arguments for what differs between machines. Dir is a folder for its sockets.
-func (m Machine) hardware(dir string) []string {
+// hardware are QEMU's arguments for what differs between machines.
+func (m Machine) hardware() []string {
 	if !m.NUMA {
 		args := []string{"-cpu", "max", "-smp", strconv.Itoa(m.CPUs)}
 		for i, hub := range m.NICs {
@@ -157,12 +183,10 @@ func (m Machine) hardware(dir string) []string {
 		return args
 	}
 	// Of the models that show threads to the guest, this one has the fewest features to emulate. QEMU's monitor is a
-	// device of the guest, by way of a socket.
-	monitor := filepath.Join(dir, "monitor")
+	// device of the guest, by way of a pair of sockets.
 	args := []string{
 		"-cpu", "Nehalem", "-smp", fmt.Sprintf("%d,sockets=2,cores=%d,threads=2", m.CPUs, m.CPUs/4),
-		"-chardev", "socket,id=monitor,server=on,wait=off,path=" + monitor, "-mon", "chardev=monitor,mode=control",
-		"-chardev", "socket,id=guest,path=" + monitor,
+		"-chardev", "socket,id=monitor,fd=5", "-mon", "chardev=monitor,mode=control", "-chardev", "socket,id=guest,fd=6",
 		"-device", "virtio-serial-pci,bus=pcie.0", "-device", "virtserialport,chardev=guest",
 	}
 	for node := range 2 {
@@ -213,7 +237,23 @@ func relay(from io.Reader, to io.Writer) (code int, err error) {
 
 // makeInitramfs writes the guest's files: the bench image, the tests of the package in the working directory, the
 // kernel's modules and the caller's files.
-func makeInitramfs(ctx context.Context, m Machine, system, dir, path string) error {
+func makeInitramfs(ctx context.Context, m Machine, system string) (*os.File, error) {
+	dir, release, err := cached.Scratch("lab-guest")
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	out, err := unnamed()
+	if err != nil {
+		return nil, err
+	}
+	if err := fillInitramfs(ctx, m, system, dir, out); err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
+	return out, nil
+}
+
+func fillInitramfs(ctx context.Context, m Machine, system, dir string, out io.Writer) error {
 	tests := filepath.Join(dir, "tests")
 	build := exec.CommandContext(ctx, "go", "test", "-c", "-tags", "e2e", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", tests, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -233,11 +273,6 @@ func makeInitramfs(ctx context.Context, m Machine, system, dir, path string) err
 	if err != nil {
 		return err
 	}
-	out, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
 	w := newCPIO(out)
 	if err := w.image(built[0].Path); err != nil {
 		return err
@@ -267,7 +302,7 @@ func makeInitramfs(ctx context.Context, m Machine, system, dir, path string) err
 	if err := w.file(bootPath, 0o644, text); err != nil {
 		return err
 	}
-	return errors.Join(w.close(), out.Close())
+	return w.close()
 }
 
 // testFlags are the flags for the tests in the guest. Files that a flag names are the host's.

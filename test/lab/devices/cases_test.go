@@ -23,7 +23,9 @@ import (
 
 const (
 	four = "192.168.40.0/24"
-	six  = "fd00:40::/64"
+	// otherFour is for a pair beside another.
+	otherFour = "192.168.41.0/24"
+	six       = "fd00:40::/64"
 )
 
 // TestFunctions measures over virtual functions, takes them away, and measures over the physical ones: a device plugin
@@ -65,52 +67,57 @@ func good(t *testing.T, kind v1alpha1.NetworkType, functions [2]string) {
 	}
 }
 
-// badVFs measures over VFs what must not be proved, or fails.
+// badVFs measures over VFs what must not be proved, or fails. Independent faults of the two ends share a run.
 func badVFs(t *testing.T, functions, others [2]string) {
 	// A spec without an MTU asks for the same at both ends.
 	p := attachPair(t, network{v1alpha1.NetworkVF, 0, four}, functions)
-	t.Run("CPUs of the far node", func(t *testing.T) {
-		o := p.measure(t, measurement{cpus: [2]string{cores[1], ""}})
-		o.proved(t, p, map[string]line{
-			"client CPUsExclusive":  proved("2-3", "0-3"),
-			"client NUMALocal":      failed("CPU 2 on NUMA node 1", "net1 on 0"),
-			"client CPUsOnNUMANode": proved("NUMA node 1"),
-			"client SMTSiblings":    proved("2-3"),
-		})
+	t.Run("VFs of the far node", func(t *testing.T) {
+		o := p.measure(t, measurement{cpus: [2]string{cores[1], cores[0]}})
+		differences := map[string]line{}
+		for i, role := range roles {
+			far := 1 - i
+			maps.Copy(differences, map[string]line{
+				role + " CPUsExclusive":  proved(cores[far], "0-3"),
+				role + " NUMALocal":      failed(fmt.Sprintf("CPU %d on NUMA node %d", 2*far, far), fmt.Sprintf("net1 on %d", i)),
+				role + " CPUsOnNUMANode": proved(fmt.Sprintf("NUMA node %d", far)),
+				role + " SMTSiblings":    proved(cores[far]),
+			})
+		}
+		o.proved(t, p, differences)
 	})
-	t.Run("half a core, and CPUs of both nodes", func(t *testing.T) {
-		o := p.measure(t, measurement{cpus: [2]string{"0,3", "2-3"}})
+	t.Run("half a core and CPUs of both nodes; the environment names another VF", func(t *testing.T) {
+		o := p.measure(t, measurement{cpus: [2]string{"0,3", ""}, allocated: [2]string{"", others[1]}})
 		o.proved(t, p, map[string]line{
 			"client CPUsExclusive":  proved("0,3", "0-3"),
 			"client CPUsOnNUMANode": failed("0-1"),
 			"client SMTSiblings":    failed("0-1"),
+			"server Device":         failed("environment "+others[1], "sysfs "+functions[1], "network-status "+functions[1]),
 		})
 	})
-	t.Run("the environment names another VF", func(t *testing.T) {
-		o := p.measure(t, measurement{allocated: [2]string{others[0], ""}})
-		o.proved(t, p, map[string]line{
-			"client Device": failed("environment "+others[0], "sysfs "+functions[0], "network-status "+functions[0]),
-		})
-	})
-	t.Run("different MTUs", func(t *testing.T) {
+	t.Run("different MTUs; the firmware does not name the NUMA node", func(t *testing.T) {
 		p.change(t, func(l netlink.Link) error { return netlink.LinkSetMTU(l, 1400) })
+		setNUMANode(t, functions[1], -1)
 		o := p.measure(t, measurement{})
-		o.proved(t, p, map[string]line{"client MTU": failed("1400"), "server MTU": failed("1500")})
+		o.proved(t, p, map[string]line{"client MTU": failed("1400"), "server MTU": failed("1500"), "server NUMALocal": {state: v1alpha1.ProofUnknown}})
 		p.change(t, func(l netlink.Link) error { return netlink.LinkSetMTU(l, 1500) })
+		setNUMANode(t, functions[1], 1)
 	})
-	gone := measurement{duration: 10 * time.Second, protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}}
+	t.Run("the PF is down during the run", func(t *testing.T) {
+		pf := physical(t)[0]
+		o := p.measure(t, p.outage(t, func(up bool) { setUp(t, pf, up) }))
+		o.proved(t, p, map[string]line{"client Link": failed("changed")})
+	})
 	t.Run("the driver is unbound during the run", func(t *testing.T) {
-		gone.during = func() {
+		p.measure(t, eventful(endless, func() {
 			if err := os.WriteFile("/sys/bus/pci/drivers/igbvf/unbind", []byte(functions[0]), 0o200); err != nil {
 				t.Error(err)
 			}
-		}
-		p.measure(t, gone).failed(t)
+		})).failed(t)
 	})
 	t.Run("the VFs are removed during the run", func(t *testing.T) {
-		p := attachPair(t, network{v1alpha1.NetworkVF, 0, four}, others)
-		gone.during = func() { removeVFs(t) }
-		p.measure(t, gone).failed(t)
+		// The first pair still has its addresses.
+		p := attachPair(t, network{v1alpha1.NetworkVF, 0, otherFour}, others)
+		p.measure(t, eventful(endless, func() { removeVFs(t) })).failed(t)
 	})
 }
 
@@ -138,6 +145,39 @@ func badPFs(t *testing.T, functions [2]string) {
 		o := p.measure(t, measurement{kind: v1alpha1.NetworkVF})
 		o.proved(t, p, map[string]line{"client Function": failed("PF"), "server Function": failed("PF")})
 	})
+	t.Run("the cable is out during the run", func(t *testing.T) {
+		o := p.measure(t, p.outage(t, func(up bool) { setLink(t, 0, up) }))
+		o.proved(t, p, map[string]line{"client Link": failed("changed")})
+	})
+}
+
+// endless is for a measurement that ends only because of an event.
+const endless = 10 * patience
+
+// eventful is a measurement during which something happens. The pinger counts datagrams that are lost.
+func eventful(duration time.Duration, during func()) measurement {
+	return measurement{duration: duration, protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, during: during}
+}
+
+// outage is a measurement during which the client's link goes down and comes up again.
+func (p *pair) outage(t *testing.T, set func(up bool)) measurement {
+	return eventful(5*time.Second, func() {
+		for _, up := range []bool{false, true} {
+			set(up)
+			eventually(t, fmt.Sprintf("the link is up: %t", up), func() bool {
+				l, err := link(p.ends[0].space)
+				return err == nil && (l.Attrs().OperState == netlink.OperUp) == up
+			})
+		}
+	})
+}
+
+// setNUMANode changes the NUMA node that the kernel has from the firmware.
+func setNUMANode(t *testing.T, function string, node int) {
+	t.Helper()
+	if err := os.WriteFile(pci+function+"/numa_node", fmt.Append(nil, node), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // setLink plugs the cable of a NUMA node's card in or out.
@@ -182,7 +222,7 @@ func (o *outcome) proved(t *testing.T, p *pair, differences map[string]line) {
 	for i, role := range roles {
 		driver, firmware, function := "igb", "2.1.0", "PF"
 		if p.kind == v1alpha1.NetworkVF {
-			driver, firmware, function = "igbvf", "", "VF of "+physical(t)[i]
+			driver, firmware, function = "igbvf", "not known", "VF of "+physical(t)[i]
 		}
 		mtu := int32(1500)
 		if p.mtu != 0 {
@@ -231,49 +271,23 @@ func (o *outcome) proved(t *testing.T, p *pair, differences map[string]line) {
 	t.Logf("%s measured in %s", o.spec.Tool, o.took.Round(100*time.Millisecond))
 }
 
-// evidence holds what the agents observed of their devices, CPUs, NUMA nodes and cgroups.
+// evidence holds what the agents observed of their devices, CPUs, NUMA nodes and cgroups: every fact of the NIC, the NUMA
+// nodes and the cgroup, and of the CPUs those that the machine's description determines.
 func (p *pair) evidence(t *testing.T, o *outcome) {
 	t.Helper()
-	pfs := physical(t)
 	for i, e := range []result.Evidence{o.stored.Client.Evidence, o.stored.Server.Evidence} {
-		a := p.ends[i]
-		want := result.Evidence{
-			Interface: pods.Interface, MAC: a.status.MAC, MTU: p.mtu, PCIAddress: a.function, PCISource: result.PCIFromSysfs, Driver: "igb", Firmware: "2.1.0",
-			CPUsAllowed: cores[i], OnlineCPUs: "0-3", MeasuringCPU: int32(2 * i), AgentCPU: int32(2*i + 1), ThreadSiblings: cores[i],
-			CPUNUMANode: int32(i), DeviceNUMANode: int32(i), AllowedNUMANodes: fmt.Sprint(i), Address: a.status.IPs[0],
-			AllocatedDevices: map[string]string{"PCIDEVICE_" + strings.ToUpper(strings.NewReplacer(".", "_", "/", "_").Replace(p.resourceName())): a.function},
-			Facts: map[string]string{
-				"cgroup.version": "2", "cgroup.cpus": cores[i], "cgroup.mems": "0-1", "cgroup.partition": "member", "cgroup.cpu-max": "max 100000",
-				"cpu.smt.active": "1", "cpu.smt.control": "on", "cpu.smt.sibling": "own", "cpu.allowed-count": "2", "cpu.l3.shared": cores[i], "cpu.hypervisor": "yes",
-				"numa.nodes": "0-1", "numa.distance": "10",
-				"nic.function": "PF", "nic.port": pfs[i], "nic.pci-id": "8086:10c9", "nic.pci-subsystem": "1af4:1100", "nic.pcie": "2.5 GT/s PCIe x1",
-				"nic.driver-version": kernel(t), "nic.carrier": "1", "nic.speed": "1000", "nic.duplex": "full",
-				"nic.irqs": "9", "nic.irq-cpus": cores[i], "nic.irq-on-cpu": "yes", "nic.qdisc": "mq", "nic.rps": "none",
-				"nic.ring.rx": "256", "nic.ring.tx": "256", "nic.pause.rx": "1", "nic.pause.tx": "1",
-				"nic.coalesce.rx-usecs": "3", "nic.coalesce.tx-usecs": "3", "nic.channels.combined": "4", "nic.channels.other": "1",
-				"nic.private-flags": "none", "nic.hwtstamp": "tx 0, rx 0",
-				"nic.timestamping":        "hardware-transmit,software-transmit,hardware-receive,software-receive,software-clock,hardware-clock",
-				"nic.feature.rx-checksum": "on", "nic.feature.tx-tcp-segmentation": "on", "nic.feature.rx-hashing": "on", "nic.feature.tx-udp-segmentation": "on",
-			},
-		}
-		if p.kind == v1alpha1.NetworkVF {
-			want.Driver, want.Firmware = "igbvf", ""
-			maps.Copy(want.Facts, map[string]string{
-				"nic.function": "VF", "nic.pci-id": "8086:10ca", "nic.irqs": "3", "nic.qdisc": "fq_codel", "nic.ring.rx": "1024", "nic.ring.tx": "1024",
-				"nic.pause.rx": "0", "nic.pause.tx": "0", "nic.coalesce.tx-usecs": "0", "nic.timestamping": "software-receive,software-clock",
-				"nic.feature.rx-hashing": "off", "nic.feature.tx-udp-segmentation": "off",
-				// What the driver does not tell.
-				"nic.channels.combined": "", "nic.channels.other": "", "nic.private-flags": "", "nic.hwtstamp": "",
-			})
-		}
+		want := p.wanted(t, i)
 		got := result.Evidence{
 			Interface: e.Interface, MAC: e.MAC, MTU: e.MTU, PCIAddress: e.PCIAddress, PCISource: e.PCISource, Driver: e.Driver, Firmware: e.Firmware,
 			CPUsAllowed: e.CPUsAllowed, OnlineCPUs: e.OnlineCPUs, MeasuringCPU: e.MeasuringCPU, AgentCPU: e.AgentCPU, ThreadSiblings: e.ThreadSiblings,
 			CPUNUMANode: e.CPUNUMANode, DeviceNUMANode: e.DeviceNUMANode, AllowedNUMANodes: e.AllowedNUMANodes, Address: e.Address,
 			AllocatedDevices: e.AllocatedDevices, Facts: map[string]string{},
 		}
-		for key := range want.Facts {
-			got.Facts[key] = e.Facts[key]
+		for key, value := range e.Facts {
+			group, _, _ := strings.Cut(key, ".")
+			if _, ok := want.Facts[key]; ok || slices.Contains([]string{"nic", "numa", "cgroup"}, group) {
+				got.Facts[key] = value
+			}
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("evidence of the %s (-want +got):\n%s", roles[i], diff)
@@ -287,6 +301,55 @@ func (p *pair) evidence(t *testing.T, o *outcome) {
 			}
 		}
 	}
+}
+
+// wanted is the evidence that an end has to have. Other facts of the CPUs may be there.
+func (p *pair) wanted(t *testing.T, i int) result.Evidence {
+	t.Helper()
+	a := p.ends[i]
+	want := result.Evidence{
+		Interface: pods.Interface, MAC: a.status.MAC, MTU: p.mtu, PCIAddress: a.function, PCISource: result.PCIFromSysfs, Driver: "igb", Firmware: "2.1.0",
+		CPUsAllowed: cores[i], OnlineCPUs: "0-3", MeasuringCPU: int32(2 * i), AgentCPU: int32(2*i + 1), ThreadSiblings: cores[i],
+		CPUNUMANode: int32(i), DeviceNUMANode: int32(i), AllowedNUMANodes: fmt.Sprint(i), Address: a.status.IPs[0],
+		AllocatedDevices: map[string]string{"PCIDEVICE_" + strings.ToUpper(strings.NewReplacer(".", "_", "/", "_").Replace(p.resourceName())): a.function},
+		Facts: map[string]string{
+			"cgroup.version": "2", "cgroup.cpus": cores[i], "cgroup.mems": "0-1", "cgroup.partition": "member", "cgroup.cpu-max": "max 100000",
+			"cpu.smt.active": "1", "cpu.smt.control": "on", "cpu.smt.sibling": "own", "cpu.allowed-count": "2", "cpu.l3.shared": cores[i], "cpu.hypervisor": "yes",
+			"numa.nodes": "0-1", "numa.distance": "10",
+			"nic.function": "PF", "nic.port": physical(t)[i], "nic.pci-id": "8086:10c9", "nic.pci-subsystem": "1af4:1100", "nic.pcie": "2.5 GT/s PCIe x1",
+			"nic.driver-version": kernel(t), "nic.carrier": "1", "nic.speed": "1000", "nic.duplex": "full",
+			"nic.irqs": "9", "nic.irq-cpus": cores[i], "nic.irq-on-cpu": "yes", "nic.qdisc": "mq", "nic.rps": "none",
+			"nic.ring.rx": "256", "nic.ring.tx": "256", "nic.pause.rx": "1", "nic.pause.tx": "1",
+			"nic.coalesce.rx-usecs": "3", "nic.coalesce.tx-usecs": "3",
+			"nic.channels.combined": "4", "nic.channels.other": "1", "nic.channels.rx": "0", "nic.channels.tx": "0",
+			"nic.private-flags": "none", "nic.hwtstamp": "tx 0, rx 0", "nic.txqueuelen": "1000",
+			"nic.timestamping": "hardware-transmit,software-transmit,hardware-receive,software-receive,software-clock,hardware-clock",
+		},
+	}
+	for value, keys := range map[string]string{
+		"0": "coalesce.rx-frames coalesce.rx-frames-irq coalesce.rx-usecs-irq coalesce.tx-frames coalesce.tx-frames-irq coalesce.tx-usecs-irq " +
+			"coalesce.adaptive-rx coalesce.adaptive-tx gro-flush-timeout napi-defer-hard-irqs threaded",
+		"on": "feature.rx-checksum feature.rx-gro feature.rx-hashing feature.tx-checksum-ip-generic feature.tx-generic-segmentation " +
+			"feature.tx-scatter-gather feature.tx-tcp-segmentation feature.tx-udp-segmentation",
+		"off": "feature.hw-tc-offload feature.rx-gro-hw feature.rx-gro-list feature.rx-lro feature.rx-ntuple-filter " +
+			"feature.rx-udp-gro-forwarding feature.tx-checksum-ipv4 feature.tx-nocache-copy",
+	} {
+		for _, key := range strings.Fields(keys) {
+			want.Facts["nic."+key] = value
+		}
+	}
+	if p.kind == v1alpha1.NetworkVF {
+		want.Driver, want.Firmware = "igbvf", ""
+		maps.Copy(want.Facts, map[string]string{
+			"nic.function": "VF", "nic.pci-id": "8086:10ca", "nic.irqs": "3", "nic.qdisc": "fq_codel", "nic.ring.rx": "1024", "nic.ring.tx": "1024",
+			"nic.pause.rx": "0", "nic.pause.tx": "0", "nic.coalesce.tx-usecs": "0", "nic.timestamping": "software-receive,software-clock",
+			"nic.feature.rx-hashing": "off", "nic.feature.tx-udp-segmentation": "off",
+		})
+		for _, key := range []string{"channels.combined", "channels.other", "channels.rx", "channels.tx", "private-flags", "hwtstamp"} {
+			delete(want.Facts, "nic."+key) // the driver does not report it
+		}
+	}
+	return want
 }
 
 // kernel is the version of the guest's kernel.

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -185,7 +187,7 @@ type measurement struct {
 	kind v1alpha1.NetworkType
 	// protocols are measured; empty: TCP and UDP.
 	protocols []v1alpha1.Protocol
-	// during happens once the client's tool has been started.
+	// during happens while the messages of the first cell are on their way, which is one over UDP without warm-up.
 	during func()
 }
 
@@ -220,6 +222,10 @@ func (p *pair) measure(t *testing.T, m measurement) *outcome {
 	if m.program == v1alpha1.ToolSockperf {
 		b.Spec.Workload.Protocols = b.Spec.Workload.Protocols[:1] // it takes seconds to start each cell
 	}
+	before := 0
+	if m.during != nil {
+		b.Spec.Workload.Warmup, before = metav1.Duration{}, p.datagrams(t)
+	}
 	run := plan.Runs(b)[0]
 	driver, err := all.Registry().Get(m.program)
 	if err != nil {
@@ -246,7 +252,7 @@ func (p *pair) measure(t *testing.T, m measurement) *outcome {
 		o.running[i] = p.start(t, i, m, pods.Endpoint{Benchmark: b, Image: "bench", Node: "node-" + roles[i], Variant: run.Variant, Task: task})
 	}
 	if m.during != nil {
-		eventually(t, "the client's tool runs", func() bool { return o.running[0].Tools() > 0 })
+		p.awaitMessages(t, o.running[0], before)
 		m.during()
 	}
 	for i, r := range o.running {
@@ -262,6 +268,36 @@ func (p *pair) measure(t *testing.T, m measurement) *outcome {
 		o.stored = &stored
 	}
 	return o
+}
+
+// awaitMessages waits until the client's tool has sent measured messages over UDP, and all but the last were answered.
+func (p *pair) awaitMessages(t *testing.T, client *lab.Running, before int) {
+	t.Helper()
+	eventually(t, "the client's tool sends", func() bool {
+		if client.Ended() {
+			t.Fatalf("the client ended before its tool sent messages: %+v", client.Wait(t, 0))
+		}
+		return p.datagrams(t) > before+20
+	})
+}
+
+// datagrams is how many were sent over UDP in the client's namespace.
+func (p *pair) datagrams(t *testing.T) (sent int) {
+	t.Helper()
+	if err := p.ends[0].space.In(func() error {
+		text, err := os.ReadFile("/proc/thread-self/net/snmp")
+		if err != nil {
+			return err
+		}
+		_, udp, _ := strings.Cut(string(text), "\nUdp: ")
+		_, values, _ := strings.Cut(udp, "\nUdp: ")
+		var received, noPort, failed int
+		_, err = fmt.Sscan(values, &received, &noPort, &failed, &sent)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return sent
 }
 
 // start starts an end as the kubelet does after the device plugin and Multus.
