@@ -193,8 +193,9 @@ func Documents(from, manifest string) ([]Object, error) {
 	return objects, nil
 }
 
-// Objects reads Tailgate's objects from the samples and the pages of the repository at root. Parts of objects are not among them.
-func Objects(root string) ([]Object, error) {
+// Objects reads the objects of a group of APIs from the samples and the pages of the repository at root. Parts of objects are not
+// among them.
+func Objects(root, group string) ([]Object, error) {
 	var all []Object
 	samples := os.DirFS(filepath.Join(root, "config", "samples"))
 	err := fs.WalkDir(samples, ".", func(path string, entry fs.DirEntry, err error) error {
@@ -227,6 +228,6 @@ func Objects(root string) ([]Object, error) {
 	}
 	return slices.DeleteFunc(all, func(o Object) bool {
 		version, _ := o.Content["apiVersion"].(string)
-		return !strings.HasPrefix(version, "tailgate.dev/")
+		return !strings.HasPrefix(version, group+"/")
 	}), nil
 }

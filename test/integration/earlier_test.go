@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/test/docs"
 )
 
@@ -30,7 +31,7 @@ var _ = Describe("The API server accepts", func() {
 	}
 
 	It("every object of the samples and of the documentation", func(ctx SpecContext) {
-		objects, err := docs.Objects(filepath.Join("..", ".."))
+		objects, err := docs.Objects(filepath.Join("..", ".."), v1alpha1.GroupVersion.Group)
 		Expect(err).NotTo(HaveOccurred())
 		create(ctx, objects, "Correct the object.")
 	})
