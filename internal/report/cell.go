@@ -13,7 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// IsLost says whether lost messages reach a percentile.
+// IsLost reports whether lost messages reach a percentile.
 func IsLost(c v1alpha1.CellResult, p v1alpha1.Percentile) bool {
 	all := rounds.Percentiles()
 	return c.LostFrom != "" && slices.Index(all, p) >= slices.Index(all, c.LostFrom)
@@ -175,7 +175,7 @@ func ownStatistics(line *cell, each []rounds.Round, shown func(int64) int64) {
 		least, most, deviations = known(least, c.Own.MinNs), known(most, c.Own.MaxNs), known(deviations, c.Own.StdDevNs)
 		for p, ns := range map[v1alpha1.Percentile]int64{v1alpha1.P50: c.Own.P50Ns, v1alpha1.P90: c.Own.P90Ns, v1alpha1.P99: c.Own.P99Ns} {
 			of[p] = known(of[p], ns)
-			// The tool's percentiles leave lost messages out, and nobody can put them in.
+			// The tool's percentiles do not include lost messages, and cannot be corrected for them.
 			if named, _ := stats.Named(string(p)); ns > 0 && c.Lost == 0 && named.Eligible(c.Own.Count) {
 				observed[p] = append(observed[p], stats.Rounded(ns, c.Own.StepNs))
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// Screen says how a plot may be drawn.
+// Screen describes how a plot may be drawn.
 type Screen struct {
 	// Width is how many characters a line has.
 	Width int
@@ -26,7 +26,7 @@ type Curve struct {
 	// Distribution is of times as they are stored, Lost how many messages have none.
 	Distribution result.Distribution
 	Lost         int64
-	// Shown is what is shown of a time in nanoseconds.
+	// Shown converts a time in nanoseconds to the one that is displayed.
 	Shown func(ns int64) int64
 }
 
@@ -72,7 +72,7 @@ func Plot(w io.Writer, title string, curves []Curve, s Screen) error {
 	if len(all) == 0 {
 		return fmt.Errorf("%w: %s has too few samples for a plot", ErrNothingToShow, title)
 	}
-	// Without colours nobody could tell the dots of one curve from those of another.
+	// Without colours, the dots of one curve could not be distinguished from those of another.
 	s.Unicode = s.Unicode && (s.Colored || len(curves) == 1)
 	p := newPlot(all, s)
 	for i, curve := range points {

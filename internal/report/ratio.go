@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// ratios are a cell's percentiles as multiples of the reference's, as far as they can be told, with the estimate and the
+// ratios are the known percentiles of a cell as multiples of the reference's, with the estimate and the
 // interval that a comparison of two benchmarks has. Where a round has too few samples, or there is one round only, the
 // percentiles over all rounds are compared.
 func ratios(reference, c cell) []v1alpha1.Ratio {
@@ -55,7 +55,7 @@ func decimals(v float64, round func(float64) float64) string {
 	return fmt.Sprintf("%.*f", digits, round(v*scale)/scale)
 }
 
-// ratioOf is a line's ratio of a percentile to the reference's, whose own is 1. It is not found where it cannot be told.
+// ratioOf is a line's ratio of a percentile to the reference's, whose own is 1. It is not found if it is not known.
 func ratioOf(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) (v1alpha1.Ratio, bool) {
 	if r.Variant == reference {
 		return v1alpha1.Ratio{Percentile: p, Estimate: decimals(1, math.Round)}, r.Percentile(p) != nil

@@ -10,8 +10,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// Series are the latencies of a cell of a variant as they are stored, round by round. A cell may have several: those of its
-// result, those counted from the actual send, and what the server captured.
+// Series are the stored latencies of a cell of a variant, round by round. A cell may have several: those of its
+// result, those counted from the actual send, and those that the server captured.
 type Series struct {
 	Variant v1alpha1.Variant
 	// Cell is the name of the cell. Name is the same; of those counted from the actual send, and of those captured, with an end that says so.
@@ -23,7 +23,7 @@ type Series struct {
 	Rounds []SeriesRound
 }
 
-// SeriesRound is what one round says of a cell.
+// SeriesRound contains the latencies of one round of a cell.
 type SeriesRound struct {
 	Number                int32
 	StartedAt, FinishedAt time.Time
@@ -33,7 +33,8 @@ type SeriesRound struct {
 	Lost int64
 	// Intervals are the course of the round, counted as Histogram is; nil where the tool kept none.
 	Intervals []tool.Interval
-	// Attribution is with what the slowest samples of Histogram coincide; nil where the tool does not know.
+	// Attribution describes the interruptions with which the slowest samples of Histogram coincide; nil if the tool does not
+	// report them.
 	Attribution *tool.Attribution
 }
 
@@ -106,7 +107,7 @@ func (s *Series) add(round SeriesRound, h result.Histogram, lost int64) {
 	s.Rounds = append(s.Rounds, round)
 }
 
-// Counts says in words what the latencies count.
+// Counts describes in words the interval that the latencies measure.
 func (s Series) Counts() string {
 	if s.LatencyType == v1alpha1.ResultInToOut {
 		return "IN to OUT, captured by the server"
@@ -114,11 +115,11 @@ func (s Series) Counts() string {
 	return string(s.LatencyType) + countedFrom(s.CountedFrom)
 }
 
-// Shown is what is shown of a time in a histogram, in nanoseconds: all of it or, of round trips that are reported as
-// HalfRTT, its half.
+// Shown converts a time of the histogram to the one that is displayed, in nanoseconds: half of a round trip that is reported as
+// HalfRTT, otherwise the same time.
 func (s Series) Shown(ns int64) int64 { return showing(v1alpha1.LatencyType(s.LatencyType))(ns) }
 
-// Merged are all rounds together. The error wraps result.ErrCorrupt.
+// Merged returns all rounds together. The error wraps result.ErrCorrupt.
 func (s Series) Merged() (result.Distribution, error) {
 	var histograms []result.Histogram
 	for _, r := range s.Rounds {
@@ -131,7 +132,7 @@ func (s Series) Merged() (result.Distribution, error) {
 	return d, nil
 }
 
-// Lost is how many messages were lost in all rounds together, without those that are out of a histogram's range.
+// Lost returns the number of messages that were lost in all rounds together, without those that are out of a histogram's range.
 func (s Series) Lost() int64 {
 	var lost int64
 	for _, r := range s.Rounds {

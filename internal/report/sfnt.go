@@ -11,8 +11,8 @@ import (
 
 // sfnt prints the table of sfnt-pingpong: the same columns, each after a tab, whole nanoseconds, everything else in
 // lines that begin with #. There is a block for each variant, protocol and rate. The figures are of all rounds together,
-// by our estimator, whatever tool measured; iter is the number of samples. Where a figure cannot be told there is a
-// dash, which no reader takes for a number, or the word lost.
+// by our estimator, whatever tool measured; iter is the number of samples. A figure that is not known is a
+// dash, which no reader parses as a number, or the word lost.
 func sfnt(w io.Writer, s sheet) error {
 	blocks := s.roundTrips(func(a, b v1alpha1.CellResult) bool {
 		return a.Variant == b.Variant && a.Protocol == b.Protocol && a.RatePerSecond == b.RatePerSecond

@@ -108,7 +108,7 @@ func endpoint(d result.Document, lines []v1alpha1.ProofLine) v1alpha1.Endpoint {
 	}
 }
 
-// toolVersion is told by the client only: it is the end that measures.
+// toolVersion is known from the client only: it is the end that measures.
 func toolVersion(d result.Document) string {
 	for _, c := range d.Cells {
 		if c.ToolVersion != "" {

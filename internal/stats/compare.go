@@ -20,11 +20,11 @@ type Observation struct {
 	Value, Low, High int64
 }
 
-// Exact is a figure that was not rounded, or to the unit only.
+// Exact returns the observation of a figure that was not rounded, or only to the unit.
 func Exact(value int64) Observation { return Observation{value, value, value} }
 
-// Rounded is a figure that is known to half of a step on each side. Of values that were cut off instead of rounded to
-// the nearest, the ratios lie in the same range: both sides are off in the same direction.
+// Rounded returns the observation of a figure that is known to half of a step on each side. The ratios of values that were
+// truncated instead of rounded lie in the same range, because both sides are off in the same direction.
 func Rounded(value, step int64) Observation {
 	if value == Infinite || step <= 1 {
 		return Exact(value)
@@ -37,8 +37,8 @@ func Rounded(value, step int64) Observation {
 	return Observation{value, max(value-half, 0), high}
 }
 
-// Observe is the percentile of the samples in buckets and of messages that were lost, as an observation: the range of the
-// bucket that holds it, or Infinite when it is one of the lost. It does not judge eligibility.
+// Observe returns the percentile of the samples in buckets and of lost messages as an observation: the range of the
+// bucket that contains it, or Infinite if it is a lost message. It does not check whether there are enough samples.
 func (p Percentile) Observe(buckets []Bucket, lost int64) Observation {
 	rank := p.rank(Count(buckets) + lost)
 	for _, b := range buckets {
@@ -50,7 +50,7 @@ func (p Percentile) Observe(buckets []Bucket, lost int64) Observation {
 	return Exact(Infinite)
 }
 
-// Median is the value of the round in the middle, of an even number the lower one; 0 without rounds.
+// Median returns the value of the middle round, or the lower of the two middle rounds; 0 without rounds.
 func Median(rounds []Observation) int64 {
 	if len(rounds) == 0 {
 		return 0
@@ -68,7 +68,7 @@ type Factor struct {
 	Num, Den int64
 }
 
-// Float64 is the nearest float.
+// Float64 returns the nearest float.
 func (f Factor) Float64() float64 { return float64(f.Num) / float64(f.Den) }
 
 // Tolerance is a share in thousandths of a percent: 5000 is 5 %.
@@ -76,10 +76,10 @@ type Tolerance int64
 
 const whole = 100_000
 
-// Above is one and the tolerance: 1.05 of 5 %.
+// Above returns one plus the tolerance: 1.05 for 5 %.
 func (t Tolerance) Above() Factor { return Factor{whole + int64(t), whole} }
 
-// Below is one less the tolerance: 0.95 of 5 %.
+// Below returns one minus the tolerance: 0.95 for 5 %.
 func (t Tolerance) Below() Factor { return Factor{whole - int64(t), whole} }
 
 // beyondToGate is how many samples beyond a percentile are enough to judge it against any tolerance up to 10 %. The
@@ -87,10 +87,10 @@ func (t Tolerance) Below() Factor { return Factor{whole - int64(t), whole} }
 // nominal one. What the samples leave uncertain shows in the spread of the rounds.
 const beyondToGate = 100
 
-// NeedsToGate is the smallest number of samples of a round with which a percentile can be judged against a tolerance;
-// absolute limits are as strict as a tolerance of 10 %. With x samples beyond the percentile, the share that truly lies
+// NeedsToGate returns the smallest number of samples of a round with which a percentile can be evaluated against a tolerance;
+// absolute limits need as many samples as a tolerance of 10 %. With x samples beyond the percentile, the share that truly lies
 // beyond the reported value has a relative standard error of 1/sqrt(x). That must not be more than the tolerance: 100
-// samples for 10 %, 25 for 20 %, and from 32 % on the 10 without which a percentile is not even shown. Tolerances
+// samples for 10 %, 25 for 20 %, and from 32 % on the 10 without which a percentile is not reported. Tolerances
 // below 10 % need no more than 100.
 func (p Percentile) NeedsToGate(t Tolerance) int64 {
 	if t <= whole/10 {
@@ -102,19 +102,19 @@ func (p Percentile) NeedsToGate(t Tolerance) int64 {
 
 // Tally counts, of a number of comparisons with a limit, how many are worse than it.
 //
-// A comparison that equals the limit is within it. So ties never fail, and pass only where the limit itself is allowed;
-// what rounding may hide counts as possible in either direction.
+// A comparison that equals the limit is within it. Ties therefore never fail, and pass only if the limit itself is allowed.
+// Differences that rounding may hide count as possible in either direction.
 type Tally struct {
 	// All is the number of comparisons; Surely of them are worse than the limit whatever was lost in rounding, and
 	// Possibly, which includes these, may be.
 	All, Surely, Possibly int
 }
 
-// Passes says whether the truth is within the limit: so few comparisons are worse that, with a truth beyond it, this
-// would be less probable than the alpha of k.
+// Passes reports whether the true value is shown to be within the limit: if it were beyond the limit, so few worse
+// comparisons would be less probable than the alpha of k.
 func (t Tally) Passes(k int) bool { return t.Possibly <= k }
 
-// Fails says the same of a truth beyond the limit.
+// Fails reports whether the true value is shown to be beyond the limit.
 func (t Tally) Fails(k int) bool { return t.All-t.Surely <= k }
 
 // TallyAbove counts the pairs in which the candidate is more than limit times the baseline.
@@ -192,7 +192,7 @@ func more(a, b, c, d int64) bool {
 	return abHigh > cdHigh || abHigh == cdHigh && abLow > cdLow
 }
 
-// Bounds are an estimate and what it is shown to lie between. They are for people: a Tally decides.
+// Bounds are an estimate with its confidence bounds. They are for display: a Tally decides.
 type Bounds struct {
 	// Estimate is the median of all comparisons (Hodges-Lehmann).
 	Estimate float64
@@ -203,9 +203,9 @@ type Bounds struct {
 	Lower, Upper float64
 }
 
-// Ratios bounds the ratio of the candidate to the baseline: all len(baseline)*len(candidate) ratios in ascending order,
-// of which the lower bound is number kLower+1 from below, and the upper number kUpper+1 from above. A k of -1 stands
-// for no bound. The ratio of nothing to nothing may be anything.
+// Ratios returns bounds of the ratio of the candidate to the baseline. Of all len(baseline)*len(candidate) ratios in
+// ascending order, the lower bound is number kLower+1 from below and the upper bound number kUpper+1 from above. A k of -1
+// means no bound. The ratio of 0 to 0 may be any value.
 func Ratios(baseline, candidate []Observation, kLower, kUpper int) Bounds {
 	s := newSpread(len(baseline)*len(candidate), isExact(baseline) && isExact(candidate))
 	for _, c := range candidate {
@@ -219,15 +219,14 @@ func Ratios(baseline, candidate []Observation, kLower, kUpper int) Bounds {
 	return s.bounds(0, kLower, kUpper)
 }
 
-// Confidence names the interval of ratios wherever it is shown.
+// Confidence is the name of the confidence level in every output that shows an interval of ratios.
 const Confidence = "95 % interval"
 
-// eachSide is the probability of error of each bound of an interval: both together are one of 95 %.
+// eachSide is the probability of error of each bound of an interval: both together give 95 % confidence.
 const eachSide OneIn = 40
 
-// Interval bounds the ratio of the candidate to the baseline, with 95 % confidence that the truth lies between both bounds
-// (exact Mann-Whitney). With fewer than FewestForInterval rounds on each side, or as few in all, it has an estimate only,
-// and bounded is false.
+// Interval returns the 95 % confidence interval of the ratio of the candidate to the baseline (exact Mann-Whitney). With fewer
+// than FewestForInterval rounds on a side, or equally few in total, it returns only an estimate, and bounded is false.
 func Interval(baseline, candidate []Observation) (b Bounds, bounded bool) {
 	k := MannWhitney(len(baseline), len(candidate), eachSide)
 	return Ratios(baseline, candidate, k, k), k >= 0
@@ -259,7 +258,7 @@ func ratio(c, b int64, unknown float64) float64 {
 	return float64(c) / float64(b)
 }
 
-// Differences bounds by how much the candidate is more than the baseline, as Ratios does.
+// Differences returns bounds of the difference between the candidate and the baseline, as Ratios does for the ratio.
 func Differences(baseline, candidate []Observation, kLower, kUpper int) Bounds {
 	s := newSpread(len(baseline)*len(candidate), false)
 	for _, c := range candidate {
@@ -271,7 +270,7 @@ func Differences(baseline, candidate []Observation, kLower, kUpper int) Bounds {
 	return s.bounds(math.Inf(-1), kLower, kUpper)
 }
 
-// Level bounds the median round: the bounds are rounds number kLower+1 from below and kUpper+1 from above.
+// Level returns bounds of the median round: the bounds are rounds number kLower+1 from below and kUpper+1 from above.
 func Level(rounds []Observation, kLower, kUpper int) Bounds {
 	s := newSpread(len(rounds), false)
 	for _, r := range rounds {

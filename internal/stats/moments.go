@@ -4,7 +4,7 @@ import (
 	"math"
 )
 
-// Mean of count samples with a sum, rounded to the nearest; 0 without samples.
+// Mean returns the mean of count samples with a sum, rounded to the nearest integer; 0 without samples.
 func Mean(sum, count int64) int64 {
 	if count <= 0 {
 		return 0
@@ -16,7 +16,7 @@ func Mean(sum, count int64) int64 {
 	return mean
 }
 
-// StdDev is the standard deviation (with n-1) of count samples with a sum and a sum of squares, rounded to the
+// StdDev returns the standard deviation (with n-1) of count samples with a sum and a sum of squares, rounded to the
 // nearest; 0 with fewer than two samples.
 func StdDev(sum int64, sumOfSquares float64, count int64) int64 {
 	if count < 2 {
@@ -29,6 +29,6 @@ func StdDev(sum int64, sumOfSquares float64, count int64) int64 {
 	return int64(math.Round(math.Sqrt(variance)))
 }
 
-// HalfRTT is half of a round-trip time in nanoseconds, rounded down as sfnt-pingpong does. Halving keeps the
+// HalfRTT returns half of a round-trip time in nanoseconds, rounded down as sfnt-pingpong does. Halving keeps the
 // order, so the half of a percentile is the percentile of the halves.
 func HalfRTT(rtt int64) int64 { return rtt / 2 }

@@ -5,25 +5,25 @@ import (
 	"sync"
 )
 
-// OneIn is a probability of error, as one in so many, at least 2: 20 is 5 %. All probabilities of errors here are such
-// parts of one, and exact: 3 rounds against 3 can decide at one in 20 and could not at anything less.
+// OneIn is a probability of error as one in N, with N at least 2: 20 is 5 %. All error probabilities of this package are exact
+// fractions of this form: 3 rounds against 3 can decide at one in 20, but at no lower probability.
 type OneIn int64
 
 // The probabilities of errors of the gate.
 const (
 	// OneLook is that of a verdict on data that are looked at once.
 	OneLook OneIn = 20
-	// TwoLooks is that of each of two verdicts, of which the second looks at more rounds because the first did not
-	// decide.
+	// TwoLooks is the probability of each of two verdicts, the second of which evaluates more rounds because the first did
+	// not decide.
 	TwoLooks OneIn = 40
 )
 
-// Among is the probability that leaves it for all of so many comparisons together (Bonferroni).
+// Among returns the probability for each of a number of comparisons that keeps p for all of them together (Bonferroni).
 func (a OneIn) Among(comparisons int) OneIn { return a * OneIn(max(comparisons, 1)) }
 
-// MannWhitney is the largest k with P(U <= k) <= alpha, where U is the Mann-Whitney statistic of m and n observations
-// that do not differ: the number of pairs of which the first is the larger. It is -1 when even U = 0 is more probable
-// than alpha: so few observations can show nothing.
+// MannWhitney returns the largest k with P(U <= k) <= alpha, where U is the Mann-Whitney statistic of m and n observations
+// of one distribution: the number of pairs in which the first is larger. It is -1 if even U = 0 is more probable
+// than alpha: there are too few observations to show a difference.
 //
 // The distribution is exact, for observations without ties. How ties are treated follows from how k is used: see Tally.
 func MannWhitney(m, n int, alpha OneIn) int {
@@ -64,8 +64,8 @@ func mannWhitney(m, n int, alpha OneIn) int {
 	return largest(alpha, all, half, func(u int) *big.Int { return &ways[u] })
 }
 
-// Sign is the largest a with P(B <= a) <= alpha, where B is how many of n observations lie beyond their true median.
-// It is -1 when even none beyond is more probable than alpha.
+// Sign returns the largest a with P(B <= a) <= alpha, where B is the number of n observations that lie beyond their true median.
+// It is -1 if even B = 0 is more probable than alpha.
 func Sign(n int, alpha OneIn) int {
 	all := new(big.Int).Lsh(big.NewInt(1), uint(n))
 	return largest(alpha, all, n, func(a int) *big.Int { return new(big.Int).Binomial(int64(n), int64(a)) })
@@ -84,12 +84,12 @@ func largest(alpha OneIn, all *big.Int, last int, ways func(int) *big.Int) int {
 	return last
 }
 
-// FewestRounds is the smallest number of rounds on each side with which a comparison can decide at all.
+// FewestRounds returns the smallest number of rounds on each side with which a comparison can decide at all.
 func FewestRounds(alpha OneIn) int {
 	return fewest(func(n int) bool { return MannWhitney(n, n, alpha) >= 0 })
 }
 
-// FewestRoundsForLevel is the smallest number of rounds with which an absolute limit can be decided at all.
+// FewestRoundsForLevel returns the smallest number of rounds with which an absolute limit can be decided at all.
 func FewestRoundsForLevel(alpha OneIn) int {
 	return fewest(func(n int) bool { return Sign(n, alpha) >= 0 })
 }

@@ -10,7 +10,7 @@ import (
 	"math/bits"
 )
 
-// Bucket is a number of samples of which only the range is known.
+// Bucket is a number of samples whose range is known, but not their values.
 type Bucket struct {
 	// Low and High are the smallest and the largest value of the bucket, both inclusive, in nanoseconds.
 	Low, High int64
@@ -46,7 +46,7 @@ func Ladder() []Percentile {
 	return []Percentile{P50, P75, P90, P95, P99, P999, P9999, P99999, P999999, P9999999, P99999999}
 }
 
-// Named is the percentile of the ladder with a name such as p99.9.
+// Named returns the percentile of the ladder with a name such as p99.9.
 func Named(name string) (Percentile, bool) {
 	for _, p := range Ladder() {
 		if p.Name == name {
@@ -61,7 +61,7 @@ func Named(name string) (Percentile, bool) {
 // fewer, the "percentile" is one of the few largest samples of this very run.
 const samplesBeyond = 10
 
-// Needs is the smallest number of samples with which a percentile is eligible.
+// Needs returns the smallest number of samples with which a percentile is eligible.
 func (p Percentile) Needs() int64 { return p.needs(samplesBeyond) }
 
 // needs is the smallest number of samples of which at least so many lie beyond the percentile.
@@ -70,7 +70,7 @@ func (p Percentile) needs(beyond int64) int64 {
 	return (beyond*p.Den + share - 1) / share
 }
 
-// Eligible says whether a percentile of count samples may be reported.
+// Eligible reports whether a percentile of count samples may be reported.
 func (p Percentile) Eligible(count int64) bool { return count >= p.Needs() }
 
 // rank is the number, from 1, of the sample that is the percentile of count samples in ascending order.
@@ -82,7 +82,7 @@ func (p Percentile) rank(count int64) int64 {
 	return max(int64(quotient), 1)
 }
 
-// Quantile is the percentile of the samples in buckets, which are in ascending order: the largest value that
+// Quantile returns the percentile of the samples in buckets, which are in ascending order: the largest value that
 // the bucket of its rank can hold. It is never less than the true one, and more by at most the width of that
 // bucket. Without samples it is 0. It does not judge eligibility.
 func Quantile(buckets []Bucket, p Percentile) int64 { return at(buckets, p.rank(Count(buckets))) }
@@ -98,18 +98,18 @@ func at(buckets []Bucket, rank int64) int64 {
 	return 0
 }
 
-// Reported is a percentile as far as it can be told.
+// Reported is a percentile, or the reason why there is none.
 type Reported struct {
 	// Ns is the percentile in nanoseconds; meaningless when it needs more samples or is lost.
 	Ns int64
 	// Needs is how many samples it needs; 0 when there are enough.
 	Needs int64
-	// Lost says that so many messages were lost that the percentile is one of them.
+	// Lost reports that so many messages were lost that the percentile is one of them.
 	Lost bool
 }
 
-// Report is a percentile of the samples in buckets and of messages that were lost, which took longer than any sample:
-// to leave them out would make a network that loses its slowest messages look quick.
+// Report returns a percentile of the samples in buckets and of lost messages, which count as slower than any sample: if they
+// were left out, a network that loses its slowest messages would look fast.
 func Report(buckets []Bucket, lost int64, p Percentile) Reported {
 	samples := Count(buckets)
 	total := samples + lost
@@ -123,7 +123,7 @@ func Report(buckets []Bucket, lost int64, p Percentile) Reported {
 	return Reported{Ns: at(buckets, rank)}
 }
 
-// Count is the number of samples in buckets.
+// Count returns the number of samples in buckets.
 func Count(buckets []Bucket) int64 {
 	var n int64
 	for _, b := range buckets {

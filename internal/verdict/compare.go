@@ -8,7 +8,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// Comparison is one rule held against one cell.
+// Comparison is one rule evaluated for one cell.
 type Comparison struct {
 	Variant, Cell, Pair string
 	Outcome             v1alpha1.GateOutcome

@@ -28,7 +28,7 @@ func unitOf(m v1alpha1.GateMetric) string {
 	return unitNanoseconds
 }
 
-// String is the comparison in a line, candidate before baseline: p99 of vf-onload/tcp-64: 1.91µs against 1.80µs,
+// String returns the comparison in one line, candidate before baseline: p99 of vf-onload/tcp-64: 1.91µs against 1.80µs,
 // ratio 1.061 [1.020, 1.100] over 10+10 rounds: Inconclusive, maxIncrease 5% lies inside the bounds; ...
 func (c Comparison) String() string {
 	subject := fmt.Sprintf("%s of %s/%s", c.rule.Metric, c.Variant, c.Cell)
@@ -138,7 +138,7 @@ func (c Comparison) wouldDecide() string {
 // maxMessage is the most bytes that a line in the API may have.
 const maxMessage = 1024
 
-// Status is the verdict as the API has it, nil when nothing was judged.
+// Status returns the verdict for the status of a benchmark, or nil if no rule was evaluated.
 func (j Judgement) Status() *v1alpha1.Verdict {
 	if len(j.Rules) == 0 {
 		return nil
@@ -233,7 +233,7 @@ func (c Comparison) fillStatus(v *v1alpha1.RuleVerdict) {
 	}
 }
 
-// hasLower says whether there is a lower bound: of a ratio or a median 0 is none.
+// hasLower reports whether there is a lower bound: 0 is no bound of a ratio or a median.
 func (c Comparison) hasLower() bool {
 	return !math.IsInf(c.Bounds.Lower, 0) && (c.Bounds.Lower > 0 || c.rule.Metric == v1alpha1.MetricLost)
 }

@@ -20,7 +20,7 @@ type rule struct {
 	limit int64
 	// tolerance of a rule with maxIncrease or maxDecrease in percent.
 	tolerance stats.Tolerance
-	// percentile of the metric; nil when it is none.
+	// percentile of the metric; nil if the metric is not a percentile.
 	percentile *stats.Percentile
 }
 
@@ -42,7 +42,7 @@ var percentiles = map[v1alpha1.GateMetric]stats.Percentile{
 	v1alpha1.MetricP999: stats.P999, v1alpha1.MetricP9999: stats.P9999, v1alpha1.MetricP99999: stats.P99999,
 }
 
-// otherLatencies are the latencies that are none.
+// otherLatencies are the latencies that are not percentiles.
 var otherLatencies = []v1alpha1.GateMetric{v1alpha1.MetricMin, v1alpha1.MetricMean, v1alpha1.MetricStdDev}
 
 // parseRule reads a rule, of which the API has validated the ranges of the limits.

@@ -24,7 +24,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// Round is what one round found in a cell.
+// Round contains the results of one round of a cell.
 type Round struct {
 	// Samples is the number of round trips behind the percentiles, lost messages included; 0 of streams.
 	Samples int64
@@ -34,16 +34,16 @@ type Round struct {
 	Values map[v1alpha1.GateMetric]stats.Observation
 }
 
-// Blocker is why nothing can be concluded from a cell: its placement or acceleration was not verified, or it cannot be
+// Blocker is the reason why a cell gives no verdict: its placement or acceleration was not verified, or it cannot be
 // compared.
 type Blocker struct {
 	// Reason as one word, such as NUMAMismatch.
 	Reason string
-	// Message for people, one line.
+	// Message is a line for users.
 	Message string
 }
 
-// Cell is what was measured of one kind of traffic over one variant.
+// Cell contains the measurements of one kind of traffic over one variant.
 type Cell struct {
 	// Variant, Name and Pair tell cells from each other, and which cells of candidate and baseline belong together.
 	// Pair is empty where there is one pair of nodes.
@@ -60,23 +60,23 @@ type Cell struct {
 	Rounds []Round
 	// Blockers of a candidate hold for every rule, those of a baseline for comparisons with it.
 	Blockers []Blocker
-	// Incomparable is why a candidate cannot be compared with its baseline: what differs between the two, and may not, or
-	// why there is none.
+	// Incomparable is the reason why a candidate cannot be compared with its baseline: a difference that is not allowed, or
+	// a missing baseline.
 	Incomparable []Blocker
 }
 
-// Input is what is judged.
+// Input contains the rules and the cells to evaluate.
 type Input struct {
 	Gate v1alpha1.Criteria
 	// Candidate are the benchmark's own cells.
 	Candidate []Cell
 	// Baseline are the cells to compare with. With criteria.baseline.variant they are among Candidate, and this is not read.
 	Baseline []Cell
-	// Note is what limits everything that is said, told before the verdict's message; empty when nothing does.
+	// Note is a limit of the whole verdict, printed before its message; empty if there is no limit.
 	Note string
 }
 
-// Judgement is a verdict with all that made it.
+// Judgement is a verdict with the judgements of its rules.
 type Judgement struct {
 	// Outcome is empty when there are no rules: nothing was judged.
 	Outcome v1alpha1.GateOutcome
@@ -92,7 +92,7 @@ type Judgement struct {
 	note string
 }
 
-// RuleJudgement is what one rule says of its cells.
+// RuleJudgement is the outcome of one rule with its comparisons.
 type RuleJudgement struct {
 	// Rule as text.
 	Rule        string
@@ -100,7 +100,7 @@ type RuleJudgement struct {
 	Comparisons []Comparison
 }
 
-// Judge judges all rules. It returns an error only for a rule that the API refuses.
+// Judge evaluates all rules. It returns an error only for a rule that the API rejects.
 func Judge(in Input) (Judgement, error) {
 	rules := make([]rule, 0, len(in.Gate.Rules))
 	for i, r := range in.Gate.Rules {
@@ -193,8 +193,8 @@ func (b baselines) of(c Cell) *Cell {
 	return b.cells[cellKey{variant, c.Name, c.Pair}]
 }
 
-// Worst is the comparison that decided a rule: of those with its outcome the one that is worst for the limit. It is nil
-// when the rule selected no cell.
+// Worst returns the comparison that decided a rule: the worst of those with the outcome of the rule. It returns nil if the rule
+// selected no cell.
 func (r RuleJudgement) Worst() *Comparison {
 	var worst *Comparison
 	for i := range r.Comparisons {
