@@ -810,6 +810,15 @@ type ActiveAttempt struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ClientPodUID string `json:"clientPodUID,omitempty"`
+	// serverDevice is the PCI address of the device that the ResourceClaim of the server's pod has of the network's
+	// resource, when a driver of Dynamic Resource Allocation provides it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	ServerDevice string `json:"serverDevice,omitempty"`
+	// clientDevice is that of the client's pod.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	ClientDevice string `json:"clientDevice,omitempty"`
 	// collected is what both pods handed over, once it is verified, and the ConfigMap that is to keep it. It is written
 	// before that ConfigMap is created: no other content is accepted as the result of the attempt.
 	// +optional

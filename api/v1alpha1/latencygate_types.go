@@ -22,7 +22,8 @@ const (
 	// IdentityOSImage is the name and version of the operating system.
 	IdentityOSImage IdentityKey = "OSImage"
 	// IdentityDevices is how many devices of each of the template's extended resources the node can give
-	// (status.allocatable). It also changes when a device plugin restarts.
+	// (status.allocatable). It also changes when a device plugin restarts. Devices of Dynamic Resource Allocation are not
+	// counted.
 	IdentityDevices IdentityKey = "Devices"
 )
 

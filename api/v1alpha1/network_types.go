@@ -54,9 +54,9 @@ type Network struct {
 	// +optional
 	NetworkRef *NetworkRef `json:"networkRef,omitempty"`
 
-	// resourceName is the extended resource of the device plugin that gives a VF or PF, with its prefix, such as
-	// amd.com/sf_vf; one is requested for each pod. It must equal the annotation k8s.v1.cni.cncf.io/resourceName of
-	// the NetworkAttachmentDefinition.
+	// resourceName is the extended resource that gives a VF or PF, with its prefix, such as amd.com/sf_vf: a device plugin
+	// advertises it, or a DeviceClass has it as extendedResourceName. One is requested for each pod. It must equal the
+	// annotation k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition.
 	// +optional
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=253

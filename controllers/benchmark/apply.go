@@ -1,6 +1,7 @@
 package benchmark
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -112,7 +113,7 @@ func (w *world) acceptance() string {
 		return c.Message
 	}
 	pair := fmt.Sprintf("client on %s, server on %s", b.Status.Pair.ClientNode, b.Status.Pair.ServerNode)
-	unproved := preflight.Notes(preflight.Observed{Benchmark: b, Nodes: w.accepted.Nodes}, *b.Status.Pair, b.CPUs())
+	unproved := preflight.Notes(preflight.Observed{Benchmark: b, Nodes: w.accepted.Nodes, Claimed: w.accepted.Claimed}, *b.Status.Pair, b.CPUs())
 	return strings.Join(slices.Concat([]string{pair}, preflight.Foreknown(b.Spec), unproved), "; ")
 }
 
@@ -123,6 +124,8 @@ func (w *world) note() {
 		if active.EndedAt == nil && (hasEnded(w.server) || hasEnded(w.client)) {
 			active.EndedAt = &now
 		}
+		active.ServerDevice = cmp.Or(active.ServerDevice, w.serverDevice)
+		active.ClientDevice = cmp.Or(active.ClientDevice, w.clientDevice)
 		if len(w.notReady) == 0 {
 			active.NotReadySince = nil
 		} else if active.NotReadySince == nil {

@@ -41,6 +41,9 @@ func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 		// What is in a namespace that is not allowed is not even read.
 		return nil
 	}
+	if err := r.observeDrivers(ctx, accepted); err != nil {
+		return err
+	}
 	accepted.Networks, accepted.Profiles = map[string]*preflight.NetworkDefinition{}, map[string]*preflight.Profile{}
 	aligned := false
 	for _, v := range plan.Variants(b.Spec) {

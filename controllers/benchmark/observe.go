@@ -53,6 +53,9 @@ type world struct {
 
 	// server and client are the pods of the active attempt; nil when they do not exist.
 	server, client *corev1.Pod
+	// serverDevice and clientDevice are the PCI addresses of the devices that the pods have by claims of Dynamic Resource
+	// Allocation. When a pod has ended, its claim goes: only what was recorded before counts.
+	serverDevice, clientDevice string
 	// listening is the address of a server that measures a named interface of its host, which only it knows; unheard
 	// says why it is not known yet.
 	listening, unheard string
@@ -239,6 +242,16 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 	}
 	if w.client, err = r.pod(ctx, b, active, v1alpha1.RoleClient); err != nil {
 		return err
+	}
+	if active.ServerDevice == "" {
+		if w.serverDevice, err = r.claimedDevice(ctx, w, w.server); err != nil {
+			return err
+		}
+	}
+	if active.ClientDevice == "" {
+		if w.clientDevice, err = r.claimedDevice(ctx, w, w.client); err != nil {
+			return err
+		}
 	}
 	if active.Collected != nil {
 		cm, err := r.configMap(ctx, b.Namespace, active.Collected.ConfigMap)

@@ -164,6 +164,7 @@ func (r *Reconciler) verified(ctx context.Context, w *world, name, clientDigest,
 	if err := errors.Join(clientErr, serverErr); err != nil {
 		return fail(err)
 	}
+	clientSeen.ClaimedDevice, serverSeen.ClaimedDevice = w.benchmark.Status.Active.ClientDevice, w.benchmark.Status.Active.ServerDevice
 	stored, err := result.NewStored(client, server, clientSeen, serverSeen)
 	if err != nil {
 		return fail(err)

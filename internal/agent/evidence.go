@@ -159,14 +159,15 @@ func (h host) deviceNUMANode(dir string) int32 {
 	return h.number(filepath.Join(dir, "numa_node"))
 }
 
-// allocatedDevices are what device plugins told the container of its devices, by variable. Names may hold hyphens, so
-// the environment is read as a block and never through a shell; each plugin has its own prefix behind PCIDEVICE_. Next
-// to each is one whose name ends in _INFO, with the same in JSON.
+// allocatedDevices are what device plugins and drivers told the container of its devices, by variable. Names may hold
+// hyphens, so the environment is read as a block and never through a shell; each plugin has its own prefix behind
+// PCIDEVICE_. Next to each is one whose name ends in _INFO, with the same in JSON.
 func allocatedDevices(environ []string) map[string]string {
 	devices := map[string]string{}
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, "PCIDEVICE_") && !(strings.HasSuffix(name, "_INFO") && strings.HasPrefix(value, "{")) {
+		plugin := strings.HasPrefix(name, "PCIDEVICE_") && !(strings.HasSuffix(name, "_INFO") && strings.HasPrefix(value, "{"))
+		if plugin || strings.HasPrefix(name, result.VariableOfDriver) {
 			devices[name] = value
 		}
 	}

@@ -162,6 +162,15 @@ func TestGather(t *testing.T) {
 				AllocatedDevices: map[string]string{"PCIDEVICE_AMD_COM_SF_VF": "0000:65:02.3"},
 			},
 		},
+		"a device of Dynamic Resource Allocation": {
+			files:   map[string]string{"sys/bus/pci/devices/0000:d8:02.0/net/net1/": "", "sys/bus/pci/devices/0000:d8:02.0/numa_node": "1"},
+			environ: []string{"SRIOVNETWORK_VF_DEVICE_0000_d8_02_0=0000:d8:02.0", "SRIOVNETWORK_NET_ATTACH_DEF_NAME="},
+			want: result.Evidence{
+				MeasuringCPU: 2, CPUNUMANode: -1, DeviceNUMANode: 1, Interface: "net1", MTU: 9000, MAC: "00:0f:53:4a:81:c0",
+				PCIAddress: "0000:d8:02.0", PCISource: result.PCIFromSysfs,
+				AllocatedDevices: map[string]string{"SRIOVNETWORK_VF_DEVICE_0000_d8_02_0": "0000:d8:02.0"},
+			},
+		},
 		"a machine that tells nothing": {
 			want: result.Evidence{MeasuringCPU: 2, CPUNUMANode: -1, DeviceNUMANode: -1, Interface: "net1", MTU: 9000, MAC: "00:0f:53:4a:81:c0", AllocatedDevices: map[string]string{}},
 		},

@@ -31,7 +31,7 @@ func KeysOf(gate *v1alpha1.LatencyGate) Keys {
 			all = append(all, string(key))
 			continue
 		}
-		for _, name := range resourceNames(gate.Spec.Template.Spec) {
+		for _, name := range plan.Resources(gate.Spec.Template.Spec) {
 			all = append(all, devicePrefix+name)
 		}
 	}
@@ -70,18 +70,6 @@ func value(key string, node *corev1.Node) string {
 	}
 	q := node.Status.Allocatable[corev1.ResourceName(strings.TrimPrefix(key, devicePrefix))]
 	return q.String()
-}
-
-// resourceNames returns the extended resources that a template asks for.
-func resourceNames(template v1alpha1.LatencyBenchmarkSpec) []string {
-	var all []string
-	for _, v := range plan.Variants(template) {
-		all = append(all, v.Network.ResourceName)
-		if v.Acceleration != nil {
-			all = append(all, v.Acceleration.ResourceName)
-		}
-	}
-	return slices.DeleteFunc(all, func(name string) bool { return name == "" })
 }
 
 // Changes returns the keys that two identities share and in which they differ. A key that only one of them has was added to

@@ -88,6 +88,19 @@ func Variants(spec v1alpha1.LatencyBenchmarkSpec) []v1alpha1.Variant {
 	return variants
 }
 
+// Resources returns the extended resources that the variants of a spec ask for.
+func Resources(spec v1alpha1.LatencyBenchmarkSpec) []string {
+	var all []string
+	for _, v := range Variants(spec) {
+		for _, name := range []string{v.Network.ResourceName, v.Acceleration.ResourceName} {
+			if name != "" && !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
+}
+
 // acceleration fills in what a variant's acceleration leaves out.
 func acceleration(given *v1alpha1.Acceleration) *v1alpha1.Acceleration {
 	if given == nil || given.Type != v1alpha1.AccelerationOnload {

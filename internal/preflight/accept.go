@@ -42,6 +42,9 @@ type Observed struct {
 	// scheduling say of it, where the cluster has them. Of nodes that the selectors do not match they are not needed.
 	NodeStates map[string]foreign.SriovNetworkNodeState
 	Topologies map[string]foreign.NodeResourceTopology
+	// Claimed are the resources that drivers of Dynamic Resource Allocation provide on nodes. What they provide is among the
+	// allocatable resources of Nodes.
+	Claimed []string
 	// Pods are what occupies the nodes that the selectors match. Empty while nobody has looked: what nodes could give if
 	// they were empty is then all that is checked.
 	Pods []Pod

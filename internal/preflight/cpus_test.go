@@ -63,12 +63,15 @@ func TestNotes(t *testing.T) {
 	}
 	cases := map[string]struct {
 		nodes   []corev1.Node
+		claimed bool
 		network v1alpha1.NetworkType
 		numa    v1alpha1.NUMAPolicy
 		cpus    int32
 		want    []string
 	}{
 		"a whole core and a VF":                  {nodes: nodes(), network: v1alpha1.NetworkVF, cpus: 2},
+		"a VF that a driver provides":            {nodes: nodes(), claimed: true, network: v1alpha1.NetworkVF, cpus: 2, want: []string{"topology manager"}},
+		"a driver's VF, anywhere":                {nodes: nodes(), claimed: true, network: v1alpha1.NetworkVF, numa: v1alpha1.NUMAIgnore, cpus: 2},
 		"half a core":                            {nodes: nodes(), network: v1alpha1.NetworkVF, cpus: 1, want: []string{"SMTSiblings"}},
 		"one of three CPUs is half a core":       {nodes: nodes(label(labelThreads, "true")), network: v1alpha1.NetworkVF, cpus: 3, want: []string{"SMTSiblings"}},
 		"a core without threads":                 {nodes: nodes(label(labelThreads, "false")), network: v1alpha1.NetworkVF, cpus: 1},
@@ -83,6 +86,9 @@ func TestNotes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := asking(c.nodes...)
 			o.Benchmark.Spec.Network, o.Benchmark.Spec.Placement.NUMA = v1alpha1.Network{Type: c.network}, c.numa
+			if c.claimed {
+				o.Benchmark.Spec.Network.ResourceName, o.Claimed = vf, []string{vf}
+			}
 			got := Notes(o, v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}, c.cpus)
 			if len(got) != len(c.want) {
 				t.Fatalf("got %q, want %q", got, c.want)

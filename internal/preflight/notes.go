@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -25,6 +26,10 @@ func Notes(o Observed, pair v1alpha1.Pair, cpus int32) []string {
 	for _, v := range plan.Variants(spec) {
 		policy := spec.Placement.NUMAOf(v.Network.Type)
 		t := v.Network.Type
+		if slices.Contains(o.Claimed, v.Network.ResourceName) && policy != v1alpha1.NUMAIgnore {
+			add("variant %s: Dynamic Resource Allocation provides %s, and the kubelet's topology manager does not align its devices with CPUs, so that the CPUs may be on another NUMA node (NUMALocal): reserve the CPUs of the other NUMA nodes (reservedSystemCPUs)",
+				v.Name, v.Network.ResourceName)
+		}
 		if t != v1alpha1.NetworkHost && t != v1alpha1.NetworkNAD {
 			continue
 		}

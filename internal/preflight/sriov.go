@@ -58,7 +58,8 @@ func (c *choice) notSyncedCure(n *corev1.Node, _ []*corev1.Node) string {
 // deviceCure says why a node does not advertise a device. A VF that sriov-network-operator should have made is explained
 // by what it says of the node: Solarflare NICs are not among those that it knows by itself.
 func (c *choice) deviceCure(a ask, n *corev1.Node) string {
-	plugin := fmt.Sprintf("%s: check that the device plugin of %s runs on node %s (`kubectl describe node %s`, Allocatable)", a.path, a.name, n.Name, n.Name)
+	plugin := fmt.Sprintf("%s: check that the device plugin of %s runs on node %s (`kubectl describe node %s`, Allocatable), or that a DeviceClass provides it (`kubectl get deviceclasses,resourceslices`)",
+		a.path, a.name, n.Name, n.Name)
 	state, ok := c.o.NodeStates[n.Name]
 	_, resource, _ := strings.Cut(string(a.name), "/")
 	if !ok || !a.vf || slices.ContainsFunc(state.Spec.Interfaces, func(i foreign.SriovWanted) bool {

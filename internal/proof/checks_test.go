@@ -58,6 +58,11 @@ func TestChecks(t *testing.T) {
 	environment := func(value string) func(*world) {
 		return own(func(e *result.Evidence) { e.AllocatedDevices["PCIDEVICE_AMD_COM_SF_VF"] = value })
 	}
+	claimed := func(address string) func(*world) {
+		return client(func(e *result.Evidence, s *result.Seen) {
+			e.AllocatedDevices, s.ClaimedDevice = map[string]string{"SRIOVNETWORK_VF_DEVICE_0000_65_02_1": "0000:65:02.1"}, address
+		})
+	}
 	noEnvironment := own(func(e *result.Evidence) { e.AllocatedDevices = nil })
 	noStatus := pod(func(s *result.Seen) { s.Network = nil })
 	noDeviceInfo := status(func(s *foreign.Status) { s.DeviceInfo = nil })
@@ -205,6 +210,17 @@ func TestChecks(t *testing.T) {
 			"no MAC address, where only it ties them": {all(noSysfs, status(func(s *foreign.Status) { s.MAC = "" })), isUnknown,
 				"environment 0000:65:02.1, sysfs not known, network-status 0000:65:02.1; whether it is net1, nothing tells: no MAC address in network-status, or of the interface"},
 			"no MAC address, where sysfs ties them": {status(func(s *foreign.Status) { s.MAC = "" }), isProved, "0000:65:02.1, by environment, sysfs, network-status"},
+			"claim, all ways":                       {claimed("0000:65:02.1"), isProved, "0000:65:02.1, by environment, sysfs, network-status, ResourceClaim"},
+			"claim, no variable":                    {all(claimed("0000:65:02.1"), noEnvironment, noStatus), isProved, "0000:65:02.1, by sysfs, ResourceClaim"},
+			"claim, another in the claim": {claimed("0000:65:02.7"), isFailed,
+				"environment 0000:65:02.1, sysfs 0000:65:02.1, network-status 0000:65:02.1, ResourceClaim 0000:65:02.7"},
+			"claim, variables alone, and nothing of the interface": {all(claimed("0000:65:02.1"), noSysfs, noStatus), isUnknown,
+				"environment 0000:65:02.1, sysfs not known, network-status not known, ResourceClaim 0000:65:02.1; whether it is net1, nothing tells: no MAC address in network-status, or of the interface"},
+			"claim, two allocated": {all(claimed("0000:65:02.1"), own(func(e *result.Evidence) { e.AllocatedDevices["SRIOVNETWORK_VF_DEVICE_0000_65_02_7"] = "0000:65:02.7" })), isFailed,
+				"2 were allocated: 0000:65:02.1, 0000:65:02.7"},
+			"claim, a variable without a claim": {all(noSysfs, noDeviceInfo, own(func(e *result.Evidence) {
+				e.AllocatedDevices = map[string]string{"SRIOVNETWORK_VF_DEVICE_0000_65_02_1": "0000:65:02.1"}
+			})), isUnknown, "environment not known, sysfs not known, network-status not known"},
 		},
 		"Function": {
 			"a VF":                  {asIs, isProved, "VF of 0000:65:00.0"},

@@ -77,6 +77,21 @@ func Variable(resource string) string {
 	return "PCIDEVICE_" + strings.NewReplacer(".", "_", "/", "_").Replace(strings.ToUpper(resource))
 }
 
+// allocated are the PCI addresses that the environment has of the network's resource. The variables of a driver of Dynamic
+// Resource Allocation do not name the resource: all of them count, as only the network asks for such a device.
+func allocated(e endpoint) []string {
+	list := []string{e.own.AllocatedDevices[Variable(e.network().ResourceName)]}
+	if e.seen.ClaimedDevice != "" {
+		for name, address := range e.own.AllocatedDevices {
+			if strings.HasPrefix(name, result.VariableOfDriver) {
+				list = append(list, address)
+			}
+		}
+		slices.Sort(list)
+	}
+	return strings.FieldsFunc(strings.Join(list, ","), func(r rune) bool { return r == ',' })
+}
+
 // device asks whether the interface is the device that was allocated.
 func device(e endpoint) finding {
 	n := e.network()
@@ -88,7 +103,7 @@ func device(e endpoint) finding {
 	if asked, ok := e.seen.Requests[n.ResourceName]; e.seen.Requests != nil && (!ok || asked != "1") {
 		return failed(expected, fmt.Sprintf("%q requested", asked), "keep webhooks that add requests away from benchmark pods")
 	}
-	allocated := strings.FieldsFunc(e.own.AllocatedDevices[Variable(n.ResourceName)], func(r rune) bool { return r == ',' })
+	allocated := allocated(e)
 	if len(allocated) > 1 {
 		return failed(expected, fmt.Sprintf("%d were allocated: %s", len(allocated), strings.Join(allocated, ", ")), "keep webhooks that add requests away from benchmark pods")
 	}
@@ -101,6 +116,9 @@ func device(e endpoint) finding {
 		status = s.DeviceInfo.PCI.Address
 	}
 	ways := []struct{ name, address string }{{"environment", environment}, {"sysfs", sysfs}, {"network-status", status}}
+	if e.seen.ClaimedDevice != "" {
+		ways = append(ways, struct{ name, address string }{"ResourceClaim", e.seen.ClaimedDevice})
+	}
 	var known, told, different []string
 	for _, way := range ways {
 		told = append(told, way.name+" "+orNotKnown(way.address))
@@ -120,8 +138,8 @@ func device(e endpoint) finding {
 		return failed(expected, all+", though "+conflict, advice)
 	case len(known) < 2:
 		return unknown(expected, all, "at least two of these have to be known; see whether the device plugin sets "+Variable(n.ResourceName)+", and writes device information files")
-	// Neither the environment nor network-status look at the interface itself: its MAC address is what ties it to them.
-	case sysfs == "" && (e.seen.Network.MAC == "" || e.own.MAC == ""):
+	// Only sysfs looks at the interface itself: without it the MAC address is what ties the interface to the others.
+	case sysfs == "" && (e.seen.Network == nil || e.seen.Network.MAC == "" || e.own.MAC == ""):
 		return unknown(expected, all+"; whether it is "+orNotKnown(e.own.Interface)+", nothing tells: no MAC address in network-status, or of the interface", advice)
 	}
 	return proved(expected, fmt.Sprintf("%s, by %s", different[0], strings.Join(known, ", ")))

@@ -148,7 +148,7 @@ type Evidence struct {
 	PCIAddress   string `json:"pciAddress,omitempty"`
 	PCISource    string `json:"pciSource,omitempty"`
 	AgentVersion string `json:"agentVersion,omitempty"`
-	// AllocatedDevices are the values of PCIDEVICE_* by name of the variable.
+	// AllocatedDevices are the values of PCIDEVICE_* and SRIOVNETWORK_VF_DEVICE_* by name of the variable.
 	AllocatedDevices map[string]string `json:"allocatedDevices,omitempty"`
 	// Paths are what was recorded of the path of the messages, one for each cell.
 	Paths []Path `json:"paths,omitempty"`
@@ -161,6 +161,10 @@ type Evidence struct {
 	VoluntarySwitches   int64 `json:"voluntarySwitches"`
 	InvoluntarySwitches int64 `json:"involuntarySwitches"`
 }
+
+// VariableOfDriver is what the names of the variables begin with by which the SR-IOV driver of Dynamic Resource Allocation
+// tells a container the PCI address of a VF. They end in the name of the device, not in that of the resource.
+const VariableOfDriver = "SRIOVNETWORK_VF_DEVICE_"
 
 // PCIFromSysfs is the PCISource of an address that sysfs shows behind the interface.
 const PCIFromSysfs = "sysfs"

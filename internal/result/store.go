@@ -42,6 +42,9 @@ type Seen struct {
 	// Network is what Multus told of the measured interface; nil on networks that it does not attach, and when it told
 	// nothing.
 	Network *foreign.Status `json:"network,omitempty"`
+	// ClaimedDevice is the PCI address of the device that the pod's ResourceClaim had of the network's resource; empty
+	// when a device plugin provided it.
+	ClaimedDevice string `json:"claimedDevice,omitempty"`
 }
 
 // Stored is the result of a run: what both ends had to say, and what was seen of their pods, as it is kept.

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +22,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
+	"github.com/tailgate-dev/tailgate/test/localcluster/dradriver"
 	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
 
@@ -156,6 +158,43 @@ var _ = Describe("Placement", Label("placement"), func() {
 		Eventually(func() error {
 			return kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "ways-vf"}, foreign.Object())
 		}).WithTimeout(soon).ShouldNot(Succeed())
+	})
+
+	It("measures over a VF of Dynamic Resource Allocation that is requested as an extended resource", func(ctx context.Context) {
+		b := benchmark("claimed", short, slowest, single, func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Network = v1alpha1.Network{
+				Type: v1alpha1.NetworkVF, ResourceName: localcluster.ResourceVFClaimed,
+				IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "198.18.78.0/24"},
+			}
+		})
+		create(ctx, b)
+		Eventually(func() metav1.Condition { return condition(get(ctx, b), v1alpha1.ConditionAccepted) }).WithTimeout(soon).Should(And(
+			HaveField("Reason", v1alpha1.ReasonResourceNotAdvertised), HaveField("Message", ContainSubstring("DeviceClass"))))
+
+		By("a DeviceClass that names the resource")
+		class := &resourcev1.DeviceClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "sf-vf-claimed"},
+			Spec: resourcev1.DeviceClassSpec{
+				ExtendedResourceName: new(localcluster.ResourceVFClaimed),
+				Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{
+					Expression: fmt.Sprintf(`device.driver == %q && device.attributes[%[1]q].resourceName == %q`, dradriver.Name, localcluster.ResourceVFClaimed),
+				}}},
+			},
+		}
+		Expect(kube.Create(ctx, class)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(kube.Delete(ctx, class))).To(Succeed()) })
+		b = eventuallyCompletes(ctx, b)
+		Expect(report.Table(GinkgoWriter, b)).To(Succeed())
+		Expect(condition(b, v1alpha1.ConditionAccepted).Message).To(ContainSubstring("topology manager"))
+		Expect(b.Status.Summary.Placement).To(Equal(v1alpha1.PlacementVerified))
+		Expect(b.Status.Attempts).To(HaveLen(1))
+		for _, e := range b.Status.Endpoints {
+			Expect(allocatable(ctx, e.Node, localcluster.ResourceVFClaimed)).To(BeZero())
+			Expect(e.Verified).To(BeTrue(), "%s: %v", e.Role, e.Proof)
+			Expect(line(e, v1alpha1.ProofDevice)).To(And(
+				HaveField("State", v1alpha1.ProofProved), HaveField("Found", MatchRegexp(`^0000:d8:02\.[01], by environment, sysfs, network-status, ResourceClaim$`))))
+			Expect(line(e, v1alpha1.ProofNUMALocal).State).To(Equal(v1alpha1.ProofProved))
+		}
 	})
 
 	It("waits while others have the devices, says who, and goes on when they are free", func(ctx context.Context) {

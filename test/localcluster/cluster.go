@@ -74,7 +74,7 @@ func (c *cluster) processes() []process {
 	}
 	list = append(list, controllerManager(c.paths, c.binaries), scheduler(c.paths, c.binaries))
 	for _, n := range c.nodes {
-		list = append(list, kubelet(c.paths, n, c.binaries), devicePlugin(c.paths, n))
+		list = append(list, kubelet(c.paths, n, c.binaries), devicePlugin(c.paths, n), draDriver(c.paths, n))
 	}
 	return list
 }
@@ -143,6 +143,7 @@ func (c *cluster) writeState(ctx context.Context) error {
 			"base-spec.json":    func() ([]byte, error) { return baseSpec(c.paths, n, defaults) },
 			"cni/10-pod.conf":   func() ([]byte, error) { return cniConfig(c.paths, n) },
 			"deviceplugin.json": func() ([]byte, error) { return devicePluginConfig(n) },
+			"dradriver.json":    func() ([]byte, error) { return draDriverConfig(c.paths, n) },
 		} {
 			content, err := generate()
 			if err != nil {
@@ -156,7 +157,7 @@ func (c *cluster) writeState(ctx context.Context) error {
 	return nil
 }
 
-// buildOwn builds the commands from this checkout that run on the nodes. A running device plugin that is not the one
+// buildOwn builds the commands from this checkout that run on the nodes. A running device plugin or driver that is not the one
 // just built is killed, to be started again.
 func (c *cluster) buildOwn(ctx context.Context) error {
 	tmp, err := os.MkdirTemp(c.state, "build-")
@@ -164,7 +165,7 @@ func (c *cluster) buildOwn(ctx context.Context) error {
 		return fmt.Errorf("creating a folder to build in: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
-	commands := []string{"multinet", "sriov", "deviceplugin"}
+	commands := []string{"multinet", "sriov", "deviceplugin", "dradriver"}
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", tmp + "/"}
 	for _, name := range commands {
 		args = append(args, "./test/localcluster/cmd/"+name)
@@ -187,7 +188,7 @@ func (c *cluster) buildOwn(ctx context.Context) error {
 		if err := os.Rename(filepath.Join(tmp, name), c.bin(name)); err != nil {
 			return fmt.Errorf("putting %s in its place: %w", name, err)
 		}
-		if name == "deviceplugin" {
+		if name == "deviceplugin" || name == "dradriver" {
 			stale := func(f found) bool { return f.State == c.state && f.Exe == name }
 			if err := killAll(ctx, stale); err != nil {
 				return err
@@ -226,7 +227,11 @@ func (c *cluster) generation() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		parts = append(parts, pciTree(n.nics(), c.numa), kubelet, containerd, base, cni, devices)
+		claimable, err := draDriverConfig(c.paths, n)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, pciTree(n.nics(), c.numa), kubelet, containerd, base, cni, devices, claimable)
 	}
 	encoded, err := json.Marshal(parts)
 	if err != nil {

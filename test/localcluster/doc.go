@@ -6,9 +6,9 @@
 //
 //	host            tailgate-cp                                    tailgate-a, tailgate-b
 //	tailgate0 ───── bridge cp0 198.19.0.1/24, 10.96.0.1/32 ─────── eth0 198.19.0.11 and .12
-//	198.19.0.2      etcd, API server on :443, scheduler,           kubelet, containerd, device plugin,
+//	198.19.0.2      etcd, API server on :443, scheduler,           kubelet, containerd, device plugin, DRA driver,
 //	                controller manager                             bridge cni0 198.19.1.1/24 and 198.19.2.1/24
-//	                                                                 │ ens1f0, ens1f0v0..3, ens2f0, ens2f0v0..3, ens3f0
+//	                                                                 │ ens1f0, ens1f0v0..3, ens2f0, ens2f0v0..3, ens3f0, ens4f0, ens4f0v0..1
 //	                tailgate-fabric: bridge "fabric" ────────────────┘
 //
 // The fabric stands for the embedded switches of the nodes' network cards and the cables between them: every PF and VF

@@ -87,11 +87,12 @@ func (n node) port(device nic) string { return n.Letter + "-" + device.Name }
 // maxVFs is how many VFs each card can have.
 const maxVFs = 4
 
-// nics are the cards of a node: two beside its exclusive CPUs, of which one has VFs, and one with VFs on the other NUMA
-// node.
+// nics are the cards of a node: three beside its exclusive CPUs, of which the first and the last have VFs, and one with VFs
+// on the other NUMA node.
 func (n node) nics() []nic {
 	return []nic{
 		n.card("ens1f0", "3b", n.NearNUMA, maxVFs), n.card("ens2f0", "5e", n.FarNUMA, maxVFs), n.card("ens3f0", "86", n.NearNUMA, 0),
+		n.card("ens4f0", "d8", n.NearNUMA, maxVFs/2),
 	}
 }
 
@@ -120,7 +121,10 @@ type pool struct {
 	NoHint bool
 }
 
-// pools share out the devices. None is in two, and none is a PF with VFs, which the SR-IOV device plugin never offers.
+// claimable is the card whose VFs no device plugin advertises: pods have them by Dynamic Resource Allocation.
+func (n node) claimable() nic { return n.nics()[3] }
+
+// pools share out the other devices. None is in two, and none is a PF with VFs, which the SR-IOV device plugin never offers.
 func (n node) pools() []pool {
 	cards := n.nics()
 	far := cards[1].VFs
@@ -128,7 +132,7 @@ func (n node) pools() []pool {
 		{Resource: ResourceVF, Devices: cards[0].VFs},
 		{Resource: ResourceVFFar, Devices: far[:maxVFs/2]},
 		{Resource: ResourceVFNoHint, Devices: far[maxVFs/2:], NoHint: true},
-		{Resource: ResourcePF, Devices: cards[2:]},
+		{Resource: ResourcePF, Devices: cards[2:3]},
 	}
 }
 

@@ -153,6 +153,7 @@ func TestGeneratedFiles(t *testing.T) {
 		"base-spec.json":    func() ([]byte, error) { return baseSpec(p, n, []byte(`{"mounts": [{"destination": "/sys"}]}`)) },
 		"cni.conf":          func() ([]byte, error) { return cniConfig(p, n) },
 		"deviceplugin.json": func() ([]byte, error) { return devicePluginConfig(n) },
+		"dradriver.json":    func() ([]byte, error) { return draDriverConfig(p, n) },
 		"numa-tree.json":    show(numaTree(numa, 4096)),
 		"pci-tree.json":     show(pciTree(n.nics(), numa)),
 		"manifests.yaml": func() ([]byte, error) {

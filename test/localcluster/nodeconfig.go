@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/tailgate-dev/tailgate/test/localcluster/dradriver"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
@@ -24,6 +25,9 @@ const (
 	ResourceVFNoHint = "tailgate.test/sf_vf-nohint"
 	// ResourcePF is a PF without VFs beside the exclusive CPUs.
 	ResourcePF = "tailgate.test/sf_pf"
+	// ResourceVFClaimed is what a DeviceClass has to name for the VFs, beside the exclusive CPUs, of which a driver of
+	// Dynamic Resource Allocation tells. No device plugin advertises it.
+	ResourceVFClaimed = "tailgate.test/sf_vf_claimed"
 )
 
 // cpuCheckpoint is where, in a node's folder, the kubelet's CPU manager notes which CPUs it gave to whom.
@@ -234,6 +238,22 @@ func devicePluginConfig(n node) ([]byte, error) {
 	return content, nil
 }
 
+// draDriverConfig tells the node's driver of Dynamic Resource Allocation what to publish.
+func draDriverConfig(p paths, n node) ([]byte, error) {
+	pf := n.claimable()
+	c := dradriver.Config{Node: n.Name, Kubeconfig: p.kubeconfig("admin"), CDIDir: "/var/run/cdi"}
+	for i, vf := range pf.VFs {
+		c.Devices = append(c.Devices, dradriver.Device{
+			PCIAddress: vf.BDF, PFPCIAddress: pf.BDF, PF: pf.Name, VF: int64(i), NUMANode: int64(vf.NUMA), ResourceName: ResourceVFClaimed,
+		})
+	}
+	content, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encoding the DRA driver's configuration: %w", err)
+	}
+	return content, nil
+}
+
 // nodeProcess names a process of a node.
 func nodeProcess(kind, nodeName string) string { return kind + "-" + nodeName }
 
@@ -260,4 +280,8 @@ func devicePlugin(p paths, n node) process {
 	return process{Name: nodeProcess("deviceplugin", n.Name), Node: &n, Args: []string{
 		p.bin("deviceplugin"), "-config", p.node(n, "deviceplugin.json"),
 	}}
+}
+
+func draDriver(p paths, n node) process {
+	return process{Name: nodeProcess("dradriver", n.Name), Node: &n, Args: []string{p.bin("dradriver"), p.node(n, "dradriver.json")}}
 }

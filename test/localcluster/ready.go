@@ -114,7 +114,7 @@ func (c *cluster) startKubelets(ctx context.Context, client *kubernetes.Clientse
 		if len(running) == 0 {
 			started[n.Name] = time.Now().Truncate(time.Second)
 		}
-		for _, pr := range []process{k, devicePlugin(c.paths, n)} {
+		for _, pr := range []process{k, devicePlugin(c.paths, n), draDriver(c.paths, n)} {
 			if err := c.ensure(pr); err != nil {
 				return err
 			}

@@ -130,6 +130,9 @@ func (p *Plugin) attach(conf *Conf, args *skel.CmdArgs) (*current.Result, error)
 			if free, err = podDevices(ctx, conf.PodResourcesSocket, ref.namespace, ref.name); err != nil {
 				return nil, err
 			}
+			if err := k.addClaimed(ctx, pod, free); err != nil {
+				return nil, err
+			}
 		}
 		a, err := newAttachment(s, i+1, def, free)
 		if err != nil {

@@ -1,0 +1,100 @@
+package benchmark
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/internal/dra"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+)
+
+// +kubebuilder:rbac:groups=resource.k8s.io,resources=deviceclasses;resourceslices,verbs=list
+// +kubebuilder:rbac:groups=resource.k8s.io,resources=resourceclaims,verbs=get
+
+// observeDrivers looks for a resource that a selected node does not advertise at the drivers of Dynamic Resource Allocation.
+// The listed nodes then have it allocatable, as if a device plugin advertised it.
+func (r *Reconciler) observeDrivers(ctx context.Context, o *preflight.Observed) error {
+	nodes := preflight.Matching(*o)
+	missing := slices.DeleteFunc(plan.Resources(o.Benchmark.Spec), func(name string) bool {
+		return !slices.ContainsFunc(o.Nodes, func(n corev1.Node) bool {
+			q := n.Status.Allocatable[corev1.ResourceName(name)]
+			return q.Sign() == 0 && slices.Contains(nodes, n.Name)
+		})
+	})
+	kind := resourcev1.SchemeGroupVersion.WithKind("DeviceClass")
+	if len(missing) == 0 || r.absent.known(kind, r.Clock.Now()) {
+		return nil
+	}
+	classes := &resourcev1.DeviceClassList{}
+	switch err := r.Live.List(ctx, classes); {
+	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+		r.absent.note(kind, r.Clock.Now())
+		return nil
+	case err != nil:
+		return fmt.Errorf("listing device classes: %w", err)
+	}
+	var all []resourcev1.ResourceSlice
+	for _, name := range missing {
+		class := dra.Class(classes.Items, corev1.ResourceName(name))
+		if class == nil {
+			continue
+		}
+		if all == nil {
+			var err error
+			if all, err = r.resourceSlices(ctx, nodes...); err != nil {
+				return err
+			}
+		}
+		if dra.Advertise(o.Nodes, corev1.ResourceName(name), dra.Devices(ctx, class, all)) {
+			o.Claimed = append(o.Claimed, name)
+		}
+	}
+	return nil
+}
+
+// resourceSlices reads the devices that drivers of Dynamic Resource Allocation have on nodes, and not on others if the
+// nodes are few.
+func (r *Reconciler) resourceSlices(ctx context.Context, nodes ...string) ([]resourcev1.ResourceSlice, error) {
+	var all []resourcev1.ResourceSlice
+	for _, selector := range selectors(resourcev1.ResourceSliceSelectorNodeName, nodes) {
+		err := r.each(ctx, selector, func() client.ObjectList { return &resourcev1.ResourceSliceList{} }, func(o runtime.Object) error {
+			all = append(all, *o.(*resourcev1.ResourceSlice))
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("listing resource slices: %w", err)
+		}
+	}
+	return all, nil
+}
+
+// claimedDevice is the PCI address of the device that the claim of a running pod of the attempt has for the variant's
+// network; empty when its device is not of a claim.
+func (r *Reconciler) claimedDevice(ctx context.Context, w *world, p *corev1.Pod) (string, error) {
+	network := w.activeRun().Variant.Network
+	if p == nil || network == nil || p.Spec.NodeName == "" || p.Status.ExtendedResourceClaimStatus == nil || hasEnded(p) {
+		return "", nil
+	}
+	claim := &resourcev1.ResourceClaim{}
+	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Status.ExtendedResourceClaimStatus.ResourceClaimName}
+	if err := r.Live.Get(ctx, key, claim); apierrors.IsNotFound(err) {
+		return "", nil
+	} else if err != nil {
+		return "", fmt.Errorf("getting ResourceClaim %s: %w", key.Name, err)
+	}
+	all, err := r.resourceSlices(ctx, p.Spec.NodeName)
+	if err != nil {
+		return "", err
+	}
+	return dra.Address(p, corev1.ResourceName(network.ResourceName), claim, all), nil
+}
