@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -158,7 +159,7 @@ func (c *cluster) client() (api client.WithWatch, namespace string, err error) {
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		v1alpha1.AddToScheme, corev1.AddToScheme, nodev1.AddToScheme, schedulingv1.AddToScheme, appsv1.AddToScheme, apiextensionsv1.AddToScheme,
+		v1alpha1.AddToScheme, corev1.AddToScheme, nodev1.AddToScheme, schedulingv1.AddToScheme, resourcev1.AddToScheme, appsv1.AddToScheme, apiextensionsv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err
@@ -183,6 +184,9 @@ func newMapper() meta.RESTMapper {
 	mapper.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
 	mapper.Add(nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), meta.RESTScopeRoot)
 	mapper.Add(schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), meta.RESTScopeRoot)
+	for _, k := range []string{"DeviceClass", "ResourceSlice"} {
+		mapper.Add(resourcev1.SchemeGroupVersion.WithKind(k), meta.RESTScopeRoot)
+	}
 	network := foreign.Object().GroupVersionKind()
 	mapper.AddSpecific(network, network.GroupVersion().WithResource("network-attachment-definitions"),
 		network.GroupVersion().WithResource("network-attachment-definition"), meta.RESTScopeNamespace)
