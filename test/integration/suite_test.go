@@ -45,8 +45,6 @@ func TestIntegration(t *testing.T) {
 	// What comes at once may take long on a machine that does other work.
 	SetDefaultEventuallyTimeout(3 * time.Minute)
 	SetDefaultEventuallyPollingInterval(25 * time.Millisecond)
-	SetDefaultConsistentlyDuration(300 * time.Millisecond)
-	SetDefaultConsistentlyPollingInterval(25 * time.Millisecond)
 	RunSpecs(t, "Integration")
 }
 
