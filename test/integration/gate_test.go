@@ -541,6 +541,8 @@ var _ = Describe("A gate", func() {
 		Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-4 since -3"))
 		w.Expect(ctx, w.A, isVerified)
 		Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-2", "-3", "-4"), "the history is three long")
+		By("looks at a benchmark whose baseline the history has deleted: its verdict stays")
+		w.Patiently(ctx, w.Benchmark(w.A, 2), func() any { return condition(ctx, w.Benchmark(w.A, 2), v1alpha1.ConditionPassed) }, HavePrefix("False Fail"))
 	})
 
 	It("holds back a node with an Inconclusive verdict after the number of retries in its spec", func(ctx SpecContext) {
