@@ -25,8 +25,8 @@ func newDoctor(c *cluster) *cobra.Command {
 		Short: "Check whether the cluster is suitable for latency measurements",
 		Long: "Check whether the cluster, or some of its nodes, are suitable for latency measurements. On each node, short-lived\n" +
 			"unprivileged pods check the resources that benchmarks would get: an exclusive CPU, networks with their devices, Onload.\n" +
-			"The level of each line is good, warning, error, or unknown if the check was not possible; docs/doctor.md describes all\n" +
-			"checks. The command deletes the pods before it ends, also when it is interrupted.\n\n" +
+			"The level of each check is good, warning, error, or unknown if the check was not possible; docs/doctor.md describes all\n" +
+			"checks. What is not good comes first, then a line for each node; -o wide shows every check. The command deletes the pods before it ends, also when it is interrupted.\n\n" +
 			"Without names it checks all nodes except those whose taints keep pods away. It tolerates the taints of a named node.\n\n" +
 			"It exits with 0 if all lines are good, 1 if there is an error, 3 if there is no error but an unknown line or the input\n" +
 			"is invalid, and 2 if there are only warnings.",
@@ -51,7 +51,7 @@ func newDoctor(c *cluster) *cobra.Command {
 }
 
 // doctorForms are the layouts of a report.
-var doctorForms = []string{"table", "json", "yaml"}
+var doctorForms = []string{"table", "wide", "json", "yaml"}
 
 // leastTimeout is less than any pod needs.
 const leastTimeout = 5 * time.Second
@@ -138,15 +138,16 @@ func doctorCode(result doctor.Level) int {
 
 // text is the report in the format that was asked for.
 func (d *doctorCall) text(r doctor.Report, out *screen) (string, error) {
-	if d.form == "table" {
-		if !out.colored {
-			return r.Table(nil), nil
-		}
-		return r.Table(func(l doctor.Level, word string) string {
-			return string(map[doctor.Level]color{doctor.Error: red, doctor.Unknown: yellow, doctor.Warning: yellow, doctor.Good: green}[l]) + word + colorOff
-		}), nil
+	if d.form != "table" && d.form != "wide" {
+		return structured(d.form, r)
 	}
-	return structured(d.form, r)
+	var paint func(doctor.Level, string) string
+	if out.colored {
+		paint = func(l doctor.Level, word string) string {
+			return string(map[doctor.Level]color{doctor.Error: red, doctor.Unknown: yellow, doctor.Warning: yellow, doctor.Good: green}[l]) + word + colorOff
+		}
+	}
+	return r.Table(d.form == "wide", paint), nil
 }
 
 // structured is a value as json or yaml, with a line break at its end.

@@ -254,9 +254,9 @@ func grouped(o Observed, value func(*result.Inspection) string) map[string][]str
 	return groups
 }
 
-// oneMachine asks whether several nodes are one machine.
-func oneMachine(o Observed) []Line {
-	var same []string
+// machines are the nodes of each machine that has several.
+func machines(o Observed) [][]string {
+	var all [][]string
 	var seen []Node
 	for _, n := range o.Nodes {
 		if n.seen() != nil {
@@ -274,16 +274,23 @@ func oneMachine(o Observed) []Line {
 			return one
 		})
 		if len(names) > 1 {
-			same = append(same, list(names))
+			all = append(all, names)
 		}
+	}
+	return all
+}
+
+// oneMachine notes nodes that are one machine, as those of the local cluster and of kind are.
+func oneMachine(o Observed) []Line {
+	var same []string
+	for _, names := range machines(o) {
+		same = append(same, list(names))
 	}
 	if len(same) == 0 {
 		return nil
 	}
 	slices.Sort(same)
-	return advice{"what is measured between them is one kernel's virtual Ethernet, not a NIC and a wire; results say so",
-		"measure between machines; this is good for trying things out"}.
-		warn("machines", "", "one machine (the same boot): %s", strings.Join(same, "; "))
+	return good("machines", "", "a simulation: %s are one machine (the same boot); results say so, and its speed is not judged", strings.Join(same, "; "))
 }
 
 // alike asks whether the nodes are of one kind.

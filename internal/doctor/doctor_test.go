@@ -257,8 +257,8 @@ func TestChecks(t *testing.T) {
 					l.Inspection.Evidence.BootedAt = 1_700_000_000_000_000_000
 				}
 			}
-		}}, true, "machines", "", Warning, "a, b"},
-		{"one machine", changes{seenOnA(func(i *result.Inspection) { i.Evidence.BootID = "boot-b" })}, true, "machines", "", Warning, "a, b"},
+		}}, true, "machines", "", Good, "a, b are one machine"},
+		{"one machine", changes{seenOnA(func(i *result.Inspection) { i.Evidence.BootID = "boot-b" })}, true, "machines", "", Good, "a, b are one machine"},
 		{"kernels that differ", changes{seenOnA(func(i *result.Inspection) { i.Evidence.Kernel = "6.8.0" })}, true, "alike", "", Warning, "6.1.0-37-amd64 on b; 6.8.0 on a"},
 		{"one node", changes{func(o *Observed) { o.Nodes = o.Nodes[:1] }}, true, "alike", "", "", ""},
 		{"no Onload", changes{func(o *Observed) { o.Onload = "" }}, true, "onload", "", Good, "kernel's"},
@@ -437,7 +437,7 @@ func TestTable(t *testing.T) {
 	}
 	o.Nodes = o.Nodes[:1]
 	r := Diagnose(o)
-	plain := r.Table(nil)
+	plain := r.Table(false, nil)
 	golden := filepath.Join("testdata", "table.txt")
 	if *update {
 		if err := os.WriteFile(golden, []byte(plain), 0o600); err != nil {
@@ -451,12 +451,40 @@ func TestTable(t *testing.T) {
 	if diff := cmp.Diff(string(want), plain); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
-	painted := r.Table(func(l Level, word string) string { return "<" + string(l) + word + ">" })
+	painted := r.Table(false, func(l Level, word string) string { return "<" + string(l) + word + ">" })
 	for _, level := range Levels {
 		painted = strings.ReplaceAll(painted, fmt.Sprintf("<%s%s>", level, level), string(level))
 	}
 	if diff := cmp.Diff(plain, painted); diff != "" {
 		t.Errorf("what is painted, without the paint (-want +got):\n%s", diff)
+	}
+}
+
+// A cluster without findings has a line for itself and one for each node.
+func TestTableOfGoodCluster(t *testing.T) {
+	want := "good     cluster  8 good\ngood     a        20 good\ngood     b        20 good\n\ngood: 2 nodes, 48 good\n"
+	o := fit()
+	o.LeftOut["cp-1"] = "x:NoSchedule"
+	if diff := cmp.Diff(want, Diagnose(o).Table(false, nil)); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+	if all := Diagnose(o).Table(true, nil); strings.Count(all, "\n") != 48+1+strings.Count(want, "\n") {
+		t.Errorf("not all lines:\n%s", all)
+	}
+}
+
+// Nodes of one machine have no warnings, and all errors.
+func TestSimulation(t *testing.T) {
+	o := fit()
+	for _, change := range []func(*Observed){
+		seenOnA(func(i *result.Inspection) { i.Evidence.BootID, i.Evidence.Clocksource = "boot-b", "kvm-clock" }),
+		factOnA("cpu.hypervisor", "yes"), troubleOnA(KindNetwork, TroubleNetwork, "no"),
+	} {
+		change(&o)
+	}
+	r := Diagnose(o)
+	if r.Count(Warning) != 0 || r.Count(Error) != 1 || r.Result != Error {
+		t.Errorf("%d warnings, %d errors, %s", r.Count(Warning), r.Count(Error), r.Result)
 	}
 }
 

@@ -40,7 +40,7 @@ func examine(ctx context.Context, args ...string) (code int, r doctor.Report) {
 	GinkgoWriter.Printf("kubectl tailgate doctor: %s, exit code %d\n%s", time.Since(began).Round(time.Second), code, &stderr)
 	if stdout.Len() > 0 {
 		Expect(json.Unmarshal(stdout.Bytes(), &r)).To(Succeed())
-		GinkgoWriter.Println(r.Table(nil))
+		GinkgoWriter.Println(r.Table(true, nil))
 	}
 	left := &corev1.PodList{}
 	Expect(kube.List(context.WithoutCancel(ctx), left, client.HasLabels{pods.LabelDoctor})).To(Succeed())
@@ -70,7 +70,8 @@ func found(r doctor.Report, level doctor.Level, node, check, subject, words stri
 // ofWard is the subject of a line about a network there.
 func ofWard(network string) string { return ward + "/" + network }
 
-// inWard makes a network there, until the spec ends: with the configuration of one of the local cluster's, if none is given.
+// inWard makes a network there, until the spec ends: with the configuration of the local cluster's VFs or macvlan, if none is
+// given.
 func inWard(ctx context.Context, name, resource, config string) {
 	GinkgoHelper()
 	network := nadNamed(name, resource)
@@ -79,10 +80,7 @@ func inWard(ctx context.Context, name, resource, config string) {
 		network.SetAnnotations(nil)
 	}
 	if config == "" {
-		original := &unstructured.Unstructured{}
-		original.SetGroupVersionKind(foreign.GroupVersionKind)
-		Expect(kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, original)).To(Succeed())
-		config, _, _ = unstructured.NestedString(original.Object, "spec", "config")
+		config = configOf(ctx, map[bool]string{true: "sf-vf", false: "macvlan"}[resource != ""])
 	}
 	Expect(unstructured.SetNestedField(network.Object, config, "spec", "config")).To(Succeed())
 	Expect(kube.Create(ctx, network)).To(Succeed())
@@ -101,17 +99,10 @@ var _ = Describe("kubectl tailgate doctor", Label("doctor"), func() {
 		inWard(ctx, "macvlan", "", "")
 		code, r := examine(ctx)
 		for _, l := range r.Lines {
-			switch l.Level {
-			case doctor.Good:
-			case doctor.Warning:
-				// What truly holds latencies back where this runs: nodes of one machine, perhaps a virtual one, that is not tuned.
-				Expect(l.Check).To(BeElementOf("machines", "free-cpus", "neighbours", "smt", "isolation", "governor", "c-states", "clock",
-					"mitigations", "hypervisor", "interface"), "%v", l)
-			default:
-				Fail(string(l.Level) + ": " + l.Node + " " + l.Check + " " + l.Subject + ": " + l.Found)
-			}
+			Expect(l.Level).To(Equal(doctor.Good), "%v", l)
 		}
-		Expect(code).To(Equal(2))
+		Expect(code).To(Equal(0))
+		Expect(of(r, "", "machines", "").Found).To(ContainSubstring("node-a, node-b"))
 		for _, node := range []string{"node-a", "node-b"} {
 			Expect(of(r, node, "cpu-manager", "").Level).To(Equal(doctor.Good))
 			Expect(of(r, node, "topology", ofWard("sf-vf")).Level).To(Equal(doctor.Good))

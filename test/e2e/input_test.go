@@ -17,13 +17,15 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/test/localcluster"
 	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
 
 var _ = Describe("Wrong input", Label("placement"), func() {
 	It("a device that is on another NUMA node than the CPUs is told, tried again and given up", func(ctx context.Context) {
+		vfNetwork(ctx, "sf-vf-far", localcluster.ResourceVFFar)
 		b := benchmark("far", overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Network.NetworkRef.Name, s.Network.ResourceName = "sf-vf-far", "tailgate.test/sf_vf_far"
+			s.Network.NetworkRef.Name, s.Network.ResourceName = "sf-vf-far", localcluster.ResourceVFFar
 		})
 		create(ctx, b)
 		Eventually(func() string { return condition(get(ctx, b), v1alpha1.ConditionSucceeded).Message }).
@@ -73,4 +75,23 @@ func setManagerArgs(ctx context.Context, args ...string) {
 	}
 	DeferCleanup(set, before)
 	set(ctx, args)
+}
+
+// configOf is the CNI configuration of one of the local cluster's networks.
+func configOf(ctx context.Context, name string) string {
+	GinkgoHelper()
+	network := nadNamed(name, "")
+	Expect(kube.Get(ctx, client.ObjectKeyFromObject(network), network)).To(Succeed())
+	config, _, err := unstructured.NestedString(network.Object, "spec", "config")
+	Expect(err).NotTo(HaveOccurred())
+	return config
+}
+
+// vfNetwork makes a network of VFs of another resource than the local cluster's own, until the spec ends.
+func vfNetwork(ctx context.Context, name, resource string) {
+	GinkgoHelper()
+	network := nadNamed(name, resource)
+	Expect(unstructured.SetNestedField(network.Object, configOf(ctx, "sf-vf"), "spec", "config")).To(Succeed())
+	Expect(kube.Create(ctx, network)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(kube.Delete(ctx, network)).To(Succeed()) })
 }

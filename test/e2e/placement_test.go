@@ -233,6 +233,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 	})
 
 	It("of a VF without a NUMA hint is told, and blocks a verdict only where it was required", func(ctx context.Context) {
+		vfNetwork(ctx, "sf-vf-nohint", localcluster.ResourceVFNoHint)
 		anywhere := func(numa v1alpha1.NUMAPolicy) func(*v1alpha1.LatencyBenchmarkSpec) {
 			return func(s *v1alpha1.LatencyBenchmarkSpec) {
 				s.Network = v1alpha1.Network{

@@ -24,6 +24,24 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
+// createNetwork makes a network whose devices are of a resource.
+func createNetwork(ctx context.Context, t *testing.T, client *kubernetes.Clientset, name, resource, config string) {
+	t.Helper()
+	network, err := json.Marshal(map[string]any{
+		"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+		"metadata": map[string]any{"name": name, "annotations": map[string]string{cni.AnnotationResource: resource}},
+		"spec":     map[string]any{"config": config},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = client.RESTClient().Post().AbsPath("/apis/k8s.cni.cncf.io/v1/namespaces/default/network-attachment-definitions").
+		SetHeader("Content-Type", "application/json").Body(network).Do(ctx).Error()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // createPod makes a pod of node-a with one whole CPU, one device of each resource and the networks of its annotation.
 func createPod(ctx context.Context, t *testing.T, client *kubernetes.Clientset, name, networks string, resources ...corev1.ResourceName) {
 	t.Helper()
@@ -176,20 +194,8 @@ func TestPods(t *testing.T) {
 	a := c.nodes[0]
 
 	t.Run("a VF with an address that the pod asks for and an MTU of its network", func(t *testing.T) {
-		network, err := json.Marshal(map[string]any{
-			"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
-			"metadata": map[string]any{"name": "asked", "annotations": map[string]string{cni.AnnotationResource: ResourceVF}},
-			"spec": map[string]any{"config": `{"cniVersion":"1.0.0","name":"asked","plugins":[
-				{"type":"sriov","vlan":0,"capabilities":{"ips":true},"ipam":{"type":"static"}},{"type":"tuning","mtu":9000}]}`},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = client.RESTClient().Post().AbsPath("/apis/k8s.cni.cncf.io/v1/namespaces/default/network-attachment-definitions").
-			SetHeader("Content-Type", "application/json").Body(network).Do(ctx).Error()
-		if err != nil {
-			t.Fatal(err)
-		}
+		createNetwork(ctx, t, client, "asked", ResourceVF, `{"cniVersion":"1.0.0","name":"asked","plugins":[
+			{"type":"sriov","vlan":0,"capabilities":{"ips":true},"ipam":{"type":"static"}},{"type":"tuning","mtu":9000}]}`)
 		createPod(ctx, t, client, "asked", `[{"name":"asked","namespace":"default","interface":"net1","ips":["198.18.5.1/24"]}]`, ResourceVF)
 		defer removePod(ctx, t, client, "asked")
 		pod := podInPhase(ctx, t, client, "asked", corev1.PodRunning)
@@ -250,6 +256,9 @@ func TestPods(t *testing.T) {
 	})
 
 	t.Run("VFs far from the CPUs, with and without a hint", func(t *testing.T) {
+		const config = `{"cniVersion":"1.0.0","name":"far","type":"sriov","ipam":{"type":"static","addresses":[{"address":"198.18.6.1/24"}]}}`
+		createNetwork(ctx, t, client, "sf-vf-far", ResourceVFFar, config)
+		createNetwork(ctx, t, client, "sf-vf-nohint", ResourceVFNoHint, config)
 		createPod(ctx, t, client, "far", "sf-vf-far", ResourceVFFar)
 		defer removePod(ctx, t, client, "far")
 		if pod := podInPhase(ctx, t, client, "far", corev1.PodFailed); pod.Status.Reason != "TopologyAffinityError" {
