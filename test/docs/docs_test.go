@@ -15,9 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
@@ -126,18 +125,14 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// foreign are the kinds of other projects on the pages, with a pointer to the type that their fields must fit, if the project's Go module
-// has one that can be imported. test/integration creates those objects whose CRD it has.
-var foreign = map[string]any{
-	"v1 ConfigMap": &corev1.ConfigMap{}, "v1 Namespace": &corev1.Namespace{}, "apps/v1 Deployment": &appsv1.Deployment{},
-	"networking.k8s.io/v1 NetworkPolicy":                 &networkingv1.NetworkPolicy{},
-	"cert-manager.io/v1 Certificate":                     nil,
-	"kubelet.config.k8s.io/v1beta1 KubeletConfiguration": &kubeletv1beta1.KubeletConfiguration{},
-	"machineconfiguration.openshift.io/v1 MachineConfig": nil, "machineconfiguration.openshift.io/v1 MachineConfigPool": nil,
-	"operators.coreos.com/v1 OperatorGroup": nil, "operators.coreos.com/v1alpha1 Subscription": nil,
-	"performance.openshift.io/v2 PerformanceProfile": nil,
-	"sriovnetwork.openshift.io/v1 SriovNetwork":      nil, "sriovnetwork.openshift.io/v1 SriovNetworkNodePolicy": nil,
-	"sriovnetwork.openshift.io/v1 SriovOperatorConfig": nil,
+// foreign are the kinds of other projects on the pages, besides those of Kubernetes itself. test/integration creates the objects
+// whose CRD it has.
+var foreign = []string{
+	"cert-manager.io/v1 Certificate",
+	"machineconfiguration.openshift.io/v1 MachineConfig", "machineconfiguration.openshift.io/v1 MachineConfigPool",
+	"operators.coreos.com/v1 OperatorGroup", "operators.coreos.com/v1alpha1 Subscription",
+	"performance.openshift.io/v2 PerformanceProfile",
+	"sriovnetwork.openshift.io/v1 SriovNetwork", "sriovnetwork.openshift.io/v1 SriovNetworkNodePolicy", "sriovnetwork.openshift.io/v1 SriovOperatorConfig",
 }
 
 // TestYAML: every yaml block is YAML, and its objects are of known kinds and have no field that the API does not have. A part
@@ -160,10 +155,14 @@ func TestYAML(t *testing.T) {
 					into = &v1alpha1.LatencyBenchmark{}
 				case found["placement"] != nil || found["variants"] != nil || found["criteria"] != nil || found["workload"] != nil:
 					into = &v1alpha1.LatencyBenchmarkSpec{}
+				case found["kind"] == "KubeletConfiguration":
+					into = &kubeletv1beta1.KubeletConfiguration{}
 				case found["kind"] != nil:
-					known := false
-					if into, known = foreign[fmt.Sprintf("%s %s", found["apiVersion"], found["kind"])]; !known {
-						t.Errorf("%s: %s of %s is no known kind: correct it, or add it to the list in test/docs", from, found["kind"], found["apiVersion"])
+					version, kind := fmt.Sprint(found["apiVersion"]), fmt.Sprint(found["kind"])
+					if builtIn, err := scheme.Scheme.New(schema.FromAPIVersionAndKind(version, kind)); err == nil {
+						into = builtIn
+					} else if !slices.Contains(foreign, version+" "+kind) {
+						t.Errorf("%s: %s of %s is no known kind: correct it, or add it to the list in test/docs", from, kind, version)
 					}
 				}
 				if into == nil {
