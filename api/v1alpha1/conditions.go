@@ -193,6 +193,8 @@ const (
 	OutcomeResourceUnavailable = "ResourceUnavailable"
 	// OutcomeWrongNetwork surfaces when the messages would not have gone over the asked interface.
 	OutcomeWrongNetwork = "WrongNetwork"
+	// OutcomeInterfaceLost surfaces when the measured interface disappeared during the run.
+	OutcomeInterfaceLost = "InterfaceLost"
 	// OutcomePeerUnreachable surfaces when the client's agent could not reach the server's, or lost it.
 	OutcomePeerUnreachable = "PeerUnreachable"
 	// OutcomeAgentFailed surfaces when an agent failed in another way; the message is its own.

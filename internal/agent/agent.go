@@ -134,7 +134,7 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	}
 	document, err := work(ctx)
 	if err != nil && e.interfaceGone() {
-		err = fail(v1alpha1.OutcomeWrongNetwork, "interface %s disappeared during the run: was its driver unbound, or were the VFs of its PF removed?", e.iface.Name)
+		err = fail(v1alpha1.OutcomeInterfaceLost, "interface %s disappeared during the run: was its driver unbound, or were the VFs of its PF removed?", e.iface.Name)
 	}
 	return document, err
 }

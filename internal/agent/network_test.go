@@ -358,7 +358,7 @@ func TestInterfaceDisappears(t *testing.T) {
 	}
 	for iface, e := range map[string]end{"enp1": c, "enp2": s} {
 		timer := time.AfterFunc(patience, func() { _ = e.cmd.Process.Kill() })
-		if got := e.ending(t).termination; got.Reason != v1alpha1.OutcomeWrongNetwork || !strings.Contains(got.Message, "interface "+iface+" disappeared during the run") {
+		if got := e.ending(t).termination; got.Reason != v1alpha1.OutcomeInterfaceLost || !strings.Contains(got.Message, "interface "+iface+" disappeared during the run") {
 			t.Errorf("the end with %s ended with %+v", iface, got)
 		}
 		timer.Stop()
