@@ -29,7 +29,7 @@ demo: build ## As root: start the local cluster, install Tailgate, measure, show
 	go run ./hack/demo
 
 .PHONY: test
-test: unit integration e2e ## As root: all tests; nothing is left behind.
+test: unit integration e2e devices ## As root: all tests; nothing is left behind.
 
 ##@ Tests
 
