@@ -125,8 +125,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// foreign are the kinds of other projects on the pages, besides those of Kubernetes itself. test/integration creates the objects
-// whose CRD it has.
+// foreign are the kinds of other projects on the pages, besides those of Kubernetes itself. TestForeignSchemas validates the objects
+// whose CRD is in the repository.
 var foreign = []string{
 	"cert-manager.io/v1 Certificate",
 	"machineconfiguration.openshift.io/v1 MachineConfig", "machineconfiguration.openshift.io/v1 MachineConfigPool",
