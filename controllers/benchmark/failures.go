@@ -63,13 +63,18 @@ func troubled(reason, format string, args ...any) trouble {
 
 // networkTrouble reads what Multus and the CNI plugins said. Their texts are all that there is.
 func networkTrouble(e corev1.Event, node string) trouble {
-	said := oneLine(e.Message)
+	said := e.Message
+	if len(said) > maxSaid {
+		// CRI-O and Multus' shim put up to 700 bytes of names before the cause.
+		said = "… " + strings.ToValidUTF8(said[len(said)-maxSaid+len("… "):], "")
+	}
+	said = oneLine(said)
 	switch {
-	case e.Reason == "NoNetworkFound", strings.Contains(said, "cannot find a network-attachment-definition"):
+	case e.Reason == "NoNetworkFound", strings.Contains(e.Message, "cannot find a network-attachment-definition"):
 		t := troubled(v1alpha1.OutcomeNetworkMissing, "Multus on %s finds no such network: %s; create the NetworkAttachmentDefinition, and check that Multus may read its namespace", node, said)
 		t.final = true
 		return t
-	case strings.Contains(said, "pci addr is required"), strings.Contains(said, `or "pciBusID"`):
+	case strings.Contains(e.Message, "pci addr is required"), strings.Contains(e.Message, `or "pciBusID"`):
 		t := troubled(v1alpha1.OutcomeDeviceMissing, "the CNI plugin on %s was given no device: %s; check that the NetworkAttachmentDefinition has annotation k8s.v1.cni.cncf.io/resourceName, and that Multus reaches the kubelet's podresources", node, said)
 		t.final = true
 		return t
@@ -117,12 +122,14 @@ func podFailure(p *corev1.Pod) (reason, message string) {
 	return v1alpha1.OutcomePodLost, fmt.Sprintf("the %s's pod failed on %s and nothing tells why", role, node)
 }
 
+// maxSaid is how much of a foreign message fits into one of ours, in bytes.
+const maxSaid = 400
+
 // oneLine makes a foreign message fit into one of ours.
 func oneLine(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
-	const limit = 400
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit], "") + "…"
+	if len(s) > maxSaid {
+		s = strings.ToValidUTF8(s[:maxSaid], "") + "…"
 	}
 	return s
 }

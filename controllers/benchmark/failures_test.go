@@ -15,6 +15,9 @@ import (
 func TestStartTrouble(t *testing.T) {
 	event := func(reason, message string) corev1.Event { return corev1.Event{Reason: reason, Message: message} }
 	const sandbox = `Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox "9f": plugin type="multus" failed (add): [perf/x-r1-a1-server:sf-vf]: error adding container to network "sf-vf": VF pci addr is required`
+	// sandboxCRIO is the same from CRI-O, with Multus as a daemon.
+	const sandboxCRIO = `Failed to create pod sandbox: rpc error: code = Unknown desc = failed to create pod network sandbox k8s_x-r1-a1-server_perf_d412daf1-cf3e-11e9-bd0c-2a0a29181891_0(37f14c5b023b1167937881afda453ffec91fdcf046d88d664f5ddda02ba07af5): error adding pod perf_x-r1-a1-server to CNI network "multus-cni-network": plugin type="multus-shim" name="multus-cni-network" failed (add): CmdAdd (shim): CNI request failed with status 400: 'ContainerID:"37f14c5b023b1167937881afda453ffec91fdcf046d88d664f5ddda02ba07af5" Netns:"/var/run/netns/0fc6eb2c-5b0a-4d4c-a1c1-6a7f2a0b7a53" IfName:"eth0" Args:"IgnoreUnknown=1;K8S_POD_NAMESPACE=perf;K8S_POD_NAME=x-r1-a1-server" Path:"" ERRORED: error configuring pod [perf/x-r1-a1-server] networking: [perf/x-r1-a1-server/d412daf1-cf3e-11e9-bd0c-2a0a29181891:sf-vf]: error adding container to network "sf-vf": VF pci addr is required
+'`
 	cases := map[string]struct {
 		pod    []func(*corev1.Pod)
 		events []corev1.Event
@@ -37,6 +40,18 @@ func TestStartTrouble(t *testing.T) {
 		"an image that is not tried again yet": {
 			pod:  []func(*corev1.Pod){waiting("ImagePullBackOff", `Back-off pulling image "bench:v0"`)},
 			want: v1alpha1.OutcomeImagePullFailed, wantMessage: []string{"bench:v0"},
+		},
+		"an image without the signature that CRI-O's policy requires": {
+			pod:  []func(*corev1.Pod){waiting("SignatureValidationFailed", "image pull failed for bench:v0 because the signature validation failed: Source image rejected")},
+			want: v1alpha1.OutcomeImagePullFailed, wantMessage: []string{"SignatureValidationFailed"},
+		},
+		"a registry that CRI-O does not reach": {
+			pod:  []func(*corev1.Pod){waiting("RegistryUnavailable", "image pull failed for bench:v0 because the registry is unavailable")},
+			want: v1alpha1.OutcomeImagePullFailed, wantMessage: []string{"RegistryUnavailable"},
+		},
+		"a device that CRI-O's Multus was not given": {
+			events: []corev1.Event{event("FailedCreatePodSandBox", sandboxCRIO)},
+			want:   v1alpha1.OutcomeDeviceMissing, wantFinal: true, wantMessage: []string{"VF pci addr is required", `network "sf-vf"`},
 		},
 		"an image that must not be pulled": {
 			pod:  []func(*corev1.Pod){waiting("ErrImageNeverPull", "")},

@@ -105,7 +105,8 @@ func words(reason, message string) string {
 	text := strings.Join(strings.Fields(strings.TrimPrefix(reason+": "+message, ": ")), " ")
 	text = strings.TrimSuffix(text, ":")
 	if len(text) > maxSaid {
-		text = strings.ToValidUTF8(text[:maxSaid], "") + "…"
+		// What is in the middle are names; the cause is at the end.
+		text = strings.ToValidUTF8(text[:maxSaid/3], "") + "…" + strings.ToValidUTF8(text[len(text)-maxSaid*2/3:], "")
 	}
 	return text
 }

@@ -5,7 +5,9 @@ package pods
 // CannotPull says whether a container that waits for this reason waits for an image that cannot be had.
 func CannotPull(reason string) bool {
 	switch reason {
-	case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError":
+	case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
+		// These come from CRI-O, and the kubelet passes them on.
+		"RegistryUnavailable", "SignatureValidationFailed":
 		return true
 	}
 	return false

@@ -136,7 +136,7 @@ func written(c types.Object) []string {
 
 // noBounds are constants that limit what we write or show.
 var noBounds = map[string]bool{
-	"controllers/benchmark.fewNodes": true, "internal/cli.mostShown": true, "internal/doctor.maxSaid": true, "internal/report.mostNodes": true,
+	"controllers/benchmark.fewNodes": true, "controllers/benchmark.maxSaid": true, "internal/cli.mostShown": true, "internal/doctor.maxSaid": true, "internal/report.mostNodes": true,
 	"internal/result.fewestIntervals": true, "internal/result.maxShown": true,
 }
 
