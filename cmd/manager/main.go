@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -80,6 +81,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&o.settings.BenchImage, "bench-image", "", "image of the benchmark pods (required)")
 	fs.StringVar(&o.pullPolicy, "bench-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never")
+	fs.StringVar(&o.settings.ServiceAccount, "bench-service-account", "", "service account of benchmark and hold pods, which they get no token of; it must exist in the namespaces of benchmarks and gates. Empty: their service account default")
 	fs.BoolVar(&o.settings.AllowHostNetwork, "allow-host-network", false, "let benchmarks use the nodes' own network (network type Host)")
 	fs.BoolVar(&o.settings.AllowPacketCapture, "allow-packet-capture", false, "let benchmarks capture packets at the server's end (spec.capture), as root with the capability NET_RAW")
 	networkNamespaces := fs.String("network-namespaces", "", "namespaces, separated by commas, whose networks benchmarks of other namespaces may name (networkRef.namespace); * is all, none if it is empty")
@@ -105,6 +107,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	case o.settings.BenchImage == "":
 		return o, fmt.Errorf("--bench-image is required")
+	case o.settings.ServiceAccount != "" && len(validation.IsDNS1123Subdomain(o.settings.ServiceAccount)) > 0:
+		return o, fmt.Errorf("--bench-service-account: %q is no name of a service account", o.settings.ServiceAccount)
 	case o.settings.StartTimeout < time.Second || o.settings.StartTimeout > pods.StartAllowance:
 		return o, fmt.Errorf("--pod-start-timeout: %s is not 1s to %s", o.settings.StartTimeout, pods.StartAllowance)
 	case o.settings.MaxOccupation < 0:
@@ -241,7 +245,7 @@ func setUpGates(mgr ctrl.Manager, r *benchmark.Reconciler, s benchmark.Settings)
 	}
 	verifications := &gate.Verifications{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
-		Judge: r.Judge, Activity: r.Activity, Image: s.BenchImage, PullPolicy: s.PullPolicy,
+		Judge: r.Judge, Activity: r.Activity, Image: s.BenchImage, PullPolicy: s.PullPolicy, ServiceAccount: s.ServiceAccount,
 	}
 	if err := verifications.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the verification controller: %w", err)

@@ -31,12 +31,12 @@ func TestParse(t *testing.T) {
 		},
 		"everything": {
 			args: []string{
-				"--bench-image=bench:v0", "--bench-image-pull-policy=Never", "--allow-host-network", "--allow-packet-capture", "--pod-start-timeout=1s", "--max-attempts=1",
+				"--bench-image=bench:v0", "--bench-image-pull-policy=Never", "--bench-service-account=bench", "--allow-host-network", "--allow-packet-capture", "--pod-start-timeout=1s", "--max-attempts=1",
 				"--network-namespaces=nets,more", "--max-occupation=1h",
 				"--metrics-bind-address=0", "--serving-cert-dir=/cert", "--health-probe-bind-address=:1", "--leader-elect=false", "--gates=false", "--zap-log-level=debug",
 			},
 			want: options{
-				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, AllowHostNetwork: true, AllowPacketCapture: true, StartTimeout: time.Second, MaxAttempts: 1, MaxOccupation: time.Hour, NetworkNamespaces: []string{"nets", "more"}},
+				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, ServiceAccount: "bench", AllowHostNetwork: true, AllowPacketCapture: true, StartTimeout: time.Second, MaxAttempts: 1, MaxOccupation: time.Hour, NetworkNamespaces: []string{"nets", "more"}},
 				pullPolicy:     "Never",
 				metricsAddress: "0", servingCertDir: "/cert", healthAddress: ":1",
 			},
@@ -80,6 +80,7 @@ func TestParseRefuses(t *testing.T) {
 		"too many attempts":               {[]string{image, "--max-attempts=4"}, "--max-attempts"},
 		"attempts that are no number":     {[]string{image, "--max-attempts=many"}, "max-attempts"},
 		"a pull policy that is none":      {[]string{image, "--bench-image-pull-policy=Sometimes"}, `"Sometimes"`},
+		"a service account that is none":  {[]string{image, "--bench-service-account=a b"}, "--bench-service-account"},
 		"an empty pull policy":            {[]string{image, "--bench-image-pull-policy="}, "--bench-image-pull-policy"},
 		"a yes that is neither nor":       {[]string{image, "--leader-elect=perhaps"}, "leader-elect"},
 		"a log level that does not exist": {[]string{image, "--zap-log-level=loud"}, "zap-log-level"},

@@ -302,7 +302,8 @@ func (w *world) endpoint(task plan.Task) pods.Endpoint {
 		node = active.Pair.ServerNode
 	}
 	return pods.Endpoint{
-		Benchmark: w.benchmark, Name: pods.NameOf(active, task.Role), Image: w.settings.BenchImage, PullPolicy: w.settings.PullPolicy, Node: node, Variant: w.activeRun().Variant, Task: task,
+		Benchmark: w.benchmark, Name: pods.NameOf(active, task.Role), Image: w.settings.BenchImage, PullPolicy: w.settings.PullPolicy,
+		ServiceAccount: w.settings.ServiceAccount, Node: node, Variant: w.activeRun().Variant, Task: task,
 	}
 }
 

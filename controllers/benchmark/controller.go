@@ -50,6 +50,8 @@ type Settings struct {
 	// BenchImage is the image of the benchmark pods, PullPolicy how the nodes get it.
 	BenchImage string
 	PullPolicy corev1.PullPolicy
+	// ServiceAccount of the benchmark pods, in each namespace; empty: its default.
+	ServiceAccount string
 	// AllowHostNetwork lets benchmarks ask for network type Host.
 	AllowHostNetwork bool
 	// AllowPacketCapture lets benchmarks capture packets at the server's end, with the capability NET_RAW.

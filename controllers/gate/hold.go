@@ -26,7 +26,7 @@ const maxPodName = 63
 // this controller sets, or at whether its containers are ready, as NVIDIA's k8s-operator-libs do, which a readiness gate does
 // not change: see probeOf. A pod cannot get another probe, so that it is created again when the node comes to be verified, or does
 // not any more.
-func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, image string, pull corev1.PullPolicy) *corev1.Pod {
+func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, image string, pull corev1.PullPolicy, serviceAccount string) *corev1.Pod {
 	labels := labelsOf(v)
 	labels[v1alpha1.LabelHold] = "true"
 	labels[v1alpha1.NodeLabelVerified] = fmt.Sprint(v.Status.State == v1alpha1.VerificationVerified)
@@ -37,14 +37,14 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 		},
 		Spec: corev1.PodSpec{
 			NodeName:                      v.Spec.NodeName,
+			ServiceAccountName:            serviceAccount,
 			AutomountServiceAccountToken:  new(false),
 			EnableServiceLinks:            new(false),
 			TerminationGracePeriodSeconds: new(int64(2)),
 			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			ReadinessGates:                []corev1.PodReadinessGate{{ConditionType: v1alpha1.NodeConditionVerified}},
 			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), RunAsGroup: new(int64(65532)),
-				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{{
 				Name: "hold", Image: image, ImagePullPolicy: pull,
@@ -103,7 +103,7 @@ const holdSettled = 10 * time.Minute
 func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyVerification) (time.Duration, error) {
 	// A node that another gate has is that gate's to speak of.
 	asked := w.gate.Spec.Enforcement.HoldPod && (w.owner == nil || !w.lost())
-	want := holdPodOf(w.gate, v, r.Image, r.PullPolicy)
+	want := holdPodOf(w.gate, v, r.Image, r.PullPolicy, r.ServiceAccount)
 	pod, err := r.holdPod(ctx, want, asked)
 	if err != nil {
 		return 0, err

@@ -23,7 +23,7 @@ func TestProbeOf(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			v := makeVerification("a", func(v *v1alpha1.LatencyVerification) { v.Status.State, v.Status.Identity = c.state, c.identity })
-			pod := holdPodOf(makeGate(), v, "bench", "")
+			pod := holdPodOf(makeGate(), v, "bench", "", "")
 			if got := probes(pod); !slices.Equal(got, c.want) {
 				t.Errorf("%q, want %q", got, c.want)
 			}

@@ -44,6 +44,8 @@ type Verifications struct {
 	// Image, in which the agent of a hold pod sleeps, and how the nodes get it.
 	Image      string
 	PullPolicy corev1.PullPolicy
+	// ServiceAccount of hold pods; empty: the namespace's default.
+	ServiceAccount string
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get;list;watch

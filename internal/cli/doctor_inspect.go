@@ -124,7 +124,7 @@ func (i *inspectors) has(n *doctor.Node, resource string) bool {
 func (i *inspectors) look(ctx context.Context, n *doctor.Node, l doctor.Look, resource string) doctor.Look {
 	spec := pods.Inspection{
 		Namespace: i.namespace, Name: fmt.Sprintf("tailgate-doctor-%s-%d", i.call, i.made.Add(1)), Call: i.call,
-		Node: n.Node.Name, Named: n.Named, Image: i.image.name, PullPolicy: i.image.policy,
+		Node: n.Node.Name, Named: n.Named, Image: i.image.name, PullPolicy: i.image.policy, ServiceAccount: i.image.serviceAccount,
 		CPU: l.Kind != doctor.KindShared, Deadline: i.timeout + time.Minute,
 	}
 	if resource != "" {

@@ -32,10 +32,12 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
-// benchImage is the image of benchmarks, with when it is pulled.
+// benchImage is the image of benchmarks, with when it is pulled and by which service account.
 type benchImage struct {
 	name   string
 	policy corev1.PullPolicy
+	// serviceAccount is that of the pods.
+	serviceAccount string
 }
 
 // mostNetworks is how many networks of a namespace are tried, unless they are named: each takes a pod on each node.
@@ -159,6 +161,7 @@ func (d *doctorCall) manager(ctx context.Context, api client.Client, o *doctor.O
 			continue
 		}
 		o.Manager.Image = c.Image
+		image.serviceAccount = flagValue(args, "bench-service-account")
 		if policy := flagValue(args, "bench-image-pull-policy"); policy != "" {
 			image.policy = corev1.PullPolicy(policy)
 		}

@@ -28,6 +28,8 @@ type Inspection struct {
 	// Image of the agent, and when it is pulled.
 	Image      string
 	PullPolicy corev1.PullPolicy
+	// ServiceAccount of the pod; empty: the namespace's default.
+	ServiceAccount string
 	// CPU asks for a whole one, which makes the pod guaranteed. Without it the pod runs on the CPUs that nobody has to
 	// himself, and fits where none is left.
 	CPU bool
@@ -58,19 +60,15 @@ func Inspect(i Inspection) (*corev1.Pod, error) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: i.Name, Labels: labels, Annotations: foreign.OptOutAnnotations()},
 		Spec: corev1.PodSpec{
 			RestartPolicy:                 corev1.RestartPolicyNever,
+			ServiceAccountName:            i.ServiceAccount,
 			AutomountServiceAccountToken:  new(false),
 			EnableServiceLinks:            new(false),
 			TerminationGracePeriodSeconds: new(int64(1)),
 			ActiveDeadlineSeconds:         new(int64(i.Deadline.Seconds())),
 			Affinity:                      onNode(i.Node),
 			// What Tailgate itself holds back, it measures all the same.
-			Tolerations: []corev1.Toleration{{Key: v1alpha1.NodeTaintUnverified, Operator: corev1.TolerationOpExists}},
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot:   new(true),
-				RunAsUser:      new(int64(nobody)),
-				RunAsGroup:     new(int64(nobody)),
-				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
+			Tolerations:     []corev1.Toleration{{Key: v1alpha1.NodeTaintUnverified, Operator: corev1.TolerationOpExists}},
+			SecurityContext: identity(false),
 			Containers: []corev1.Container{{
 				Name:            Container,
 				Image:           i.Image,

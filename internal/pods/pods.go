@@ -32,8 +32,6 @@ const (
 	StartAllowance = 10 * time.Minute
 
 	agent = "/usr/local/bin/tailgate-agent"
-	// nobody runs the agent and the tools: an ID that no image of ours gives any file to.
-	nobody = 65532
 )
 
 // Endpoint is one side of an attempt at a run.
@@ -44,6 +42,8 @@ type Endpoint struct {
 	Image string
 	// PullPolicy of the image.
 	PullPolicy corev1.PullPolicy
+	// ServiceAccount of the pod, which gets no token of it; empty: the namespace's default.
+	ServiceAccount string
 	// Node on which the pod has to run.
 	Node string
 	// Variant that is measured.
@@ -122,13 +122,14 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 		},
 		Spec: corev1.PodSpec{
 			RestartPolicy:                 corev1.RestartPolicyNever,
+			ServiceAccountName:            e.ServiceAccount,
 			AutomountServiceAccountToken:  new(false),
 			EnableServiceLinks:            new(false),
 			TerminationGracePeriodSeconds: new(int64(2)),
 			// A last resort that holds even when no manager is left to see it.
 			ActiveDeadlineSeconds: new(int64((e.Task.Deadline + StartAllowance).Seconds())),
 			Affinity:              onNode(e.Node),
-			SecurityContext:       identity(e),
+			SecurityContext:       identity(len(capabilities(e)) > 0),
 			Containers: []corev1.Container{{
 				Name:            Container,
 				Image:           e.Image,
@@ -180,21 +181,18 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// identity is the user that the agent and the tools run as. A capability that a container adds reaches root only:
-// any other user loses it at exec, as no container has it ambient. So the capturing server is root, with nothing but
-// that one capability.
-func identity(e Endpoint) *corev1.PodSecurityContext {
-	user := int64(nobody)
-	if len(capabilities(e)) > 0 {
-		user = 0
-	}
-	return &corev1.PodSecurityContext{
-		RunAsNonRoot:   new(user != 0),
-		RunAsUser:      new(user),
-		RunAsGroup:     new(int64(nobody)),
-		FSGroup:        new(int64(nobody)),
+// identity is the user that the agent and the tools run as: the image's, which is not root, or one that the cluster chooses,
+// as OpenShift does from the range of each namespace. A capability that a container adds reaches root only: any other user
+// loses it at exec, as no container has it ambient. So the capturing server is root, with nothing but that one capability.
+func identity(root bool) *corev1.PodSecurityContext {
+	context := &corev1.PodSecurityContext{
+		RunAsNonRoot:   new(!root),
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
+	if root {
+		context.RunAsUser = new(int64(0))
+	}
+	return context
 }
 
 // capabilities is what an endpoint needs beyond nothing: the server of a variant with capture reads packets.

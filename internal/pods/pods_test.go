@@ -88,7 +88,8 @@ func endpoint(name, role string) Endpoint {
 	b := benchmark(name)
 	variant := plan.Variants(b.Spec)[0]
 	e := Endpoint{
-		Benchmark: b, Variant: variant, Image: "registry.example.com/tailgate/bench:v0", PullPolicy: corev1.PullIfNotPresent, Node: "node-" + role,
+		Benchmark: b, Variant: variant, Image: "registry.example.com/tailgate/bench:v0", PullPolicy: corev1.PullIfNotPresent,
+		ServiceAccount: "bench", Node: "node-" + role,
 		Task: plan.Task{
 			Run: "x2522-r3", Variant: variant.Name, Attempt: 2, Role: role, Tool: v1alpha1.ToolSfntPingpong,
 			Cells:     []tool.Cell{{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, Duration: 3 * time.Second, Warmup: time.Second}},
@@ -239,7 +240,9 @@ func TestPodsHaveNothingTheyDoNotNeed(t *testing.T) {
 		for what, ok := range map[string]bool{
 			"no token":                  pod.Spec.AutomountServiceAccountToken != nil && !*pod.Spec.AutomountServiceAccountToken,
 			"no service links":          pod.Spec.EnableServiceLinks != nil && !*pod.Spec.EnableServiceLinks,
-			"not root":                  s.RunAsNonRoot != nil && *s.RunAsNonRoot && s.RunAsUser != nil && *s.RunAsUser != 0,
+			"not root":                  s.RunAsNonRoot != nil && *s.RunAsNonRoot,
+			"a user of any range":       s.RunAsUser == nil && s.RunAsGroup == nil && s.FSGroup == nil,
+			"its service account":       pod.Spec.ServiceAccountName == e.ServiceAccount,
 			"the runtime's seccomp":     s.SeccompProfile != nil && s.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
 			"no escalation":             c.SecurityContext.AllowPrivilegeEscalation != nil && !*c.SecurityContext.AllowPrivilegeEscalation,
 			"no privilege":              c.SecurityContext.Privileged == nil,
@@ -352,8 +355,9 @@ func TestCapture(t *testing.T) {
 		if diff := cmp.Diff(&corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: want}, c.Capabilities); diff != "" {
 			t.Errorf("%s: capabilities (-want +got):\n%s", role, diff)
 		}
-		if root := *pod.Spec.SecurityContext.RunAsUser == 0; root != (want != nil) || root == *pod.Spec.SecurityContext.RunAsNonRoot {
-			t.Errorf("%s: runs as %d, runAsNonRoot %t", role, *pod.Spec.SecurityContext.RunAsUser, *pod.Spec.SecurityContext.RunAsNonRoot)
+		s := pod.Spec.SecurityContext
+		if root := s.RunAsUser != nil && *s.RunAsUser == 0; root != (want != nil) || root == *s.RunAsNonRoot {
+			t.Errorf("%s: %+v", role, s)
 		}
 		if *c.AllowPrivilegeEscalation || !*c.ReadOnlyRootFilesystem {
 			t.Errorf("%s: %+v", role, c)
