@@ -89,6 +89,18 @@ const (
 	markEnd   = mark + "end "
 )
 
+// A size that no frame may have makes the frame wrong at its first line, so that none of its content is kept.
+func TestReadFrameRefusesTheSizeFirst(t *testing.T) {
+	for _, size := range []int{maxCompressed + 1, -1} {
+		if f := begin(fmt.Sprintf("result %d %d", Version, size), "result", Version); f == nil || !errors.Is(f.wrong, ErrCorrupt) {
+			t.Errorf("a size of %d bytes: got %+v", size, f)
+		}
+	}
+	if f := begin(fmt.Sprintf("result %d %d", Version, maxCompressed), "result", Version); f == nil || f.wrong != nil {
+		t.Errorf("the largest size: got %+v", f)
+	}
+}
+
 func TestReadFrameRefuses(t *testing.T) {
 	document := clientDocument(t)
 	log, digest := framed(t, document)
