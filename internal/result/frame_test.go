@@ -112,6 +112,8 @@ func TestReadFrameRefuses(t *testing.T) {
 	otherVersion := document
 	otherVersion.Version = Version + 1
 	otherLog, otherDigest := framed(t, otherVersion)
+	otherVersion.Version = Version - 1
+	earlierLog, earlierDigest := framed(t, otherVersion)
 
 	cases := map[string]struct {
 		log, digest string
@@ -132,6 +134,7 @@ func TestReadFrameRefuses(t *testing.T) {
 		"no digest announced":              {log, "", ErrCorrupt},
 		"another digest in the frame":      {strings.ReplaceAll(log, digest, otherDigest), digest, ErrCorrupt},
 		"a document of another version":    {otherLog, otherDigest, ErrCorrupt},
+		"a document of an earlier version": {earlierLog, earlierDigest, ErrCorrupt},
 		"a frame of another version":       {strings.Replace(log, "result 1", "result 2", 1), digest, ErrCorrupt},
 		"a size that is too large":         {fmt.Sprintf("%s%d %d\n%s%s", markBegin, Version, maxCompressed+1, markEnd, digest), digest, ErrCorrupt},
 		"a negative size":                  {fmt.Sprintf("%s%d -1\n%s%s", markBegin, Version, markEnd, digest), digest, ErrCorrupt},
