@@ -26,8 +26,8 @@ func CacheOptions() cache.Options {
 			&corev1.ConfigMap{}: {Label: ours, Transform: slimConfigMap},
 			&corev1.Node{}:      {Transform: slim(func(n *corev1.Node) { n.Status.Images = nil })},
 			&v1alpha1.LatencyBenchmark{}: {Transform: slim(func(b *v1alpha1.LatencyBenchmark) {
-				// Of a gate's there are some for each node, and one for each of many pairs, whose results are compared.
-				ofGate, ofPair := b.Labels[v1alpha1.LabelGate] != "", b.Labels[v1alpha1.LabelParent] != ""
+				// Of a gate's there are some for each node, and one for each pair of a matrix, whose results are compared.
+				ofGate, ofPair := b.Labels[v1alpha1.LabelGate] != "", b.Labels[v1alpha1.LabelMatrix] != ""
 				if ofGate || ofPair {
 					b.Status.Warnings, b.Status.Endpoints, b.Status.Attempts, b.Status.Stored = nil, nil, nil, nil
 				}

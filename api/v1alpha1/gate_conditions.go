@@ -20,7 +20,7 @@ const (
 	ReasonScheduleInvalid = "ScheduleInvalid"
 	// ReasonBenchmarkRefused surfaces when a benchmark of the gate cannot be made: its namespace does not exist, a quota is
 	// used up, a webhook denies it. It is also a reason of state Unverified. Other nodes are measured meanwhile.
-	// With ConditionSucceeded of a benchmark of many pairs it says the same of the benchmark of a pair.
+	// With ConditionSucceeded of a LatencyMatrix it says the same of the benchmark of a pair.
 	ReasonBenchmarkRefused = "BenchmarkRefused"
 	// ReasonNoProgress surfaces when a benchmark of the gate was given up, because for minutes nothing of it was measured: a
 	// pod that cannot be removed from a dead node, or nodes that are busy. It is also a reason of state Unverified. The node

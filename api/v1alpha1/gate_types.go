@@ -195,7 +195,7 @@ func (r *GateRule) Compares() bool {
 
 // Baseline names results to compare with.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.benchmarkRef), has(self.variant), has(self.accepted)].filter(given, given).size() == 1",message="give exactly one of benchmarkRef, variant and accepted"
+// +kubebuilder:validation:XValidation:rule="[has(self.benchmarkRef), has(self.variant), has(self.accepted), has(self.matrixRef)].filter(given, given).size() == 1",message="give exactly one of benchmarkRef, variant, accepted and matrixRef"
 type Baseline struct {
 	// benchmarkRef names another benchmark of the same namespace, whose stored results are compared cell by cell with the
 	// same variant. The verdict is updated when they change. Until that benchmark is complete, it is Inconclusive.
@@ -214,6 +214,11 @@ type Baseline struct {
 	// settles which result that is (status.verdict.baseline), and later acceptances do not change it.
 	// +optional
 	Accepted *AcceptedBaseline `json:"accepted,omitempty"`
+
+	// matrixRef is another LatencyMatrix of the same namespace: each pair is compared with the pair of the same nodes in the
+	// same roles there. Only the template of a LatencyMatrix may have it.
+	// +optional
+	MatrixRef *ObjectName `json:"matrixRef,omitempty"`
 }
 
 // AcceptedBaseline names the LatencyGate whose accepted result is the baseline.

@@ -11,7 +11,7 @@ var GroupVersion = schema.GroupVersion{Group: "tailgate.dev", Version: "v1alpha1
 
 // AddToScheme adds the kinds of this package to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &LatencyBenchmark{}, &LatencyBenchmarkList{}, &LatencyGate{}, &LatencyGateList{},
+	s.AddKnownTypes(GroupVersion, &LatencyBenchmark{}, &LatencyBenchmarkList{}, &LatencyMatrix{}, &LatencyMatrixList{}, &LatencyGate{}, &LatencyGateList{},
 		&LatencyVerification{}, &LatencyVerificationList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -5,8 +5,8 @@ package v1alpha1
 const (
 	// LabelBenchmark holds the name of the LatencyBenchmark, on every pod and ConfigMap made for it.
 	LabelBenchmark = "tailgate.dev/benchmark"
-	// LabelParent holds the name of the LatencyBenchmark of many pairs, on the one of each pair.
-	LabelParent = "tailgate.dev/parent"
+	// LabelMatrix holds the name of the LatencyMatrix, on the benchmark of each pair.
+	LabelMatrix = "tailgate.dev/matrix"
 	// LabelRun holds the name of the run (see internal/plan), on its pods and its stored result.
 	LabelRun = "tailgate.dev/run"
 	// LabelAttempt holds the number of the attempt, from 1, on the pods of a run.

@@ -129,8 +129,9 @@ type LatencyBenchmarkSpec struct {
 	Rounds int32 `json:"rounds,omitempty"`
 
 	// placement is where the client and the server run and what they get there.
-	// +required
-	Placement Placement `json:"placement"`
+	// +optional
+	// +kubebuilder:default={}
+	Placement Placement `json:"placement,omitzero"`
 
 	// network is the way from client to server; default the primary pod network. Variants may have others.
 	// +optional
@@ -184,13 +185,13 @@ type LatencyBenchmarkSpec struct {
 
 	// suspend stops the benchmark while it is true: the current attempt ends and does not count as failed, stored results are
 	// kept, and other benchmarks do not wait for this one. When it is false again, the benchmark resumes with the remaining
-	// runs. Unlike most of the spec, it may change at any time. A benchmark of many pairs passes it on to those of its pairs.
+	// runs. Unlike most of the spec, it may change at any time.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
 	// ttlSecondsAfterFinished is after how many seconds a finished benchmark is deleted, with its results, 0 to 315360000
 	// (ten years); absent: never. It stays for as long as another benchmark names it as its baseline, and the one that a
-	// pair or a gate owns goes with its owner alone. It may change at any time.
+	// matrix or a gate owns goes with its owner alone. It may change at any time.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=315360000
@@ -365,11 +366,6 @@ type LatencyBenchmarkStatus struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	CPUs int32 `json:"cpus,omitempty"`
-
-	// pairs is where a benchmark of many pairs (placement.pairing Star, Ring or AllPairs) stands. Each pair has a
-	// benchmark of its own with the results.
-	// +optional
-	Pairs *PairsStatus `json:"pairs,omitempty"`
 
 	// extendedRounds is by how many rounds the plan grew because the planned ones left the verdict Inconclusive. It
 	// happens at most once.
@@ -939,13 +935,12 @@ type StoredResult struct {
 // +kubebuilder:printcolumn:name="Placement",type=string,JSONPath=`.status.summary.placement`,priority=1
 // +kubebuilder:printcolumn:name="Variants",type=string,JSONPath=`.status.summary.variants`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].message`,priority=1
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) && !has(oldSelf.status.pairs) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.acceleration) == has(oldSelf.spec.acceleration) && (!has(self.spec.acceleration) || self.spec.acceleration == oldSelf.spec.acceleration) && has(self.spec.pods) == has(oldSelf.spec.pods) && (!has(self.spec.pods) || self.spec.pods == oldSelf.spec.pods) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for criteria, priority, suspend, ttlSecondsAfterFinished and historyLimit: delete the benchmark and apply it again"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.acceleration) == has(oldSelf.spec.acceleration) && (!has(self.spec.acceleration) || self.spec.acceleration == oldSelf.spec.acceleration) && has(self.spec.pods) == has(oldSelf.spec.pods) && (!has(self.spec.pods) || self.spec.pods == oldSelf.spec.pods) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for criteria, priority, suspend, ttlSecondsAfterFinished and historyLimit: delete the benchmark and apply it again"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.criteria) || !has(self.spec.criteria.baseline) || !has(self.spec.criteria.baseline.benchmarkRef) || self.spec.criteria.baseline.benchmarkRef.name != self.metadata.name",message="spec.criteria.baseline.benchmarkRef: a benchmark cannot be its own baseline; name another, or a variant"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.criteria) || !has(self.spec.criteria.baseline) || !has(self.spec.criteria.baseline.accepted) || has(self.spec.criteria.baseline.accepted.gateName)",message="spec.criteria.baseline.accepted.gateName: name the LatencyGate whose accepted result is the baseline"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.criteria) || !has(self.spec.criteria.baseline) || !has(self.spec.criteria.baseline.matrixRef)",message="spec.criteria.baseline.matrixRef: only the template of a LatencyMatrix compares with another one; name the benchmark of one pair by benchmarkRef"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52",message="metadata.name: at most 52 characters, because pods are named after it"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.variants) || self.spec.variants.all(v, self.metadata.name.size() + v.name.size() <= 57)",message="spec.variants: the names of the benchmark and of a variant together have at most 57 characters, because pods are named after both"
-// +kubebuilder:validation:XValidation:rule="self.spec.placement.pairing == 'Pair' || self.metadata.name.size() <= 46",message="metadata.name: at most 46 characters with pairing Star, Ring or AllPairs, because the benchmark of each pair is named after it"
-// +kubebuilder:validation:XValidation:rule="self.spec.placement.pairing == 'Pair' || !has(self.spec.variants) || self.spec.variants.all(v, self.metadata.name.size() + v.name.size() <= 51)",message="spec.variants: with pairing Star, Ring or AllPairs the names of the benchmark and of a variant together have at most 51 characters, because the benchmark of each pair is named after it"
 type LatencyBenchmark struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.

@@ -5,22 +5,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Pairing says which nodes are measured with which.
-// +kubebuilder:validation:Enum=Pair;Star;Ring;AllPairs
-type Pairing string
-
-// The pairings.
-const (
-	// PairingPair is one client node and one server node.
-	PairingPair Pairing = "Pair"
-	// PairingStar is every client node with the one server node.
-	PairingStar Pairing = "Star"
-	// PairingRing is every node with the next, the last with the first.
-	PairingRing Pairing = "Ring"
-	// PairingAllPairs is every node with every other.
-	PairingAllPairs Pairing = "AllPairs"
-)
-
 // NUMAPolicy says what it means when CPUs and device are on different NUMA nodes.
 // +kubebuilder:validation:Enum=Required;Preferred;Ignore
 type NUMAPolicy string
@@ -37,38 +21,16 @@ const (
 )
 
 // Placement says where the endpoints run and what each of them gets.
-//
-// +kubebuilder:validation:XValidation:rule="!(self.pairing in ['Pair', 'Star']) || has(self.client) && has(self.server)",message="client and server are required when pairing is Pair or Star: select the nodes of each"
-// +kubebuilder:validation:XValidation:rule="!(self.pairing in ['Ring', 'AllPairs']) || has(self.nodes)",message="nodes is required when pairing is Ring or AllPairs: select the nodes to measure with each other"
-// +kubebuilder:validation:XValidation:rule="self.pairing in ['Ring', 'AllPairs'] || !has(self.nodes)",message="nodes belongs to pairing Ring and AllPairs; use client and server"
-// +kubebuilder:validation:XValidation:rule="!(self.pairing in ['Ring', 'AllPairs']) || !has(self.client) && !has(self.server)",message="client and server belong to pairing Pair and Star; use nodes"
-// +kubebuilder:validation:XValidation:rule="self.pairing != 'Pair' || !has(self.maxParallelPairs)",message="maxParallelPairs belongs to pairings of several pairs; remove it"
 type Placement struct {
-	// pairing is which nodes are measured with which: Pair (default) is one client node and one server node, Star every
-	// client node with one server node, Ring every node with the next, AllPairs every node with every other. All but
-	// Pair make a LatencyBenchmark for each pair, owned by this one.
+	// client selects the node of the client; default any node.
 	// +optional
-	// +kubebuilder:default=Pair
-	Pairing Pairing `json:"pairing,omitempty"`
-
-	// client selects the node of the client, or with Star the nodes.
-	// +optional
+	// +kubebuilder:default={}
 	Client *NodeSelection `json:"client,omitempty"`
 
-	// server selects the node of the server, always another one than the client's.
+	// server selects the node of the server, always another one than the client's; default any node.
 	// +optional
+	// +kubebuilder:default={}
 	Server *NodeSelection `json:"server,omitempty"`
-
-	// nodes selects the nodes of pairings Ring and AllPairs, at most 100 of them.
-	// +optional
-	Nodes *NodeSelection `json:"nodes,omitempty"`
-
-	// maxParallelPairs is how many pairs are measured at once, each node in one of them, 1 to 50; default 1. Pairs that
-	// share a switch share its buffers: measure them alone to know what one is worth.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=50
-	MaxParallelPairs int32 `json:"maxParallelPairs,omitempty"`
 
 	// cpus is how many whole, exclusive CPUs each endpoint gets, 1 to 64. If unset, the operator chooses together with the
 	// nodes (status.cpus): 2, which is a whole core where CPUs have two SMT threads, or 1 where a node has no second
@@ -116,12 +78,20 @@ func (b *LatencyBenchmark) CPUs() int32 {
 
 // NodeSelection picks nodes.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.nodeName) || !has(self.nodeSelector)",message="give nodeName or nodeSelector, not both"
+// +kubebuilder:validation:XValidation:rule="[has(self.nodeName), has(self.nodeNames), has(self.nodeSelector)].filter(given, given).size() <= 1",message="give only one of nodeName, nodeNames and nodeSelector"
 type NodeSelection struct {
 	// nodeName is the name of the one node.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	NodeName string `json:"nodeName,omitempty"`
+
+	// nodeNames are the names of the nodes to choose from, at most 500.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=500
+	// +kubebuilder:validation:items:MaxLength=253
+	NodeNames []string `json:"nodeNames,omitempty"`
 
 	// nodeSelector is the labels that the node must have, at most 16; empty: any node. Of several nodes that can give
 	// what is asked the one is taken that others need least.

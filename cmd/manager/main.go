@@ -39,7 +39,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
 	"github.com/tailgate-dev/tailgate/controllers/gate"
-	"github.com/tailgate-dev/tailgate/controllers/pairing"
+	"github.com/tailgate-dev/tailgate/controllers/matrix"
 	"github.com/tailgate-dev/tailgate/controllers/retention"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/pods"
@@ -189,7 +189,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the benchmark controller: %w", err)
 	}
-	err = (&pairing.Reconciler{
+	err = (&matrix.Reconciler{
 		Client:    mgr.GetClient(),
 		Live:      mgr.GetAPIReader(),
 		Preflight: reconciler.Preflight,
@@ -197,7 +197,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		Clock:     clock.RealClock{},
 	}).SetupWithManager(mgr)
 	if err != nil {
-		return fmt.Errorf("setting up the pairing controller: %w", err)
+		return fmt.Errorf("setting up the matrix controller: %w", err)
 	}
 	err = (&retention.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},

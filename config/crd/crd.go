@@ -8,6 +8,11 @@ import _ "embed"
 //go:embed tailgate.dev_latencybenchmarks.yaml
 var LatencyBenchmarks []byte
 
+// LatencyMatrices is the CustomResourceDefinition of LatencyMatrix, in YAML.
+//
+//go:embed tailgate.dev_latencymatrices.yaml
+var LatencyMatrices []byte
+
 // LatencyGates is the CustomResourceDefinition of LatencyGate, in YAML.
 //
 //go:embed tailgate.dev_latencygates.yaml

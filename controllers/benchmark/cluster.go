@@ -83,8 +83,8 @@ func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 			return err
 		}
 	}
-	// Of many pairs each looks itself, when its turn has come.
-	if w.driver == nil || b.ManyPairs() {
+	// Each pair of a matrix looks itself, when its turn has come.
+	if w.driver == nil || w.ofMatrix {
 		return nil
 	}
 	// In a large cluster the pods are most of what there is to read: not for one that is rejected anyway.

@@ -123,10 +123,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Live.Get(ctx, req.NamespacedName, b); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if b.ManyPairs() {
-		// Package pairing makes a benchmark of each pair.
-		return ctrl.Result{}, nil
-	}
 	if !b.DeletionTimestamp.IsZero() {
 		// Owner references take pods and ConfigMaps along.
 		return ctrl.Result{}, nil
@@ -141,7 +137,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return Written(0, r.rejudge(ctx, old, b))
 	}
 
-	world, err := r.observe(ctx, b)
+	world, err := r.observe(ctx, b, false)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

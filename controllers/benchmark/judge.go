@@ -325,9 +325,6 @@ func (r *Reconciler) baselineResults(ctx context.Context, c *compared) (judge.Re
 	switch {
 	case c.missing != "":
 		return trouble(v1alpha1.ReasonBaselineMissing, "%s", c.missing)
-	case baseline.ManyPairs():
-		return trouble(v1alpha1.ReasonBaselineMissing,
-			"the baseline, LatencyBenchmark %s, is of many pairs; name that of the pair with the same nodes, such as %s", baseline.Name, baseline.PairName(1))
 	case succeededStatus(baseline) == metav1.ConditionFalse:
 		return trouble(v1alpha1.ReasonBaselineNotComplete, "the baseline, LatencyBenchmark %s, failed", baseline.Name)
 	case succeededStatus(baseline) != metav1.ConditionTrue:

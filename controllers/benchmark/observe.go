@@ -31,6 +31,8 @@ type world struct {
 	settings Settings
 	// benchmark as it was got.
 	benchmark *v1alpha1.LatencyBenchmark
+	// ofMatrix is true for the overview of a LatencyMatrix, of which nothing occupies the nodes.
+	ofMatrix bool
 	// driver of its tool; nil when this operator does not know it.
 	driver tool.Driver
 	// runs of its plan.
@@ -77,8 +79,8 @@ type foreignPod struct {
 }
 
 // observe reads the world: live, but for who else wants the nodes. See confirm.
-func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*world, error) {
-	w := &world{now: r.Clock.Now(), settings: r.Settings, benchmark: b, runs: plan.Runs(b), events: map[types.UID][]corev1.Event{}}
+func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofMatrix bool) (*world, error) {
+	w := &world{now: r.Clock.Now(), settings: r.Settings, benchmark: b, ofMatrix: ofMatrix, runs: plan.Runs(b), events: map[types.UID][]corev1.Event{}}
 	if driver, err := r.Tools.Get(b.Spec.Tool); err == nil {
 		w.driver = driver
 	}
@@ -158,9 +160,9 @@ func inTheWay(b *v1alpha1.LatencyBenchmark, p *corev1.Pod, made bool) bool {
 	return made && !givenBack(p) && (node == b.Status.Pair.ClientNode || node == b.Status.Pair.ServerNode)
 }
 
-// Preflight observes what the checks before the acceptance of a benchmark look at, for package pairing.
-func (r *Reconciler) Preflight(ctx context.Context, b *v1alpha1.LatencyBenchmark) (preflight.Observed, error) {
-	w, err := r.observe(ctx, b)
+// Preflight observes what the checks before the acceptance of a benchmark, or of a matrix given its overview, look at.
+func (r *Reconciler) Preflight(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofMatrix bool) (preflight.Observed, error) {
+	w, err := r.observe(ctx, b, ofMatrix)
 	if err != nil {
 		return preflight.Observed{}, err
 	}
@@ -179,7 +181,7 @@ func competes(b *v1alpha1.LatencyBenchmark) bool {
 // unseenBefore says whether a benchmark is older than b and no manager has looked at it yet, so that it may want the nodes
 // of b.
 func unseenBefore(o, b *v1alpha1.LatencyBenchmark) bool {
-	if o.Status.ObservedGeneration != 0 || o.Spec.Suspend || o.ManyPairs() || !o.DeletionTimestamp.IsZero() {
+	if o.Status.ObservedGeneration != 0 || o.Spec.Suspend || !o.DeletionTimestamp.IsZero() {
 		return false
 	}
 	order := o.CreationTimestamp.Compare(b.CreationTimestamp.Time)

@@ -128,7 +128,7 @@ func noticesOf(old, b *v1alpha1.LatencyBenchmark) []Notice {
 			out = append(out, Notice{corev1.EventTypeNormal, v1alpha1.ReasonExtended, "Extend", c.Message, nil})
 		}
 	}
-	return append(out, ConditionNotices(old, b)...)
+	return append(out, ConditionNotices(old.Status.Conditions, b.Status.Conditions)...)
 }
 
 // collected is the verified result of the active attempt; empty when there is none.
@@ -140,11 +140,11 @@ func collected(b *v1alpha1.LatencyBenchmark) v1alpha1.StoredResult {
 }
 
 // ConditionNotices derives events from the conditions that changed.
-func ConditionNotices(old, b *v1alpha1.LatencyBenchmark) []Notice {
+func ConditionNotices(old, now []metav1.Condition) []Notice {
 	var out []Notice
 	for _, conditionType := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed} {
-		before := meta.FindStatusCondition(old.Status.Conditions, conditionType)
-		after := meta.FindStatusCondition(b.Status.Conditions, conditionType)
+		before := meta.FindStatusCondition(old, conditionType)
+		after := meta.FindStatusCondition(now, conditionType)
 		if after == nil || before != nil && before.Status == after.Status && before.Reason == after.Reason {
 			continue
 		}

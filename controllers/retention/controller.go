@@ -134,14 +134,9 @@ func seriesOf(ctx context.Context, c client.Reader, o client.Object) []reconcile
 	return all
 }
 
-// wake looks again at the benchmark that was a baseline, which for that of a pair is the one that owns it.
+// wake looks again at the benchmark that was a baseline.
 func wake(queue requests, namespace, name string) {
-	if name == "" {
-		return
-	}
-	for _, candidate := range []string{name, parentName(name)} {
-		if candidate != "" {
-			queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: candidate}})
-		}
+	if name != "" {
+		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
 	}
 }

@@ -2,7 +2,6 @@ package retention
 
 import (
 	"fmt"
-	"regexp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -102,21 +101,21 @@ func isNewer(a, b *v1alpha1.LatencyBenchmark) bool {
 	return a.Name > b.Name
 }
 
-// userOf is the name of a benchmark that has this one, or that of one of its pairs, as its baseline; empty if none has.
+// userOf is the name of a benchmark that has this one as its baseline; empty if none has.
 func userOf(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) string {
 	for i := range all {
 		o := &all[i]
 		if o.UID == b.UID || !o.DeletionTimestamp.IsZero() || metav1.IsControlledBy(o, b) {
 			continue
 		}
-		if name := baselineOf(o); name == b.Name || b.ManyPairs() && parentName(name) == b.Name {
+		if name := baselineOf(o); name == b.Name {
 			return o.Name
 		}
 	}
 	return ""
 }
 
-// owned says whether something of Tailgate's, a benchmark of many pairs or a gate's verification, decides when a benchmark
+// owned says whether something of Tailgate's, a matrix or a gate's verification, decides when a benchmark
 // goes.
 func owned(b *v1alpha1.LatencyBenchmark) bool {
 	owner := metav1.GetControllerOfNoCopy(b)
@@ -139,14 +138,4 @@ func baselineOf(o client.Object) string {
 		return ""
 	}
 	return b.Spec.Criteria.Baseline.BenchmarkRef.Name
-}
-
-var ofPair = regexp.MustCompile(`^(.+)-p[0-9]+$`)
-
-// parentName is the name that the owner of a pair's benchmark has; empty when it is not named like one.
-func parentName(name string) string {
-	if found := ofPair.FindStringSubmatch(name); found != nil {
-		return found[1]
-	}
-	return ""
 }

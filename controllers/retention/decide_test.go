@@ -60,8 +60,6 @@ func ownedBy(apiVersion, kind, uid string) func(*v1alpha1.LatencyBenchmark) {
 	}
 }
 
-func ofPairs(b *v1alpha1.LatencyBenchmark) { b.Spec.Placement.Pairing = v1alpha1.PairingRing }
-
 func TestLimited(t *testing.T) {
 	cases := map[string]struct {
 		b    v1alpha1.LatencyBenchmark
@@ -73,7 +71,7 @@ func TestLimited(t *testing.T) {
 		"one that failed, too":               {b: makeBenchmark("x", time.Hour, ttl(0), failed), want: true},
 		"one that is not finished stays":     {b: makeBenchmark("x", time.Hour, ttl(0), running)},
 		"one that goes anyway is left alone": {b: makeBenchmark("x", time.Hour, ttl(0), going)},
-		"that of a pair goes with its owner": {b: makeBenchmark("x-p1", time.Hour, ttl(0), ownedBy("tailgate.dev/v1alpha1", "LatencyBenchmark", "uid-x"))},
+		"that of a pair goes with its owner": {b: makeBenchmark("x-p1", time.Hour, ttl(0), ownedBy("tailgate.dev/v1alpha1", "LatencyMatrix", "uid-x"))},
 		"that of a gate, too":                {b: makeBenchmark("g-n-1", time.Hour, ttl(0), ownedBy("tailgate.dev/v1alpha1", "LatencyVerification", "uid-v"))},
 		"that of somebody's workflow does not have to wait for it": {
 			b: makeBenchmark("x", time.Hour, ttl(0), ownedBy("argoproj.io/v1alpha1", "Workflow", "uid-w")), want: true,
@@ -128,7 +126,7 @@ func TestDecide(t *testing.T) {
 			others: []v1alpha1.LatencyBenchmark{
 				makeBenchmark("older", 2*time.Hour, series("s", 1)), makeBenchmark("failed", time.Minute, series("s", 1), failed),
 				makeBenchmark("running", time.Minute, series("s", 1), running), makeBenchmark("going", time.Minute, series("s", 1), going),
-				makeBenchmark("pair-p1", time.Minute, series("s", 1), ownedBy("tailgate.dev/v1alpha1", "LatencyBenchmark", "uid-pair")),
+				makeBenchmark("pair-p1", time.Minute, series("s", 1), ownedBy("tailgate.dev/v1alpha1", "LatencyMatrix", "uid-pair")),
 				makeBenchmark("other", time.Minute, series("t", 1)), makeBenchmark("none", time.Minute),
 			},
 			kind: stepKeep,
@@ -163,19 +161,6 @@ func TestDecide(t *testing.T) {
 		},
 		"the baseline of one that goes may go": {
 			b: makeBenchmark("x", time.Hour, ttl(0)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("after", time.Minute, going, against("x"))},
-			kind: stepDelete,
-		},
-		"one of many pairs stays for that of a pair": {
-			b: makeBenchmark("x", time.Hour, ttl(0), ofPairs), others: []v1alpha1.LatencyBenchmark{makeBenchmark("after", time.Minute, against("x-p12"))},
-			kind: stepKeep, message: []string{"LatencyBenchmark after"}, again: keptAgain,
-		},
-		"its own pairs do not keep it": {
-			b:      makeBenchmark("x", time.Hour, ttl(0), ofPairs),
-			others: []v1alpha1.LatencyBenchmark{makeBenchmark("x-p2", time.Minute, against("x-p1"), ownedBy("tailgate.dev/v1alpha1", "LatencyBenchmark", "uid-x"))},
-			kind:   stepDelete,
-		},
-		"a name that only looks like that of a pair keeps nothing else": {
-			b: makeBenchmark("x", time.Hour, ttl(0)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("after", time.Minute, against("x-p12"))},
 			kind: stepDelete,
 		},
 	}

@@ -1,4 +1,4 @@
-// Package admit checks a LatencyBenchmark as an API server would, without one.
+// Package admit checks a LatencyBenchmark or a LatencyMatrix as an API server would, without one.
 package admit
 
 import (
@@ -22,19 +22,22 @@ import (
 	"github.com/tailgate-dev/tailgate/config/crd"
 )
 
-// definition is what there is to know of the kind LatencyBenchmark.
+// definition is what there is to know of a kind.
 type definition struct {
 	structural *schema.Structural
 	schema     validation.SchemaValidator
 	rules      *cel.Validator
 }
 
-// theDefinition is made once: it compiles the rules.
-var theDefinition = sync.OnceValues(newDefinition)
+// definitions are made once each: they compile the rules.
+var definitions = map[string]func() (definition, error){
+	"LatencyBenchmark": sync.OnceValues(func() (definition, error) { return newDefinition(crd.LatencyBenchmarks) }),
+	"LatencyMatrix":    sync.OnceValues(func() (definition, error) { return newDefinition(crd.LatencyMatrices) }),
+}
 
-func newDefinition() (definition, error) {
+func newDefinition(text []byte) (definition, error) {
 	kind := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.Unmarshal(crd.LatencyBenchmarks, kind); err != nil {
+	if err := yaml.Unmarshal(text, kind); err != nil {
 		return definition{}, err
 	}
 	props := &apiextensions.JSONSchemaProps{}
@@ -53,12 +56,16 @@ func newDefinition() (definition, error) {
 	return definition{structural, validator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// Benchmark does with a manifest what an API server does that has this version of the kind: it refuses fields that there
+// Object does with a manifest what an API server does that has this version of the kind: it refuses fields that there
 // are not, fills in the defaults, and checks the schema and its rules.
-func Benchmark(ctx context.Context, u *unstructured.Unstructured) error {
-	d, err := theDefinition()
+func Object(ctx context.Context, u *unstructured.Unstructured) error {
+	define, ok := definitions[u.GetKind()]
+	if !ok {
+		return fmt.Errorf("kind %.80q is neither LatencyBenchmark nor LatencyMatrix", u.GetKind())
+	}
+	d, err := define()
 	if err != nil {
-		return fmt.Errorf("reading the definition of LatencyBenchmark: %w", err)
+		return fmt.Errorf("reading the definition of %s: %w", u.GetKind(), err)
 	}
 	if unknown := pruning.PruneWithOptions(u.Object, d.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}); len(unknown) > 0 {
 		return fmt.Errorf("there are no such fields: %s", strings.Join(unknown, ", "))

@@ -29,7 +29,7 @@ func newAccept(c *cluster) *cobra.Command {
 		Example: "  " + name + " accept upgrade node-a upgrade-node-a-3\n" +
 			"  " + name + " accept upgrade.node-a upgrade-node-a-3",
 		Args:              takes("a gate and a node, or a LatencyVerification, and then the name of a LatencyBenchmark", 2, 3),
-		ValidArgsFunction: c.completeNames(verifications, 1),
+		ValidArgsFunction: c.completeNames(1, verifications),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			last := len(args) - 1
 			return o.accept(cmd.Context(), verificationName(args[:last]), args[last], cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -51,7 +51,7 @@ func newVerify(c *cluster) *cobra.Command {
 			"tailgate-gate-operate).",
 		Example:           "  " + name + " verify upgrade node-a",
 		Args:              takes("a gate and a node, or a LatencyVerification", 1, 2),
-		ValidArgsFunction: c.completeNames(verifications, 1),
+		ValidArgsFunction: c.completeNames(1, verifications),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.verify(cmd.Context(), verificationName(args), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

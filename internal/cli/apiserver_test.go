@@ -38,6 +38,7 @@ import (
 // serves; later, see change.
 type apiServer struct {
 	benchmarks map[types.NamespacedName]*v1alpha1.LatencyBenchmark
+	matrices   map[types.NamespacedName]*v1alpha1.LatencyMatrix
 	gates      map[string]*v1alpha1.LatencyGate
 	// verifications are those of gates; operator does with an annotation on one what the operator does; nil: nothing.
 	verifications map[string]*v1alpha1.LatencyVerification
@@ -111,6 +112,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.benchmarks != nil {
 		s.handleVerifications(mux)
+		s.handleMatrices(mux)
 	}
 	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") != "" {
@@ -219,6 +221,54 @@ func (s *apiServer) handleVerifications(mux *http.ServeMux) {
 	})
 }
 
+// handleMatrices answers GET, list, apply and create of LatencyMatrices.
+func (s *apiServer) handleMatrices(mux *http.ServeMux) {
+	const collection = "/apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencymatrices"
+	resource := schema.GroupResource{Group: "tailgate.dev", Resource: "latencymatrices"}
+	named := func(r *http.Request) types.NamespacedName {
+		return types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	}
+	mux.HandleFunc("GET "+collection+"/{name}", func(w http.ResponseWriter, r *http.Request) {
+		object, found := s.matrices[named(r)]
+		s.object(w, object, found, resource, r.PathValue("name"))
+	})
+	mux.HandleFunc("GET "+collection, func(w http.ResponseWriter, _ *http.Request) {
+		list := v1alpha1.LatencyMatrixList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyMatrixList"}}
+		for _, m := range s.matrices {
+			list.Items = append(list.Items, *m)
+		}
+		s.answer(w, http.StatusOK, list)
+	})
+	mux.HandleFunc("PATCH "+collection+"/{name}", func(w http.ResponseWriter, r *http.Request) {
+		u := &unstructured.Unstructured{}
+		m := &v1alpha1.LatencyMatrix{}
+		err := json.NewDecoder(r.Body).Decode(&u.Object)
+		if err == nil {
+			err = admit.Object(r.Context(), u)
+		}
+		if err == nil {
+			err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, m)
+		}
+		if err != nil {
+			s.refuse(w, apierrors.NewBadRequest(fmt.Sprintf("no apply: %v", err)))
+			return
+		}
+		if there := s.matrices[named(r)]; there != nil {
+			m.UID, m.Status = there.UID, there.Status
+		}
+		s.answer(w, http.StatusOK, m)
+	})
+	mux.HandleFunc("POST "+collection, func(w http.ResponseWriter, r *http.Request) {
+		m := &v1alpha1.LatencyMatrix{}
+		if err := json.NewDecoder(r.Body).Decode(m); err != nil {
+			s.refuse(w, apierrors.NewBadRequest(err.Error()))
+			return
+		}
+		s.matrices[types.NamespacedName{Namespace: m.Namespace, Name: m.Name}] = m
+		s.answer(w, http.StatusCreated, m)
+	})
+}
+
 // listVerifications answers with those of a gate.
 func (s *apiServer) listVerifications(w http.ResponseWriter, gate string) {
 	s.Lock()
@@ -243,7 +293,7 @@ func (s *apiServer) apply(w http.ResponseWriter, r *http.Request, name types.Nam
 	}
 	given := &v1alpha1.LatencyBenchmark{}
 	if err == nil {
-		err = admit.Benchmark(r.Context(), objects[0])
+		err = admit.Object(r.Context(), objects[0])
 	}
 	if err == nil {
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(objects[0].Object, given)

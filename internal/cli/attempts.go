@@ -35,7 +35,7 @@ func newAttempts(c *cluster) *cobra.Command {
 			"read them.",
 		Example:           "  " + name + " attempts sweep -n perf",
 		Args:              takes("the name of one LatencyBenchmark", 1, 1),
-		ValidArgsFunction: c.completeNames(benchmarks, 1),
+		ValidArgsFunction: c.completeNames(1, benchmarks),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := attempts(cmd.Context(), c, args[0])
 			if err != nil {

@@ -172,7 +172,8 @@ func newScheme() (*runtime.Scheme, error) {
 func newMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, k := range append(kinds(), verifications) {
-		mapper.Add(v1alpha1.GroupVersion.WithKind(k.name), k.scope)
+		gv := v1alpha1.GroupVersion
+		mapper.AddSpecific(gv.WithKind(k.name), gv.WithResource(k.plural), gv.WithResource(strings.ToLower(k.name)), k.scope)
 	}
 	for _, k := range []string{"ConfigMap", "Event", "Pod"} {
 		mapper.Add(corev1.SchemeGroupVersion.WithKind(k), meta.RESTScopeNamespace)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -142,8 +143,8 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// addMesh adds benchmark perf/mesh of all pairs of three nodes, of which the first pair is measured, and a benchmark that
-// has its label and is not its own.
+// addMesh adds matrix perf/mesh of all pairs of three nodes, of which the first pair is measured, and a benchmark that has
+// its label and is not its own.
 func (s *apiServer) addMesh() {
 	add := func(name string, change func(*v1alpha1.LatencyBenchmark)) {
 		b := s.benchmarks[sweep].DeepCopy()
@@ -151,18 +152,22 @@ func (s *apiServer) addMesh() {
 		change(b)
 		s.benchmarks[types.NamespacedName{Namespace: "perf", Name: name}] = b
 	}
-	add("mesh", func(b *v1alpha1.LatencyBenchmark) {
-		b.Spec.Placement = v1alpha1.Placement{
-			CPUs: 1, Memory: b.Spec.Placement.Memory, Pairing: v1alpha1.PairingAllPairs, Nodes: &v1alpha1.NodeSelection{NodeSelector: map[string]string{"rack": "1"}},
-		}
-	})
+	template := s.benchmarks[sweep].DeepCopy().Spec
+	template.Placement.Client, template.Placement.Server = &v1alpha1.NodeSelection{}, &v1alpha1.NodeSelection{}
+	m := &v1alpha1.LatencyMatrix{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyMatrix"}}
+	m.Namespace, m.Name, m.UID = "perf", "mesh", "of-mesh"
+	m.Spec = v1alpha1.LatencyMatrixSpec{
+		Topology: v1alpha1.TopologyAllPairs, Nodes: v1alpha1.NodeSelection{NodeSelector: map[string]string{"rack": "1"}}, Parallelism: 1,
+		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template},
+	}
+	s.matrices = map[types.NamespacedName]*v1alpha1.LatencyMatrix{client.ObjectKeyFromObject(m): m}
 	for _, name := range []string{"mesh-a-b", "mesh-a-c", "mesh-b-c", "mesh-of-another"} {
 		add(name, func(b *v1alpha1.LatencyBenchmark) {
-			b.Labels = map[string]string{v1alpha1.LabelParent: "mesh"}
+			b.Labels = map[string]string{v1alpha1.LabelMatrix: "mesh"}
 			if name == "mesh-of-another" {
 				return
 			}
-			b.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyBenchmark", Name: "mesh", UID: "of-mesh"}}
+			b.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyMatrix", Name: "mesh", UID: "of-mesh"}}
 			b.Status.Pair = &v1alpha1.Pair{ClientNode: "node-" + name[5:6], ServerNode: "node-" + name[7:8]}
 			if name == "mesh-a-b" {
 				b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, LatencyType: "HalfRTT", Rounds: 1, Samples: 1_000, Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P50, Nanoseconds: 4_250}}}}
@@ -175,7 +180,7 @@ func TestGetPairs(t *testing.T) {
 	s := newCluster(t)
 	s.addMesh()
 	kubeconfig := s.serve(t)
-	code, stdout, stderr := run("get", "mesh", "--kubeconfig", kubeconfig)
+	code, stdout, stderr := run("get", "lmatrix/mesh", "--kubeconfig", kubeconfig)
 	if code != 0 || stderr != "" {
 		t.Fatalf("exit code %d, it said %q", code, stderr)
 	}
@@ -187,7 +192,7 @@ func TestGetPairs(t *testing.T) {
 	if strings.Contains(stdout, "mesh-of-another") {
 		t.Errorf("a benchmark that only has the label is among the pairs:\n%s", stdout)
 	}
-	if code, asked, stderr := run("get", "mesh", "-o", "pairs", "--kubeconfig", kubeconfig); code != 0 || asked != stdout {
+	if code, asked, stderr := run("get", "lmatrix/mesh", "-o", "pairs", "--kubeconfig", kubeconfig); code != 0 || asked != stdout {
 		t.Errorf("-o pairs is not the default: exit code %d, %q", code, stderr)
 	}
 }
@@ -242,22 +247,29 @@ func TestGetRefuses(t *testing.T) {
 		"a ConfigMap that holds no result": {
 			change: func(s *apiServer) { s.configMaps[stored].BinaryData = nil }, want: []string{"run sweep-r1", "no result", result.KeyClient},
 		},
-		"a format of stored results for many pairs": {
-			args: []string{"get", "mesh", "-o", "sfnt"}, change: (*apiServer).addMesh,
-			want: []string{"--output=sfnt", "perf/mesh measures many pairs", "--output=pairs", "`kubectl get lb -n perf -l tailgate.dev/parent=mesh`"},
+		"an unknown matrix": {args: []string{"get", "lmatrix/mesh"}, want: []string{"no LatencyMatrix mesh in namespace perf", "kubectl get lmatrix -A"}},
+		"a matrix by its name alone": {
+			args: []string{"get", "mesh"}, change: (*apiServer).addMesh, want: []string{"no LatencyBenchmark mesh in namespace perf"},
+		},
+		"a format of stored results for a matrix": {
+			args: []string{"get", "lmatrix/mesh", "-o", "sfnt"}, change: (*apiServer).addMesh,
+			want: []string{"--output=sfnt", "perf/mesh measures many pairs", "--output=pairs", "`kubectl get lb -n perf -l tailgate.dev/matrix=mesh`"},
 		},
 		"the pairs of one pair": {
 			args: []string{"get", "sweep", "-o", "pairs"}, want: []string{"--output=pairs", "one pair of nodes", "--output=table"},
 		},
 		"no pairs yet": {
+			args: []string{"get", "lmatrix/mesh"},
 			change: func(s *apiServer) {
-				b := s.benchmarks[sweep]
-				b.Spec.Placement.Pairing = v1alpha1.PairingRing
-				b.Status = v1alpha1.LatencyBenchmarkStatus{Conditions: []metav1.Condition{
-					{Type: v1alpha1.ConditionAccepted, Reason: "NoSuchNodes", Message: "two nodes are needed"},
-				}}
+				s.addMesh()
+				for name := range s.benchmarks {
+					delete(s.benchmarks, name)
+				}
+				for _, m := range s.matrices {
+					m.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Reason: "NoSuchNodes", Message: "two nodes are needed"}}
+				}
 			},
-			want: []string{"perf/sweep has no pairs yet", "NoSuchNodes", "two nodes are needed"},
+			want: []string{"perf/mesh has no pairs yet", "NoSuchNodes", "two nodes are needed"},
 		},
 		"a format that shows nothing of these results": {
 			args: []string{"get", "sweep", "-o", "ladder"},

@@ -38,7 +38,7 @@ func newCompare(c *cluster) *cobra.Command {
 		Example: "  " + name + " compare before after -n perf\n  " + name + " compare x2522/vf-kernel x2522/vf-onload -o markdown\n" +
 			"  " + name + " compare ./results/before after",
 		Args:              takes("the names of two LatencyBenchmarks", 2, 2),
-		ValidArgsFunction: c.completeResults(2),
+		ValidArgsFunction: c.completeResults(2, benchmarks),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := comparison(cmd.Context(), c, args[0], args[1], form, all, plotted, plotScreen(cmd.OutOrStdout()))
 			if err != nil {
@@ -121,8 +121,8 @@ func (c *cluster) sideOf(ctx context.Context, arg string) (compare.Side, []repor
 		return compare.Side{}, nil, "", err
 	}
 	b := m.Object
-	if b.ManyPairs() {
-		return compare.Side{}, nil, "", fmt.Errorf("LatencyBenchmark %s/%s measures many pairs of nodes: compare those of one pair; %s", b.Namespace, b.Name, itsPairs(m))
+	if err := onePair("compare", m); err != nil {
+		return compare.Side{}, nil, "", err
 	}
 	if len(m.Runs) == 0 {
 		return compare.Side{}, nil, "", noResults(b)

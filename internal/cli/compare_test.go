@@ -86,14 +86,14 @@ func TestCompareRefuses(t *testing.T) {
 		change func(*apiServer)
 		want   []string
 	}{
-		"one name":                  {args: []string{"sweep"}, want: []string{"the names of two LatencyBenchmarks", "compare BASELINE CANDIDATE"}},
-		"an unknown format":         {args: []string{"sweep", "after", "-o", "html"}, want: []string{`--output: unknown format "html"`, "table, json, csv, markdown"}},
-		"an unknown name":           {args: []string{"sweep", "swoop"}, want: []string{"no LatencyBenchmark swoop"}},
-		"an unknown variant":        {args: []string{"sweep", "after/vf"}, want: []string{"no such variant: after/vf; there are default"}},
-		"no variant after a slash":  {args: []string{"sweep", "after/"}, want: []string{`"after/"`, "NAME/VARIANT"}},
-		"a variant of a variant":    {args: []string{"sweep", "after/x/y"}, want: []string{`"after/x/y"`, "NAME/VARIANT"}},
-		"a benchmark of many pairs": {args: []string{"sweep", "mesh"}, change: (*apiServer).addMesh, want: []string{"perf/mesh measures many pairs", "tailgate.dev/parent=mesh"}},
-		"no results":                {args: []string{"sweep", "mesh-a-b"}, change: (*apiServer).addMesh, want: []string{"perf/mesh-a-b has no results yet"}},
+		"one name":                 {args: []string{"sweep"}, want: []string{"the names of two LatencyBenchmarks", "compare BASELINE CANDIDATE"}},
+		"an unknown format":        {args: []string{"sweep", "after", "-o", "html"}, want: []string{`--output: unknown format "html"`, "table, json, csv, markdown"}},
+		"an unknown name":          {args: []string{"sweep", "swoop"}, want: []string{"no LatencyBenchmark swoop"}},
+		"an unknown variant":       {args: []string{"sweep", "after/vf"}, want: []string{"no such variant: after/vf; there are default"}},
+		"no variant after a slash": {args: []string{"sweep", "after/"}, want: []string{`"after/"`, "NAME/VARIANT"}},
+		"a variant of a variant":   {args: []string{"sweep", "after/x/y"}, want: []string{`"after/x/y"`, "NAME/VARIANT"}},
+		"a matrix":                 {args: []string{"sweep", "lmatrix/mesh"}, change: (*apiServer).addMesh, want: []string{"perf/mesh measures many pairs", "tailgate.dev/matrix=mesh"}},
+		"no results":               {args: []string{"sweep", "mesh-a-b"}, change: (*apiServer).addMesh, want: []string{"perf/mesh-a-b has no results yet"}},
 		"a result that was changed": {
 			args: []string{"sweep", "after"}, want: []string{"after-r1", "corrupt result"},
 			change: func(s *apiServer) {

@@ -29,35 +29,28 @@ func (c *cluster) names(cmd *cobra.Command, k *kind, prefix string) []cobra.Comp
 	return names
 }
 
-// completeResults completes the first arguments, so many benchmarks or paths of exports.
-func (c *cluster) completeResults(n int) cobra.CompletionFunc {
+// completeResults completes the first n arguments by objects of kinds and paths of exports.
+func (c *cluster) completeResults(n int, kinds ...*kind) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if isPath(begun) && len(args) < n {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		}
-		return c.completeNames(benchmarks, n)(cmd, args, begun)
+		return c.completeNames(n, kinds...)(cmd, args, begun)
 	}
 }
 
-// completeNames completes the first arguments, so many objects of a kind.
-func (c *cluster) completeNames(k *kind, n int) cobra.CompletionFunc {
+// completeNames completes the first n arguments by objects of kinds: NAME of the first kind, KIND/NAME of the others.
+func (c *cluster) completeNames(n int, kinds ...*kind) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) >= n {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return c.names(cmd, k, ""), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// completeSubjects completes what parseSubject reads, of which there may be several.
-func (c *cluster) completeSubjects(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	names := c.names(cmd, benchmarks, "")
-	for _, k := range kinds() {
-		if k != benchmarks {
+		names := c.names(cmd, kinds[0], "")
+		for _, k := range kinds[1:] {
 			names = append(names, c.names(cmd, k, k.short+"/")...)
 		}
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeFlag completes a flag by the values that it can have.

@@ -190,7 +190,7 @@ func flagValue(args []string, flag string) string {
 // ownDefinitions are those of Tailgate's kinds that this command has.
 var ownDefinitions = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var all []*apiextensionsv1.CustomResourceDefinition
-	for _, text := range [][]byte{crd.LatencyBenchmarks, crd.LatencyGates, crd.LatencyVerifications} {
+	for _, text := range [][]byte{crd.LatencyBenchmarks, crd.LatencyMatrices, crd.LatencyGates, crd.LatencyVerifications} {
 		d := &apiextensionsv1.CustomResourceDefinition{}
 		if err := yaml.Unmarshal(text, d); err != nil {
 			return nil, fmt.Errorf("reading this command's CustomResourceDefinitions: %w", err)

@@ -17,18 +17,18 @@ import (
 func newExport(c *cluster) *cobra.Command {
 	e := &exporter{cluster: c}
 	cmd := &cobra.Command{
-		Use:   "export NAME|PATH... -o DIR",
+		Use:   "export NAME|lmatrix/NAME|PATH... -o DIR",
 		Short: "Keep the results of LatencyBenchmarks in a directory",
 		Long: "Keep the results of LatencyBenchmarks in a directory, each in one of its name: the LatencyBenchmark itself, its stored\n" +
 			"results after verifying their digests, histograms as .hgrm and .hlog for HdrHistogram's tools, evidence as JSON, and\n" +
-			"results as JSON and CSV. Of one that measures many pairs of nodes those of each pair's own are in it.\n\n" +
+			"results as JSON and CSV. Of a LatencyMatrix (lmatrix/NAME) those of each pair are in it.\n\n" +
 			"get, compare, gate, report and export itself read an export by its path, which begins with ./ or /. They verify\n" +
 			"again that it is whole and as it was written.\n\n" +
 			"An export appears whole or not at all, and overwrites nothing; --overwrite replaces an export of the same name.",
 		Example: "  " + name + " export before after -n perf -o results\n" +
 			"  " + name + " compare ./results/before ./results/after",
 		Args:              takes("the names of LatencyBenchmarks", 1, 1000),
-		ValidArgsFunction: c.completeResults(1000),
+		ValidArgsFunction: c.completeResults(1000, benchmarks, matrices),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return e.run(cmd.Context(), args, cmd.OutOrStdout())
 		},
@@ -78,8 +78,12 @@ func (e *exporter) run(ctx context.Context, args []string, stdout io.Writer) err
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(stdout, "LatencyBenchmark %s/%s: %d files, %d bytes in %s, manifest.json has SHA-256 %s\n",
-			m.Object.Namespace, m.Object.Name, written.Files, written.Bytes, asPath(dir), written.ManifestSHA256); err != nil {
+		kind := benchmarks
+		if m.Matrix != nil {
+			kind = matrices
+		}
+		if _, err := fmt.Fprintf(stdout, "%s %s/%s: %d files, %d bytes in %s, manifest.json has SHA-256 %s\n",
+			kind.name, m.Object.Namespace, m.Object.Name, written.Files, written.Bytes, asPath(dir), written.ManifestSHA256); err != nil {
 			return fmt.Errorf("writing what was done: %w", err)
 		}
 	}

@@ -66,16 +66,16 @@ func TestExportIsRead(t *testing.T) {
 	}
 }
 
-// A benchmark of many pairs takes its pairs with it.
+// The export of a matrix has the results of its pairs.
 func TestExportOfPairs(t *testing.T) {
 	s := newCluster(t)
 	s.addMesh()
 	results := filepath.Join(t.TempDir(), "results")
 	kubeconfig := s.serve(t)
-	if code, _, stderr := run("export", "mesh", "sweep", "-o", results, "--kubeconfig", kubeconfig); code != 0 {
+	if code, _, stderr := run("export", "lmatrix/mesh", "sweep", "-o", results, "--kubeconfig", kubeconfig); code != 0 {
 		t.Fatal(stderr)
 	}
-	_, want, _ := run("get", "mesh", "--kubeconfig", kubeconfig)
+	_, want, _ := run("get", "lmatrix/mesh", "--kubeconfig", kubeconfig)
 	if code, got, stderr := run("get", filepath.Join(results, "mesh")); code != 0 || got != want {
 		t.Errorf("exit code %d, %q, got\n%s\nwant\n%s", code, stderr, got, want)
 	}

@@ -24,7 +24,8 @@ func newGate(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gate NAME|PATH...",
 		Short: "Exit by verdict: 0 Pass, 1 Fail, 2 Inconclusive",
-		Long: "Exit by the verdicts on LatencyBenchmarks (NAME or lb/NAME) and on the nodes of LatencyGates (lgate/NAME), for\n" +
+		Long: "Exit by the verdicts on LatencyBenchmarks (NAME or lb/NAME), LatencyMatrices\n" +
+			"(lmatrix/NAME) and on the nodes of LatencyGates (lgate/NAME), for\n" +
 			"scripts, jobs and upgrade tools:\n\n" +
 			"  0  all of them are Pass\n" +
 			"  1  one is Fail\n" +
@@ -39,9 +40,9 @@ func newGate(c *cluster) *cobra.Command {
 			"It needs the rights to get the objects, with --wait also to watch them, for a gate also to get and list nodes and\n" +
 			"latencyverifications (ClusterRole tailgate-gate-reader), and runs in a pod with the rights of its service account.",
 		Example:           "  " + name + " gate before after -n perf --wait --timeout 2h\n  " + name + " gate lgate/upgrade",
-		Args:              takes("the names of LatencyBenchmarks or LatencyGates", 1, math.MaxInt),
+		Args:              takes("the names of LatencyBenchmarks, LatencyMatrices or LatencyGates", 1, math.MaxInt),
 		Annotations:       map[string]string{exitsByVerdict: "true"},
-		ValidArgsFunction: c.completeSubjects,
+		ValidArgsFunction: c.completeNames(math.MaxInt, kinds()...),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -169,6 +170,9 @@ func (g *gate) exported(ctx context.Context, path string) answer {
 		return answer{err: err}
 	}
 	of := subject{benchmarks, client.ObjectKeyFromObject(m.Object)}
+	if m.Matrix != nil {
+		of.kind = matrices
+	}
 	return answer{of: fmt.Sprintf("%s of %s", of, m.Dir), standing: standing.OfBenchmark(m.Object)}
 }
 
@@ -198,16 +202,22 @@ func (g *gate) answer(ctx context.Context, api client.WithWatch, s subject, tell
 // stillOpen says whether a standing may change without anybody's doing, and looks at the baseline if it is what it waits
 // for. One that is complete does not end the wait: the operator is about to judge again.
 func stillOpen(ctx context.Context, api client.Client, namespace string, s standing.Standing) (bool, error) {
-	if s.Baseline == "" {
+	k := benchmarks
+	if s.BaselineMatrix != "" {
+		k = matrices
+	}
+	baseline := k.key(namespace, s.Baseline+s.BaselineMatrix)
+	if baseline.Name == "" {
 		return s.Open, nil
 	}
-	switch b, err := benchmarkNamed(ctx, api, namespace, s.Baseline); {
+	o := k.object()
+	switch err := read(ctx, api, subject{k, baseline}, o); {
 	case isAbsent(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("looking at the baseline: %w", err)
 	default:
-		return !meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionSucceeded), nil
+		return !meta.IsStatusConditionFalse(overviewOf(o).Status.Conditions, v1alpha1.ConditionSucceeded), nil
 	}
 }
 

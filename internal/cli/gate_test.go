@@ -11,8 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
 // judged is a benchmark with a gate, of which the conditions are as they are written while it runs.
@@ -309,5 +311,40 @@ func TestGateWatchesAgain(t *testing.T) {
 	}()
 	if code, stdout, stderr := run("gate", "sweep", "--wait", "--timeout=1m", "--kubeconfig", kubeconfig); code != 0 || stderr != "" {
 		t.Errorf("exit code %d, it printed %q and said %q", code, stdout, stderr)
+	}
+}
+
+// A matrix that waits for its baseline, a matrix too, may still pass unless that one failed or does not exist.
+func TestStillOpenOfAMatrix(t *testing.T) {
+	m := &v1alpha1.LatencyMatrix{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "after"}}
+	m.Spec.Template.Spec.Criteria = &v1alpha1.Criteria{Baseline: &v1alpha1.Baseline{MatrixRef: &v1alpha1.ObjectName{Name: "before"}}}
+	m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonBaselineNotComplete, "it is not finished"))
+	before := func(status metav1.ConditionStatus) *v1alpha1.LatencyMatrix {
+		b := &v1alpha1.LatencyMatrix{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "before"}}
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, status, "Reason", ""))
+		return b
+	}
+	for name, c := range map[string]struct {
+		baseline *v1alpha1.LatencyMatrix
+		want     bool
+	}{
+		"no baseline":          {nil, false},
+		"a baseline that runs": {before(metav1.ConditionUnknown), true},
+		"one that is complete": {before(metav1.ConditionTrue), true},
+		"one that failed":      {before(metav1.ConditionFalse), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme, err := newScheme()
+			if err != nil {
+				t.Fatal(err)
+			}
+			api := fake.NewClientBuilder().WithScheme(scheme)
+			if c.baseline != nil {
+				api = api.WithObjects(c.baseline)
+			}
+			if open, err := stillOpen(t.Context(), api.Build(), "perf", standing.OfBenchmark(m.Overview())); err != nil || open != c.want {
+				t.Errorf("open %t, %v; want %t", open, err, c.want)
+			}
+		})
 	}
 }

@@ -23,14 +23,14 @@ func newGet(c *cluster) *cobra.Command {
 	var form string
 	var plotted bool
 	get := &cobra.Command{
-		Use:   "get NAME|PATH",
-		Short: "Print the results of a LatencyBenchmark",
-		Long: "Print the results of a LatencyBenchmark from its stored histograms, after verifying their digests; of one that\n" +
-			"measures many pairs of nodes, those in the status of each pair's own.\n\n" +
+		Use:   "get NAME|lmatrix/NAME|PATH",
+		Short: "Print the results of a LatencyBenchmark or LatencyMatrix",
+		Long: "Print the results of a LatencyBenchmark from its stored histograms, after verifying their digests; of a\n" +
+			"LatencyMatrix (lmatrix/NAME), those in the status of the benchmark of each pair.\n\n" +
 			"NAME is in the cluster, PATH that of an export: it begins with ./ or /.\n\n" +
 			"Formats:\n" + strings.Join(explained, "\n"),
 		Example:           "  " + name + " get sweep -n perf -o sfnt\n  " + name + " get ./results/sweep -o csv",
-		ValidArgsFunction: c.completeResults(1),
+		ValidArgsFunction: c.completeResults(1, benchmarks, matrices),
 		Args:              takes("the name of one LatencyBenchmark", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := get(cmd.Context(), c, args[0], form, plotted, plotScreen(cmd.OutOrStdout()))
@@ -54,7 +54,7 @@ func formFlag(cmd *cobra.Command, form *string) {
 	for _, f := range report.Forms() {
 		known = append(known, f.Name)
 	}
-	cmd.Flags().StringVarP(form, "output", "o", "", fmt.Sprintf("format: %s (default %s, for many pairs of nodes %s)",
+	cmd.Flags().StringVarP(form, "output", "o", "", fmt.Sprintf("format: %s (default %s, for a LatencyMatrix %s)",
 		strings.Join(known, ", "), known[0], report.FormPairs))
 	completeFlag(cmd, "output", known...)
 }
@@ -105,18 +105,17 @@ func printed(m export.Benchmark, form string) ([]byte, error) {
 	}
 	b := m.Object
 	var out bytes.Buffer
-	if b.ManyPairs() {
+	if m.Matrix != nil {
 		if form == "" {
 			if f, err = formNamed(report.FormPairs); err != nil {
 				return nil, err
 			}
 		}
 		if !f.ShowsPairs() {
-			return nil, fmt.Errorf("--output=%s: LatencyBenchmark %s/%s measures many pairs of nodes; use --output=%s, or get one of its pairs: "+
-				"%s", form, b.Namespace, b.Name, report.FormPairs, itsPairs(m))
+			return nil, onePair(fmt.Sprintf("--output=%s does not show a matrix, --output=%s does", form, report.FormPairs), m)
 		}
-		if err := f.WritePairs(&out, b, export.Objects(m.Pairs)); err != nil {
-			return nil, fmt.Errorf("LatencyBenchmark %s/%s: %w", b.Namespace, b.Name, err)
+		if err := f.WritePairs(&out, m.Matrix, export.Objects(m.Pairs)); err != nil {
+			return nil, fmt.Errorf("LatencyMatrix %s/%s: %w", b.Namespace, b.Name, err)
 		}
 		return out.Bytes(), nil
 	}

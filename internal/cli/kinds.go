@@ -38,6 +38,24 @@ var benchmarks = &kind{
 	},
 }
 
+// matrices are LatencyMatrices, of which the verdict is that on all their pairs.
+var matrices = &kind{
+	name: "LatencyMatrix", short: "lmatrix", plural: "latencymatrices", scope: meta.RESTScopeNamespace,
+	object: func() client.Object { return &v1alpha1.LatencyMatrix{} },
+	list:   func() client.ObjectList { return &v1alpha1.LatencyMatrixList{} },
+	standing: func(_ context.Context, _ client.Reader, o client.Object) (standing.Standing, error) {
+		return standing.OfBenchmark(overviewOf(o)), nil
+	},
+}
+
+// overviewOf is a benchmark, or what a matrix has alike.
+func overviewOf(o client.Object) *v1alpha1.LatencyBenchmark {
+	if m, ok := o.(*v1alpha1.LatencyMatrix); ok {
+		return m.Overview()
+	}
+	return o.(*v1alpha1.LatencyBenchmark)
+}
+
 // gates are LatencyGates, of which the verdict is that on all their nodes.
 var gates = &kind{
 	name: "LatencyGate", short: "lgate", plural: "latencygates", scope: meta.RESTScopeRoot,
@@ -56,7 +74,7 @@ var verifications = &kind{
 }
 
 // kinds are those on which there is a verdict.
-func kinds() []*kind { return []*kind{benchmarks, gates} }
+func kinds() []*kind { return []*kind{benchmarks, matrices, gates} }
 
 // names is a list to be filled with the metadata of objects of the kind.
 func (k *kind) names() *metav1.PartialObjectMetadataList {
@@ -105,7 +123,16 @@ func parseSubject(arg string) (subject, error) {
 			return subject{k, types.NamespacedName{Name: name}}, nil
 		}
 	}
-	return subject{}, fmt.Errorf("%q names nothing that can have a verdict: give NAME of a LatencyBenchmark, or %s", arg, strings.Join(known, " or "))
+	return subject{}, fmt.Errorf("%q names nothing that can have a verdict: give NAME of a LatencyBenchmark, or %s", arg, strings.Join(known, ", "))
+}
+
+// parseMeasured reads NAME of a LatencyBenchmark, or lmatrix/NAME.
+func parseMeasured(arg string) (subject, error) {
+	of, err := parseSubject(arg)
+	if err != nil || of.kind == gates {
+		return subject{}, fmt.Errorf("%q is neither NAME of a LatencyBenchmark nor %s/NAME", arg, matrices.short)
+	}
+	return of, nil
 }
 
 // told is an error in words of ours.

@@ -20,13 +20,13 @@ const stdinName = "-"
 
 // fileFlag gives a verb the flag that names its manifest.
 func fileFlag(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVarP(file, "filename", "f", "", "YAML or JSON of the LatencyBenchmark; - is standard input")
+	cmd.Flags().StringVarP(file, "filename", "f", "", "YAML or JSON of the LatencyBenchmark or LatencyMatrix; - is standard input")
 	if err := cmd.MarkFlagFilename("filename", "yaml", "yml", "json"); err != nil {
 		panic(err) // There is no such flag.
 	}
 }
 
-// readManifest reads the one LatencyBenchmark of a file, as it is written there.
+// readManifest reads the one LatencyBenchmark or LatencyMatrix of a file, as it is written there.
 func readManifest(file string, stdin io.Reader) (*unstructured.Unstructured, error) {
 	content, err := readFile("--filename", file, stdin, maxManifest)
 	if err != nil {
@@ -37,15 +37,15 @@ func readManifest(file string, stdin io.Reader) (*unstructured.Unstructured, err
 		return nil, fmt.Errorf("reading %s: %w", file, err)
 	}
 	if len(objects) != 1 {
-		return nil, fmt.Errorf("%s holds %d objects: give one LatencyBenchmark, and apply what else it needs with kubectl", file, len(objects))
+		return nil, fmt.Errorf("%s holds %d objects: give one LatencyBenchmark or LatencyMatrix, and apply what else it needs with kubectl", file, len(objects))
 	}
 	u := objects[0]
-	want := v1alpha1.GroupVersion.WithKind(benchmarks.name)
 	switch {
-	case u.GroupVersionKind() != want:
-		return nil, fmt.Errorf("%s holds apiVersion %q, kind %q; want %s, %s", file, u.GetAPIVersion(), u.GetKind(), want.GroupVersion(), want.Kind)
+	case u.GetAPIVersion() != v1alpha1.GroupVersion.String() || u.GetKind() != benchmarks.name && u.GetKind() != matrices.name:
+		return nil, fmt.Errorf("%s holds apiVersion %q, kind %q; want %s, %s or %s",
+			file, u.GetAPIVersion(), u.GetKind(), v1alpha1.GroupVersion, benchmarks.name, matrices.name)
 	case u.GetName() == "":
-		return nil, fmt.Errorf("%s: metadata.name: the LatencyBenchmark has none; give it one", file)
+		return nil, fmt.Errorf("%s: metadata.name: the %s has none; give it one", file, u.GetKind())
 	}
 	return u, nil
 }
@@ -56,6 +56,14 @@ const (
 	// maxNodes is how much of a file with nodes is read: 5,000 of them with their images take 100 MiB.
 	maxNodes = 256 << 20
 )
+
+// kindOf is the kind of a manifest.
+func kindOf(u *unstructured.Unstructured) *kind {
+	if u.GetKind() == matrices.name {
+		return matrices
+	}
+	return benchmarks
+}
 
 // readFile reads a file of at most so many bytes, or standard input.
 func readFile(flag, file string, stdin io.Reader, most int64) ([]byte, error) {

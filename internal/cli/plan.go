@@ -31,8 +31,8 @@ func newPlan(c *cluster) *cobra.Command {
 	p := &planner{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
-		Short: "Tell what a LatencyBenchmark would measure, where, in what order and for how long",
-		Long: "Tell what the LatencyBenchmark of a file would measure, where, in what order and for how long, and what stands in\n" +
+		Short: "Tell what a LatencyBenchmark or LatencyMatrix would measure, where, in what order and for how long",
+		Long: "Tell what the LatencyBenchmark or LatencyMatrix of a file would measure, where, in what order and for how long, and what stands in\n" +
 			"the way, without making it: the API server is asked whether it would take it, and the cluster is looked at as the\n" +
 			"operator would, as far as you may read it. With --nodes no cluster is asked: what nodes there are is in that file,\n" +
 			"and the file of the LatencyBenchmark is checked by what this command knows of the kind.\n\n" +
@@ -54,7 +54,7 @@ func newPlan(c *cluster) *cobra.Command {
 				return fmt.Errorf("writing the plan: %w", err)
 			}
 			if o := planned.Obstacle; o != nil {
-				return fmt.Errorf("LatencyBenchmark %s/%s would not be accepted now (%s): %s", planned.Namespace, planned.Name, o.Reason, o.Message)
+				return fmt.Errorf("%s %s/%s would not be accepted now (%s): %s", planned.Kind, planned.Namespace, planned.Name, o.Reason, o.Message)
 			}
 			return nil
 		},
@@ -75,8 +75,9 @@ type planner struct {
 	file, nodesFile, form string
 }
 
-// Planned is what a benchmark would do.
+// Planned is what a benchmark or matrix would do.
 type Planned struct {
+	Kind        string               `json:"kind"`
 	Namespace   string               `json:"namespace"`
 	Name        string               `json:"name"`
 	Tool        v1alpha1.Tool        `json:"tool"`
@@ -86,11 +87,11 @@ type Planned struct {
 	// Slots are the pairs of nodes, in the order in which they are measured, those of a slot at the same time. Without
 	// an accepted benchmark there are none.
 	Slots [][]v1alpha1.Pair `json:"slots"`
-	// LeftOut counts selected nodes that cannot be measured, by why, of a benchmark of many pairs.
+	// LeftOut counts selected nodes that cannot be measured, by why, of a LatencyMatrix.
 	LeftOut string `json:"leftOut,omitempty"`
 	// Variants are the ways to the peer, with all that they inherit.
 	Variants []PlannedVariant `json:"variants"`
-	// Runs are those of a pair, in order. Of many pairs they have the names of the first.
+	// Runs are those of a pair, in order. Of a matrix they have the names of the first.
 	Runs []PlannedRun `json:"runs"`
 	// MeasuringSeconds is the pure measuring time of all, with warm-ups; pairs that are measured at the same time count
 	// once. Starting and ending pods comes on top.
@@ -146,22 +147,24 @@ func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 	if err != nil {
 		return Planned{}, err
 	}
-	b := &v1alpha1.LatencyBenchmark{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(manifest.Object, b); err != nil {
-		return Planned{}, fmt.Errorf("reading the LatencyBenchmark: %w", err)
+	o := kindOf(manifest).object()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(manifest.Object, o); err != nil {
+		return Planned{}, fmt.Errorf("reading the %s: %w", manifest.GetKind(), err)
 	}
+	m, _ := o.(*v1alpha1.LatencyMatrix)
+	b := overviewOf(o)
 	if total := len(plan.Runs(b)); len(b.Status.Stored) > 0 {
 		notes = append(notes, fmt.Sprintf("it exists, and %d of %d runs are measured", len(b.Status.Stored), total))
 	}
 	// Where it stands does not matter; what was settled when it was accepted does.
-	b.Status = v1alpha1.LatencyBenchmarkStatus{Pair: b.Status.Pair, CPUs: b.Status.CPUs, Pairs: b.Status.Pairs, ExtendedRounds: b.Status.ExtendedRounds}
-	observed, err := g.observe(ctx, b)
+	b.Status = v1alpha1.LatencyBenchmarkStatus{Pair: b.Status.Pair, CPUs: b.Status.CPUs, ExtendedRounds: b.Status.ExtendedRounds}
+	observed, err := g.observe(ctx, b, m != nil)
 	if err != nil {
 		return Planned{}, err
 	}
-	planned := planOf(b, observed)
+	planned := planOf(b, m, observed)
 	notes = append(notes, preflight.Foreknown(b.Spec)...)
-	if !b.ManyPairs() && planned.Obstacle == nil {
+	if m == nil && planned.Obstacle == nil {
 		notes = append(notes, preflight.Notes(observed, planned.Slots[0][0], preflight.CPUs(observed))...)
 	}
 	planned.Notes = slices.Concat(notes, g.hints(b, planned.nodes(), observed))
@@ -180,7 +183,7 @@ func (p *planner) look(ctx context.Context, manifest *unstructured.Unstructured,
 		if err != nil {
 			return nil, nil, err
 		}
-		if err := admit.Benchmark(ctx, manifest); err != nil {
+		if err := admit.Object(ctx, manifest); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", p.file, err)
 		}
 		return &glimpse{scheme: scheme, nodes: nodes}, nil, nil
@@ -192,7 +195,7 @@ func (p *planner) look(ctx context.Context, manifest *unstructured.Unstructured,
 	g := &glimpse{Client: api, scheme: scheme}
 	switch err := apply(ctx, api, manifest, client.DryRunAll); {
 	case apierrors.IsForbidden(err):
-		if err := admit.Benchmark(ctx, manifest); err != nil {
+		if err := admit.Object(ctx, manifest); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", p.file, err)
 		}
 		return g, []string{fmt.Sprintf("the API server would not take it from you, and so did not check it: %s", oneLine(err))}, nil
@@ -243,8 +246,9 @@ func readNodes(file string, stdin io.Reader) ([]corev1.Node, error) {
 }
 
 // planOf is what would be measured of a benchmark, and where, in a cluster of which that was observed.
-func planOf(b *v1alpha1.LatencyBenchmark, o preflight.Observed) Planned {
-	p := Planned{Namespace: b.Namespace, Name: b.Name, Tool: b.Spec.Tool, LatencyType: b.Spec.LatencyType, Slots: [][]v1alpha1.Pair{}}
+// m is the matrix of which b is the overview; nil for a benchmark.
+func planOf(b *v1alpha1.LatencyBenchmark, m *v1alpha1.LatencyMatrix, o preflight.Observed) Planned {
+	p := Planned{Kind: benchmarks.name, Namespace: b.Namespace, Name: b.Name, Tool: b.Spec.Tool, LatencyType: b.Spec.LatencyType, Slots: [][]v1alpha1.Pair{}}
 	for _, v := range plan.Variants(b.Spec) {
 		p.Variants = append(p.Variants, PlannedVariant{v.Name, report.Ways(v)})
 	}
@@ -252,15 +256,11 @@ func planOf(b *v1alpha1.LatencyBenchmark, o preflight.Observed) Planned {
 	switch {
 	case o.Driver == nil:
 		rejection = &preflight.Rejection{Reason: v1alpha1.ReasonCellUnsupported, Message: fmt.Sprintf("spec.tool: this command does not know %s; use a newer one", b.Spec.Tool)}
-	case b.ManyPairs():
+	case m != nil:
 		var nodes preflight.Nodes
-		if nodes, rejection = manyNodes(b, o); rejection == nil {
-			var servers []string
-			if nodes.Server != "" {
-				servers = []string{nodes.Server}
-			}
+		if nodes, rejection = nodesOf(m, o); rejection == nil {
 			p.LeftOut = nodes.LeftOut
-			p.Slots = plan.Pairs(b.Spec.Placement.Pairing, nodes.Names, servers, int(max(1, b.Spec.Placement.MaxParallelPairs)))
+			p.Slots = plan.Matrix(m.Spec, nodes.Names, nodes.Server)
 		}
 	default:
 		var pair v1alpha1.Pair
@@ -272,8 +272,8 @@ func planOf(b *v1alpha1.LatencyBenchmark, o preflight.Observed) Planned {
 		p.Obstacle = &Obstacle{rejection.Reason, rejection.Message}
 	}
 	ofPair := b.DeepCopy()
-	if b.ManyPairs() {
-		ofPair.Name = b.PairName(1)
+	if m != nil {
+		p.Kind, ofPair.Name = matrices.name, m.PairName(1)
 	}
 	times := time.Duration(max(1, len(p.Slots)))
 	var total time.Duration
@@ -294,12 +294,12 @@ func planOf(b *v1alpha1.LatencyBenchmark, o preflight.Observed) Planned {
 	return p
 }
 
-// manyNodes are those of a benchmark of many pairs: those for which it was accepted, or would be.
-func manyNodes(b *v1alpha1.LatencyBenchmark, o preflight.Observed) (preflight.Nodes, *preflight.Rejection) {
-	if settled := b.Status.Pairs; settled != nil {
-		return preflight.Nodes{Names: settled.Nodes, Server: settled.Server}, nil
+// nodesOf are those of a matrix: those for which it was accepted, or would be.
+func nodesOf(m *v1alpha1.LatencyMatrix, o preflight.Observed) (preflight.Nodes, *preflight.Rejection) {
+	if len(m.Status.Nodes) > 0 {
+		return preflight.Nodes{Names: m.Status.Nodes, Server: m.Status.Server}, nil
 	}
-	return preflight.AcceptPairs(o)
+	return preflight.AcceptMatrix(o, m.Spec)
 }
 
 // nodes are those on which something is measured.

@@ -68,13 +68,17 @@ spec:
 // mesh is every one of four nodes with every other, two pairs at once.
 const mesh = `
 apiVersion: tailgate.dev/v1alpha1
-kind: LatencyBenchmark
+kind: LatencyMatrix
 metadata: {name: mesh}
 spec:
-  tool: pinger
-  workload: {duration: 2s, warmup: 0s}
-  rounds: 2
-  placement: {pairing: AllPairs, nodes: {}, maxParallelPairs: 2}
+  topology: AllPairs
+  nodes: {}
+  parallelism: 2
+  template:
+    spec:
+      tool: pinger
+      workload: {duration: 2s, warmup: 0s}
+      rounds: 2
 `
 
 func TestPlan(t *testing.T) {
@@ -301,7 +305,7 @@ func TestPlanOfTheSamples(t *testing.T) {
 			return err
 		}
 		content, err := os.ReadFile(path)
-		if err != nil || !strings.Contains(string(content), "\nkind: LatencyBenchmark\n") {
+		if err != nil || !strings.Contains(string(content), "\nkind: LatencyBenchmark\n") && !strings.Contains(string(content), "\nkind: LatencyMatrix\n") {
 			return err
 		}
 		planned++

@@ -48,8 +48,8 @@ func plotScreen(out io.Writer) report.Screen {
 // plotsOf are the plots of a benchmark, one for each cell with a curve for each variant. It is an error when there are
 // none.
 func plotsOf(m export.Benchmark, s report.Screen) ([]byte, error) {
-	if m.Object.ManyPairs() {
-		return nil, fmt.Errorf("--plot: LatencyBenchmark %s/%s measures many pairs of nodes; plot one of its pairs: %s", m.Object.Namespace, m.Object.Name, itsPairs(m))
+	if err := onePair("--plot", m); err != nil {
+		return nil, err
 	}
 	all := report.AllSeries(m.Object, m.Runs)
 	if len(all) == 0 {

@@ -19,16 +19,16 @@ const mostReported = 8
 func newReport(c *cluster) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:   "report NAME|PATH... -o FILE",
+		Use:   "report NAME|lmatrix/NAME|PATH... -o FILE",
 		Short: "Write the results of LatencyBenchmarks as one HTML file",
 		Long: "Write the results of LatencyBenchmarks as one HTML file that needs nothing else, neither network nor cluster: verdict,\n" +
-			"percentile plots, ladders, comparisons with bounds, the course over time, what slow samples coincide with, matrices of\n" +
-			"many pairs, proof of placement, evidence with its differences, and the manifest. Results are read from their stored\n" +
+			"percentile plots, ladders, comparisons with bounds, the course over time, what slow samples coincide with, the matrices of\n" +
+			"LatencyMatrices (lmatrix/NAME), proof of placement, evidence with its differences, and the manifest. Results are read from their stored\n" +
 			"histograms, after verifying their digests. Of several benchmarks the first is the one with which others are compared.\n" +
 			"NAME is in the cluster, PATH that of an export: it begins with ./ or /.",
 		Example:           "  " + name + " report x2522 -o x2522.html\n  " + name + " report before after -n perf -o upgrade.html",
 		Args:              takes("the names of LatencyBenchmarks", 1, mostReported),
-		ValidArgsFunction: c.completeResults(mostReported),
+		ValidArgsFunction: c.completeResults(mostReported, benchmarks, matrices),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if output == "" {
 				return fmt.Errorf("--output: name the file to write, such as -o report.html, or - for standard output")

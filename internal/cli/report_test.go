@@ -12,7 +12,7 @@ func TestReport(t *testing.T) {
 	s.addMesh()
 	kubeconfig := s.serve(t)
 	file := filepath.Join(t.TempDir(), "report.html")
-	if code, stdout, stderr := run("report", "--kubeconfig", kubeconfig, "sweep", "mesh", "-o", file); code != 0 || stdout+stderr != "" {
+	if code, stdout, stderr := run("report", "--kubeconfig", kubeconfig, "sweep", "lmatrix/mesh", "-o", file); code != 0 || stdout+stderr != "" {
 		t.Fatalf("exit code %d, printed %q and %q", code, stdout, stderr)
 	}
 	content, err := os.ReadFile(file)

@@ -23,13 +23,13 @@ import (
 func newRerun(c *cluster) *cobra.Command {
 	r := &rerunner{cluster: c}
 	cmd := &cobra.Command{
-		Use:   "rerun NAME (--name NEWNAME | --replace)",
-		Short: "Measure again: make a LatencyBenchmark with the spec of another",
-		Long: "Make a LatencyBenchmark with the spec, the labels and the annotations of another, under a new name, or, with\n" +
+		Use:   "rerun NAME|lmatrix/NAME (--name NEWNAME | --replace)",
+		Short: "Measure again: make a LatencyBenchmark or LatencyMatrix with the spec of another",
+		Long: "Make a LatencyBenchmark or LatencyMatrix with the spec, the labels and the annotations of another, under a new name, or, with\n" +
 			"--replace, under its own: that one is then deleted, and its results with it.",
 		Example:           "  " + name + " rerun before --name after -n perf",
-		Args:              takes("the name of one LatencyBenchmark", 1, 1),
-		ValidArgsFunction: c.completeNames(benchmarks, 1),
+		Args:              takes("the name of one LatencyBenchmark or LatencyMatrix", 1, 1),
+		ValidArgsFunction: c.completeNames(1, benchmarks, matrices),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := r.run(cmd.Context(), args[0])
 			if _, failed := fmt.Fprint(cmd.OutOrStdout(), text); failed != nil && err == nil {
@@ -39,8 +39,8 @@ func newRerun(c *cluster) *cobra.Command {
 		},
 	}
 	// Not --as, which is whom to impersonate.
-	cmd.Flags().StringVar(&r.newName, "name", "", "name of the new LatencyBenchmark")
-	cmd.Flags().BoolVar(&r.replace, "replace", false, "delete the LatencyBenchmark with its results, and create it again")
+	cmd.Flags().StringVar(&r.newName, "name", "", "name of the new LatencyBenchmark or LatencyMatrix")
+	cmd.Flags().BoolVar(&r.replace, "replace", false, "delete the LatencyBenchmark or LatencyMatrix with its results, and create it again")
 	return cmd
 }
 
@@ -53,26 +53,29 @@ type rerunner struct {
 
 // run returns what is to be printed, also with an error.
 func (r *rerunner) run(ctx context.Context, of string) (string, error) {
+	source, err := parseMeasured(of)
 	switch {
+	case err != nil:
+		return "", err
 	case (r.newName == "") == !r.replace:
-		return "", fmt.Errorf("give either --name with the name of the new LatencyBenchmark, or --replace to delete %s and its results", of)
-	case r.newName == of:
+		return "", fmt.Errorf("give either --name with the name of the new %s, or --replace to delete %s and its results", source.kind.name, of)
+	case r.newName == source.key.Name:
 		return "", fmt.Errorf("--name: it is %s that is measured again; give another name, or --replace to delete it and its results", of)
 	}
 	api, namespace, err := r.client()
 	if err != nil {
 		return "", err
 	}
-	old := newUnstructured()
-	source := subject{benchmarks, benchmarks.key(namespace, of)}
+	old := newUnstructured(source.kind)
+	source.key.Namespace = namespace
 	if err := read(ctx, api, source, old); err != nil {
 		return "", err
 	}
 	if r.replace {
 		return replace(ctx, api, source, old)
 	}
-	target := subject{benchmarks, benchmarks.key(namespace, r.newName)}
-	switch err := api.Create(ctx, copied(old, r.newName), fieldOwner); {
+	target := subject{source.kind, source.kind.key(namespace, r.newName)}
+	switch err := api.Create(ctx, copied(source.kind, old, r.newName), fieldOwner); {
 	case apierrors.IsAlreadyExists(err):
 		return "", fmt.Errorf("--name: there is a %s already; give another name", target)
 	case err != nil:
@@ -81,17 +84,17 @@ func (r *rerunner) run(ctx context.Context, of string) (string, error) {
 	return fmt.Sprintf("%s made, with the spec of %s\n", target, source), nil
 }
 
-func newUnstructured() *unstructured.Unstructured {
+func newUnstructured(k *kind) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(benchmarks.name))
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(k.name))
 	return u
 }
 
-// copied is a benchmark to be made like another, of which it has all that a user gave it: fields, too, that this command
+// copied is an object to be made like another of its kind, of which it has all that a user gave it: fields, too, that this command
 // does not know. The labels and annotations of Tailgate, but for that of its series, say whose the other is, those of
 // kubectl what it was applied from.
-func copied(old *unstructured.Unstructured, name string) *unstructured.Unstructured {
-	u := newUnstructured()
+func copied(k *kind, old *unstructured.Unstructured, name string) *unstructured.Unstructured {
+	u := newUnstructured(k)
 	u.SetNamespace(old.GetNamespace())
 	u.SetName(name)
 	u.Object["spec"] = old.DeepCopy().Object["spec"]
@@ -113,29 +116,25 @@ func copied(old *unstructured.Unstructured, name string) *unstructured.Unstructu
 	return u
 }
 
-// How long the deletion of a benchmark may take: its pods and results go with it.
+// How long the deletion may take: pods and results go with it.
 const (
 	goneWithin = 5 * time.Minute
 	goneLook   = 500 * time.Millisecond
 )
 
-// replace deletes a benchmark and makes it anew.
+// replace deletes a benchmark or matrix and makes it again.
 func replace(ctx context.Context, api client.Client, of subject, old *unstructured.Unstructured) (string, error) {
 	if owner := metav1.GetControllerOf(old); owner != nil {
 		return "", fmt.Errorf("--replace: %s belongs to %s %s, which decides when it is measured; measure that again, or give --name", of, owner.Kind, owner.Name)
 	}
 	// Whether the API server takes the spec is better known before the old one is gone. It looks at the spec first and then
 	// at the name, which is taken.
-	made := copied(old, old.GetName())
+	made := copied(of.kind, old, old.GetName())
 	if err := api.Create(ctx, made.DeepCopy(), fieldOwner, client.DryRunAll); err != nil && !apierrors.IsAlreadyExists(err) {
 		return "", inWords("trying to make", of, err)
 	}
-	results, _, err := unstructured.NestedSlice(old.Object, "status", "stored")
-	if err != nil {
-		return "", fmt.Errorf("reading %s: %w", of, err)
-	}
 	uid := old.GetUID()
-	err = api.Delete(ctx, old, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	err := api.Delete(ctx, old, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	if client.IgnoreNotFound(err) != nil {
 		return "", inWords("deleting", of, err)
 	}
@@ -143,13 +142,13 @@ func replace(ctx context.Context, api client.Client, of subject, old *unstructur
 		text, failed := yaml.Marshal(made.Object)
 		return string(text), errors.Join(fmt.Errorf("%s was deleted, but could not be created again: %w; its manifest is on standard output", of, err), failed)
 	}
-	return fmt.Sprintf("%s deleted with %d stored results, and created again\n", of, len(results)), nil
+	return fmt.Sprintf("%s deleted with its results, and created again\n", of), nil
 }
 
-// makeAgain waits until a benchmark that was deleted is gone, with its pods and results, and makes it anew.
+// makeAgain waits until a benchmark or matrix that was deleted is gone, with its pods and results, and makes it again.
 func makeAgain(ctx context.Context, api client.Client, of subject, made *unstructured.Unstructured) error {
 	err := wait.PollUntilContextTimeout(ctx, goneLook, goneWithin, true, func(ctx context.Context) (bool, error) {
-		err := api.Get(ctx, of.key, newUnstructured())
+		err := api.Get(ctx, of.key, newUnstructured(of.kind))
 		return isAbsent(err), nil
 	})
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 func newMarkedCluster(t *testing.T) *apiServer {
 	t.Helper()
 	s := newCluster(t)
-	s.benchmarks[sweep].Labels = map[string]string{"team": "trading", v1alpha1.LabelParent: "mesh"}
+	s.benchmarks[sweep].Labels = map[string]string{"team": "trading", v1alpha1.LabelMatrix: "mesh"}
 	s.benchmarks[sweep].Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}"}
 	return s
 }
@@ -48,7 +48,7 @@ func TestRerun(t *testing.T) {
 				"DELETE " + collection + "/sweep",
 				"POST " + collection + "?" + owned,
 			},
-			stdout: "LatencyBenchmark perf/sweep deleted with 1 stored results, and created again\n",
+			stdout: "LatencyBenchmark perf/sweep deleted with its results, and created again\n",
 		},
 	}
 	for name, c := range cases {
@@ -76,6 +76,23 @@ func TestRerun(t *testing.T) {
 	}
 }
 
+func TestRerunOfAMatrix(t *testing.T) {
+	s := newCluster(t)
+	s.addMesh()
+	old := types.NamespacedName{Namespace: "perf", Name: "mesh"}
+	code, stdout, stderr := run("rerun", "lmatrix/mesh", "--name", "after", "--kubeconfig", s.serve(t))
+	if want := "LatencyMatrix perf/after made, with the spec of LatencyMatrix perf/mesh\n"; code != 0 || stdout != want {
+		t.Fatalf("exit code %d, it printed %q and said %q", code, stdout, stderr)
+	}
+	made := s.matrices[types.NamespacedName{Namespace: "perf", Name: "after"}]
+	if made == nil {
+		t.Fatalf("it wrote %q", s.written)
+	}
+	if diff := cmp.Diff(s.matrices[old].Spec, made.Spec); diff != "" {
+		t.Errorf("the spec (-old +new):\n%s", diff)
+	}
+}
+
 func TestRerunRefuses(t *testing.T) {
 	cases := map[string]struct {
 		args   []string
@@ -85,9 +102,10 @@ func TestRerunRefuses(t *testing.T) {
 		"nothing to be done":     {args: []string{"sweep"}, want: []string{"--name", "--replace"}},
 		"both":                   {args: []string{"sweep", "--name=x", "--replace"}, want: []string{"--name", "--replace"}},
 		"its own name":           {args: []string{"sweep", "--name=sweep"}, want: []string{"--name", "another name", "--replace"}},
-		"no name":                {args: []string{"--replace"}, want: []string{"rerun takes the name of one LatencyBenchmark, not 0"}},
+		"a gate":                 {args: []string{"lgate/upgrade", "--name=x"}, want: []string{`"lgate/upgrade" is neither NAME of a LatencyBenchmark nor lmatrix/NAME`}},
+		"no name":                {args: []string{"--replace"}, want: []string{"rerun takes the name of one LatencyBenchmark or LatencyMatrix, not 0"}},
 		"an unknown name":        {args: []string{"swoop", "--name=x"}, want: []string{"no LatencyBenchmark swoop"}},
-		"a name that is taken":   {args: []string{"sweep", "--name=mesh"}, change: (*apiServer).addMesh, want: []string{"--name", "perf/mesh already"}},
+		"a name that is taken":   {args: []string{"sweep", "--name=mesh-a-b"}, change: (*apiServer).addMesh, want: []string{"--name", "perf/mesh-a-b already"}},
 		"a spec that is refused": {args: []string{"sweep", "--name=x"}, change: func(s *apiServer) { s.benchmarks[sweep].Spec.Rounds = 13 }, want: []string{"making LatencyBenchmark perf/x", "no luck"}},
 		"a spec that is refused, before the old one is deleted": {
 			args: []string{"sweep", "--replace"}, change: func(s *apiServer) { s.benchmarks[sweep].Spec.Rounds = 13 },
@@ -95,9 +113,9 @@ func TestRerunRefuses(t *testing.T) {
 		},
 		"a benchmark of another": {
 			args: []string{"sweep", "--replace"}, change: func(s *apiServer) {
-				s.benchmarks[sweep].OwnerReferences = []metav1.OwnerReference{{Kind: "LatencyBenchmark", Name: "mesh", Controller: new(true)}}
+				s.benchmarks[sweep].OwnerReferences = []metav1.OwnerReference{{Kind: "LatencyMatrix", Name: "mesh", Controller: new(true)}}
 			},
-			want: []string{"--replace", "belongs to LatencyBenchmark mesh", "--name"},
+			want: []string{"--replace", "belongs to LatencyMatrix mesh", "--name"},
 		},
 	}
 	for name, c := range cases {

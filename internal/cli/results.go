@@ -29,28 +29,29 @@ func benchmarkNamed(ctx context.Context, api client.Client, namespace, name stri
 	return b, nil
 }
 
-// load reads what was measured of a benchmark: of NAME in the cluster, or in the export that a path names (see isPath). It is
-// an error when that is nothing.
+// load reads the results of a benchmark or matrix: of NAME or lmatrix/NAME in the cluster, or in the export that a path
+// names (see isPath). It is an error when there are none.
 func (c *cluster) load(ctx context.Context, arg string) (export.Benchmark, error) {
-	switch {
-	case isPath(arg):
+	if isPath(arg) {
 		dir, err := exportDir(arg)
 		if err != nil {
 			return export.Benchmark{}, err
 		}
 		return export.ReadDir(ctx, dir)
-	case strings.Contains(arg, "/"):
-		return export.Benchmark{}, fmt.Errorf("%q is no NAME of a LatencyBenchmark; the path of an export begins with ./ or /", arg)
+	}
+	of, err := parseMeasured(arg)
+	if err != nil {
+		return export.Benchmark{}, fmt.Errorf("%w; the path of an export begins with ./ or /", err)
 	}
 	api, namespace, err := c.client()
 	if err != nil {
 		return export.Benchmark{}, err
 	}
-	b, err := benchmarkNamed(ctx, api, namespace, arg)
-	if err != nil {
+	o := of.kind.object()
+	if err := read(ctx, api, subject{of.kind, of.kind.key(namespace, of.key.Name)}, o); err != nil {
 		return export.Benchmark{}, err
 	}
-	return measured(ctx, api, b)
+	return measured(ctx, api, o)
 }
 
 // loadWhole is load, with the stored results of pairs, too.
@@ -121,30 +122,39 @@ func cutVariant(arg string) (name, variant string, err error) {
 		return arg, "", nil
 	}
 	name, variant, hasVariant := strings.Cut(arg, "/")
+	if matrices.is(name) && variant != "" {
+		return arg, "", nil
+	}
 	if name == "" || hasVariant && (variant == "" || strings.Contains(variant, "/")) {
 		return "", "", fmt.Errorf("%q is neither NAME of a LatencyBenchmark nor NAME/VARIANT, nor the path of an export, which begins with ./ or /", arg)
 	}
 	return name, variant, nil
 }
 
-// itsPairs says how to find the benchmarks of the pairs of one of many.
-func itsPairs(m export.Benchmark) string {
-	if m.Dir != "" {
-		return fmt.Sprintf("`ls %s` lists them", filepath.Join(m.Dir, "pairs"))
+// onePair is the error of a verb that shows one pair of nodes, for a matrix; nil for a benchmark.
+func onePair(doing string, m export.Benchmark) error {
+	if m.Matrix == nil {
+		return nil
 	}
-	return fmt.Sprintf("`kubectl get lb -n %s -l %s=%s` lists them", m.Object.Namespace, v1alpha1.LabelParent, m.Object.Name)
+	list := fmt.Sprintf("`kubectl get lb -n %s -l %s=%s` lists them", m.Object.Namespace, v1alpha1.LabelMatrix, m.Object.Name)
+	if m.Dir != "" {
+		list = fmt.Sprintf("`ls %s` lists them", filepath.Join(m.Dir, "pairs"))
+	}
+	return fmt.Errorf("%s: LatencyMatrix %s/%s measures many pairs of nodes; name the benchmark of one pair: %s", doing, m.Object.Namespace, m.Object.Name, list)
 }
 
-// measured reads what was measured of a benchmark of the cluster; of many pairs the benchmark of each, without its stored
-// results. It is an error when that is nothing.
-func measured(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchmark) (export.Benchmark, error) {
-	all := export.Benchmark{Object: b}
-	if !b.ManyPairs() {
+// measured reads the results of a benchmark of the cluster; of a matrix the benchmark of each pair, without its stored
+// results. It is an error when there are none.
+func measured(ctx context.Context, api client.Client, o client.Object) (export.Benchmark, error) {
+	all := export.Benchmark{Object: overviewOf(o)}
+	m, ok := o.(*v1alpha1.LatencyMatrix)
+	if !ok {
 		var err error
-		all.Runs, err = storedResults(ctx, api, b)
+		all.Runs, err = storedResults(ctx, api, all.Object)
 		return all, err
 	}
-	pairs, err := pairsOf(ctx, api, b)
+	all.Matrix = m
+	pairs, err := pairsOf(ctx, api, m)
 	if err != nil {
 		return export.Benchmark{}, err
 	}
@@ -184,26 +194,26 @@ func noResults(b *v1alpha1.LatencyBenchmark) error {
 // pageOfPairs is how many benchmarks of pairs are asked for at once: a hundred nodes with each other are 4,950.
 const pageOfPairs = 250
 
-// pairsOf lists the benchmarks of the pairs of one, in the order of their names. It is an error when there is none.
-func pairsOf(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchmark) ([]v1alpha1.LatencyBenchmark, error) {
+// pairsOf lists the benchmarks of the pairs of a matrix, in the order of their names. It is an error when there is none.
+func pairsOf(ctx context.Context, api client.Client, m *v1alpha1.LatencyMatrix) ([]v1alpha1.LatencyBenchmark, error) {
 	var pairs []v1alpha1.LatencyBenchmark
 	for next, more := "", true; more; more = next != "" {
 		page := &v1alpha1.LatencyBenchmarkList{}
-		err := api.List(ctx, page, client.InNamespace(b.Namespace), client.MatchingLabels{v1alpha1.LabelParent: b.Name},
+		err := api.List(ctx, page, client.InNamespace(m.Namespace), client.MatchingLabels{v1alpha1.LabelMatrix: m.Name},
 			client.Limit(pageOfPairs), client.Continue(next))
 		if err != nil {
-			return nil, fmt.Errorf("listing the pairs of LatencyBenchmark %s/%s: %w", b.Namespace, b.Name, err)
+			return nil, fmt.Errorf("listing the pairs of LatencyMatrix %s/%s: %w", m.Namespace, m.Name, err)
 		}
 		for _, p := range page.Items {
 			// The label selects; the owner decides.
-			if slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == b.UID }) {
+			if slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == m.UID }) {
 				pairs = append(pairs, p)
 			}
 		}
 		next = page.Continue
 	}
 	if len(pairs) == 0 {
-		return nil, fmt.Errorf("LatencyBenchmark %s/%s has no pairs yet: %s", b.Namespace, b.Name, report.Standing(b))
+		return nil, fmt.Errorf("LatencyMatrix %s/%s has no pairs yet: %s", m.Namespace, m.Name, report.Standing(m.Overview()))
 	}
 	return pairs, nil
 }

@@ -30,12 +30,12 @@ func newRun(c *cluster) *cobra.Command {
 	r := &runner{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "run -f FILE",
-		Short: "Make a LatencyBenchmark, watch it run and print its results",
-		Long: "Apply the LatencyBenchmark of a file (server-side apply), show its progress, and print its results as get does.\n" +
-			"The progress goes to standard error: on a terminal one line that is rewritten, otherwise a line for each new state\n" +
-			"and each quarter of the runs.\n\n" +
-			"It exits as gate does, by the verdict: 0 Pass, 1 Fail, 2 Inconclusive, 3 an error. Without\n" +
-			"spec.criteria, 0 says that the benchmark was measured, and 1 that it failed.\n\n" +
+		Short: "Make a LatencyBenchmark or LatencyMatrix, watch it run and print its results",
+		Long: "Apply the LatencyBenchmark or LatencyMatrix of a file (server-side apply), show its progress, and print its\n" +
+			"results as get does. The progress goes to standard error: on a terminal one line that is rewritten, otherwise a\n" +
+			"line for each new state and each quarter of the runs.\n\n" +
+			"It exits as gate does, by the verdict: 0 Pass, 1 Fail, 2 Inconclusive, 3 an error. Without criteria,\n" +
+			"0 says that it was measured, and 1 that it failed.\n\n" +
 			"Interrupting the command, or --timeout, does not end the benchmark; running it again comes back to it.",
 		Example:           "  " + name + " run -f first.yaml",
 		Args:              takes("a file by -f", 0, 0),
@@ -86,21 +86,21 @@ func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *
 	if err := apply(ctx, api, manifest); err != nil {
 		return err
 	}
-	applied, err := benchmarkNamed(ctx, api, manifest.GetNamespace(), manifest.GetName())
-	if err != nil {
+	applied := kindOf(manifest).object()
+	if err := read(ctx, api, subject{kindOf(manifest), client.ObjectKeyFromObject(manifest)}, applied); err != nil {
 		return err
 	}
-	b, err := r.watch(ctx, api, applied, s)
+	o, err := r.watch(ctx, api, kindOf(manifest), applied, s)
 	s.clear()
 	if err != nil {
 		return err
 	}
-	return r.conclude(ctx, api, b, stdout)
+	return r.conclude(ctx, api, kindOf(manifest), o, stdout)
 }
 
-// apply makes a benchmark, or makes it what the manifest says; the manifest becomes what it is then.
+// apply makes a benchmark or matrix, or makes it what the manifest says; the manifest becomes what it is then.
 func apply(ctx context.Context, api client.Client, manifest *unstructured.Unstructured, opts ...client.ApplyOption) error {
-	of := subject{benchmarks, client.ObjectKeyFromObject(manifest)}
+	of := subject{kindOf(manifest), client.ObjectKeyFromObject(manifest)}
 	switch err := api.Apply(ctx, client.ApplyConfigurationFromUnstructured(manifest), append(opts, fieldOwner)...); {
 	case apierrors.IsConflict(err):
 		return fmt.Errorf("%s differs, and another field manager owns the difference: change it with the tool that set it, or use another name in the file; %w", of, err)
@@ -110,11 +110,11 @@ func apply(ctx context.Context, api client.Client, manifest *unstructured.Unstru
 	return nil
 }
 
-// watch shows a benchmark until it is finished and, with criteria, judged.
-func (r *runner) watch(ctx context.Context, api client.WithWatch, b *v1alpha1.LatencyBenchmark, s *screen) (*v1alpha1.LatencyBenchmark, error) {
-	of := subject{benchmarks, client.ObjectKeyFromObject(b)}
+// watch shows a benchmark or matrix until it is finished and, with criteria, judged.
+func (r *runner) watch(ctx context.Context, api client.WithWatch, k *kind, o client.Object, s *screen) (client.Object, error) {
+	of, b := subject{k, client.ObjectKeyFromObject(o)}, overviewOf(o)
 	if b.Finished() {
-		s.say(fmt.Sprintf("%s was measured before; `%s rerun %s` measures again", of, name, b.Name))
+		s.say(fmt.Sprintf("%s was measured before; `%s rerun %s/%s` measures again", of, name, k.short, b.Name))
 	}
 	ctx, cancel := timeLimit(ctx, r.timeout)
 	defer cancel()
@@ -128,8 +128,8 @@ func (r *runner) watch(ctx context.Context, api client.WithWatch, b *v1alpha1.La
 	f := follower{
 		api: api, subject: of, uid: b.UID,
 		trouble: func(err error) { s.say(fmt.Sprintf("%s; trying again", oneLine(err))) },
-		look: func(ctx context.Context, o client.Object) (bool, error) {
-			b = o.(*v1alpha1.LatencyBenchmark)
+		look: func(ctx context.Context, seen client.Object) (bool, error) {
+			o, b = seen, overviewOf(seen)
 			p.look(b)
 			if !b.Finished() || b.Spec.Criteria == nil {
 				return b.Finished(), nil
@@ -140,7 +140,7 @@ func (r *runner) watch(ctx context.Context, api client.WithWatch, b *v1alpha1.La
 	}
 	err := f.follow(ctx)
 	if err == nil || ctx.Err() == nil {
-		return b, err
+		return o, err
 	}
 	why := "interrupted"
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -148,22 +148,22 @@ func (r *runner) watch(ctx context.Context, api client.WithWatch, b *v1alpha1.La
 	}
 	again := fmt.Sprintf("`%s run -f %s -n %s` comes back to it", name, r.file, b.Namespace)
 	if r.file == stdinName {
-		again = fmt.Sprintf("`%s gate %s -n %s --wait` waits for it, `%s get %[2]s -n %[3]s` prints its results", name, b.Name, b.Namespace, name)
+		again = fmt.Sprintf("`%s gate %s/%s -n %s --wait` waits for it, `%[1]s get %[2]s/%[3]s -n %[4]s` prints its results", name, k.short, b.Name, b.Namespace)
 	}
-	return nil, fmt.Errorf("%s; %s continues: %s, `kubectl delete lb %s -n %s` ends it", why, of, again, b.Name, b.Namespace)
+	return nil, fmt.Errorf("%s; %s continues: %s, `kubectl delete %s %s -n %s` ends it", why, of, again, k.short, b.Name, b.Namespace)
 }
 
 // conclude prints what a finished benchmark measured, and ends with the code of its verdict, or of its success.
-func (r *runner) conclude(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchmark, stdout io.Writer) error {
-	e := ended{}
+func (r *runner) conclude(ctx context.Context, api client.Client, k *kind, o client.Object, stdout io.Writer) error {
+	e, b := ended{}, overviewOf(o)
 	if succeeded := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); succeeded.Status == metav1.ConditionFalse {
-		e = ended{exitFail, fmt.Errorf("LatencyBenchmark %s/%s failed: %s", b.Namespace, b.Name, succeeded.Message)}
+		e = ended{exitFail, fmt.Errorf("%s %s/%s failed: %s", k.name, b.Namespace, b.Name, succeeded.Message)}
 	}
 	if b.Spec.Criteria != nil {
 		e.code = exitCode(standing.OfBenchmark(b))
 	}
 	var text []byte
-	m, err := measured(ctx, api, b)
+	m, err := measured(ctx, api, o)
 	if err == nil {
 		text, err = printed(m, r.form)
 	}

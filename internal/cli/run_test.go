@@ -171,12 +171,32 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// A matrix is judged as one, and its pairs are printed.
+func TestRunOfAMatrix(t *testing.T) {
+	s := newCluster(t)
+	s.addMesh()
+	for _, m := range s.matrices {
+		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed, "2 of 3 pairs failed"))
+	}
+	code, stdout, stderr := run("run", "-f", written(t, mesh), "--kubeconfig", s.serve(t))
+	if code != exitFail || !strings.Contains(stdout, "AllPairs of 3 pairs, 1 of them with results") {
+		t.Errorf("exit code %d, it printed %q", code, stdout)
+	}
+	for _, want := range []string{
+		"LatencyMatrix perf/mesh was measured before; `kubectl tailgate rerun lmatrix/mesh` measures again", "LatencyMatrix perf/mesh failed: 2 of 3 pairs failed",
+	} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("it said %q, want %q in it", stderr, want)
+		}
+	}
+}
+
 // A benchmark that was measured before is neither measured again nor waited for.
 func TestRunComesBack(t *testing.T) {
 	s := newCluster(t)
 	succeeded(metav1.ConditionTrue, v1alpha1.ReasonComplete, "1 of 1 runs")(s.benchmarks[sweep])
 	code, stdout, stderr := run("run", "-f", written(t, manifest), "--kubeconfig", s.serve(t))
-	if code != 0 || !strings.Contains(stdout, "tcp-64") || !strings.HasPrefix(stderr, "LatencyBenchmark perf/sweep was measured before; `kubectl tailgate rerun sweep` measures again\n") {
+	if code != 0 || !strings.Contains(stdout, "tcp-64") || !strings.HasPrefix(stderr, "LatencyBenchmark perf/sweep was measured before; `kubectl tailgate rerun lb/sweep` measures again\n") {
 		t.Errorf("exit code %d, it printed %q and said %q", code, stdout, stderr)
 	}
 }

@@ -105,16 +105,16 @@ func TestCompletion(t *testing.T) {
 	s.addMesh()
 	s.gates = map[string]*v1alpha1.LatencyGate{"upgrade": makeGate("True", "AllVerified", "all")}
 	kubeconfig := s.serve(t)
-	const benchmarks = "mesh\nmesh-a-b\nmesh-a-c\nmesh-b-c\nmesh-of-another\nsweep\n"
+	const benchmarks, mesh = "mesh-a-b\nmesh-a-c\nmesh-b-c\nmesh-of-another\nsweep\n", "lmatrix/mesh\n"
 	cases := map[string]struct {
 		args []string
 		want string
 	}{
-		"the name of a benchmark":         {[]string{"get", ""}, benchmarks},
+		"a benchmark or a matrix":         {[]string{"get", ""}, benchmarks + mesh},
 		"and no second one":               {[]string{"get", "sweep", ""}, ""},
 		"two of them":                     {[]string{"compare", "sweep", ""}, benchmarks},
 		"and no third one":                {[]string{"compare", "sweep", "mesh", ""}, ""},
-		"gates too, as many as one likes": {[]string{"gate", "sweep", "mesh", ""}, benchmarks + "lgate/upgrade\n"},
+		"gates too, as many as one likes": {[]string{"gate", "sweep", "mesh", ""}, benchmarks + mesh + "lgate/upgrade\n"},
 		"a format":                        {[]string{"compare", "-o", ""}, "table\njson\ncsv\nmarkdown\n"},
 		"nothing for a verb with a file":  {[]string{"run", ""}, ""},
 	}

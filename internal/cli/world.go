@@ -95,15 +95,15 @@ func (g *glimpse) note(what string) {
 // sees says whether an object was looked for and seen, or found not to exist.
 func (g *glimpse) sees(kind, name string) bool { return !slices.Contains(g.unseen, kind+" "+name) }
 
-// observe reads what the operator looks at before it accepts a benchmark, in the way that it does. What was not seen
+// observe reads what the operator looks at before it accepts a benchmark, or a matrix given its overview, in the way that it does. What was not seen
 // stands in the way of nothing.
-func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) (preflight.Observed, error) {
+func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofMatrix bool) (preflight.Observed, error) {
 	operator := &benchmark.Reconciler{
 		Client: g, Live: g, Clock: clock.RealClock{}, Tools: all.Registry(),
 		// Only the operator knows whether it allows these: see hints.
 		Settings: benchmark.Settings{AllowHostNetwork: true, AllowPacketCapture: true, NetworkNamespaces: []string{"*"}},
 	}
-	o, err := operator.Preflight(ctx, b)
+	o, err := operator.Preflight(ctx, b, ofMatrix)
 	if err != nil {
 		return preflight.Observed{}, err
 	}

@@ -4,13 +4,13 @@
 // The directory of a benchmark has
 //
 //	manifest.json        which files there are, with their sizes and SHA-256
-//	benchmark.json       the LatencyBenchmark: spec and status
+//	benchmark.json       the LatencyBenchmark: spec and status; of a LatencyMatrix matrix.json
 //	runs/RUN/            client.json.gz, server.json.gz and pods.json: the stored result of each run, as the agents sent it
 //	evidence.json        what both ends of each run observed, in the plain
 //	results.json, .csv   the results, as kubectl tailgate get prints them
 //	histograms/VARIANT/  of each cell CELL.hgrm (all rounds), CELL-round-N.hgrm and CELL.hlog
 //	slowest/VARIANT/     of each cell whose tool tells them CELL.csv: the slowest samples of each round, one by one
-//	pairs/NAME/          of a benchmark of many pairs of nodes the same of each pair's own
+//	pairs/NAME/          of a LatencyMatrix the same of the benchmark of each pair
 //
 // Only the first three are read again; the others are for people and other programs. All are verified.
 package export
@@ -32,14 +32,15 @@ var (
 	ErrExists = errors.New("it exists already")
 )
 
-// Benchmark is a benchmark with what was measured of it, in a cluster or an export.
+// Benchmark is a LatencyBenchmark or LatencyMatrix with its results, in a cluster or an export.
 type Benchmark struct {
-	// Object is the LatencyBenchmark itself.
+	// Object is the LatencyBenchmark itself, or the overview of the LatencyMatrix.
 	Object *v1alpha1.LatencyBenchmark
-	// Runs are its stored results, oldest first, each verified against the digests in the status. A benchmark of many
-	// pairs of nodes has none.
+	// Runs are the stored results of a benchmark, oldest first, each verified against the digests in the status.
 	Runs []result.Stored
-	// Pairs are the benchmarks of the pairs of one of many pairs, in the order of their names.
+	// Matrix is the LatencyMatrix; nil for a LatencyBenchmark.
+	Matrix *v1alpha1.LatencyMatrix
+	// Pairs are the benchmarks of the pairs of a matrix, in the order of their names.
 	Pairs []Benchmark
 	// Dir is the directory of the export that it was read from; empty for one from a cluster.
 	Dir string
@@ -55,13 +56,13 @@ const (
 type Manifest struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
-	// Namespace, Name and UID are those of the LatencyBenchmark.
+	// Namespace, Name and UID are those of the LatencyBenchmark or LatencyMatrix.
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
 	// Files are all but manifest.json itself, those of pairs included, in the order of their paths.
 	Files []File `json:"files"`
-	// Pairs are the names of the benchmarks of pairs, in order.
+	// Pairs are the names of the benchmarks of the pairs of a LatencyMatrix, in order.
 	Pairs []string `json:"pairs,omitempty"`
 
 	// paths are those of Files, of a manifest that was read.
@@ -81,6 +82,7 @@ type File struct {
 const (
 	manifestFile  = "manifest.json"
 	benchmarkFile = "benchmark.json"
+	matrixFile    = "matrix.json"
 	runsDir       = "runs"
 	pairsDir      = "pairs"
 	maxFileBytes  = 256 << 20

@@ -41,7 +41,7 @@ func measured(t testing.TB, name string) Benchmark {
 				Duration: metav1.Duration{Duration: time.Second}, Warmup: metav1.Duration{Duration: time.Second},
 				Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone,
 			},
-			Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi"), NUMA: v1alpha1.NUMARequired, Pairing: v1alpha1.PairingPair, Client: &v1alpha1.NodeSelection{NodeName: "a"}, Server: &v1alpha1.NodeSelection{NodeName: "b"}},
+			Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi"), NUMA: v1alpha1.NUMARequired, Client: &v1alpha1.NodeSelection{NodeName: "a"}, Server: &v1alpha1.NodeSelection{NodeName: "b"}},
 		},
 	}
 	all := Benchmark{Object: b}
@@ -68,21 +68,25 @@ func measured(t testing.TB, name string) Benchmark {
 	return all
 }
 
-// mesh is a benchmark of two pairs, of which the first is measured.
+// mesh is a matrix of two pairs, of which the first is measured.
 func mesh(t testing.TB) Benchmark {
 	t.Helper()
-	parent := measured(t, "mesh")
-	parent.Object.Spec.Placement = v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi"), NUMA: v1alpha1.NUMARequired, Pairing: v1alpha1.PairingRing, Nodes: &v1alpha1.NodeSelection{NodeSelector: map[string]string{"a": "b"}}}
-	parent.Object.Status, parent.Runs = v1alpha1.LatencyBenchmarkStatus{}, nil
+	template := measured(t, "mesh").Object
+	template.Spec.Placement.Client, template.Spec.Placement.Server = &v1alpha1.NodeSelection{}, &v1alpha1.NodeSelection{}
+	m := &v1alpha1.LatencyMatrix{ObjectMeta: template.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{
+		Topology: v1alpha1.TopologyRing, Parallelism: 1, Nodes: v1alpha1.NodeSelection{NodeSelector: map[string]string{"a": "b"}},
+		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.Spec},
+	}}
+	all := Benchmark{Object: m.Overview(), Matrix: m}
 	for i := range int32(2) {
-		p := measured(t, parent.Object.PairName(i+1))
-		p.Object.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyBenchmark", Name: "mesh", UID: parent.Object.UID}}
+		p := measured(t, m.PairName(i+1))
+		p.Object.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyMatrix", Name: "mesh", UID: m.UID}}
 		if i > 0 {
 			p.Object.Status, p.Runs = v1alpha1.LatencyBenchmarkStatus{}, nil
 		}
-		parent.Pairs = append(parent.Pairs, p)
+		all.Pairs = append(all.Pairs, p)
 	}
-	return parent
+	return all
 }
 
 func framed(t testing.TB, d result.Document) result.Framed {

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/admit"
@@ -145,24 +146,40 @@ func (m Manifest) listed(fsys fs.FS, name string) ([]byte, error) {
 
 // read reads what the manifest lists, of which each file was verified.
 func (m Manifest) read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
-	content, err := m.listed(fsys, benchmarkFile)
+	file := benchmarkFile
+	if m.paths[matrixFile] {
+		file = matrixFile
+	}
+	content, err := m.listed(fsys, file)
 	if err != nil {
 		return Benchmark{}, err
 	}
-	object, err := parseBenchmark(ctx, content)
+	b := Benchmark{}
+	if file == matrixFile {
+		b.Matrix = &v1alpha1.LatencyMatrix{}
+		if err = parse(ctx, content, "LatencyMatrix", b.Matrix); err == nil {
+			b.Object = b.Matrix.Overview()
+		}
+	} else {
+		b.Object = &v1alpha1.LatencyBenchmark{}
+		err = parse(ctx, content, "LatencyBenchmark", b.Object)
+	}
 	if err != nil {
-		return Benchmark{}, fmt.Errorf("%s: %w", benchmarkFile, err)
+		return Benchmark{}, fmt.Errorf("%s: %w", file, err)
 	}
+	object := b.Object
 	if object.Namespace != m.Namespace || object.Name != m.Name || string(object.UID) != m.UID {
-		return Benchmark{}, fmt.Errorf("%s holds %s/%s, and %s is of %.253s/%.253s", benchmarkFile, object.Namespace, object.Name, manifestFile, m.Namespace, m.Name)
+		return Benchmark{}, fmt.Errorf("%s holds %s/%s, and %s is of %.253s/%.253s", file, object.Namespace, object.Name, manifestFile, m.Namespace, m.Name)
 	}
-	b := Benchmark{Object: object}
 	for _, s := range object.Status.Stored {
 		run, err := m.run(fsys, s)
 		if err != nil {
 			return Benchmark{}, err
 		}
 		b.Runs = append(b.Runs, run)
+	}
+	if b.Matrix == nil && len(m.Pairs) > 0 {
+		return Benchmark{}, fmt.Errorf("a LatencyBenchmark has no pairs, and %s lists some", manifestFile)
 	}
 	for _, name := range m.Pairs {
 		p, err := m.pair(ctx, fsys, object, name)
@@ -174,31 +191,27 @@ func (m Manifest) read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
 	return b, nil
 }
 
-// parseBenchmark reads a LatencyBenchmark. Fields that this version does not know are left out; what it knows must be as
+// parse reads an object of a kind. Fields that this version does not know are left out; what it knows must be as
 // the definition of the kind has it, as a cluster would have made sure.
-func parseBenchmark(ctx context.Context, content []byte) (*v1alpha1.LatencyBenchmark, error) {
-	b := &v1alpha1.LatencyBenchmark{}
-	if err := json.Unmarshal(content, b); err != nil {
-		return nil, err
+func parse(ctx context.Context, content []byte, kind string, into client.Object) error {
+	if err := json.Unmarshal(content, into); err != nil {
+		return err
 	}
-	if want := v1alpha1.GroupVersion.WithKind("LatencyBenchmark"); b.GroupVersionKind() != want {
-		return nil, fmt.Errorf("it holds apiVersion %.80q, kind %.80q, not a LatencyBenchmark of %s", b.APIVersion, b.Kind, want.GroupVersion())
+	want := v1alpha1.GroupVersion.WithKind(kind)
+	if got := into.GetObjectKind().GroupVersionKind(); got != want {
+		return fmt.Errorf("it holds apiVersion %.80q, kind %.80q, not a %s of %s", got.GroupVersion(), got.Kind, kind, want.GroupVersion())
 	}
-	if b.Name == "" {
-		return nil, errors.New("the LatencyBenchmark has no name")
+	if into.GetName() == "" {
+		return fmt.Errorf("the %s has no name", kind)
 	}
-	known, err := runtime.DefaultUnstructuredConverter.ToUnstructured(b)
+	known, err := runtime.DefaultUnstructuredConverter.ToUnstructured(into)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := admit.Benchmark(ctx, &unstructured.Unstructured{Object: known}); err != nil {
-		return nil, err
+	if err := admit.Object(ctx, &unstructured.Unstructured{Object: known}); err != nil {
+		return err
 	}
-	whole := &v1alpha1.LatencyBenchmark{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(known, whole); err != nil {
-		return nil, err
-	}
-	return whole, nil
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(known, into)
 }
 
 // run reads a stored result.

@@ -136,19 +136,15 @@ func (w *writer) json(name string, v any) error {
 // benchmark writes a benchmark into a directory below that of the writer, its manifest last.
 func (w *writer) benchmark(under string, b Benchmark) error {
 	first := len(w.files)
-	object := b.Object.DeepCopy()
-	object.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyBenchmark"}
-	object.ManagedFields = nil
-	if err := w.json(path.Join(under, benchmarkFile), object); err != nil {
+	object := b.Object
+	if err := w.object(under, b); err != nil {
 		return err
 	}
 	m := Manifest{Format: Format, Version: Version, Namespace: object.Namespace, Name: object.Name, UID: string(object.UID)}
-	if object.ManyPairs() {
-		for _, p := range b.Pairs {
-			m.Pairs = append(m.Pairs, p.Object.Name)
-			if err := w.benchmark(path.Join(under, pairsDir, p.Object.Name), p); err != nil {
-				return err
-			}
+	for _, p := range b.Pairs {
+		m.Pairs = append(m.Pairs, p.Object.Name)
+		if err := w.benchmark(path.Join(under, pairsDir, p.Object.Name), p); err != nil {
+			return err
 		}
 	}
 	for _, write := range []func(string, Benchmark) error{w.runs, w.evidence, w.results, w.histograms, w.slowest} {
@@ -162,6 +158,22 @@ func (w *writer) benchmark(under string, b Benchmark) error {
 	}
 	slices.SortFunc(m.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	return w.json(path.Join(under, manifestFile), m)
+}
+
+// object writes the LatencyBenchmark or LatencyMatrix.
+func (w *writer) object(under string, b Benchmark) error {
+	if b.Matrix != nil {
+		m := b.Matrix.DeepCopy()
+		m.TypeMeta, m.ManagedFields = typeMeta("LatencyMatrix"), nil
+		return w.json(path.Join(under, matrixFile), m)
+	}
+	o := b.Object.DeepCopy()
+	o.TypeMeta, o.ManagedFields = typeMeta("LatencyBenchmark"), nil
+	return w.json(path.Join(under, benchmarkFile), o)
+}
+
+func typeMeta(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind}
 }
 
 // runs writes the stored results.
@@ -224,8 +236,8 @@ func (w *writer) results(under string, b Benchmark) error {
 			return err
 		}
 		var out bytes.Buffer
-		if b.Object.ManyPairs() {
-			err = f.WritePairs(&out, b.Object, Objects(b.Pairs))
+		if b.Matrix != nil {
+			err = f.WritePairs(&out, b.Matrix, Objects(b.Pairs))
 		} else {
 			err = f.Write(&out, b.Object, b.Runs)
 		}

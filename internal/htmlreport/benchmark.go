@@ -41,7 +41,7 @@ type benchmark struct {
 	Placements []placement
 	// Failures are the attempts that failed.
 	Failures []v1alpha1.Attempt
-	// Matrices are those of many pairs.
+	// Matrices are those of a LatencyMatrix.
 	Matrices []matrix
 	// Manifest is the YAML that measures the same again.
 	Manifest string
@@ -68,7 +68,7 @@ func newBenchmark(b export.Benchmark, i int) (benchmark, error) {
 		return benchmark{}, err
 	}
 	summary := report.Summarize(collected)
-	manifest, err := manifestOf(b.Object)
+	manifest, err := manifestOf(b)
 	if err != nil {
 		return benchmark{}, err
 	}
@@ -78,9 +78,6 @@ func newBenchmark(b export.Benchmark, i int) (benchmark, error) {
 		Latencies: latencies(b.Object, summary.Results), Bandwidths: bandwidths(summary.Results), Causes: causesOf(b),
 		Placements: placementsOf(b.Object.Spec, summary.Endpoints), Matrices: matricesOf(b),
 		Manifest: manifest, Stored: b.Object.Status.Stored,
-	}
-	if b.Object.ManyPairs() {
-		one.Warnings = b.Object.Status.Warnings
 	}
 	one.Simulated = slices.ContainsFunc(one.Warnings, func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningSimulatedNIC })
 	for _, p := range b.Pairs {
@@ -114,8 +111,8 @@ func factsOf(b export.Benchmark) [][2]string {
 	if p := status.Pair; p != nil {
 		add("Nodes", p.ClientNode+" to "+p.ServerNode)
 	}
-	if b.Object.ManyPairs() {
-		add("Pairing", fmt.Sprintf("%s, %s", spec.Placement.Pairing, plural(len(b.Pairs), "pair")))
+	if b.Matrix != nil {
+		add("Topology", fmt.Sprintf("%s, %s", b.Matrix.Spec.Topology, plural(len(b.Pairs), "pair")))
 	}
 	latencyType := "half round trip (HalfRTT)"
 	if spec.LatencyType == v1alpha1.LatencyRTT {
@@ -449,14 +446,18 @@ func checks(client, server []v1alpha1.ProofLine) []placementRow {
 }
 
 // manifestOf is the YAML of what was asked: without what the API server added.
-func manifestOf(b *v1alpha1.LatencyBenchmark) (string, error) {
-	spec, err := yaml.Marshal(b.Spec)
+func manifestOf(b export.Benchmark) (string, error) {
+	kind, spec := "LatencyBenchmark", any(b.Object.Spec)
+	if b.Matrix != nil {
+		kind, spec = "LatencyMatrix", b.Matrix.Spec
+	}
+	text, err := yaml.Marshal(spec)
 	if err != nil {
 		return "", fmt.Errorf("writing the manifest: %w", err)
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "apiVersion: %s\nkind: LatencyBenchmark\nmetadata:\n  name: %s\n  namespace: %s\nspec:\n", v1alpha1.GroupVersion, b.Name, b.Namespace)
-	for line := range strings.Lines(string(spec)) {
+	fmt.Fprintf(&out, "apiVersion: %s\nkind: %s\nmetadata:\n  name: %s\n  namespace: %s\nspec:\n", v1alpha1.GroupVersion, kind, b.Object.Name, b.Object.Namespace)
+	for line := range strings.Lines(string(text)) {
 		out.WriteString("  " + line)
 	}
 	return out.String(), nil

@@ -55,7 +55,7 @@ const (
 
 // matricesOf are p50, p99 and p99.9 of each cell, as far as some pair has them.
 func matricesOf(b export.Benchmark) []matrix {
-	if !b.Object.ManyPairs() {
+	if b.Matrix == nil {
 		return nil
 	}
 	type cell struct{ name, variant string }

@@ -28,16 +28,25 @@ import (
 // sample reads a benchmark of config/samples, with the defaults that the API server would set.
 func sample(t *testing.T, name string) *v1alpha1.LatencyBenchmark {
 	t.Helper()
+	b := &v1alpha1.LatencyBenchmark{}
+	readSample(t, name, b)
+	b.Namespace = "perf"
+	setDefaults(&b.Spec)
+	return b
+}
+
+func readSample(t *testing.T, name string, into any) {
+	t.Helper()
 	content, err := os.ReadFile(filepath.Join("../../config/samples", name))
+	if err == nil {
+		err = yaml.UnmarshalStrict(content, into)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &v1alpha1.LatencyBenchmark{}
-	if err := yaml.UnmarshalStrict(content, b); err != nil {
-		t.Fatal(err)
-	}
-	b.Namespace = "perf"
-	s := &b.Spec
+}
+
+func setDefaults(s *v1alpha1.LatencyBenchmarkSpec) {
 	if s.Rounds == 0 {
 		s.Rounds = 5
 	}
@@ -53,7 +62,6 @@ func sample(t *testing.T, name string) *v1alpha1.LatencyBenchmark {
 	if len(s.Workload.Protocols) == 0 {
 		s.Workload.Protocols = []v1alpha1.Protocol{v1alpha1.ProtocolTCP}
 	}
-	return b
 }
 
 // shape is a distribution of round trips: most around a median, some of a slower mode, and a tail.
@@ -394,17 +402,20 @@ func beforeAfterSample(t *testing.T) []export.Benchmark {
 
 // pairsSample is all pairs of so many nodes, one of which is slow as a server.
 func pairsSample(t *testing.T, nodes int) []export.Benchmark {
-	b := sample(t, "all-pairs.yaml")
+	m := &v1alpha1.LatencyMatrix{}
+	readSample(t, "all-pairs.yaml", m)
+	m.Namespace = "perf"
+	setDefaults(&m.Spec.Template.Spec)
 	var names []string
 	for i := range nodes {
 		names = append(names, fmt.Sprintf("rack-%02d", i+1))
 	}
-	out := export.Benchmark{Object: b}
+	out := export.Benchmark{Matrix: m}
 	r := rand.New(rand.NewPCG(7, 7))
-	for _, slot := range plan.Pairs(v1alpha1.PairingAllPairs, names, names, 0) {
+	for _, slot := range plan.Pairs(v1alpha1.TopologyAllPairs, names, names, 0) {
 		for _, pair := range slot {
-			one := b.DeepCopy()
-			one.Name = fmt.Sprintf("%s-p%d", b.Name, len(out.Pairs)+1)
+			one := &v1alpha1.LatencyBenchmark{Spec: *m.Spec.Template.Spec.DeepCopy()}
+			one.Namespace, one.Name = m.Namespace, m.PairName(int32(len(out.Pairs)+1))
 			one.Spec.Placement = v1alpha1.Placement{CPUs: 1, Client: &v1alpha1.NodeSelection{NodeName: pair.ClientNode}, Server: &v1alpha1.NodeSelection{NodeName: pair.ServerNode}}
 			by := 1 + 0.03*r.NormFloat64()
 			if pair.ServerNode == "rack-03" || pair.ClientNode == "rack-03" {
@@ -419,7 +430,7 @@ func pairsSample(t *testing.T, nodes int) []export.Benchmark {
 				s := report.Summarize(collected)
 				one.Status.Results, one.Status.Endpoints, one.Status.Warnings = s.Results, s.Endpoints, s.Warnings
 			} else {
-				line := v1alpha1.CellResult{Variant: plan.DefaultVariant, Name: "tcp-64", LatencyType: v1alpha1.ResultLatencyType(b.Spec.LatencyType), Rounds: 3, Samples: 90_000,
+				line := v1alpha1.CellResult{Variant: plan.DefaultVariant, Name: "tcp-64", LatencyType: v1alpha1.ResultLatencyType(one.Spec.LatencyType), Rounds: 3, Samples: 90_000,
 					Percentiles: []v1alpha1.PercentileResult{
 						{Name: v1alpha1.P50, Nanoseconds: int64(4_700 * by)}, {Name: v1alpha1.P99, Nanoseconds: int64(6_900 * by * (1 + 0.1*r.ExpFloat64()))},
 					}, NeedsSamples: 100_000}
@@ -432,7 +443,8 @@ func pairsSample(t *testing.T, nodes int) []export.Benchmark {
 	last := out.Pairs[len(out.Pairs)-1].Object
 	last.Status.Results = nil
 	last.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonQueued, "its nodes are taken by perf/other"))
-	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonQueued, fmt.Sprintf("%d of %d pairs are measured", len(out.Pairs)-1, len(out.Pairs))))
+	m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonQueued, fmt.Sprintf("%d of %d pairs are measured", len(out.Pairs)-1, len(out.Pairs))))
+	out.Object = m.Overview()
 	return []export.Benchmark{out}
 }
 

@@ -24,29 +24,15 @@ var (
 	bandwidth = newGauge("tailgate_stream_bytes_per_second",
 		"Payload that arrived at the receiver of a stream, the median of the rounds.", cellLabels()...)
 	pairsLatency = newGauge("tailgate_pairs_latency_seconds",
-		"Of a benchmark of many pairs, the lowest, middle and highest of its pairs' percentiles of a cell.",
-		"namespace", "benchmark", "variant", "cell", "type", "percentile", "aggregate")
+		"The lowest, middle and highest of the percentiles of a cell over the pairs of a LatencyMatrix.",
+		"namespace", "matrix", "variant", "cell", "type", "percentile", "aggregate")
 	pairs = newGauge("tailgate_pairs",
-		"Pairs of a benchmark of many pairs: of the plan, finished, and failed.", "namespace", "benchmark", "count")
+		"Pairs of a LatencyMatrix: of the plan, finished, and failed.", "namespace", "matrix", "count")
 
-	benchmarkState = newGauge("tailgate_benchmark_state",
-		"1 for where the benchmark stands, the reason of its condition Succeeded; others have no series.",
-		"namespace", "benchmark", "state")
-	benchmarkPassed = newGauge("tailgate_benchmark_passed",
-		"Of a benchmark with criteria, 1 while condition Passed is True for its spec as it is now; otherwise 0.",
-		"namespace", "benchmark")
-	benchmarkVerdict = newGauge("tailgate_benchmark_verdict",
-		"Of a benchmark with criteria, 1 for its verdict: Pass, Fail, Inconclusive or NotJudged; others have no series.",
-		"namespace", "benchmark", "verdict")
-	benchmarkRuns = newGauge("tailgate_benchmark_runs",
-		"Runs that the plan of the benchmark has.", "namespace", "benchmark")
-	benchmarkRunsDone = newGauge("tailgate_benchmark_runs_done",
-		"Runs of the benchmark whose results are stored.", "namespace", "benchmark")
-	benchmarkCompletion = newGauge("tailgate_benchmark_completion_timestamp_seconds",
-		"When the last run of the benchmark finished, or the benchmark failed.", "namespace", "benchmark")
+	ofBenchmark, ofMatrix = newProgress("benchmark"), newProgress("matrix")
 
 	queueLength = newGauge("tailgate_queue_length",
-		"Benchmarks, of users, gates and pairs, that wait because others have their nodes or go first.")
+		"Benchmarks, of users, gates and matrices, that wait because others have their nodes or go first.")
 	queueOldest = newGauge("tailgate_queue_oldest_timestamp_seconds",
 		"Since when the one of them waits that has waited longest; absent while none does.")
 	active = newGauge("tailgate_active_runs",
@@ -56,12 +42,35 @@ var (
 	stuckPods = newGauge("tailgate_stuck_pods",
 		"Pods of finished attempts that do not end, and keep their nodes from being measured.")
 	benchmarks = newGauge("tailgate_benchmarks",
-		"Benchmarks by whom they are made for: User, Gate or Pairs.", "origin")
+		"Benchmarks by whom they are made for: User, Gate or Matrix.", "origin")
 	droppedBenchmarks = newGauge("tailgate_dropped_benchmarks",
-		"Benchmarks of users that have no series of their own because there are too many.")
+		"Benchmarks of users, and matrices, that have no series of their own because there are too many.")
 	droppedCells = newGauge("tailgate_dropped_cells",
 		"Cells that have no series because their benchmark has too many.", "namespace", "benchmark")
 )
+
+// progress are the metrics that benchmarks and matrices have alike.
+type progress struct{ state, passed, verdict, runs, runsDone, completion gauge }
+
+func newProgress(of string) progress {
+	return progress{
+		state: newGauge("tailgate_"+of+"_state",
+			"1 for where the "+of+" stands, the reason of its condition Succeeded; others have no series.",
+			"namespace", of, "state"),
+		passed: newGauge("tailgate_"+of+"_passed",
+			"Of a "+of+" with criteria, 1 while condition Passed is True for its spec as it is now; otherwise 0.",
+			"namespace", of),
+		verdict: newGauge("tailgate_"+of+"_verdict",
+			"Of a "+of+" with criteria, 1 for its verdict: Pass, Fail, Inconclusive or NotJudged; others have no series.",
+			"namespace", of, "verdict"),
+		runs: newGauge("tailgate_"+of+"_runs",
+			"Runs that the plan of the "+of+" has.", "namespace", of),
+		runsDone: newGauge("tailgate_"+of+"_runs_done",
+			"Runs of the "+of+" whose results are stored.", "namespace", of),
+		completion: newGauge("tailgate_"+of+"_completion_timestamp_seconds",
+			"When the last run of the "+of+" finished, or the "+of+" failed.", "namespace", of),
+	}
+}
 
 // cellLabels tell a cell from others. Rate is empty where each message follows the answer to the last.
 func cellLabels() []string {
@@ -69,18 +78,18 @@ func cellLabels() []string {
 }
 
 func collectBenchmarks(ch chan<- prometheus.Metric, all objects) {
-	var own []*v1alpha1.LatencyBenchmark // of users
-	ofGates, ofPairs, waiting, running, denied, stuck := 0, 0, 0, 0, 0, 0
+	var own []measured
+	ofGates, ofMatrices, waiting, running, denied, stuck := 0, 0, 0, 0, 0, 0
 	var oldest time.Time
 	for i := range all.benchmarks {
 		b := &all.benchmarks[i]
 		switch {
 		case b.Labels[v1alpha1.LabelGate] != "":
 			ofGates++
-		case b.Labels[v1alpha1.LabelParent] != "":
-			ofPairs++
+		case b.Labels[v1alpha1.LabelMatrix] != "":
+			ofMatrices++
 		default:
-			own = append(own, b)
+			own = append(own, measured{b, nil})
 		}
 		if b.Status.Active != nil {
 			running++
@@ -98,24 +107,37 @@ func collectBenchmarks(ch chan<- prometheus.Metric, all objects) {
 	}
 	benchmarks.send(ch, float64(len(own)), "User")
 	benchmarks.send(ch, float64(ofGates), "Gate")
-	benchmarks.send(ch, float64(ofPairs), "Pairs")
+	benchmarks.send(ch, float64(ofMatrices), "Matrix")
 	queueLength.send(ch, float64(waiting))
 	queueOldest.sendTime(ch, oldest)
 	active.send(ch, float64(running))
 	refused.send(ch, float64(denied))
 	stuckPods.send(ch, float64(stuck))
 
+	for i := range all.matrices {
+		own = append(own, measured{all.matrices[i].Overview(), &all.matrices[i]})
+	}
 	slices.SortFunc(own, newestFirst)
 	kept := own[:min(len(own), MaxBenchmarks)]
 	droppedBenchmarks.send(ch, float64(len(own)-len(kept)))
-	for _, b := range kept {
-		collectBenchmark(ch, b)
+	for _, o := range kept {
+		if o.matrix != nil {
+			collectMatrix(ch, o)
+		} else {
+			collectBenchmark(ch, o.LatencyBenchmark)
+		}
 	}
 }
 
+// measured is a benchmark of a user, or a matrix with its overview.
+type measured struct {
+	*v1alpha1.LatencyBenchmark
+	matrix *v1alpha1.LatencyMatrix
+}
+
 // newestFirst puts those that are not finished before the others, and the newest first.
-func newestFirst(a, b *v1alpha1.LatencyBenchmark) int {
-	rank := func(b *v1alpha1.LatencyBenchmark) int {
+func newestFirst(a, b measured) int {
+	rank := func(b measured) int {
 		if b.Finished() {
 			return 1
 		}
@@ -141,41 +163,45 @@ func queuedSince(b *v1alpha1.LatencyBenchmark) (time.Time, bool) {
 	return since, true
 }
 
-func collectBenchmark(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchmark) {
+// collect sends what benchmarks and matrices have alike, of a matrix given its overview.
+func (p progress) collect(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchmark) {
 	namespace, name, status := b.Namespace, b.Name, &b.Status
 	state := v1alpha1.ReasonNotAccepted
 	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
 		state = c.Reason
 	}
-	benchmarkState.send(ch, 1, namespace, name, state)
+	p.state.send(ch, 1, namespace, name, state)
 	if b.Spec.Criteria != nil {
-		passed := isTrue(status.Conditions, v1alpha1.ConditionPassed, b.Generation)
-		benchmarkPassed.sendBool(ch, passed, namespace, name)
-		benchmarkVerdict.send(ch, 1, namespace, name, verdictOf(b))
+		p.passed.sendBool(ch, isTrue(status.Conditions, v1alpha1.ConditionPassed, b.Generation), namespace, name)
+		p.verdict.send(ch, 1, namespace, name, verdictOf(b))
 	}
-	if p := status.Progress; p != nil {
-		benchmarkRuns.send(ch, float64(p.Total), namespace, name)
-		benchmarkRunsDone.send(ch, float64(p.Done), namespace, name)
+	if runs := status.Progress; runs != nil {
+		p.runs.send(ch, float64(runs.Total), namespace, name)
+		p.runsDone.send(ch, float64(runs.Done), namespace, name)
 	}
 	if status.CompletionTime != nil {
-		benchmarkCompletion.sendTime(ch, status.CompletionTime.Time, namespace, name)
+		p.completion.sendTime(ch, status.CompletionTime.Time, namespace, name)
 	}
-	cells := status.Results[:min(len(status.Results), MaxCells)]
+}
+
+func collectBenchmark(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchmark) {
+	ofBenchmark.collect(ch, b)
+	cells := b.Status.Results[:min(len(b.Status.Results), MaxCells)]
 	for i := range cells {
 		collectCell(ch, b, &cells[i])
 	}
-	dropped := len(status.Results) - len(cells)
-	if p := status.Pairs; p != nil {
-		pairs.send(ch, float64(p.Total), namespace, name, "Planned")
-		pairs.send(ch, float64(p.Done), namespace, name, "Done")
-		pairs.send(ch, float64(p.Failed), namespace, name, "Failed")
-		summary := p.Summary[:min(len(p.Summary), MaxCells)]
-		for i := range summary {
-			collectPairsCell(ch, b, &summary[i])
-		}
-		dropped += len(p.Summary) - len(summary)
+	droppedCells.send(ch, float64(len(b.Status.Results)-len(cells)), b.Namespace, b.Name)
+}
+
+func collectMatrix(ch chan<- prometheus.Metric, o measured) {
+	m := o.matrix
+	ofMatrix.collect(ch, o.LatencyBenchmark)
+	for name, n := range map[string]int32{"Planned": m.Status.Counts.Total, "Done": m.Status.Counts.Done(), "Failed": m.Status.Counts.Failed} {
+		pairs.send(ch, float64(n), m.Namespace, m.Name, name)
 	}
-	droppedCells.send(ch, float64(dropped), namespace, name)
+	for i := range m.Status.Cells[:min(len(m.Status.Cells), MaxCells)] {
+		collectMatrixCell(ch, m, &m.Status.Cells[i])
+	}
 }
 
 // verdictOf is the benchmark's verdict in one word.
@@ -210,7 +236,7 @@ func collectCell(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchmark, c *v
 	}
 }
 
-func collectPairsCell(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchmark, c *v1alpha1.PairsCell) {
+func collectMatrixCell(ch chan<- prometheus.Metric, m *v1alpha1.LatencyMatrix, c *v1alpha1.MatrixCell) {
 	for _, p := range []struct {
 		name v1alpha1.Percentile
 		*v1alpha1.PairsLatency
@@ -219,7 +245,7 @@ func collectPairsCell(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchmark,
 			continue
 		}
 		labels := func(aggregate string) []string {
-			return []string{b.Namespace, b.Name, c.Variant, c.Cell, string(c.LatencyType), string(p.name), aggregate}
+			return []string{m.Namespace, m.Name, c.Variant, c.Cell, string(c.LatencyType), string(p.name), aggregate}
 		}
 		pairsLatency.sendSeconds(ch, p.MinNanoseconds, labels("Min")...)
 		pairsLatency.sendSeconds(ch, p.MedianNanoseconds, labels("Median")...)

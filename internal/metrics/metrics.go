@@ -8,7 +8,7 @@
 //
 // Every label is bounded. Per node there are at most PerNode series. Of benchmarks that users make, the newest
 // MaxBenchmarks are exported, and of each the first MaxCells cells; how many more there are is exported too. A gate's
-// benchmarks are told by node, and those of many pairs by the benchmark that they belong to: neither has series of its own.
+// benchmarks are told by node, and those of pairs by their matrix: neither has series of its own.
 package metrics
 
 import (
@@ -119,19 +119,21 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 // objects are all that is exported, as the cache has them: they are only read.
 type objects struct {
 	benchmarks    []v1alpha1.LatencyBenchmark
+	matrices      []v1alpha1.LatencyMatrix
 	gates         []v1alpha1.LatencyGate
 	verifications []v1alpha1.LatencyVerification
 }
 
 func (c *Collector) read(ctx context.Context) (objects, error) {
 	var benchmarks v1alpha1.LatencyBenchmarkList
+	var matrices v1alpha1.LatencyMatrixList
 	var gates v1alpha1.LatencyGateList
 	var verifications v1alpha1.LatencyVerificationList
-	for _, list := range []client.ObjectList{&benchmarks, &gates, &verifications} {
+	for _, list := range []client.ObjectList{&benchmarks, &matrices, &gates, &verifications} {
 		// Thousands of objects are not copied for what is only looked at.
 		if err := c.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return objects{}, fmt.Errorf("listing %T: %w", list, err)
 		}
 	}
-	return objects{benchmarks.Items, gates.Items, verifications.Items}, nil
+	return objects{benchmarks.Items, matrices.Items, gates.Items, verifications.Items}, nil
 }

@@ -41,6 +41,8 @@ func (c *cache) List(_ context.Context, list client.ObjectList, _ ...client.List
 	switch l := list.(type) {
 	case *v1alpha1.LatencyBenchmarkList:
 		l.Items = c.benchmarks
+	case *v1alpha1.LatencyMatrixList:
+		l.Items = c.matrices
 	case *v1alpha1.LatencyGateList:
 		l.Items = c.gates
 	case *v1alpha1.LatencyVerificationList:
@@ -96,6 +98,28 @@ func makeBenchmark(name string, changes ...func(*v1alpha1.LatencyBenchmark)) v1a
 		change(&b)
 	}
 	return b
+}
+
+// makeMatrix is one of six pairs, of which one failed.
+func makeMatrix() v1alpha1.LatencyMatrix {
+	m := v1alpha1.LatencyMatrix{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "mesh", CreationTimestamp: *ago(2 * time.Hour)}}
+	m.Spec.Template.Spec.Criteria = &v1alpha1.Criteria{}
+	m.Status = v1alpha1.LatencyMatrixStatus{
+		Conditions: []metav1.Condition{
+			condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed),
+			condition(v1alpha1.ConditionPassed, metav1.ConditionFalse, v1alpha1.ReasonFail),
+		},
+		Counts:         v1alpha1.PairCounts{Total: 6, Complete: 5, Failed: 1},
+		Progress:       &v1alpha1.Progress{Done: 25, Total: 30},
+		CompletionTime: ago(20 * time.Minute),
+		Cells: []v1alpha1.MatrixCell{{
+			Variant: "default", Cell: "tcp-64", LatencyType: "HalfRTT", Pairs: 5,
+			P50: &v1alpha1.PairsLatency{MinNanoseconds: new(int64(1000)), MedianNanoseconds: new(int64(1100)), MaxNanoseconds: new(int64(1200))},
+			// Messages of a pair were lost: its p99 is above any number.
+			P99: &v1alpha1.PairsLatency{MinNanoseconds: new(int64(1300)), MedianNanoseconds: new(int64(1400))},
+		}},
+	}
+	return m
 }
 
 // stands sets condition Succeeded.
@@ -190,16 +214,9 @@ func makeWorld() *cache {
 				b.Status.Active = &v1alpha1.ActiveAttempt{Run: "running-r2"}
 				b.Status.Progress = &v1alpha1.Progress{Done: 1, Total: 5}
 			}),
-			makeBenchmark("mesh", stands("True", v1alpha1.ReasonComplete), func(b *v1alpha1.LatencyBenchmark) {
-				b.Status.Pairs = &v1alpha1.PairsStatus{Total: 6, Done: 6, Failed: 1, Summary: []v1alpha1.PairsCell{{
-					Variant: "default", Cell: "tcp-64", LatencyType: "HalfRTT", Pairs: 5,
-					P50: &v1alpha1.PairsLatency{MinNanoseconds: new(int64(1000)), MedianNanoseconds: new(int64(1100)), MaxNanoseconds: new(int64(1200))},
-					// Messages of a pair were lost: its p99 is above any number.
-					P99: &v1alpha1.PairsLatency{MinNanoseconds: new(int64(1300)), MedianNanoseconds: new(int64(1400))},
-				}}}
-			}),
-			makeBenchmark("mesh-p1", labelled(v1alpha1.LabelParent, "mesh"), stands("True", v1alpha1.ReasonComplete), cells(1)),
+			makeBenchmark("mesh-p1", labelled(v1alpha1.LabelMatrix, "mesh"), stands("True", v1alpha1.ReasonComplete), cells(1)),
 		},
+		matrices: []v1alpha1.LatencyMatrix{makeMatrix()},
 	}}
 }
 

@@ -11,35 +11,30 @@ import (
 // slots. Names that come again do not count; the order is that of the names given, and the same names give the same
 // slots.
 //
-//   - Pair is the first client with the first server, of those that are not one node;
 //   - Star is the first server with every client, one in each slot;
 //   - Ring is every node, of clients and servers, as client of the next, the last of the first;
 //   - AllPairs is every node with every other, as client as often as server, or once more or less.
 //
 // It is empty when there are no two nodes to measure.
-func Pairs(pairing v1alpha1.Pairing, clients, servers []string, maxParallel int) [][]v1alpha1.Pair {
+func Pairs(topology v1alpha1.Topology, clients, servers []string, maxParallel int) [][]v1alpha1.Pair {
 	clients, servers = distinct(clients), distinct(servers)
-	switch pairing {
-	case v1alpha1.PairingStar:
+	switch topology {
+	case v1alpha1.TopologyStar:
 		return star(clients, servers)
-	case v1alpha1.PairingRing:
+	case v1alpha1.TopologyRing:
 		return pack(ring(distinct(slices.Concat(clients, servers))), maxParallel)
-	case v1alpha1.PairingAllPairs:
-		return pack(allPairs(distinct(slices.Concat(clients, servers))), maxParallel)
 	default:
-		return onePair(clients, servers)
+		return pack(allPairs(distinct(slices.Concat(clients, servers))), maxParallel)
 	}
 }
 
-func onePair(clients, servers []string) [][]v1alpha1.Pair {
-	for _, client := range clients {
-		for _, server := range servers {
-			if client != server {
-				return [][]v1alpha1.Pair{{{ClientNode: client, ServerNode: server}}}
-			}
-		}
+// Matrix returns the pairs of a matrix between nodes; server is the one of topology Star.
+func Matrix(m v1alpha1.LatencyMatrixSpec, nodes []string, server string) [][]v1alpha1.Pair {
+	var servers []string
+	if server != "" {
+		servers = []string{server}
 	}
-	return nil
+	return Pairs(m.Topology, nodes, servers, int(max(1, m.Parallelism)))
 }
 
 func star(clients, servers []string) [][]v1alpha1.Pair {
@@ -199,12 +194,12 @@ func distinct(names []string) []string {
 	return once
 }
 
-// Parallel is how many pairs are measured at once: what maxParallelPairs asks for (absent: one), as far as that many
-// nodes make disjoint pairs.
-func Parallel(placement v1alpha1.Placement, nodes int) int {
+// Parallel is how many pairs are measured at once: what parallelism asks for, as far as that many nodes make disjoint
+// pairs.
+func Parallel(m v1alpha1.LatencyMatrixSpec, nodes int) int {
 	most := nodes / 2
-	if placement.Pairing == v1alpha1.PairingStar {
+	if m.Topology == v1alpha1.TopologyStar {
 		most = 1
 	}
-	return min(max(1, int(placement.MaxParallelPairs)), most)
+	return min(max(1, int(m.Parallelism)), most)
 }

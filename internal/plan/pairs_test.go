@@ -38,42 +38,36 @@ func text(slots [][]v1alpha1.Pair) []string {
 
 func TestPairs(t *testing.T) {
 	cases := map[string]struct {
-		pairing          v1alpha1.Pairing
+		topology         v1alpha1.Topology
 		clients, servers []string
 		maxParallel      int
 		want             []string
 	}{
-		"a pair":                               {pairing: v1alpha1.PairingPair, clients: []string{"a", "b"}, servers: []string{"c", "d"}, want: []string{"a>c"}},
-		"a pair of nodes that can be both":     {pairing: v1alpha1.PairingPair, clients: []string{"a", "b"}, servers: []string{"a", "b"}, want: []string{"a>b"}},
-		"a pair, the first can only be server": {pairing: v1alpha1.PairingPair, clients: []string{"a", "b"}, servers: []string{"a"}, want: []string{"b>a"}},
-		"no pair without a second node":        {pairing: v1alpha1.PairingPair, clients: []string{"a"}, servers: []string{"a", "a"}},
-		"no pair without a server":             {pairing: v1alpha1.PairingPair, clients: []string{"a"}},
-
-		"a star": {pairing: v1alpha1.PairingStar, clients: []string{"b", "a", "c"}, servers: []string{"s"}, maxParallel: 9, want: []string{"b>s", "a>s", "c>s"}},
+		"a star": {topology: v1alpha1.TopologyStar, clients: []string{"b", "a", "c"}, servers: []string{"s"}, maxParallel: 9, want: []string{"b>s", "a>s", "c>s"}},
 		"a star whose server is among the clients": {
-			pairing: v1alpha1.PairingStar, clients: []string{"a", "s", "b", "a"}, servers: []string{"s", "t"}, want: []string{"a>s", "b>s"},
+			topology: v1alpha1.TopologyStar, clients: []string{"a", "s", "b", "a"}, servers: []string{"s", "t"}, want: []string{"a>s", "b>s"},
 		},
-		"a star of the server alone": {pairing: v1alpha1.PairingStar, clients: []string{"s"}, servers: []string{"s"}},
-		"a star without a server":    {pairing: v1alpha1.PairingStar, clients: []string{"a"}},
+		"a star of the server alone": {topology: v1alpha1.TopologyStar, clients: []string{"s"}, servers: []string{"s"}},
+		"a star without a server":    {topology: v1alpha1.TopologyStar, clients: []string{"a"}},
 
-		"a ring of none":                {pairing: v1alpha1.PairingRing},
-		"a ring of one":                 {pairing: v1alpha1.PairingRing, clients: []string{"a", "a"}},
-		"a ring of two is one pair":     {pairing: v1alpha1.PairingRing, clients: []string{"a", "b"}, want: []string{"a>b"}},
-		"a ring of three":               {pairing: v1alpha1.PairingRing, clients: []string{"a", "b", "c"}, want: []string{"a>b", "b>c", "c>a"}},
-		"a ring of four":                {pairing: v1alpha1.PairingRing, clients: []string{"a", "b", "c", "d"}, want: []string{"a>b c>d", "b>c d>a"}},
-		"a ring of clients and servers": {pairing: v1alpha1.PairingRing, clients: []string{"a", "b"}, servers: []string{"b", "c", "d"}, want: []string{"a>b c>d", "b>c d>a"}},
-		"a ring of five":                {pairing: v1alpha1.PairingRing, clients: []string{"a", "b", "c", "d", "e"}, want: []string{"a>b c>d", "b>c d>e", "e>a"}},
+		"a ring of none":                {topology: v1alpha1.TopologyRing},
+		"a ring of one":                 {topology: v1alpha1.TopologyRing, clients: []string{"a", "a"}},
+		"a ring of two is one pair":     {topology: v1alpha1.TopologyRing, clients: []string{"a", "b"}, want: []string{"a>b"}},
+		"a ring of three":               {topology: v1alpha1.TopologyRing, clients: []string{"a", "b", "c"}, want: []string{"a>b", "b>c", "c>a"}},
+		"a ring of four":                {topology: v1alpha1.TopologyRing, clients: []string{"a", "b", "c", "d"}, want: []string{"a>b c>d", "b>c d>a"}},
+		"a ring of clients and servers": {topology: v1alpha1.TopologyRing, clients: []string{"a", "b"}, servers: []string{"b", "c", "d"}, want: []string{"a>b c>d", "b>c d>a"}},
+		"a ring of five":                {topology: v1alpha1.TopologyRing, clients: []string{"a", "b", "c", "d", "e"}, want: []string{"a>b c>d", "b>c d>e", "e>a"}},
 
-		"all pairs of one":  {pairing: v1alpha1.PairingAllPairs, clients: []string{"a"}, servers: []string{"a"}},
-		"all pairs of two":  {pairing: v1alpha1.PairingAllPairs, clients: []string{"a", "b", "a", "b"}, want: []string{"a>b"}},
-		"all pairs of four": {pairing: v1alpha1.PairingAllPairs, clients: []string{"a", "b", "c", "d"}, want: []string{"a>d b>c", "d>b c>a", "c>d a>b"}},
+		"all pairs of one":  {topology: v1alpha1.TopologyAllPairs, clients: []string{"a"}, servers: []string{"a"}},
+		"all pairs of two":  {topology: v1alpha1.TopologyAllPairs, clients: []string{"a", "b", "a", "b"}, want: []string{"a>b"}},
+		"all pairs of four": {topology: v1alpha1.TopologyAllPairs, clients: []string{"a", "b", "c", "d"}, want: []string{"a>d b>c", "d>b c>a", "c>d a>b"}},
 		"all pairs of four, one at a time": {
-			pairing: v1alpha1.PairingAllPairs, clients: []string{"a", "b", "c", "d"}, maxParallel: 1, want: []string{"b>c", "c>a", "a>b", "a>d", "d>b", "c>d"},
+			topology: v1alpha1.TopologyAllPairs, clients: []string{"a", "b", "c", "d"}, maxParallel: 1, want: []string{"b>c", "c>a", "a>b", "a>d", "d>b", "c>d"},
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, text(Pairs(c.pairing, c.clients, c.servers, c.maxParallel))); diff != "" {
+			if diff := cmp.Diff(c.want, text(Pairs(c.topology, c.clients, c.servers, c.maxParallel))); diff != "" {
 				t.Errorf("slots (-want +got):\n%s", diff)
 			}
 		})
@@ -95,34 +89,34 @@ func TestPairsOfEverySize(t *testing.T) {
 				every[unordered(a, b)] = true
 			}
 		}
-		fewest := map[v1alpha1.Pairing]int{
+		fewest := map[v1alpha1.Topology]int{
 			// Of an odd number of nodes one is idle in each slot.
-			v1alpha1.PairingAllPairs: n - 1 + n%2,
-			v1alpha1.PairingRing:     2 + n%2,
+			v1alpha1.TopologyAllPairs: n - 1 + n%2,
+			v1alpha1.TopologyRing:     2 + n%2,
 		}
 		if n == 2 {
-			fewest[v1alpha1.PairingRing] = 1
+			fewest[v1alpha1.TopologyRing] = 1
 		}
 		for limit := range n/2 + 2 {
 			t.Run(fmt.Sprintf("AllPairs of %d, at most %d", n, limit), func(t *testing.T) {
-				checkSlots(t, v1alpha1.PairingAllPairs, nodes, limit, every, fewest[v1alpha1.PairingAllPairs])
+				checkSlots(t, v1alpha1.TopologyAllPairs, nodes, limit, every, fewest[v1alpha1.TopologyAllPairs])
 			})
 			t.Run(fmt.Sprintf("Ring of %d, at most %d", n, limit), func(t *testing.T) {
-				checkSlots(t, v1alpha1.PairingRing, nodes, limit, next, fewest[v1alpha1.PairingRing])
+				checkSlots(t, v1alpha1.TopologyRing, nodes, limit, next, fewest[v1alpha1.TopologyRing])
 			})
 		}
 	}
 }
 
 // checkSlots holds slots against the pairs that they must have and the fewest slots that these take without a limit.
-func checkSlots(t *testing.T, pairing v1alpha1.Pairing, nodes []string, limit int, want map[[2]string]bool, fewest int) {
+func checkSlots(t *testing.T, topology v1alpha1.Topology, nodes []string, limit int, want map[[2]string]bool, fewest int) {
 	t.Helper()
 	given := slices.Clone(nodes)
-	slots := Pairs(pairing, nodes, nil, limit)
+	slots := Pairs(topology, nodes, nil, limit)
 	if !slices.Equal(given, nodes) {
 		t.Error("the names given were changed")
 	}
-	if !slices.EqualFunc(slots, Pairs(pairing, nodes, nil, limit), slices.Equal) {
+	if !slices.EqualFunc(slots, Pairs(topology, nodes, nil, limit), slices.Equal) {
 		t.Error("not the same again")
 	}
 
@@ -166,7 +160,7 @@ func unordered(a, b string) [2]string { return [2]string{min(a, b), max(a, b)} }
 
 func TestAllPairsOfAHundred(t *testing.T) {
 	for limit, want := range map[int]int{0: 99, 50: 99, 49: 102, 30: 165, 1: 4950} {
-		slots := Pairs(v1alpha1.PairingAllPairs, names(100), nil, limit)
+		slots := Pairs(v1alpha1.TopologyAllPairs, names(100), nil, limit)
 		if len(slots) != want {
 			t.Errorf("at most %d: %d slots, want %d", limit, len(slots), want)
 		}
@@ -183,7 +177,7 @@ func BenchmarkPairs(b *testing.B) {
 		b.Run(fmt.Sprintf("all of 100, at most %d", limit), func(b *testing.B) {
 			nodes := names(100)
 			for b.Loop() {
-				Pairs(v1alpha1.PairingAllPairs, nodes, nil, limit)
+				Pairs(v1alpha1.TopologyAllPairs, nodes, nil, limit)
 			}
 		})
 	}

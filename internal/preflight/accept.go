@@ -48,6 +48,8 @@ type Observed struct {
 	// Pods are what occupies the nodes that the selectors match. Empty while nobody has looked: what nodes could give if
 	// they were empty is then all that is checked.
 	Pods []Pod
+	// Empty says to look at what nodes could give if they were empty, also where only what is available is known.
+	Empty bool
 	// RuntimeClass and PriorityClass are those of template, nil if they do not exist. If it names no PriorityClass, it is
 	// the cluster's default one, nil if there is none.
 	RuntimeClass  *nodev1.RuntimeClass

@@ -90,11 +90,6 @@ func endpoints(o Observed) (client, server *endpoint) {
 	placement := o.Benchmark.Spec.Placement
 	client = &endpoint{path: "spec.placement.client", selection: *cmp.Or(placement.Client, &v1alpha1.NodeSelection{})}
 	server = &endpoint{path: "spec.placement.server", selection: *cmp.Or(placement.Server, &v1alpha1.NodeSelection{})}
-	if placement.Nodes != nil {
-		// Each of them is both, with pairings Ring and AllPairs.
-		client = &endpoint{path: "spec.placement.nodes", selection: *placement.Nodes}
-		server = &endpoint{path: client.path, selection: client.selection}
-	}
 	if pair := o.Benchmark.Status.Pair; pair != nil {
 		client.kept, server.kept = pair.ClientNode, pair.ServerNode
 	}
@@ -111,6 +106,8 @@ func (e *endpoint) matches(n *corev1.Node) bool {
 		return n.Name == e.kept
 	case e.selection.NodeName != "":
 		return n.Name == e.selection.NodeName
+	case len(e.selection.NodeNames) > 0:
+		return slices.Contains(e.selection.NodeNames, n.Name)
 	default:
 		return e.labels.Matches(labels.Set(n.Labels))
 	}
@@ -160,6 +157,8 @@ func (e *endpoint) rejection(c *choice) *Rejection {
 			"%s: node %s, on which this benchmark measures, does not exist any more; bring it back, or delete the benchmark and apply it again", e.path, e.kept)
 	case total == 0 && e.selection.NodeName != "":
 		return rejectf(v1alpha1.ReasonNoMatchingNode, "%s.nodeName: there is no node %s; see `kubectl get nodes`", e.path, e.selection.NodeName)
+	case total == 0 && len(e.selection.NodeNames) > 0:
+		return rejectf(v1alpha1.ReasonNoMatchingNode, "%s.nodeNames: none of these nodes exists; see `kubectl get nodes`", e.path)
 	case total == 0:
 		return rejectf(v1alpha1.ReasonNoMatchingNode,
 			"%s.nodeSelector: no node has %s; see `kubectl get nodes --show-labels`", e.path, labels.FormatLabels(e.selection.NodeSelector))

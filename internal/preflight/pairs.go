@@ -4,26 +4,40 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
-// Nodes are those of a benchmark of many pairs.
+// Nodes are those of a LatencyMatrix.
 type Nodes struct {
-	// Names, sorted; with pairing Star, the clients'.
+	// Names, sorted; with topology Star, the clients'.
 	Names []string
-	// Server is the one node of the server, with pairing Star.
+	// Server is the one node of the server, with topology Star.
 	Server string
 	// LeftOut counts the nodes that are selected and cannot be measured, by what is wrong with them; empty if there are
 	// none.
 	LeftOut string
 }
 
-// AcceptPairs runs the checks of a benchmark of many pairs in order and returns its nodes, or the first rejection: all
-// that are selected and could give what is asked if they were empty. What occupies them now passes.
-func AcceptPairs(o Observed) (Nodes, *Rejection) {
+// AcceptMatrix runs the checks of a LatencyMatrix in order and returns its nodes, or the first rejection: all
+// that are selected and could give what is asked if they were empty. What occupies them now passes. The observed benchmark
+// is the matrix's overview.
+func AcceptMatrix(o Observed, m v1alpha1.LatencyMatrixSpec) (Nodes, *Rejection) {
+	o.Pods, o.Empty = nil, true
+	nodes, r := acceptMatrix(o, m)
+	if r == nil {
+		return nodes, nil
+	}
+	if path, ok := strings.CutPrefix(r.Message, "spec."); ok && !strings.HasPrefix(path, "nodes") && !strings.HasPrefix(path, "server") && !strings.HasPrefix(path, "parallelism") {
+		r.Message = "spec.template.spec." + path
+	}
+	return Nodes{}, r
+}
+
+func acceptMatrix(o Observed, m v1alpha1.LatencyMatrixSpec) (Nodes, *Rejection) {
 	if o.Driver == nil {
 		return Nodes{}, rejectf(v1alpha1.ReasonCellUnsupported,
 			"spec.tool: this operator does not know %s; upgrade it, or choose another tool", o.Benchmark.Spec.Tool)
@@ -31,21 +45,23 @@ func AcceptPairs(o Observed) (Nodes, *Rejection) {
 	if r := checkSpec(o); r != nil {
 		return Nodes{}, r
 	}
-	choose := chooseNodes
-	if o.Benchmark.Spec.Placement.Pairing == v1alpha1.PairingStar {
-		choose = chooseStar
+	selected, servers := endpoints(o)
+	selected.path, servers.path = "spec.nodes", "spec.server"
+	var nodes Nodes
+	var r *Rejection
+	if m.Topology == v1alpha1.TopologyStar {
+		nodes, r = chooseStar(o, selected, servers)
+	} else {
+		nodes, r = chooseNodes(o, m, selected)
 	}
-	o.Pods = nil
-	nodes, r := choose(o)
 	if r != nil {
 		return Nodes{}, r
 	}
-	return nodes, addressesAtOnce(o, nodes)
+	return nodes, addressesAtOnce(o, m, nodes)
 }
 
 // chooseNodes takes all nodes.
-func chooseNodes(o Observed) (Nodes, *Rejection) {
-	nodes, _ := endpoints(o)
+func chooseNodes(o Observed, m v1alpha1.LatencyMatrixSpec, nodes *endpoint) (Nodes, *Rejection) {
 	found, r := nodes.all(o)
 	if r != nil {
 		return Nodes{}, r
@@ -54,18 +70,17 @@ func chooseNodes(o Observed) (Nodes, *Rejection) {
 		return Nodes{}, rejectf(v1alpha1.ReasonSameNode,
 			"%s: only node %s can be measured; a latency between nodes needs two: change the nodeSelector%s", nodes.path, found[0].name, leftOut(nodes))
 	}
-	if most := v1alpha1.MaxPairingNodes; len(found) > most {
+	if most := v1alpha1.MaxMatrixNodes; len(found) > most {
 		return Nodes{}, rejectf(v1alpha1.ReasonTooManyNodes,
-			"%s: %d nodes can be measured, and %s takes at most %d; select fewer, or make several benchmarks of them",
-			nodes.path, len(found), o.Benchmark.Spec.Placement.Pairing, most)
+			"%s: %d nodes can be measured, and %s takes at most %d; select fewer, or make several matrices of them",
+			nodes.path, len(found), m.Topology, most)
 	}
 	return Nodes{Names: sortedNames(found), LeftOut: nodes.reasons()}, nil
 }
 
 // chooseStar takes all clients and, of the servers, one that is not among them, where there is one: no client is then lost
 // to it.
-func chooseStar(o Observed) (Nodes, *Rejection) {
-	clients, servers := endpoints(o)
+func chooseStar(o Observed, clients, servers *endpoint) (Nodes, *Rejection) {
 	from, r := clients.all(o)
 	if r != nil {
 		return Nodes{}, r
@@ -84,11 +99,11 @@ func chooseStar(o Observed) (Nodes, *Rejection) {
 	from = slices.DeleteFunc(from, func(c candidate) bool { return c.name == server.name })
 	if len(from) == 0 {
 		return Nodes{}, rejectf(v1alpha1.ReasonSameNode,
-			"spec.placement: clients and server can only be node %s; a latency between nodes needs two: change a nodeSelector%s", server.name, leftOut(clients))
+			"spec.nodes: clients and server can only be node %s; a latency between nodes needs two: change a nodeSelector%s", server.name, leftOut(clients))
 	}
 	if most := v1alpha1.MaxStarClients; len(from) > most {
 		return Nodes{}, rejectf(v1alpha1.ReasonTooManyNodes,
-			"%s: %d nodes can be measured, and Star takes at most %d clients; select fewer, or make several benchmarks of them", clients.path, len(from), most)
+			"%s: %d nodes can be measured, and Star takes at most %d clients; select fewer, or make several matrices of them", clients.path, len(from), most)
 	}
 	return Nodes{Names: sortedNames(from), Server: server.name, LeftOut: clients.reasons()}, nil
 }
@@ -129,8 +144,8 @@ func sortedNames(candidates []candidate) []string {
 }
 
 // addressesAtOnce is about ranges of type Static: each pair that is measured at the same time needs two addresses.
-func addressesAtOnce(o Observed, nodes Nodes) *Rejection {
-	parallel := plan.Parallel(o.Benchmark.Spec.Placement, len(nodes.Names))
+func addressesAtOnce(o Observed, m v1alpha1.LatencyMatrixSpec, nodes Nodes) *Rejection {
+	parallel := plan.Parallel(m, len(nodes.Names))
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
 		ipam := v.Network.IPAM
 		if ipam == nil || ipam.Type != v1alpha1.IPAMStatic {
@@ -138,7 +153,7 @@ func addressesAtOnce(o Observed, nodes Nodes) *Rejection {
 		}
 		if n := len(pods.StaticBlocks(*ipam, parallel)); n < parallel {
 			return rejectf(v1alpha1.ReasonNetworkRangeTooSmall,
-				"%s.ipam: %d pairs are measured at once, and %s has two addresses for each of %d; give a larger range or an earlier rangeStart, or lower spec.placement.maxParallelPairs",
+				"%s.ipam: %d pairs are measured at once, and %s has two addresses for each of %d; give a larger range or an earlier rangeStart, or lower spec.parallelism",
 				networkPath(o, v), parallel, rangeText(*ipam), n)
 		}
 	}

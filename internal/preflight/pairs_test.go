@@ -12,21 +12,22 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
-func TestAcceptPairs(t *testing.T) {
+func TestAcceptMatrix(t *testing.T) {
 	rack := func(number string) *v1alpha1.NodeSelection {
 		return &v1alpha1.NodeSelection{NodeSelector: map[string]string{"rack": number}}
 	}
 	inRack := func(number string) func(*corev1.Node) { return func(n *corev1.Node) { n.Labels["rack"] = number } }
-	mesh := func(pairing v1alpha1.Pairing, maxParallel int32) func(*Observed) {
+	var matrix v1alpha1.LatencyMatrixSpec
+	mesh := func(topology v1alpha1.Topology, parallelism int32) func(*Observed) {
 		return func(o *Observed) {
-			p := &o.Benchmark.Spec.Placement
-			p.Pairing, p.MaxParallelPairs, p.Nodes = pairing, maxParallel, rack("1")
+			matrix = v1alpha1.LatencyMatrixSpec{Topology: topology, Parallelism: parallelism}
+			o.Benchmark.Spec.Placement.Client, o.Benchmark.Spec.Placement.Server = rack("1"), rack("1")
 		}
 	}
 	star := func(client, server *v1alpha1.NodeSelection) func(*Observed) {
 		return func(o *Observed) {
-			p := &o.Benchmark.Spec.Placement
-			p.Pairing, p.Client, p.Server = v1alpha1.PairingStar, client, server
+			matrix = v1alpha1.LatencyMatrixSpec{Topology: v1alpha1.TopologyStar}
+			o.Benchmark.Spec.Placement.Client, o.Benchmark.Spec.Placement.Server = client, server
 		}
 	}
 	static := func(subnet, start string) func(*Observed) {
@@ -49,7 +50,7 @@ func TestAcceptPairs(t *testing.T) {
 		}
 		return all
 	}
-	all := mesh(v1alpha1.PairingAllPairs, 0)
+	all := mesh(v1alpha1.TopologyAllPairs, 0)
 	noVF := allocatable(vf, "0")
 
 	cases := map[string]struct {
@@ -65,8 +66,8 @@ func TestAcceptPairs(t *testing.T) {
 		"those that match":   {nodes: append(nodes("a", "b"), good("c", inRack("2"))), change: []func(*Observed){all}, want: "a b"},
 		"by name, which is one too few": {
 			nodes:      nodes("a", "b"),
-			change:     []func(*Observed){all, func(o *Observed) { o.Benchmark.Spec.Placement.Nodes = &v1alpha1.NodeSelection{NodeName: "b"} }},
-			wantReason: v1alpha1.ReasonSameNode, wantMessage: []string{"spec.placement.nodes: only node b can be measured"},
+			change:     []func(*Observed){all, func(o *Observed) { o.Benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeName: "b"} }},
+			wantReason: v1alpha1.ReasonSameNode, wantMessage: []string{"spec.nodes: only node b can be measured"},
 		},
 		"those that cannot be measured are told": {
 			nodes:  append(nodes("a", "b"), good("c", notReady), good("d", noVF), good("e", noVF)),
@@ -76,18 +77,31 @@ func TestAcceptPairs(t *testing.T) {
 			nodes: append(nodes("a"), good("c", cordoned)), change: []func(*Observed){all},
 			wantReason: v1alpha1.ReasonSameNode, wantMessage: []string{"only node a", "or cure the others: 1 cordoned"},
 		},
+		"by names": {
+			nodes: nodes("a", "b", "c"),
+			change: []func(*Observed){all, func(o *Observed) {
+				o.Benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeNames: []string{"c", "a"}}
+			}}, want: "a c",
+		},
+		"by names of nodes that do not exist": {
+			nodes: nodes("a", "b"),
+			change: []func(*Observed){all, func(o *Observed) {
+				o.Benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeNames: []string{"x"}}
+			}},
+			wantReason: v1alpha1.ReasonNoMatchingNode, wantMessage: []string{"spec.nodes.nodeNames: none of these nodes exists"},
+		},
 		"none": {
 			nodes: []corev1.Node{good("a", notReady), good("b", notReady)}, change: []func(*Observed){all},
-			wantReason: v1alpha1.ReasonNodeNotReady, wantMessage: []string{"spec.placement.nodes: 2 nodes: 2 not ready"},
+			wantReason: v1alpha1.ReasonNodeNotReady, wantMessage: []string{"spec.nodes: 2 nodes: 2 not ready"},
 		},
 		"none matches": {
 			nodes: []corev1.Node{good("a", inRack("2"))}, change: []func(*Observed){all},
-			wantReason: v1alpha1.ReasonNoMatchingNode, wantMessage: []string{"spec.placement.nodes.nodeSelector: no node has rack=1"},
+			wantReason: v1alpha1.ReasonNoMatchingNode, wantMessage: []string{"spec.nodes.nodeSelector: no node has rack=1"},
 		},
 		"as many as there may be": {nodes: many(100), change: []func(*Observed){all}, want: strings.Join(namesOf(many(100)), " ")},
 		"one too many": {
-			nodes: many(101), change: []func(*Observed){mesh(v1alpha1.PairingRing, 0)},
-			wantReason: v1alpha1.ReasonTooManyNodes, wantMessage: []string{"spec.placement.nodes: 101 nodes can be measured, and Ring takes at most 100; select fewer"},
+			nodes: many(101), change: []func(*Observed){mesh(v1alpha1.TopologyRing, 0)},
+			wantReason: v1alpha1.ReasonTooManyNodes, wantMessage: []string{"spec.nodes: 101 nodes can be measured, and Ring takes at most 100; select fewer"},
 		},
 		"what occupies a node passes": {
 			nodes:  nodes("a", "b"),
@@ -105,7 +119,7 @@ func TestAcceptPairs(t *testing.T) {
 		},
 		"a tool that nobody knows": {
 			nodes: nodes("a", "b"), change: []func(*Observed){all, func(o *Observed) { o.Driver = nil }},
-			wantReason: v1alpha1.ReasonCellUnsupported, wantMessage: []string{"spec.tool: this operator does not know"},
+			wantReason: v1alpha1.ReasonCellUnsupported, wantMessage: []string{"spec.template.spec.tool: this operator does not know"},
 		},
 
 		"a star": {
@@ -120,22 +134,22 @@ func TestAcceptPairs(t *testing.T) {
 			nodes: nodes("a"), change: []func(*Observed){star(nil, nil)}, wantReason: v1alpha1.ReasonSameNode, wantMessage: []string{"can only be node a"},
 		},
 		"a star without a server": {
-			nodes: nodes("a"), change: []func(*Observed){star(nil, rack("2"))}, wantReason: v1alpha1.ReasonNoMatchingNode, wantMessage: []string{"spec.placement.server.nodeSelector"},
+			nodes: nodes("a"), change: []func(*Observed){star(nil, rack("2"))}, wantReason: v1alpha1.ReasonNoMatchingNode, wantMessage: []string{"spec.server.nodeSelector"},
 		},
 		"a star of too many": {
 			nodes: many(502), change: []func(*Observed){star(nil, nil)},
-			wantReason: v1alpha1.ReasonTooManyNodes, wantMessage: []string{"spec.placement.client: 501 nodes can be measured, and Star takes at most 500 clients"},
+			wantReason: v1alpha1.ReasonTooManyNodes, wantMessage: []string{"spec.nodes: 501 nodes can be measured, and Star takes at most 500 clients"},
 		},
 		"a star's left out": {
 			nodes: append(nodes("a", "b"), good("c", notReady)), change: []func(*Observed){star(nil, nil)}, want: "b from a; 1 not ready",
 		},
 
-		"addresses for each pair at once": {nodes: nodes("a", "b", "c", "d"), change: []func(*Observed){mesh(v1alpha1.PairingAllPairs, 2), static("10.0.0.0/29", "")}, want: "a b c d"},
-		"no more than there are pairs":    {nodes: nodes("a", "b"), change: []func(*Observed){mesh(v1alpha1.PairingAllPairs, 50), static("10.0.0.0/30", "")}, want: "a b"},
+		"addresses for each pair at once": {nodes: nodes("a", "b", "c", "d"), change: []func(*Observed){mesh(v1alpha1.TopologyAllPairs, 2), static("10.0.0.0/29", "")}, want: "a b c d"},
+		"no more than there are pairs":    {nodes: nodes("a", "b"), change: []func(*Observed){mesh(v1alpha1.TopologyAllPairs, 50), static("10.0.0.0/30", "")}, want: "a b"},
 		"too few addresses": {
-			nodes: nodes("a", "b", "c", "d"), change: []func(*Observed){mesh(v1alpha1.PairingAllPairs, 2), static("10.0.0.0/29", "10.0.0.4")},
+			nodes: nodes("a", "b", "c", "d"), change: []func(*Observed){mesh(v1alpha1.TopologyAllPairs, 2), static("10.0.0.0/29", "10.0.0.4")},
 			wantReason:  v1alpha1.ReasonNetworkRangeTooSmall,
-			wantMessage: []string{"spec.network.ipam: 2 pairs are measured at once, and 10.0.0.0/29 from 10.0.0.4 on has two addresses for each of 1; give a larger range"},
+			wantMessage: []string{"spec.template.spec.network.ipam: 2 pairs are measured at once, and 10.0.0.0/29 from 10.0.0.4 on has two addresses for each of 1; give a larger range"},
 		},
 	}
 	for name, c := range cases {
@@ -144,7 +158,7 @@ func TestAcceptPairs(t *testing.T) {
 			for _, change := range c.change {
 				change(&o)
 			}
-			nodes, r := AcceptPairs(o)
+			nodes, r := AcceptMatrix(o, matrix)
 			if c.wantReason != "" {
 				if r == nil || r.Reason != c.wantReason {
 					t.Fatalf("got %v, %+v; want %s", nodes, r, c.wantReason)

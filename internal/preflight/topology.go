@@ -41,7 +41,7 @@ func (c *choice) misaligned(n *corev1.Node) string {
 		return ""
 	}
 	// What is available is told late, and a benchmark that measures, or has just measured, is in it.
-	empty := c.o.Benchmark.Status.Pair != nil || c.o.Benchmark.ManyPairs() || c.o.Others[n.Name] > 0
+	empty := c.o.Benchmark.Status.Pair != nil || c.o.Empty || c.o.Others[n.Name] > 0
 	for _, devices := range c.aligned {
 		if why := misaligned(topology, devices, cmp.Or(c.o.Benchmark.CPUs(), c.o.leastCPUs()), empty); why != "" {
 			return why

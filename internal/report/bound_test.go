@@ -97,6 +97,39 @@ func TestBound(t *testing.T) {
 	}
 }
 
+// The status of a matrix never needs to leave anything out.
+func TestLargestStatusOfAMatrix(t *testing.T) {
+	name := strings.Repeat("n", 253)
+	pair := v1alpha1.Pair{ClientNode: name, ServerNode: name}
+	var cells []v1alpha1.CellResult
+	for i := range 400 {
+		cells = append(cells, cellWith(fmt.Sprintf("multicast-%d-at-1000000", i), 12_345_678, 12_345_678))
+	}
+	var measured []*v1alpha1.LatencyBenchmark
+	for i := range 20 {
+		b := pairWith(i, cells...)
+		b.Name, b.Status.Pair = name, &pair
+		measured = append(measured, b)
+	}
+	summary := SummarizePairs(measured)
+	s := v1alpha1.LatencyMatrixStatus{
+		Server: name, Summary: summary.Headline, Slowest: summary.Slowest, Cells: summary.Cells, Verdict: largestStatus().Verdict,
+	}
+	for range v1alpha1.MaxStarClients {
+		s.Nodes = append(s.Nodes, name)
+	}
+	for range 50 {
+		s.Running = append(s.Running, v1alpha1.RunningPair{Number: 4950, Pair: pair, UID: strings.Repeat("u", 64)})
+	}
+	encoded, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if t.Logf("%d bytes", len(encoded)); len(encoded) > maxStatus {
+		t.Errorf("%d bytes, want at most %d", len(encoded), maxStatus)
+	}
+}
+
 // shortened is what a status says that it leaves out.
 func shortened(s *v1alpha1.LatencyBenchmarkStatus) string {
 	for _, w := range s.Warnings {

@@ -40,7 +40,7 @@ type Document struct {
 	LatencyType v1alpha1.LatencyType `json:"latencyType"`
 	// Pair are the nodes, of a benchmark of one pair.
 	Pair *v1alpha1.Pair `json:"pair,omitempty"`
-	// RunsMeasured are those of which results are stored, RunsPlanned those of the spec; both 0 where it has many pairs.
+	// RunsMeasured are those of which results are stored, RunsPlanned those of the spec; both 0 for a LatencyMatrix.
 	RunsMeasured int `json:"runsMeasured"`
 	RunsPlanned  int `json:"runsPlanned"`
 	// Variants are the ways to the peer, in a few words.
@@ -99,9 +99,6 @@ func documentOf(b *v1alpha1.LatencyBenchmark) Document {
 	for _, v := range plan.Variants(b.Spec) {
 		d.Variants = append(d.Variants, DocumentVariant{v.Name, Ways(v)})
 	}
-	if b.ManyPairs() {
-		return d
-	}
 	if pair := PairOf(*b); pair != (v1alpha1.Pair{}) {
 		d.Pair = &pair
 	}
@@ -135,9 +132,10 @@ func (s sheet) document() (Document, error) {
 	return d, nil
 }
 
-// documentOfPairs is the document of a benchmark of many pairs, from the status of each pair's own benchmark.
-func documentOfPairs(b *v1alpha1.LatencyBenchmark, pairs []v1alpha1.LatencyBenchmark) Document {
-	d := documentOf(b)
+// documentOfMatrix is the document of a matrix, from the status of the benchmark of each pair.
+func documentOfMatrix(m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) Document {
+	d := documentOf(m.Overview())
+	d.Pair, d.RunsPlanned = nil, 0
 	for i := range pairs {
 		d.Pairs = append(d.Pairs, documentOf(&pairs[i]))
 	}
@@ -254,7 +252,7 @@ func csvColumns() []csvColumn {
 	)
 }
 
-// writeCSV writes a line for each cell in each round, and one of all rounds together; of many pairs the latter, for each.
+// writeCSV writes a line for each cell in each round, and one of all rounds together; of a matrix the latter, for each pair.
 func writeCSV(w io.Writer, d Document) error {
 	columns := csvColumns()
 	out := csv.NewWriter(w)

@@ -106,20 +106,20 @@ func TestFormCSVIsOfTheResults(t *testing.T) {
 }
 
 func TestFormsOfPairs(t *testing.T) {
-	b, pairs := manyPairs(v1alpha1.PairingRing, 3, func(b *v1alpha1.LatencyBenchmark) { found(b, plan.DefaultVariant, 5_000, 9_000, true) })
+	m, pairs := matrixOf(v1alpha1.TopologyRing, 3, func(b *v1alpha1.LatencyBenchmark) { found(b, plan.DefaultVariant, 5_000, 9_000, true) })
 	for form, file := range map[string]string{"csv": "pairs.csv", "json": "pairs.json", "markdown": "pairs.md"} {
 		f, err := FormNamed(form)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		if err := f.WritePairs(&out, b, pairs); err != nil || !f.ShowsPairs() {
+		if err := f.WritePairs(&out, m, pairs); err != nil || !f.ShowsPairs() {
 			t.Fatal(err)
 		}
 		golden(t, file, out.String())
 	}
 	f, _ := FormNamed("sfnt")
-	if err := f.WritePairs(&bytes.Buffer{}, b, pairs); err == nil || f.ShowsPairs() {
+	if err := f.WritePairs(&bytes.Buffer{}, m, pairs); err == nil || f.ShowsPairs() {
 		t.Error("sfnt shows pairs")
 	}
 }

@@ -21,7 +21,7 @@ var (
 	ErrNothingToShow = errors.New("nothing to show")
 )
 
-// FormPairs is the name of the form of benchmarks of many pairs of nodes, which have no stored runs of their own.
+// FormPairs is the name of the form of a LatencyMatrix, which has no stored runs of its own.
 const FormPairs = "pairs"
 
 // Form is a layout in which the results of a benchmark are printed.
@@ -31,10 +31,10 @@ type Form struct {
 	// Shows says in a few words what it prints.
 	Shows string
 
-	// write prints stored runs; nil for a form of many pairs only.
+	// write prints stored runs; nil for a form of matrices only.
 	write func(w io.Writer, s sheet) error
-	// pairs prints the results of many pairs; nil for a form of stored runs only.
-	pairs func(w io.Writer, b *v1alpha1.LatencyBenchmark, pairs []v1alpha1.LatencyBenchmark) error
+	// pairs prints the results of a matrix; nil for a form of stored runs only.
+	pairs func(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) error
 }
 
 // sheet is what a form prints from.
@@ -72,11 +72,11 @@ func Forms() []Form {
 		documentForm("yaml", "the same in YAML", writeYAML),
 		documentForm("csv", "a line for each cell in each round (scope round) and over all rounds (scope all)", writeCSV),
 		{Name: "markdown", Shows: "what table shows but for the proof, in Markdown", write: markdown,
-			pairs: func(w io.Writer, b *v1alpha1.LatencyBenchmark, pairs []v1alpha1.LatencyBenchmark) error {
-				markdownPairs(w, b, pairs)
+			pairs: func(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) error {
+				markdownPairs(w, m, pairs)
 				return nil
 			}},
-		{Name: FormPairs, Shows: "of a benchmark of many pairs: p50 and p99 of each, client by server, and the worst", pairs: Pairs},
+		{Name: FormPairs, Shows: "of a LatencyMatrix: p50 and p99 of each, client by server, and the worst", pairs: Pairs},
 	}
 }
 
@@ -90,8 +90,8 @@ func documentForm(name, shows string, write func(io.Writer, Document) error) For
 			}
 			return write(w, d)
 		},
-		pairs: func(w io.Writer, b *v1alpha1.LatencyBenchmark, pairs []v1alpha1.LatencyBenchmark) error {
-			return write(w, documentOfPairs(b, pairs))
+		pairs: func(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) error {
+			return write(w, documentOfMatrix(m, pairs))
 		},
 	}
 }
@@ -121,16 +121,16 @@ func (f Form) Write(w io.Writer, b *v1alpha1.LatencyBenchmark, runs []result.Sto
 	return f.write(w, s)
 }
 
-// ShowsPairs says whether the form shows benchmarks of many pairs.
+// ShowsPairs says whether the form shows matrices.
 func (f Form) ShowsPairs() bool { return f.pairs != nil }
 
-// WritePairs prints a benchmark of many pairs from the status of each pair's own. The error wraps ErrNothingToShow when no
+// WritePairs prints a matrix from the status of the benchmark of each pair. The error wraps ErrNothingToShow when no
 // cell is of the kind that the form shows.
-func (f Form) WritePairs(w io.Writer, b *v1alpha1.LatencyBenchmark, pairs []v1alpha1.LatencyBenchmark) error {
+func (f Form) WritePairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) error {
 	if f.pairs == nil {
-		return fmt.Errorf("%w: the benchmark measures many pairs of nodes", ErrNothingToShow)
+		return fmt.Errorf("%w: a LatencyMatrix measures many pairs of nodes", ErrNothingToShow)
 	}
-	return f.pairs(w, b, pairs)
+	return f.pairs(w, m, pairs)
 }
 
 // title says which benchmark this is, and how much of it was measured.

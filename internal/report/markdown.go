@@ -35,9 +35,9 @@ func markdown(w io.Writer, s sheet) error {
 	return nil
 }
 
-// markdownPairs writes, of many pairs, a line for each cell of each.
-func markdownPairs(w io.Writer, b *v1alpha1.LatencyBenchmark, pairs []v1alpha1.LatencyBenchmark) {
-	fmt.Fprintf(w, "## %s\n", escape(fmt.Sprintf("%s/%s: %s, %s, %s of %d pairs", b.Namespace, b.Name, b.Spec.Tool, b.Spec.LatencyType, b.Spec.Placement.Pairing, len(pairs))))
+// markdownPairs writes, of a matrix, a line for each cell of each.
+func markdownPairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) {
+	fmt.Fprintf(w, "## %s\n", escape(fmt.Sprintf("%s/%s: %s, %s, %s of %d pairs", m.Namespace, m.Name, m.Spec.Template.Spec.Tool, m.Spec.Template.Spec.LatencyType, m.Spec.Topology, len(pairs))))
 	columns := []tableColumn{variantColumn, cellColumn, roundsColumn, samplesColumn, lostColumn,
 		percentileColumn(v1alpha1.P50), percentileColumn(v1alpha1.P99), percentileColumn(v1alpha1.P999)}
 	lines := [][]string{{"CLIENT", "SERVER"}}
@@ -58,7 +58,7 @@ func markdownPairs(w io.Writer, b *v1alpha1.LatencyBenchmark, pairs []v1alpha1.L
 		}
 	}
 	markdownTable(w, "LATENCY of each pair", lines)
-	markdownList(w, verdict(b.Status.Verdict))
+	markdownList(w, verdict(m.Status.Verdict))
 }
 
 // markdownTable writes a table with a heading, its first line the titles.

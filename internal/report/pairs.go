@@ -30,11 +30,11 @@ type pairResult struct {
 	placement v1alpha1.PlacementState
 }
 
-// Pairs writes, of a benchmark of many pairs of nodes, for each cell and variant p50 and p99 of every pair, from the
+// Pairs writes, of a LatencyMatrix, for each cell and variant p50 and p99 of every pair, from the
 // status of the pairs' own benchmarks: as matrices of up to 20 nodes, then what they are over all pairs, and the worst
 // pairs. Pairs without results come last, with what they wait for. The error wraps ErrNothingToShow when no cell measured
 // round trips.
-func Pairs(w io.Writer, b *v1alpha1.LatencyBenchmark, pairs []v1alpha1.LatencyBenchmark) error {
+func Pairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) error {
 	cells := pairCells(pairs)
 	waiting := slices.DeleteFunc(slices.Clone(pairs), func(p v1alpha1.LatencyBenchmark) bool { return len(p.Status.Results) > 0 })
 	measured := len(pairs) - len(waiting)
@@ -42,7 +42,7 @@ func Pairs(w io.Writer, b *v1alpha1.LatencyBenchmark, pairs []v1alpha1.LatencyBe
 		return fmt.Errorf("%w: no cell measured round trips", ErrNothingToShow)
 	}
 	fmt.Fprintf(w, "%s/%s: %s, %s, %s of %d pairs, %d of them with results\n",
-		b.Namespace, b.Name, b.Spec.Tool, b.Spec.LatencyType, b.Spec.Placement.Pairing, len(pairs), measured)
+		m.Namespace, m.Name, m.Spec.Template.Spec.Tool, m.Spec.Template.Spec.LatencyType, m.Spec.Topology, len(pairs), measured)
 	nodes := nodesOf(pairs)
 	for _, results := range cells {
 		first := results[0]

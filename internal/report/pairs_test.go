@@ -15,18 +15,17 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// manyPairs are a benchmark of nodes node-01, node-02 and so on and those of its pairs, which fill finishes.
-func manyPairs(pairing v1alpha1.Pairing, nodes int, fill func(b *v1alpha1.LatencyBenchmark)) (*v1alpha1.LatencyBenchmark, []v1alpha1.LatencyBenchmark) {
+// matrixOf is a matrix of nodes node-01, node-02 and so on and the benchmarks of its pairs, which fill finishes.
+func matrixOf(topology v1alpha1.Topology, nodes int, fill func(b *v1alpha1.LatencyBenchmark)) (*v1alpha1.LatencyMatrix, []v1alpha1.LatencyBenchmark) {
 	var names []string
 	for i := range nodes {
 		names = append(names, fmt.Sprintf("node-%02d", i+1))
 	}
-	parent := experiment("mesh", v1alpha1.ToolPinger, v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, MessageSizes: []int32{64}})
-	parent.Spec.Placement.Pairing = pairing
+	template := experiment("mesh", v1alpha1.ToolPinger, v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, MessageSizes: []int32{64}})
 	var all []v1alpha1.LatencyBenchmark
-	for _, slot := range plan.Pairs(pairing, names, names, 0) {
+	for _, slot := range plan.Pairs(topology, names, names, 0) {
 		for _, p := range slot {
-			b := parent.DeepCopy()
+			b := template.DeepCopy()
 			b.Name = fmt.Sprintf("mesh-%s-%s", p.ClientNode[5:], p.ServerNode[5:])
 			b.Spec.Placement = v1alpha1.Placement{
 				Client: &v1alpha1.NodeSelection{NodeName: p.ClientNode}, Server: &v1alpha1.NodeSelection{NodeName: p.ServerNode},
@@ -36,7 +35,10 @@ func manyPairs(pairing v1alpha1.Pairing, nodes int, fill func(b *v1alpha1.Latenc
 		}
 	}
 	slices.SortFunc(all, func(a, b v1alpha1.LatencyBenchmark) int { return strings.Compare(a.Name, b.Name) })
-	return parent, all
+	m := &v1alpha1.LatencyMatrix{ObjectMeta: template.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{
+		Topology: topology, Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.Spec},
+	}}
+	return m, all
 }
 
 // found puts a result of a variant into the status of a pair's benchmark.
@@ -50,17 +52,17 @@ func found(b *v1alpha1.LatencyBenchmark, variant string, p50, p99 int64, verifie
 	}
 }
 
-func printedPairs(t *testing.T, b *v1alpha1.LatencyBenchmark, of []v1alpha1.LatencyBenchmark) string {
+func printedPairs(t *testing.T, m *v1alpha1.LatencyMatrix, of []v1alpha1.LatencyBenchmark) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := Pairs(&out, b, of); err != nil {
+	if err := Pairs(&out, m, of); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
 }
 
 func TestPairs(t *testing.T) {
-	b, of := manyPairs(v1alpha1.PairingAllPairs, 5, func(b *v1alpha1.LatencyBenchmark) {
+	m, of := matrixOf(v1alpha1.TopologyAllPairs, 5, func(b *v1alpha1.LatencyBenchmark) {
 		p := PairOf(*b)
 		distance := int64(len(b.Name)) + int64(p.ClientNode[6]-'0')*10 + int64(p.ServerNode[6]-'0')
 		switch b.Name {
@@ -77,19 +79,18 @@ func TestPairs(t *testing.T) {
 			b.Status.Results[1].Percentiles, b.Status.Results[1].NeedsSamples = b.Status.Results[1].Percentiles[:1], 1_000
 		}
 	})
-	b.Spec.Variants = []v1alpha1.Variant{{Name: "pod"}, {Name: "vf"}}
-	golden(t, "pairs.txt", printedPairs(t, b, of))
+	golden(t, "pairs.txt", printedPairs(t, m, of))
 }
 
 // A star has one column; its pairs' nodes are those that were chosen, once they are.
 func TestPairsOfAStar(t *testing.T) {
-	b, of := manyPairs(v1alpha1.PairingStar, 3, func(b *v1alpha1.LatencyBenchmark) {
+	m, of := matrixOf(v1alpha1.TopologyStar, 3, func(b *v1alpha1.LatencyBenchmark) {
 		found(b, "default", 10_000, 20_000, true)
 		if b.Name == "mesh-03-01" {
 			b.Status.Pair = &v1alpha1.Pair{ClientNode: "node-09", ServerNode: "node-01"}
 		}
 	})
-	got := strings.Join(strings.Fields(printedPairs(t, b, of)), " ")
+	got := strings.Join(strings.Fields(printedPairs(t, m, of)), " ")
 	for _, want := range []string{"Star of 2 pairs, 2 of them with results LATENCY of udp-64: RTT", " 1 node-01 1 - node-02 2 10.000 node-09 3 10.000 "} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %s", want, got)
@@ -100,11 +101,11 @@ func TestPairsOfAStar(t *testing.T) {
 // Beyond 20 nodes there is no matrix: the quantiles over all pairs say more, and the worst are listed.
 func TestPairsOfManyNodes(t *testing.T) {
 	worst := int64(0)
-	b, of := manyPairs(v1alpha1.PairingAllPairs, 21, func(b *v1alpha1.LatencyBenchmark) {
+	m, of := matrixOf(v1alpha1.TopologyAllPairs, 21, func(b *v1alpha1.LatencyBenchmark) {
 		worst += 1_000
 		found(b, "default", worst, 2*worst, true)
 	})
-	got := printedPairs(t, b, of)
+	got := printedPairs(t, m, of)
 	if strings.Contains(got, "clients are rows") {
 		t.Errorf("a matrix of 21 nodes:\n%s", got)
 	}
@@ -123,24 +124,24 @@ func TestPairsOfManyNodes(t *testing.T) {
 	if strings.Contains(got, " 190.00µs") {
 		t.Error("the 21st of the worst is listed")
 	}
-	if _, twenty := manyPairs(v1alpha1.PairingRing, 20, func(b *v1alpha1.LatencyBenchmark) { found(b, "default", 1, 1, true) }); !strings.Contains(printedPairs(t, b, twenty), "clients are rows") {
+	if _, twenty := matrixOf(v1alpha1.TopologyRing, 20, func(b *v1alpha1.LatencyBenchmark) { found(b, "default", 1, 1, true) }); !strings.Contains(printedPairs(t, m, twenty), "clients are rows") {
 		t.Error("no matrix of 20 nodes")
 	}
 }
 
 func TestPairsWithoutResults(t *testing.T) {
-	b, of := manyPairs(v1alpha1.PairingAllPairs, 8, func(*v1alpha1.LatencyBenchmark) {})
-	got := printedPairs(t, b, of)
+	m, of := matrixOf(v1alpha1.TopologyAllPairs, 8, func(*v1alpha1.LatencyBenchmark) {})
+	got := printedPairs(t, m, of)
 	for _, want := range []string{"AllPairs of 28 pairs, 0 of them with results", "node-01 to node-02 has no results", "\n8 more pairs have no results\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	b, of = manyPairs(v1alpha1.PairingAllPairs, 3, func(b *v1alpha1.LatencyBenchmark) {
+	m, of = matrixOf(v1alpha1.TopologyAllPairs, 3, func(b *v1alpha1.LatencyBenchmark) {
 		b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-stream-64", Bandwidth: &v1alpha1.BandwidthResult{BitsPerSecond: 1}}}
 	})
 	var out bytes.Buffer
-	if err := Pairs(&out, b, of); !errors.Is(err, ErrNothingToShow) || out.Len() > 0 {
+	if err := Pairs(&out, m, of); !errors.Is(err, ErrNothingToShow) || out.Len() > 0 {
 		t.Errorf("streams: %v and %q, want ErrNothingToShow and nothing", err, &out)
 	}
 }

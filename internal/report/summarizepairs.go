@@ -9,15 +9,15 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// PairsSummary is the part of the status of a benchmark of many pairs that follows from their results.
+// PairsSummary is the part of the status of a LatencyMatrix that follows from their results.
 type PairsSummary struct {
-	Worst    []v1alpha1.PairResult
-	Cells    []v1alpha1.PairsCell
+	Slowest  []v1alpha1.MatrixPair
+	Cells    []v1alpha1.MatrixCell
 	Headline *v1alpha1.Summary
 }
 
 // SummarizePairs compares pairs that were measured alike, given by their benchmarks in the order of the plan: which are
-// the worst in the first cell, and how much they differ in every one. The first of them says which cells there are.
+// the slowest in the first cell, and how much they differ in every one. The first of them says which cells there are.
 func SummarizePairs(pairs []*v1alpha1.LatencyBenchmark) PairsSummary {
 	var s PairsSummary
 	pairs = slices.DeleteFunc(slices.Clone(pairs), func(b *v1alpha1.LatencyBenchmark) bool { return len(b.Status.Results) == 0 })
@@ -25,7 +25,7 @@ func SummarizePairs(pairs []*v1alpha1.LatencyBenchmark) PairsSummary {
 		return s
 	}
 	cells := pairs[0].Status.Results
-	cells = cells[:min(len(cells), v1alpha1.MaxPairsCells)]
+	cells = cells[:min(len(cells), v1alpha1.MaxMatrixCells)]
 	for i := range cells {
 		var measured []cellOfPair
 		for order := range pairs {
@@ -38,8 +38,8 @@ func SummarizePairs(pairs []*v1alpha1.LatencyBenchmark) PairsSummary {
 			continue
 		}
 		slices.SortFunc(measured, worseFirst)
-		for _, p := range measured[:min(len(measured), v1alpha1.MaxWorstPairs)] {
-			s.Worst = append(s.Worst, p.line())
+		for _, p := range measured[:min(len(measured), v1alpha1.MaxSlowestPairs)] {
+			s.Slowest = append(s.Slowest, p.line())
 		}
 		s.Headline = headlineOf(measured)
 	}
@@ -50,7 +50,7 @@ func SummarizePairs(pairs []*v1alpha1.LatencyBenchmark) PairsSummary {
 func headlineOf(measured []cellOfPair) *v1alpha1.Summary {
 	worst := measured[0]
 	h := headline(*worst.result)
-	h.Cell = fmt.Sprintf("%s, worst of %d pairs", worst.result.Name, len(measured))
+	h.Cell = fmt.Sprintf("%s, slowest of %d pairs", worst.result.Name, len(measured))
 	if own := worst.benchmark.Status.Summary; own != nil {
 		h.Variants = own.Variants
 	}
@@ -85,8 +85,8 @@ type cellOfPair struct {
 	result    *v1alpha1.CellResult
 }
 
-func (c cellOfPair) line() v1alpha1.PairResult {
-	r := v1alpha1.PairResult{
+func (c cellOfPair) line() v1alpha1.MatrixPair {
+	r := v1alpha1.MatrixPair{
 		Benchmark: c.benchmark.Name, Pair: PairOf(*c.benchmark), LatencyType: c.result.LatencyType, LostFrom: c.result.LostFrom,
 	}
 	for _, p := range c.result.Percentiles {
@@ -114,8 +114,8 @@ func worseFirst(a, b cellOfPair) int {
 }
 
 // cellOfPairs summarizes a cell over the pairs that have it.
-func cellOfPairs(c *v1alpha1.CellResult, pairs []cellOfPair) v1alpha1.PairsCell {
-	line := v1alpha1.PairsCell{
+func cellOfPairs(c *v1alpha1.CellResult, pairs []cellOfPair) v1alpha1.MatrixCell {
+	line := v1alpha1.MatrixCell{
 		Variant: c.Variant, Cell: c.Name, LatencyType: c.LatencyType, Pairs: int32(len(pairs)),
 		P50: spreadOfPairs(pairs, v1alpha1.P50), P99: spreadOfPairs(pairs, v1alpha1.P99),
 	}

@@ -39,10 +39,10 @@ func streamWith(bits int64) v1alpha1.CellResult {
 	return v1alpha1.CellResult{Variant: "default", Name: "tcp-stream-65536", Bandwidth: &v1alpha1.BandwidthResult{BitsPerSecond: bits}}
 }
 
-// worstLines lists the worst pairs as "benchmark client>server p99".
-func worstLines(s PairsSummary) []string {
+// slowestLines lists the slowest pairs as "benchmark client>server p99".
+func slowestLines(s PairsSummary) []string {
 	var lines []string
-	for _, w := range s.Worst {
+	for _, w := range s.Slowest {
 		line := fmt.Sprintf("%s %s>%s", w.Benchmark, w.ClientNode, w.ServerNode)
 		switch {
 		case w.Percentile(v1alpha1.P99) != nil:
@@ -76,45 +76,45 @@ func spreadLine(l *v1alpha1.PairsLatency) string {
 func TestSummarizePairs(t *testing.T) {
 	cases := map[string]struct {
 		pairs             []*v1alpha1.LatencyBenchmark
-		worst             []string
+		slowest           []string
 		p50, p99          string
 		headline, headP99 string
 	}{
 		"none":                    {p50: "unknown", p99: "unknown"},
 		"one without results yet": {pairs: []*v1alpha1.LatencyBenchmark{pairWith(1)}, p50: "unknown", p99: "unknown"},
 		"the highest p99 first": {
-			pairs: []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("tcp-64", 10, 20)), pairWith(2, cellWith("tcp-64", 5, 40)), pairWith(3), pairWith(4, cellWith("tcp-64", 30, 31))},
-			worst: []string{"x-p2 c2>s2 40", "x-p4 c4>s4 31", "x-p1 c1>s1 20"},
-			p50:   "5 10 30 x-p4", p99: "20 31 40 x-p2", headline: "tcp-64, worst of 3 pairs", headP99: "40ns",
+			pairs:   []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("tcp-64", 10, 20)), pairWith(2, cellWith("tcp-64", 5, 40)), pairWith(3), pairWith(4, cellWith("tcp-64", 30, 31))},
+			slowest: []string{"x-p2 c2>s2 40", "x-p4 c4>s4 31", "x-p1 c1>s1 20"},
+			p50:     "5 10 30 x-p4", p99: "20 31 40 x-p2", headline: "tcp-64, slowest of 3 pairs", headP99: "40ns",
 		},
 		"of equal ones the first, and the lower one of two in the middle": {
-			pairs: []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("tcp-64", 1, 7)), pairWith(2, cellWith("tcp-64", 2, 9)), pairWith(3, cellWith("tcp-64", 3, 9)), pairWith(4, cellWith("tcp-64", 4, 8))},
-			worst: []string{"x-p3 c3>s3 9", "x-p2 c2>s2 9", "x-p4 c4>s4 8", "x-p1 c1>s1 7"},
-			p50:   "1 2 4 x-p4", p99: "7 8 9 x-p2", headline: "tcp-64, worst of 4 pairs", headP99: "9ns",
+			pairs:   []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("tcp-64", 1, 7)), pairWith(2, cellWith("tcp-64", 2, 9)), pairWith(3, cellWith("tcp-64", 3, 9)), pairWith(4, cellWith("tcp-64", 4, 8))},
+			slowest: []string{"x-p3 c3>s3 9", "x-p2 c2>s2 9", "x-p4 c4>s4 8", "x-p1 c1>s1 7"},
+			p50:     "1 2 4 x-p4", p99: "7 8 9 x-p2", headline: "tcp-64, slowest of 4 pairs", headP99: "9ns",
 		},
-		"what lost messages reach is worse than any number": {
-			pairs: []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("udp-64", 10, 20)), pairWith(2, cellWith("udp-64", 10, -1)), pairWith(3, cellWith("udp-64", -1, -1))},
-			worst: []string{"x-p3 c3>s3 lost from p50", "x-p2 c2>s2 lost from p99", "x-p1 c1>s1 20"},
-			p50:   "10 10 lost x-p3", p99: "20 lost lost x-p2", headline: "udp-64, worst of 3 pairs", headP99: "lost",
+		"what lost messages reach is higher than any number": {
+			pairs:   []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("udp-64", 10, 20)), pairWith(2, cellWith("udp-64", 10, -1)), pairWith(3, cellWith("udp-64", -1, -1))},
+			slowest: []string{"x-p3 c3>s3 lost from p50", "x-p2 c2>s2 lost from p99", "x-p1 c1>s1 20"},
+			p50:     "10 10 lost x-p3", p99: "20 lost lost x-p2", headline: "udp-64, slowest of 3 pairs", headP99: "lost",
 		},
 		"too few samples for p99": {
-			pairs: []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("tcp-64", 10, 0)), pairWith(2, cellWith("tcp-64", 12, 0)), pairWith(3, cellWith("tcp-64", 11, 15))},
-			worst: []string{"x-p3 c3>s3 15", "x-p2 c2>s2", "x-p1 c1>s1"},
-			p50:   "10 11 12 x-p2", p99: "15 15 15 x-p3", headline: "tcp-64, worst of 3 pairs", headP99: "15ns",
+			pairs:   []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("tcp-64", 10, 0)), pairWith(2, cellWith("tcp-64", 12, 0)), pairWith(3, cellWith("tcp-64", 11, 15))},
+			slowest: []string{"x-p3 c3>s3 15", "x-p2 c2>s2", "x-p1 c1>s1"},
+			p50:     "10 11 12 x-p2", p99: "15 15 15 x-p3", headline: "tcp-64, slowest of 3 pairs", headP99: "15ns",
 		},
 		"streams: the slowest first": {
-			pairs: []*v1alpha1.LatencyBenchmark{pairWith(1, streamWith(900)), pairWith(2, streamWith(700)), pairWith(3, streamWith(800))},
-			worst: []string{"x-p2 c2>s2 700 b/s", "x-p3 c3>s3 800 b/s", "x-p1 c1>s1 900 b/s"},
-			p50:   "unknown", p99: "unknown", headline: "tcp-stream-65536, worst of 3 pairs",
+			pairs:   []*v1alpha1.LatencyBenchmark{pairWith(1, streamWith(900)), pairWith(2, streamWith(700)), pairWith(3, streamWith(800))},
+			slowest: []string{"x-p2 c2>s2 700 b/s", "x-p3 c3>s3 800 b/s", "x-p1 c1>s1 900 b/s"},
+			p50:     "unknown", p99: "unknown", headline: "tcp-stream-65536, slowest of 3 pairs",
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := SummarizePairs(c.pairs)
-			if diff := cmp.Diff(c.worst, worstLines(got)); diff != "" {
-				t.Errorf("worst pairs (-want +got):\n%s", diff)
+			if diff := cmp.Diff(c.slowest, slowestLines(got)); diff != "" {
+				t.Errorf("slowest pairs (-want +got):\n%s", diff)
 			}
-			first := v1alpha1.PairsCell{}
+			first := v1alpha1.MatrixCell{}
 			if len(got.Cells) > 0 {
 				first = got.Cells[0]
 			}
@@ -134,7 +134,7 @@ func TestSummarizePairs(t *testing.T) {
 
 func TestSummarizePairsOfStreams(t *testing.T) {
 	got := SummarizePairs([]*v1alpha1.LatencyBenchmark{pairWith(1, streamWith(900)), pairWith(2, streamWith(700)), pairWith(3, streamWith(800)), pairWith(4, streamWith(1000))}).Cells
-	want := []v1alpha1.PairsCell{{
+	want := []v1alpha1.MatrixCell{{
 		Variant: "default", Cell: "tcp-stream-65536", Pairs: 4,
 		Bandwidth: &v1alpha1.PairsBandwidth{MinBitsPerSecond: 700, MedianBitsPerSecond: 800, MaxBitsPerSecond: 1000, MinBenchmark: "x-p2"},
 	}}
@@ -157,7 +157,7 @@ func TestSummarizePairsPlacement(t *testing.T) {
 	} {
 		got := SummarizePairs(pairs).Headline
 		if got.Placement != want || got.Variants != "host 1.00, pod 2.00" {
-			t.Errorf("placement %s, want %s; variants %q, want those of the second, which is the worst", got.Placement, want, got.Variants)
+			t.Errorf("placement %s, want %s; variants %q, want those of the second, which is the slowest", got.Placement, want, got.Variants)
 		}
 	}
 }
@@ -177,8 +177,8 @@ func TestSummarizePairsIsBounded(t *testing.T) {
 		pairs = append(pairs, pairWith(number, results...))
 	}
 	got := SummarizePairs(pairs)
-	if len(got.Worst) != v1alpha1.MaxWorstPairs || len(got.Cells) != v1alpha1.MaxPairsCells {
-		t.Errorf("%d worst pairs and %d cells, want %d and %d", len(got.Worst), len(got.Cells), v1alpha1.MaxWorstPairs, v1alpha1.MaxPairsCells)
+	if len(got.Slowest) != v1alpha1.MaxSlowestPairs || len(got.Cells) != v1alpha1.MaxMatrixCells {
+		t.Errorf("%d slowest pairs and %d cells, want %d and %d", len(got.Slowest), len(got.Cells), v1alpha1.MaxSlowestPairs, v1alpha1.MaxMatrixCells)
 	}
 	for i, want := range map[int]int32{0: 19, 1: 20, 63: 20} {
 		if got.Cells[i].Pairs != want {
@@ -190,11 +190,11 @@ func TestSummarizePairsIsBounded(t *testing.T) {
 	}
 }
 
-// The status of a benchmark of many pairs is read into by the API's client, and what it is made of belongs to a cache.
+// The status of a LatencyMatrix is read into by the API's client, and what it is made of belongs to a cache.
 func TestSummarizePairsSharesNothing(t *testing.T) {
 	pairs := []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("tcp-64", 10, 20))}
 	got := SummarizePairs(pairs)
-	*got.Worst[0].Percentile(v1alpha1.P99), *got.Cells[0].P99.MaxNanoseconds = 1, 1
+	*got.Slowest[0].Percentile(v1alpha1.P99), *got.Cells[0].P99.MaxNanoseconds = 1, 1
 	if *pairs[0].Status.Results[0].Percentile(v1alpha1.P99) != 20 {
 		t.Error("the summary shares a number with the results")
 	}

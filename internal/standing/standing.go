@@ -20,8 +20,9 @@ type Standing struct {
 	Outcome v1alpha1.GateOutcome
 	// Open says that it may still become Pass or Fail without anybody's doing.
 	Open bool
-	// Baseline is the LatencyBenchmark for which it waits, if it does: open unless that one failed or does not exist.
-	Baseline string
+	// Baseline is the LatencyBenchmark, or BaselineMatrix the LatencyMatrix, for which it waits, if it does: open unless that
+	// one failed or does not exist.
+	Baseline, BaselineMatrix string
 	// Reason is one word, that of a condition or state of the object where there is one.
 	Reason string
 	// Message tells it to people, or what it waits for.
@@ -76,8 +77,13 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 		s.Outcome = v1alpha1.GatePass
 	case passed.Status == metav1.ConditionFalse:
 		s.Outcome = v1alpha1.GateFail
-	case passed.Reason == v1alpha1.ReasonBaselineNotComplete && b.Spec.Criteria.Baseline != nil && b.Spec.Criteria.Baseline.BenchmarkRef != nil:
-		s.Baseline = b.Spec.Criteria.Baseline.BenchmarkRef.Name
+	case passed.Reason == v1alpha1.ReasonBaselineNotComplete && b.Spec.Criteria.Baseline != nil:
+		if ref := b.Spec.Criteria.Baseline.BenchmarkRef; ref != nil {
+			s.Baseline = ref.Name
+		}
+		if ref := b.Spec.Criteria.Baseline.MatrixRef; ref != nil {
+			s.BaselineMatrix = ref.Name
+		}
 	}
 	return s
 }

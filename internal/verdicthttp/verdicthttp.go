@@ -3,6 +3,7 @@
 //	/verdict/latencygates/GATE
 //	/verdict/latencygates/GATE/nodes/NODE
 //	/verdict/namespaces/NAMESPACE/latencybenchmarks/NAME
+//	/verdict/namespaces/NAMESPACE/latencymatrices/NAME
 //
 // GET answers with 200 whatever the verdict is, which is in the body; POST answers with 200 for Pass alone. Neither changes
 // anything. The API server is asked who the caller is, by its token, and whether it may get the object: whoever may read
@@ -99,7 +100,7 @@ type Handler struct {
 const maxReading = 4
 
 // New makes a handler that asks an API server. The client must read live and know LatencyGates, LatencyVerifications,
-// LatencyBenchmarks, Nodes, TokenReviews and SubjectAccessReviews.
+// LatencyBenchmarks, LatencyMatrices, Nodes, TokenReviews and SubjectAccessReviews.
 func New(api client.Client, now clock) *Handler {
 	h := &Handler{
 		api: api, mux: http.NewServeMux(), limit: newLimiter(now), reviews: newReviewer(api, now), reading: make(chan struct{}, maxReading),
@@ -107,9 +108,10 @@ func New(api client.Client, now clock) *Handler {
 	h.mux.HandleFunc(Path+"latencygates/{name}", h.serve(h.gate))
 	h.mux.HandleFunc(Path+"latencygates/{name}/nodes/{node}", h.serve(h.node))
 	h.mux.HandleFunc(Path+"namespaces/{namespace}/latencybenchmarks/{name}", h.serve(benchmark))
+	h.mux.HandleFunc(Path+"namespaces/{namespace}/latencymatrices/{name}", h.serve(matrix))
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		write(w, r, http.StatusNotFound, unknown(Answer{}, ReasonNotFound, "there is no verdict at this path: ask for "+Path+"latencygates/GATE, "+
-			Path+"latencygates/GATE/nodes/NODE or "+Path+"namespaces/NAMESPACE/latencybenchmarks/NAME"))
+			Path+"latencygates/GATE/nodes/NODE, "+Path+"namespaces/NAMESPACE/latencybenchmarks/NAME or "+Path+"namespaces/NAMESPACE/latencymatrices/NAME"))
 	})
 	return h
 }
@@ -191,6 +193,17 @@ func benchmark(r *http.Request) subject {
 		about: Answer{Kind: "LatencyBenchmark", Namespace: b.Namespace, Name: b.Name}, object: b, resource: "latencybenchmarks",
 		standing: func(context.Context, *Answer) (standing.Standing, error) {
 			return standing.OfBenchmark(b), nil
+		},
+	}
+}
+
+func matrix(r *http.Request) subject {
+	m := &v1alpha1.LatencyMatrix{}
+	m.Namespace, m.Name = r.PathValue("namespace"), r.PathValue("name")
+	return subject{
+		about: Answer{Kind: "LatencyMatrix", Namespace: m.Namespace, Name: m.Name}, object: m, resource: "latencymatrices",
+		standing: func(context.Context, *Answer) (standing.Standing, error) {
+			return standing.OfBenchmark(m.Overview()), nil
 		},
 	}
 }

@@ -126,6 +126,13 @@ func makeBenchmark(name string, gated bool, change func(*v1alpha1.LatencyBenchma
 	return b
 }
 
+func makeMatrix(status metav1.ConditionStatus, reason string) *v1alpha1.LatencyMatrix {
+	m := &v1alpha1.LatencyMatrix{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "mesh", Generation: 1}}
+	m.Spec.Template.Spec.Criteria = &v1alpha1.Criteria{}
+	m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, "told"))
+	return m
+}
+
 // ask sends a request with a token, if it is not empty.
 func ask(h http.Handler, method, path, token string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, nil)
@@ -158,7 +165,7 @@ func TestVerdicts(t *testing.T) {
 			b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, "told"))
 		}
 	}
-	const gates, benchmarks = "/verdict/latencygates/gate", "/verdict/namespaces/perf/latencybenchmarks/sweep"
+	const gates, benchmarks, matrices = "/verdict/latencygates/gate", "/verdict/namespaces/perf/latencybenchmarks/sweep", "/verdict/namespaces/perf/latencymatrices/mesh"
 	cases := map[string]struct {
 		object client.Object
 		path   string
@@ -184,6 +191,8 @@ func TestVerdicts(t *testing.T) {
 		"a node that is measured":                      {makeVerification("a", "uid-a", v1alpha1.VerificationMeasuring, "Measuring"), gates + "/nodes/a", Pending, "Measuring"},
 		"a node of which nothing can be concluded":     {makeVerification("a", "uid-a", v1alpha1.VerificationInconclusive, "TooFewRounds"), gates + "/nodes/a", Inconclusive, "TooFewRounds"},
 		"a node at which nobody looked":                {makeVerification("a", "", "", ""), gates + "/nodes/a", Pending, "NotObserved"},
+		"a matrix that passed":                         {makeMatrix("True", v1alpha1.ReasonPass), matrices, Pass, "Pass"},
+		"a matrix that failed":                         {makeMatrix("False", v1alpha1.ReasonFail), matrices, Fail, "Fail"},
 		"a benchmark that passed":                      {makeBenchmark("sweep", true, passed("True", v1alpha1.ReasonPass)), benchmarks, Pass, "Pass"},
 		"a benchmark that failed":                      {makeBenchmark("sweep", true, passed("False", v1alpha1.ReasonFail)), benchmarks, Fail, "Fail"},
 		"a benchmark from which nothing follows":       {makeBenchmark("sweep", true, passed("Unknown", v1alpha1.ReasonInconclusive)), benchmarks, Inconclusive, "Inconclusive"},
@@ -194,6 +203,7 @@ func TestVerdicts(t *testing.T) {
 	}
 	may := map[authorizationv1.ResourceAttributes]bool{
 		right("latencygates", "", "gate"): true, right("latencyverifications", "", "gate.a"): true, right("latencyverifications", "", "gate.b"): true, right("latencybenchmarks", "perf", "sweep"): true,
+		right("latencymatrices", "perf", "mesh"): true,
 	}
 	nodeA := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid-a"}}
 	// Gated nodes: one is as it was verified, the other was booted since.

@@ -164,8 +164,8 @@ func TestCRDsAreKept(t *testing.T) {
 			t.Errorf("%s goes with the release", name)
 		}
 	}
-	if crds != 3 {
-		t.Errorf("there are %d CRDs, want 3", crds)
+	if crds != 4 {
+		t.Errorf("there are %d CRDs, want 4", crds)
 	}
 	for name := range render(t, "crds.enabled=false") {
 		if strings.HasPrefix(name, "CustomResourceDefinition") {

@@ -149,6 +149,8 @@ func TestYAML(t *testing.T) {
 			for _, o := range objects {
 				var into any
 				switch found := o.Content; {
+				case found["kind"] == "LatencyMatrix":
+					into = &v1alpha1.LatencyMatrix{}
 				case found["kind"] == "LatencyGate":
 					into = &v1alpha1.LatencyGate{}
 				case found["kind"] == "LatencyBenchmark", found["kind"] == nil && found["spec"] != nil:
@@ -203,7 +205,7 @@ func TestObjects(t *testing.T) {
 		fmt.Fprintf(&manifest, "---\n# %s\n%s", o.From, content)
 		kinds[o.Content["kind"]]++
 	}
-	if kinds["LatencyBenchmark"] < 8 || kinds["LatencyGate"] < 2 {
+	if kinds["LatencyBenchmark"] < 8 || kinds["LatencyMatrix"] < 2 || kinds["LatencyGate"] < 2 {
 		t.Errorf("found %v: the samples and the pages have more objects", kinds)
 	}
 	if *record != "" {

@@ -97,8 +97,8 @@ func shell(ctx context.Context, dir string, environment []string, page string, s
 	return string(out), err
 }
 
-// emptyCluster removes what a page may leave: gates, which are of the cluster, and all that is not a benchmark in the
-// namespace. Benchmarks every spec removes.
+// emptyCluster removes what a page may leave: gates, which are of the cluster, and matrices, benchmarks and pods of the
+// namespace.
 func emptyCluster(ctx context.Context) {
 	GinkgoHelper()
 	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyGate{})).To(Succeed())
@@ -109,6 +109,7 @@ func emptyCluster(ctx context.Context) {
 		g.Expect(kube.List(ctx, gates)).To(Succeed())
 		g.Expect(gates.Items).To(BeEmpty())
 	}).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
+	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyMatrix{}, client.InNamespace(namespace))).To(Succeed())
 	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyBenchmark{}, client.InNamespace(namespace))).To(Succeed())
 	Expect(kube.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace))).To(Succeed())
 }

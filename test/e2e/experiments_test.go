@@ -18,6 +18,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -89,6 +90,12 @@ func sweepHolds(b *v1alpha1.LatencyBenchmark, text string) {
 		Expect(table.Rows).To(HaveLen(17))
 		for k, row := range table.Rows {
 			Expect(row.Size).To(BeEquivalentTo(b.Spec.Workload.MessageSizes[k]))
+			if row.Iterations < 20 {
+				// A machine that is busier still leaves too few for the median, and the mean of one is no less than its maximum.
+				Expect([]int64{row.Median, row.Percentile}).To(HaveEach(BeZero()), "%d samples are too few for p50", row.Iterations)
+				Expect(row.Min).To(And(BeNumerically(">", 250), BeNumerically("<=", row.Max)))
+				continue
+			}
 			if row.Iterations < 1_000 {
 				Expect(row.Percentile).To(BeZero(), "%d samples are too few for p99", row.Iterations)
 				row.Percentile = row.Median
@@ -98,7 +105,6 @@ func sweepHolds(b *v1alpha1.LatencyBenchmark, text string) {
 			Expect(row.Min).To(BeNumerically(">", 250), "no message crosses a kernel in less")
 			Expect(row.Mean).To(And(BeNumerically(">", row.Min), BeNumerically("<", row.Max)))
 			Expect(row.StdDev).To(BeNumerically(">", 0))
-			Expect(row.Iterations).To(BeNumerically(">=", 20))
 		}
 	}
 }
@@ -213,10 +219,8 @@ func experiment(file string, rounds int32, duration, warmup time.Duration, chang
 // sample is one of config/samples, measured for a shorter time.
 func sample(file string, duration, warmup time.Duration) *v1alpha1.LatencyBenchmark {
 	GinkgoHelper()
-	content, err := os.ReadFile(filepath.Join(root, "config", "samples", file))
-	Expect(err).NotTo(HaveOccurred())
 	b := &v1alpha1.LatencyBenchmark{}
-	Expect(yaml.UnmarshalStrict(content, b)).To(Succeed())
+	readSample(file, b)
 	b.Namespace = namespace
 	b.Spec.Workload.Duration = metav1.Duration{Duration: duration}
 	b.Spec.Workload.Warmup = metav1.Duration{Duration: warmup}
@@ -225,14 +229,28 @@ func sample(file string, duration, warmup time.Duration) *v1alpha1.LatencyBenchm
 	return b
 }
 
+// readSample reads one of config/samples.
+func readSample(file string, into client.Object) {
+	GinkgoHelper()
+	content, err := os.ReadFile(filepath.Join(root, "config", "samples", file))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(yaml.UnmarshalStrict(content, into)).To(Succeed())
+}
+
 // printed is what the command line prints of a benchmark's stored results.
 func printed(ctx context.Context, b *v1alpha1.LatencyBenchmark, form string) string {
 	GinkgoHelper()
+	return tailgate(ctx, "get", b.Name, "--output", form)
+}
+
+// tailgate is what kubectl-tailgate prints in the namespace of the specs.
+func tailgate(ctx context.Context, args ...string) string {
+	GinkgoHelper()
 	kubeconfig := cmp.Or(os.Getenv("E2E_KUBECONFIG"), localcluster.Kubeconfig(options))
 	var stdout, stderr bytes.Buffer
-	code := cli.Run(ctx, []string{"get", b.Name, "--namespace", b.Namespace, "--output", form, "--kubeconfig", kubeconfig}, &stdout, &stderr)
+	code := cli.Run(ctx, append(args, "--namespace", namespace, "--kubeconfig", kubeconfig), &stdout, &stderr)
 	Expect(code).To(BeZero(), stderr.String())
-	GinkgoWriter.Printf("\n$ kubectl tailgate get %s -o %s\n%s", b.Name, form, &stdout)
+	GinkgoWriter.Printf("\n$ kubectl tailgate %s\n%s", strings.Join(args, " "), &stdout)
 	return stdout.String()
 }
 

@@ -5,14 +5,17 @@ package e2e
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/report"
@@ -81,6 +84,43 @@ var _ = Describe("A measurement", Label("measurement"), func() {
 			Expect(report.Summarize(collected).Results).To(Equal(b.Status.Results))
 		}
 		Eventually(benchmarkPods).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
+	})
+
+	It("measures the pairs of a matrix by benchmarks of their own, which are deleted with it", func(ctx context.Context) {
+		m := &v1alpha1.LatencyMatrix{}
+		readSample("all-pairs.yaml", m)
+		m.Namespace = namespace
+		m.Spec.Template.Spec.Rounds = 1
+		m.Spec.Template.Spec.Placement.Memory.Set(512 << 20)
+		Expect(kube.Create(ctx, m)).To(Succeed())
+		Eventually(func() string {
+			Expect(kube.Get(ctx, client.ObjectKeyFromObject(m), m)).To(Succeed())
+			return condition(m.Overview(), v1alpha1.ConditionSucceeded).Reason
+		}).WithTimeout(measured).WithPolling(200 * time.Millisecond).Should(Equal(v1alpha1.ReasonComplete))
+		Expect(m.Status.Nodes).To(Equal([]string{"node-a", "node-b"}))
+		Expect(m.Status.Counts).To(Equal(v1alpha1.PairCounts{Total: 1, Complete: 1}))
+		Expect(m.Status.Slowest).To(HaveExactElements(HaveField("Benchmark", "all-pairs-p1")))
+		Expect(m.Status.Cells).To(HaveExactElements(HaveField("P99.MedianNanoseconds", HaveValue(BeNumerically(">", 500)))))
+
+		By("the benchmark of the pair")
+		pair := &v1alpha1.LatencyBenchmark{}
+		Expect(kube.Get(ctx, types.NamespacedName{Namespace: namespace, Name: "all-pairs-p1"}, pair)).To(Succeed())
+		Expect(metav1.IsControlledBy(pair, m)).To(BeTrue())
+		Expect(pair.Status.Endpoints).To(HaveEach(HaveField("Verified", true)))
+
+		By("what the command prints and writes")
+		Expect(tailgate(ctx, "get", "lmatrix/all-pairs")).To(ContainSubstring("AllPairs of 1 pairs, 1 of them with results"))
+		dir := GinkgoT().TempDir()
+		tailgate(ctx, "report", "lmatrix/all-pairs", "-o", filepath.Join(dir, "report.html"))
+		tailgate(ctx, "export", "lmatrix/all-pairs", "-o", dir)
+		Expect(tailgate(ctx, "get", filepath.Join(dir, "all-pairs", "pairs", "all-pairs-p1"))).To(ContainSubstring("tcp-64"))
+
+		By("its deletion")
+		Expect(kube.Delete(ctx, m)).To(Succeed())
+		Eventually(func() bool {
+			return apierrors.IsNotFound(kube.Get(ctx, client.ObjectKeyFromObject(pair), pair))
+		}).WithTimeout(time.Minute).Should(BeTrue())
+		eventuallyNothingLeft(ctx)
 	})
 
 	It("uses sfnt-pingpong where the image has it, and says so by name where it has not", func(ctx context.Context) {

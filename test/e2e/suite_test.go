@@ -63,14 +63,18 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
 	kube, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyBenchmark{}, client.InNamespace(namespace))).To(Succeed())
-	eventuallyNothingLeft(ctx)
+	deleteAll(ctx)
 })
 
-var _ = AfterEach(func(ctx context.Context) {
+var _ = AfterEach(deleteAll)
+
+// deleteAll deletes all matrices and benchmarks and waits until nothing of them is left.
+func deleteAll(ctx context.Context) {
+	GinkgoHelper()
+	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyMatrix{}, client.InNamespace(namespace))).To(Succeed())
 	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyBenchmark{}, client.InNamespace(namespace))).To(Succeed())
 	eventuallyNothingLeft(ctx)
-})
+}
 
 // eventuallyNothingLeft waits until no benchmark has left a pod or a ConfigMap.
 func eventuallyNothingLeft(ctx context.Context) {

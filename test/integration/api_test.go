@@ -30,6 +30,15 @@ spec:
   placement: {client: {}, server: {}}
 `
 
+// changesOfSpec are other values of the fields that cannot change once a spec was accepted.
+var changesOfSpec = map[string]any{
+	"tool": "pinger", "workload": map[string]any{"duration": "4s"}, "rounds": int64(8),
+	"placement": map[string]any{"client": map[string]any{}, "server": map[string]any{}, "cpus": int64(2)},
+	"network":   map[string]any{"type": "Host"}, "variants": []any{map[string]any{"name": "a"}}, "capture": true,
+	"latencyType": "RTT", "highestPercentile": "p99",
+	"acceleration": map[string]any{"type": "Onload"}, "pods": map[string]any{"runtimeClassName": "fast"},
+}
+
 // manifest is the smallest one with top-level fields of its spec replaced; null removes one.
 func manifest(namespace, spec string) *unstructured.Unstructured {
 	GinkgoHelper()
@@ -132,11 +141,11 @@ var _ = Describe("The API", func() {
 		Entry("an annotation of anybody", "pods: {annotations: {example.com/x: 'yes'}}", "spec.pods", "only CRI-O's"),
 		Entry("a priority class of the system", "pods: {priorityClassName: system-node-critical}", "spec.pods", "of your own"),
 		Entry("huge pages of another size", "pods: {hugepages: {size: 4Mi, amount: 64Mi}}", "spec.pods.hugepages.size", "supported values"),
-		Entry("a node by name and by labels", "placement: {client: {nodeName: a, nodeSelector: {rack: '1'}}, server: {}}", "spec.placement.client", "not both"),
+		Entry("a node by name and by labels", "placement: {client: {nodeName: a, nodeSelector: {rack: '1'}}, server: {}}", "spec.placement.client", "only one of"),
 		Entry("half a huge page", "pods: {hugepages: {size: 2Mi, amount: 63Mi}}", "spec.pods.hugepages", "a multiple of size"),
-		Entry("no nodes for a ring", "placement: {pairing: Ring}", "spec.placement", "nodes is required"),
-		Entry("client and server for all pairs", "placement: {pairing: AllPairs, nodes: {}, client: {}}", "spec.placement", "use nodes"),
-		Entry("parallel pairs of one pair", "placement: {client: {}, server: {}, maxParallelPairs: 2}", "spec.placement", "maxParallelPairs belongs to pairings of several pairs"),
+		Entry("a node by name and by names", "placement: {client: {nodeName: a, nodeNames: [a, b]}, server: {}}", "spec.placement.client", "only one of"),
+		Entry("no node by names", "placement: {client: {nodeNames: []}}", "spec.placement.client.nodeNames", "at least 1"),
+		Entry("a matrix as baseline", criteria("rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: m}}"), "spec.criteria.baseline.matrixRef", "only the template of a LatencyMatrix"),
 		Entry("a priority beyond its bounds", "priority: 1001", "spec.priority", "less than or equal to 1000"),
 		Entry("a rate with sfnt-pingpong", "{tool: sfnt-pingpong, workload: {ratesPerSecond: [23000]}}", "spec.workload.ratesPerSecond", "pinger, sockperf and sfnt-stream"),
 		Entry("a rate with netperf", "{tool: netperf, workload: {ratesPerSecond: [23000]}}", "spec.workload.ratesPerSecond", "pinger, sockperf and sfnt-stream"),
@@ -186,15 +195,13 @@ var _ = Describe("The API", func() {
 		Entry("a tolerance without a baseline", criteria("rules: [{metric: p99, maxIncrease: 5%}]"), "spec.criteria", "name one by benchmarkRef, variant or accepted"),
 		Entry("differences from no baseline", criteria("rules: [{metric: p99, maxLatency: 5us}], ignoreDifferences: [kernel.release]"), "spec.criteria", "no baseline from which to differ"),
 		Entry("all differences ignored", criteria("rules: [{metric: p99, maxLatency: 5us}], baseline: {benchmarkRef: {name: b}}, ignoreDifferences: ['*']"), "spec.criteria.ignoreDifferences[0]", "should match"),
-		Entry("a baseline that names nothing", criteria("rules: [{metric: p99, maxLatency: 5us}], baseline: {}"), "spec.criteria.baseline", "exactly one of benchmarkRef, variant and accepted"),
+		Entry("a baseline that names nothing", criteria("rules: [{metric: p99, maxLatency: 5us}], baseline: {}"), "spec.criteria.baseline", "exactly one of benchmarkRef, variant, accepted and matrixRef"),
 		Entry("two baselines", "{variants: [{name: a}, {name: b}], criteria: {rules: [{metric: p99, maxLatency: 5us}], baseline: {variant: a, benchmarkRef: {name: b}}}}", "spec.criteria.baseline", "exactly one"),
 		Entry("itself as baseline", criteria("rules: [{metric: p99, maxIncrease: 5%}], baseline: {benchmarkRef: {name: smallest}}"), "spec.criteria.baseline.benchmarkRef", "its own baseline"),
 		Entry("an unknown variant as baseline", "{variants: [{name: a}], criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {variant: b}}}", "spec.criteria.baseline.variant", "one of spec.variants"),
 		Entry("a variant as baseline where there is none", criteria("rules: [{metric: p99, maxIncrease: 5%}], baseline: {variant: default}"), "spec.criteria.baseline.variant", "one of spec.variants"),
 		Entry("a rule on an unknown variant", "{variants: [{name: a}], criteria: {rules: [{metric: p99, maxLatency: 5us, variants: [a, b]}]}}", "spec.criteria.rules", "among spec.variants"),
 		Entry("401 runs after an extension", "{rounds: 100, variants: [{name: a}, {name: b}, {name: c}], criteria: {rules: [{metric: p99, maxLatency: 5us}], extendRounds: 34}}", "spec.criteria.extendRounds", "at most 400"),
-		Entry("no placement", "placement: null", "spec.placement", "Required value"),
-		Entry("no server", "placement: {client: {}}", "spec.placement", "client and server are required"),
 		Entry("17 labels", manyLabels, "spec.placement.client.nodeSelector", "at most 16"),
 	)
 
@@ -230,8 +237,8 @@ var _ = Describe("The API", func() {
 		Entry("the host's interface", "network: {type: Host, interface: enp59s0f0np0}"),
 		Entry("Onload", "{acceleration: {type: Onload, profile: latency}, variants: [{name: kernel, acceleration: {type: Kernel}}, {name: image, acceleration: {type: Onload, profileRef: {name: mine}, resourceName: example.com/onload, source: Image}, env: [{name: EF_POLL_USEC, value: '-1'}]}]}"),
 		Entry("all that a template has", "pods: {annotations: {irq-load-balancing.crio.io: disable, cpu-quota.crio.io: disable}, runtimeClassName: performance-x, priorityClassName: low, tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists}], hugepages: {size: 2Mi, amount: 64Mi}, env: [{name: EF_POLL_USEC, value: '100000'}]}"),
-		Entry("a star", "placement: {pairing: Star, client: {}, server: {}, maxParallelPairs: 1}"),
-		Entry("all pairs", "placement: {pairing: AllPairs, nodes: {}, maxParallelPairs: 50, numa: Preferred}"),
+		Entry("nodes by names", "placement: {client: {nodeNames: [a, b]}, numa: Preferred}"),
+		Entry("no placement", "placement: null"),
 		Entry("every tool's own", "{tool: netperf, highestPercentile: p99, workload: {protocols: [TCP, UDP], messageSizes: [1], streams: [{protocol: TCP, messageSize: 1048576}, {protocol: UDP, messageSize: 65507}]}}"),
 		Entry("sfnt-stream at rates", "{tool: sfnt-stream, workload: {protocols: [UDP, Multicast], ratesPerSecond: [1000, 10000000]}, placement: {client: {}, server: {}, cpus: 2}}"),
 		Entry("a multicast group", "{tool: pinger, workload: {protocols: [Multicast], multicastGroup: 239.192.0.1, wait: Spin}}"),
@@ -258,7 +265,7 @@ var _ = Describe("The API", func() {
 			for part := range strings.SplitSeq(string(content), "\n---\n") {
 				object := &unstructured.Unstructured{}
 				Expect(yaml.UnmarshalStrict([]byte(part), &object.Object)).To(Succeed(), file)
-				if object.GetKind() != "LatencyBenchmark" {
+				if object.GetKind() != "LatencyBenchmark" && object.GetKind() != "LatencyMatrix" {
 					continue
 				}
 				object.SetNamespace(namespace)
@@ -277,7 +284,7 @@ var _ = Describe("The API", func() {
 tool: sockperf
 workload: {protocols: [TCP], wait: Block, muxer: None, duration: 3s, warmup: 500ms}
 rounds: 5
-placement: {client: {}, server: {}, memory: 512Mi, pairing: Pair}
+placement: {client: {}, server: {}, memory: 512Mi}
 network: {type: Pod}
 latencyType: HalfRTT
 `), &want)).To(Succeed())
@@ -329,13 +336,6 @@ latencyType: HalfRTT
 		Expect(unstructured.SetNestedMap(object.Object, status, "status")).To(Succeed())
 		Expect(k8s.Status().Update(ctx, object)).To(Succeed())
 
-		changes := map[string]any{
-			"tool": "pinger", "workload": map[string]any{"duration": "4s"}, "rounds": int64(8),
-			"placement": map[string]any{"client": map[string]any{}, "server": map[string]any{}, "cpus": int64(2)},
-			"network":   map[string]any{"type": "Host"}, "variants": []any{map[string]any{"name": "a"}}, "capture": true,
-			"latencyType": "RTT", "highestPercentile": "p99",
-			"acceleration": map[string]any{"type": "Onload"}, "pods": map[string]any{"runtimeClassName": "fast"},
-		}
 		allowed := map[string]any{
 			"priority": int64(5), "suspend": true, "ttlSecondsAfterFinished": int64(60), "historyLimit": int64(3),
 			"criteria": map[string]any{"rules": []any{map[string]any{"metric": "p99", "maxLatency": "2us"}}},
@@ -349,8 +349,8 @@ latencyType: HalfRTT
 				Expect(k8s.Update(ctx, changed, client.DryRunAll)).To(Succeed(), name)
 				continue
 			}
-			Expect(changes).To(HaveKey(name), "a field of the spec that this test does not change")
-			Expect(unstructured.SetNestedField(changed.Object, changes[name], "spec", name)).To(Succeed())
+			Expect(changesOfSpec).To(HaveKey(name), "a field of the spec that this test does not change")
+			Expect(unstructured.SetNestedField(changed.Object, changesOfSpec[name], "spec", name)).To(Succeed())
 			Expect(k8s.Update(ctx, changed)).To(MatchError(ContainSubstring("spec cannot change")), name)
 		}
 

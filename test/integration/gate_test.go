@@ -1534,7 +1534,7 @@ spec:
 		Entry("no selector", "small", "nodeSelector: null", "{}", "spec.nodeSelector", "Required value"),
 		Entry("no namespace", "small", "namespace: null", "{}", "spec.namespace", "Required value"),
 		Entry("no template", "small", "template: null", "{}", "spec.template", "Required value"),
-		Entry("a template of many pairs", "small", "{}", "placement: {pairing: Ring, nodes: {}}", "spec", "template.spec.placement.pairing", "use Pair"),
+		Entry("a template that compares with a matrix", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: m}}}", "template.spec.criteria.baseline.matrixRef", "use accepted"),
 		Entry("a template that names its client", "small", "{}", "placement: {client: {nodeName: a}, server: {}}", "template.spec.placement.client", "must be {}"),
 		Entry("a template that selects its client", "small", "{}", "placement: {client: {nodeSelector: {a: b}}, server: {}}", "template.spec.placement.client", "must be {}"),
 		Entry("a template without rules", "small", "{}", "criteria: null", "template.spec.criteria", "rules are required"),

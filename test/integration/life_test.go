@@ -17,16 +17,16 @@ import (
 )
 
 // suspend sets spec.suspend.
-func suspend(ctx context.Context, b *v1alpha1.LatencyBenchmark, value bool) {
+func suspend(ctx context.Context, b client.Object, value bool) {
 	GinkgoHelper()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, value))
-	Expect(k8s.Patch(ctx, b.DeepCopy(), patch)).To(Succeed())
+	Expect(k8s.Patch(ctx, b.DeepCopyObject().(client.Object), patch)).To(Succeed())
 }
 
 // isGone says whether a benchmark does not exist.
-func isGone(ctx context.Context, b *v1alpha1.LatencyBenchmark) func() bool {
+func isGone(ctx context.Context, b client.Object) func() bool {
 	return func() bool {
-		return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(b), &v1alpha1.LatencyBenchmark{}))
+		return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(b), b.DeepCopyObject().(client.Object)))
 	}
 }
 
@@ -123,10 +123,10 @@ var _ = Describe("A benchmark that is suspended", func() {
 		Entry("before it says that it is suspended", true, notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return len(s.Attempts) == 1 && s.StartTime == nil })),
 	)
 
-	It("with many pairs holds those of its pairs, and goes on with the others", func(ctx SpecContext) {
+	It("of many pairs, a matrix, suspends those of its pairs, and resumes with the others", func(ctx SpecContext) {
 		w.Group(ctx, "1", "2", "3")
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(1))
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(1))
 		w.Kubelet.Measure(ctx, "x-p1-r1", 1)
 		server := w.Kubelet.Pod(ctx, "x-p2-r1", 1, v1alpha1.RoleServer)
 		suspend(ctx, b, true)
@@ -141,12 +141,12 @@ var _ = Describe("A benchmark that is suspended", func() {
 		ExpectSucceeded(ctx, b, "^True Complete: 3 of 3")
 	})
 
-	It("with many pairs before it is accepted chooses no nodes", func(ctx SpecContext) {
+	It("of many pairs, a matrix, chooses no nodes before it is accepted", func(ctx SpecContext) {
 		w.Group(ctx, "1", "2")
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(1).Suspended())
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Suspended().AllPairs(1))
 		ExpectSucceeded(ctx, b, "^Unknown Suspended")
-		Expect(Get(ctx, b).Status.Pairs).To(BeNil())
+		Expect(Get(ctx, b).Status.Nodes).To(BeEmpty())
 		suspend(ctx, b, false)
 		w.Kubelet.Measure(ctx, "x-p1-r1", 1)
 		ExpectSucceeded(ctx, b, "^True Complete")
@@ -219,14 +219,22 @@ var _ = Describe("A finished benchmark", func() {
 		Expect(list.Items).To(HaveLen(2))
 	})
 
-	It("of many pairs goes with those of its pairs, which do not go before it", func(ctx SpecContext) {
+	It("of many pairs, a matrix, goes when its time is over, unless it is a baseline", func(ctx SpecContext) {
 		w.Group(ctx, "1", "2")
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(1).TTL(3600))
-		ExpectSucceeded(ctx, b, "^True Complete")
-		Expect(child(ctx, b, 1).Spec.TTLSecondsAfterFinished).To(BeNil())
-		w.Advance(ctx, 2*time.Hour, b)
-		Eventually(isGone(ctx, b)).Should(BeTrue())
+		m := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").TTL(3600).AllPairs(1))
+		after := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "after").Rule(within("10%")).AllPairs(1).Against("x"))
+		ExpectSucceeded(ctx, m, "^True Complete")
+		ExpectSucceeded(ctx, after, "^True Complete")
+		Expect(child(ctx, m, 1).Spec.TTLSecondsAfterFinished).To(BeNil())
+		w.Advance(ctx, 2*time.Hour, m)
+		Eventually(toldOf).WithArguments(ctx, m).Should(ContainElement(MatchRegexp("^Normal Kept: .*baseline of LatencyMatrix after")))
+		w.Patiently(ctx, m, func() any { return isGone(ctx, m)() }, BeFalse())
+
+		By("the deletion of what compares with it")
+		Expect(k8s.Delete(ctx, after)).To(Succeed())
+		Eventually(isGone(ctx, m)).Should(BeTrue())
+		Eventually(toldOf).WithArguments(ctx, m).Should(ContainElement(HavePrefix("Normal Expired: deleted with its benchmarks and results")))
 	})
 })
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -26,7 +27,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
 	"github.com/tailgate-dev/tailgate/controllers/gate"
-	"github.com/tailgate-dev/tailgate/controllers/pairing"
+	"github.com/tailgate-dev/tailgate/controllers/matrix"
 	"github.com/tailgate-dev/tailgate/controllers/retention"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
@@ -215,7 +216,7 @@ func (w *World) Start(dies ...death) *Manager {
 	}
 	m.Metrics.MustRegister(metrics.NewCollector(mgr.GetCache(), mgr.Elected()))
 	Expect(reconciler.SetupWithManager(mgr)).To(Succeed())
-	Expect((&pairing.Reconciler{
+	Expect((&matrix.Reconciler{
 		Client: m.client, Live: mgr.GetAPIReader(), Preflight: reconciler.Preflight, Recorder: mgr.GetEventRecorder("tailgate"),
 		Clock: w.Clock,
 	}).SetupWithManager(mgr)).To(Succeed())
@@ -254,40 +255,48 @@ func (w *World) Create(ctx SpecContext, b *BenchmarkBuilder) *v1alpha1.LatencyBe
 	return created
 }
 
-// Get reads a benchmark.
-func Get(ctx context.Context, b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBenchmark {
+// CreateMatrix creates a matrix.
+func (w *World) CreateMatrix(ctx SpecContext, m *MatrixBuilder) *v1alpha1.LatencyMatrix {
 	GinkgoHelper()
-	current := &v1alpha1.LatencyBenchmark{}
-	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(b), current)).To(Succeed())
+	created := m.DeepCopy()
+	Expect(k8s.Create(ctx, created)).To(Succeed())
+	return created
+}
+
+// Get reads an object as it is now.
+func Get[T client.Object](ctx context.Context, o T) T {
+	GinkgoHelper()
+	current := reflect.New(reflect.TypeOf(o).Elem()).Interface().(T)
+	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(o), current)).To(Succeed())
 	return current
 }
 
 // Advance puts the clock forward and wakes the controller, whose own timers do not know of it.
-func (w *World) Advance(ctx context.Context, by time.Duration, b *v1alpha1.LatencyBenchmark) {
+func (w *World) Advance(ctx context.Context, by time.Duration, b client.Object) {
 	GinkgoHelper()
 	w.Clock.ahead.Add(int64(by))
 	Expect(client.IgnoreNotFound(wake(ctx, b))).To(Succeed())
 }
 
 // Wake makes the controllers reconcile a benchmark: it changes an annotation that only the watch notices.
-func Wake(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
+func Wake(ctx context.Context, b client.Object) {
 	GinkgoHelper()
 	Expect(wake(ctx, b)).To(Succeed())
 }
 
-func wake(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
+func wake(ctx context.Context, b client.Object) error {
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"test.tailgate.dev/woken":"`+time.Now().Format(time.RFC3339Nano)+`"}}}`))
-	return k8s.Patch(ctx, b.DeepCopy(), patch)
+	return k8s.Patch(ctx, b.DeepCopyObject().(client.Object), patch)
 }
 
 // Patiently checks that something holds, however long the controllers wait: it puts the clock forward by more than any of
 // their timers in all, in steps, and has them look at a benchmark after each.
-func (w *World) Patiently(ctx context.Context, b *v1alpha1.LatencyBenchmark, actual func() any, matcher gomegatypes.GomegaMatcher) {
+func (w *World) Patiently(ctx context.Context, b client.Object, actual func() any, matcher gomegatypes.GomegaMatcher) {
 	GinkgoHelper()
 	for range 4 {
 		before := reconciles()
 		w.Advance(ctx, 3*time.Second, b)
-		Eventually(reconciles).Should(BeNumerically(">", before), "somebody looks at "+b.Name)
+		Eventually(reconciles).Should(BeNumerically(">", before), "somebody looks at "+b.GetName())
 		Expect(actual()).To(matcher)
 	}
 }

@@ -12,9 +12,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -43,9 +42,13 @@ func twoRounds(file string) string {
 	Expect(err).NotTo(HaveOccurred())
 	object := &unstructured.Unstructured{}
 	Expect(yaml.Unmarshal(content, &object.Object)).To(Succeed())
-	Expect(unstructured.SetNestedField(object.Object, int64(2), "spec", "rounds")).To(Succeed())
-	unstructured.RemoveNestedField(object.Object, "spec", "highestPercentile")
-	unstructured.RemoveNestedField(object.Object, "spec", "criteria", "extendRounds")
+	of := object.Object
+	if object.GetKind() == "LatencyMatrix" {
+		of = of["spec"].(map[string]any)["template"].(map[string]any)
+	}
+	Expect(unstructured.SetNestedField(of, int64(2), "spec", "rounds")).To(Succeed())
+	unstructured.RemoveNestedField(of, "spec", "highestPercentile")
+	unstructured.RemoveNestedField(of, "spec", "criteria", "extendRounds")
 	content, err = yaml.Marshal(object.Object)
 	Expect(err).NotTo(HaveOccurred())
 	short := filepath.Join(GinkgoT().TempDir(), filepath.Base(file))
@@ -101,7 +104,7 @@ func tailgateIn(ctx context.Context, namespace string) func(args ...string) stri
 
 // runsAsPlanned plans a sample with two rounds, carries it out, and holds what ran against the plan. Agents are how the
 // results of a benchmark's agents differ from those that the Kubelet makes up; nil: not at all.
-func runsAsPlanned(ctx SpecContext, w *World, sample string, agents func(*v1alpha1.LatencyBenchmark) func(*result.Document)) *v1alpha1.LatencyBenchmark {
+func runsAsPlanned(ctx SpecContext, w *World, sample string, agents func(*v1alpha1.LatencyBenchmark) func(*result.Document)) client.Object {
 	GinkgoHelper()
 	file := twoRounds(sample)
 
@@ -117,28 +120,28 @@ func runsAsPlanned(ctx SpecContext, w *World, sample string, agents func(*v1alph
 	Expect(yaml.Unmarshal(content, &object.Object)).To(Succeed())
 	object.SetNamespace(w.Namespace)
 	Expect(k8s.Create(ctx, object)).To(Succeed())
-	b := Get(ctx, &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: object.GetName()}})
+	o := asType(object)
 	if agents != nil {
-		w.Kubelet.Agents(agents(b))
+		w.Kubelet.Agents(agents(overview(o)))
 	}
 	w.Start()
 	w.Kubelet.Auto(ctx)
-	Eventually(func() bool { b = Get(ctx, b); return b.Finished() }).WithTimeout(3 * time.Minute).Should(BeTrue())
+	Eventually(func() bool { o = Get(ctx, o); return overview(o).Finished() }).WithTimeout(3 * time.Minute).Should(BeTrue())
 
 	number := int32(0)
 	for _, slot := range planned.Slots {
 		for _, pair := range slot {
 			number++
-			of := b
-			if b.ManyPairs() {
-				of = &v1alpha1.LatencyBenchmark{}
-				Expect(k8s.Get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: b.PairName(number)}, of)).To(Succeed())
+			of := overview(o)
+			m, ofMatrix := o.(*v1alpha1.LatencyMatrix)
+			if ofMatrix {
+				of = child(ctx, m, number)
 			}
 			var want []ran
 			for _, r := range planned.Runs {
-				// The plan of many pairs has the names of the first.
-				if name, found := strings.CutPrefix(r.Name, b.PairName(1)); b.ManyPairs() && found {
-					r.Name = b.PairName(number) + name
+				// The plan of a matrix has the names of the first pair.
+				if ofMatrix {
+					r.Name = of.Name + strings.TrimPrefix(r.Name, m.PairName(1))
 				}
 				both := []string{pods.Name(r.Name, 1, v1alpha1.RoleServer), pods.Name(r.Name, 1, v1alpha1.RoleClient)}
 				want = append(want, ran{Name: r.Name, Variant: r.Variant, Round: r.Round, Pair: pair, Pods: both, Cells: r.Cells})
@@ -148,7 +151,7 @@ func runsAsPlanned(ctx SpecContext, w *World, sample string, agents func(*v1alph
 		}
 	}
 	Expect(number).To(BeNumerically(">", 0))
-	return b
+	return o
 }
 
 var _ = Describe("A sample", func() {
@@ -166,13 +169,17 @@ var _ = Describe("A sample", func() {
 			for name, network := range localNetworks() {
 				createNetwork(ctx, namespace, name, network.GetAnnotations()[foreign.AnnotationResourceName])
 			}
-			b := runsAsPlanned(ctx, w, sample, nil)
+			o := runsAsPlanned(ctx, w, sample, nil)
+			name := o.GetName()
+			if _, ok := o.(*v1alpha1.LatencyMatrix); ok {
+				name = "lmatrix/" + name
+			}
 
 			By("exporting it, and reading that")
 			tailgate, dir := tailgateIn(ctx, namespace), GinkgoT().TempDir()
-			tailgate("export", b.Name, "-o", dir)
+			tailgate("export", name, "-o", dir)
 			for _, form := range []string{"json", "csv"} {
-				Expect(tailgate("get", filepath.Join(dir, b.Name), "-o", form)).To(Equal(tailgate("get", b.Name, "-o", form)))
+				Expect(tailgate("get", filepath.Join(dir, o.GetName()), "-o", form)).To(Equal(tailgate("get", name, "-o", form)))
 			}
 		}, SpecTimeout(4*time.Minute))
 	}

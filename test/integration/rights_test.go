@@ -35,7 +35,8 @@ const managerUser = "system:serviceaccount:tailgate-system:manager"
 // checkedByAdmission are rights that no request shows: the admission plugin OwnerReferencesPermissionEnforcement, which this
 // suite's API server runs, asks for them when an object gets an owner reference that blocks the owner's deletion.
 var checkedByAdmission = []string{
-	"update latencybenchmarks/finalizers.tailgate.dev", "update latencygates/finalizers.tailgate.dev", "update latencyverifications/finalizers.tailgate.dev",
+	"update latencybenchmarks/finalizers.tailgate.dev", "update latencymatrices/finalizers.tailgate.dev",
+	"update latencygates/finalizers.tailgate.dev", "update latencyverifications/finalizers.tailgate.dev",
 }
 
 // rights are those that managers of this process used, since they were reported last.

@@ -65,12 +65,23 @@ func localNode(name string) corev1.Node {
 	return *n
 }
 
-// accept checks a LatencyBenchmark, as the API server returned it, against nodes and NetworkAttachmentDefinitions, which
+// asType is a LatencyBenchmark or LatencyMatrix as its type.
+func asType(object *unstructured.Unstructured) client.Object {
+	GinkgoHelper()
+	var o client.Object = &v1alpha1.LatencyBenchmark{}
+	if object.GetKind() == "LatencyMatrix" {
+		o = &v1alpha1.LatencyMatrix{}
+	}
+	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, o)).To(Succeed())
+	return o
+}
+
+// accept checks a LatencyBenchmark or LatencyMatrix, as the API server returned it, against nodes and NetworkAttachmentDefinitions, which
 // are by name.
 func accept(object *unstructured.Unstructured, nodes []corev1.Node, networks map[string]*unstructured.Unstructured) (v1alpha1.Pair, *preflight.Rejection) {
 	GinkgoHelper()
-	b := &v1alpha1.LatencyBenchmark{}
-	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, b)).To(Succeed())
+	o := asType(object)
+	b := overview(o)
 	driver, err := all.Registry().Get(b.Spec.Tool)
 	Expect(err).NotTo(HaveOccurred())
 	observed := preflight.Observed{
@@ -87,7 +98,15 @@ func accept(object *unstructured.Unstructured, nodes []corev1.Node, networks map
 		}
 		observed.Networks[v.Name] = definition
 	}
-	return preflight.Accept(observed)
+	m, ofMatrix := o.(*v1alpha1.LatencyMatrix)
+	if !ofMatrix {
+		return preflight.Accept(observed)
+	}
+	chosen, rejection := preflight.AcceptMatrix(observed, m.Spec)
+	if rejection != nil {
+		return v1alpha1.Pair{}, rejection
+	}
+	return plan.Matrix(m.Spec, chosen.Names, chosen.Server)[0][0], nil
 }
 
 var _ = Describe("A sample", func() {

@@ -174,7 +174,7 @@ var _ = Describe("A sample for SR-IOV", func() {
 				}
 			}
 
-			b := runsAsPlanned(ctx, w, sample, sriovAgents)
+			b := overview(runsAsPlanned(ctx, w, sample, sriovAgents))
 			for _, e := range b.Status.Endpoints {
 				Expect(e.Verified).To(BeTrue(), "%s of %s: %+v", e.Role, e.Variant, e.Proof)
 			}

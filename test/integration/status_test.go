@@ -16,29 +16,37 @@ import (
 )
 
 // condition returns a condition as "status reason: message".
-func condition(ctx context.Context, b *v1alpha1.LatencyBenchmark, conditionType string) string {
+func condition(ctx context.Context, o client.Object, conditionType string) string {
 	GinkgoHelper()
-	c := meta.FindStatusCondition(Get(ctx, b).Status.Conditions, conditionType)
+	c := meta.FindStatusCondition(overview(Get(ctx, o)).Status.Conditions, conditionType)
 	if c == nil {
 		return ""
 	}
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
+// overview is a benchmark, or what a matrix has in common with one.
+func overview(o client.Object) *v1alpha1.LatencyBenchmark {
+	if m, ok := o.(*v1alpha1.LatencyMatrix); ok {
+		return m.Overview()
+	}
+	return o.(*v1alpha1.LatencyBenchmark)
+}
+
 // ExpectSucceeded waits until condition Succeeded says something, given as a regular expression.
-func ExpectSucceeded(ctx context.Context, b *v1alpha1.LatencyBenchmark, pattern string) {
+func ExpectSucceeded(ctx context.Context, b client.Object, pattern string) {
 	GinkgoHelper()
 	Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionSucceeded) }).Should(MatchRegexp(pattern))
 }
 
 // ExpectAccepted is the same for condition Accepted.
-func ExpectAccepted(ctx context.Context, b *v1alpha1.LatencyBenchmark, pattern string) {
+func ExpectAccepted(ctx context.Context, b client.Object, pattern string) {
 	GinkgoHelper()
 	Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionAccepted) }).Should(MatchRegexp(pattern))
 }
 
 // ExpectPassed is the same for condition Passed.
-func ExpectPassed(ctx context.Context, b *v1alpha1.LatencyBenchmark, pattern string) {
+func ExpectPassed(ctx context.Context, b client.Object, pattern string) {
 	GinkgoHelper()
 	Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(MatchRegexp(pattern))
 }

@@ -58,6 +58,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		CRDInstallOptions: envtest.CRDInstallOptions{
 			Paths: []string{
 				filepath.Join("..", "..", "config", "crd", "tailgate.dev_latencybenchmarks.yaml"),
+				filepath.Join("..", "..", "config", "crd", "tailgate.dev_latencymatrices.yaml"),
 				filepath.Join("..", "..", "config", "crd", "tailgate.dev_latencygates.yaml"),
 				filepath.Join("..", "..", "config", "crd", "tailgate.dev_latencyverifications.yaml"),
 			},
@@ -93,6 +94,7 @@ func newNamespace(ctx SpecContext) string {
 		// The API server may not delete a thousand of them within the minute that a request has; each call goes on with the rest.
 		Eventually(func() error {
 			return errors.Join(
+				k8s.DeleteAllOf(ctx, &v1alpha1.LatencyMatrix{}, client.InNamespace(namespace.Name)),
 				k8s.DeleteAllOf(ctx, &v1alpha1.LatencyBenchmark{}, client.InNamespace(namespace.Name)),
 				k8s.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace.Name), client.GracePeriodSeconds(0)))
 		}).Should(Succeed())

@@ -113,7 +113,7 @@ var _ = Describe("An upgrade by the Helm chart", func() {
 		Expect(services.Items).To(BeEmpty())
 
 		By("the removal of the CRDs, which takes everything along and waits for nobody")
-		for _, kind := range []string{"latencybenchmarks", "latencygates", "latencyverifications"} {
+		for _, kind := range []string{"latencybenchmarks", "latencymatrices", "latencygates", "latencyverifications"} {
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kind + ".tailgate.dev"}}
 			Expect(api.Delete(ctx, crd)).To(Succeed())
 			Eventually(func() bool {

@@ -1,4 +1,4 @@
-package pairing
+package matrix
 
 import (
 	"fmt"
@@ -9,10 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
-// The worlds of the tests are made from one that stands still at noon: benchmark perf/x of all pairs of the nodes a to d,
+// The worlds of the tests are made from one that stands still at noon: matrix perf/x of all pairs of the nodes a to d,
 // of two rounds of one cell each, two pairs at once, accepted and nothing begun. Its pairs are, client first,
 // 1: a d, 2: b c, 3: d b, 4: c a, 5: c d, 6: a b; each two are a slot.
 
@@ -36,23 +35,24 @@ func names(n int) []string {
 func makeWorld(changes ...func(*world)) *world { return worldOf(4, 2, changes...) }
 
 func worldOf(nodes int, parallel int32, changes ...func(*world)) *world {
-	b := &v1alpha1.LatencyBenchmark{
+	m := &v1alpha1.LatencyMatrix{
 		ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "perf", UID: "uid-x", Generation: 1},
-		Spec: v1alpha1.LatencyBenchmarkSpec{
-			Tool: v1alpha1.ToolSockperf, Rounds: 2,
-			Workload: v1alpha1.Workload{
-				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64},
-				Duration: metav1.Duration{Duration: 3 * time.Second},
-			},
-			Placement: v1alpha1.Placement{
-				Pairing: v1alpha1.PairingAllPairs, Nodes: &v1alpha1.NodeSelection{}, MaxParallelPairs: parallel, CPUs: 1,
-			},
-			Network: v1alpha1.Network{Type: v1alpha1.NetworkPod},
+		Spec: v1alpha1.LatencyMatrixSpec{
+			Topology: v1alpha1.TopologyAllPairs, Parallelism: parallel,
+			Template: v1alpha1.LatencyBenchmarkTemplate{Spec: v1alpha1.LatencyBenchmarkSpec{
+				Tool: v1alpha1.ToolSockperf, Rounds: 2,
+				Workload: v1alpha1.Workload{
+					Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64},
+					Duration: metav1.Duration{Duration: 3 * time.Second},
+				},
+				Placement: v1alpha1.Placement{CPUs: 1},
+				Network:   v1alpha1.Network{Type: v1alpha1.NetworkPod},
+			}},
 		},
-		Status: v1alpha1.LatencyBenchmarkStatus{Pairs: &v1alpha1.PairsStatus{Nodes: names(nodes)}},
+		Status: v1alpha1.LatencyMatrixStatus{Nodes: names(nodes)},
 	}
-	w := &world{now: noon, benchmark: b, busy: map[string]bool{}, unusable: map[string]bool{}, blocked: map[int32]blocker{}}
-	w.pairs, w.slots = planOf(b)
+	w := &world{now: noon, matrix: m, busy: map[string]bool{}, unusable: map[string]bool{}, blocked: map[int32]blocker{}}
+	w.pairs, w.slots = planOf(m)
 	w.blocks = len(w.pairs)
 	w.children = make([]*v1alpha1.LatencyBenchmark, len(w.pairs))
 	for _, change := range changes {
@@ -79,7 +79,7 @@ func withChild(number int32, changes ...func(*v1alpha1.LatencyBenchmark)) func(*
 func running(number int32, changes ...func(*v1alpha1.LatencyBenchmark)) func(*world) {
 	return func(w *world) {
 		claimed(number)(w)
-		status := w.benchmark.Status.Pairs
+		status := &w.matrix.Status
 		status.Running[len(status.Running)-1].UID = fmt.Sprintf("uid-%d", number)
 		withChild(number, changes...)(w)
 	}
@@ -88,7 +88,7 @@ func running(number int32, changes ...func(*v1alpha1.LatencyBenchmark)) func(*wo
 // claimed gives a place to a pair whose benchmark was not made yet.
 func claimed(number int32) func(*world) {
 	return func(w *world) {
-		status := w.benchmark.Status.Pairs
+		status := &w.matrix.Status
 		status.Running = append(status.Running, v1alpha1.RunningPair{Number: number, Pair: w.pair(number)})
 	}
 }
@@ -124,14 +124,14 @@ func addresses(blocks int) func(*world) { return func(w *world) { w.blocks = blo
 // withGate adds a rule that p99 stays below a limit.
 func withGate(limit time.Duration) func(*world) {
 	return func(w *world) {
-		w.benchmark.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: limit}}}}
+		w.matrix.Spec.Template.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: limit}}}}
 	}
 }
 
 // The states of a pair's benchmark.
 
-// suspended suspends the benchmark of many pairs, held that of a pair.
-func suspended(w *world) { w.benchmark.Spec.Suspend = true }
+// suspended suspends the matrix, held that of a pair.
+func suspended(w *world) { w.matrix.Spec.Suspend = true }
 
 func held(b *v1alpha1.LatencyBenchmark) { b.Spec.Suspend = true }
 
@@ -169,10 +169,10 @@ func holdsNodes(b *v1alpha1.LatencyBenchmark) { b.Status.Active = &v1alpha1.Acti
 // anotherUID is that of a benchmark which was made after the one that the status knows.
 func anotherUID(b *v1alpha1.LatencyBenchmark) { b.UID = "uid-again" }
 
-// ofEarlier is a benchmark of an earlier one of the same name.
+// ofEarlier is a benchmark of an earlier matrix of the same name.
 func ofEarlier(b *v1alpha1.LatencyBenchmark) {
-	earlier := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "uid-earlier"}}
-	b.OwnerReferences = []metav1.OwnerReference{pods.Owner(earlier)}
+	earlier := &v1alpha1.LatencyMatrix{ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "uid-earlier"}}
+	b.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(earlier, v1alpha1.GroupVersion.WithKind(kind))}
 }
 
 // judgedAs has a verdict of one rule.

@@ -10,10 +10,13 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
@@ -21,22 +24,33 @@ import (
 // groupLabel selects several nodes of a spec: its value is the spec's namespace.
 const groupLabel = "test.tailgate.dev/group"
 
-// AllPairs measures all nodes of the spec's group with each other.
-func (b *BenchmarkBuilder) AllPairs(maxParallel int32) *BenchmarkBuilder {
-	b.Spec.Placement.Pairing, b.Spec.Placement.MaxParallelPairs = v1alpha1.PairingAllPairs, maxParallel
-	b.Spec.Placement.Nodes = b.group()
-	return b
+// MatrixBuilder makes a LatencyMatrix.
+type MatrixBuilder struct{ v1alpha1.LatencyMatrix }
+
+// AllPairs makes a matrix that measures all nodes of the spec's group with each other. Life time and suspension become the
+// matrix's.
+func (b *BenchmarkBuilder) AllPairs(parallelism int32) *MatrixBuilder {
+	m := &MatrixBuilder{v1alpha1.LatencyMatrix{ObjectMeta: b.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{
+		Topology: v1alpha1.TopologyAllPairs, Parallelism: parallelism,
+		Nodes:    v1alpha1.NodeSelection{NodeSelector: map[string]string{groupLabel: b.Namespace}},
+		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: b.Obj().Spec},
+		Suspend:  b.Spec.Suspend, TTLSecondsAfterFinished: b.Spec.TTLSecondsAfterFinished,
+	}}}
+	m.Spec.Template.Spec.Suspend, m.Spec.Template.Spec.TTLSecondsAfterFinished = false, nil
+	return m
 }
 
-// Star measures all nodes of the spec's group with one server.
-func (b *BenchmarkBuilder) Star(server string) *BenchmarkBuilder {
-	b.Spec.Placement.Pairing = v1alpha1.PairingStar
-	b.Spec.Placement.Client, b.Spec.Placement.Server = b.group(), &v1alpha1.NodeSelection{NodeName: server}
-	return b
+// Star is the same with one server.
+func (b *BenchmarkBuilder) Star(server string) *MatrixBuilder {
+	m := b.AllPairs(1)
+	m.Spec.Topology, m.Spec.Server = v1alpha1.TopologyStar, &v1alpha1.NodeSelection{NodeName: server}
+	return m
 }
 
-func (b *BenchmarkBuilder) group() *v1alpha1.NodeSelection {
-	return &v1alpha1.NodeSelection{NodeSelector: map[string]string{groupLabel: b.Namespace}}
+// Against makes another matrix the baseline.
+func (m *MatrixBuilder) Against(name string) *MatrixBuilder {
+	m.Spec.Template.Spec.Criteria.Baseline = &v1alpha1.Baseline{MatrixRef: &v1alpha1.ObjectName{Name: name}}
+	return m
 }
 
 // Group adds nodes to be measured with each other.
@@ -51,10 +65,10 @@ func (w *World) Group(ctx SpecContext, names ...string) {
 }
 
 // children are the benchmarks of the pairs, by name.
-func children(ctx context.Context, b *v1alpha1.LatencyBenchmark) map[string]v1alpha1.LatencyBenchmark {
+func children(ctx context.Context, b *v1alpha1.LatencyMatrix) map[string]v1alpha1.LatencyBenchmark {
 	GinkgoHelper()
 	list := &v1alpha1.LatencyBenchmarkList{}
-	Expect(k8s.List(ctx, list, client.InNamespace(b.Namespace), client.MatchingLabels{v1alpha1.LabelParent: b.Name})).To(Succeed())
+	Expect(k8s.List(ctx, list, client.InNamespace(b.Namespace), client.MatchingLabels{v1alpha1.LabelMatrix: b.Name})).To(Succeed())
 	all := map[string]v1alpha1.LatencyBenchmark{}
 	for _, child := range list.Items {
 		all[child.Name] = child
@@ -63,7 +77,7 @@ func children(ctx context.Context, b *v1alpha1.LatencyBenchmark) map[string]v1al
 }
 
 // child waits for the benchmark of a pair.
-func child(ctx context.Context, b *v1alpha1.LatencyBenchmark, number int32) *v1alpha1.LatencyBenchmark {
+func child(ctx context.Context, b *v1alpha1.LatencyMatrix, number int32) *v1alpha1.LatencyBenchmark {
 	GinkgoHelper()
 	c := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.PairName(number)}}
 	Eventually(func() error { return k8s.Get(ctx, client.ObjectKeyFromObject(c), c) }).Should(Succeed())
@@ -83,12 +97,12 @@ func remove(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
 }
 
 // toldOf are the events about a benchmark, as "type reason: note".
-func toldOf(ctx context.Context, b *v1alpha1.LatencyBenchmark) ([]string, error) {
+func toldOf(ctx context.Context, b client.Object) ([]string, error) {
 	list := &eventsv1.EventList{}
-	err := k8s.List(ctx, list, client.InNamespace(b.Namespace))
+	err := k8s.List(ctx, list, client.InNamespace(b.GetNamespace()))
 	var all []string
 	for _, e := range list.Items {
-		if e.Regarding.Name == b.Name {
+		if e.Regarding.UID == b.GetUID() {
 			all = append(all, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Note))
 		}
 	}
@@ -136,7 +150,7 @@ func (w *World) ExpectApart(all map[string]v1alpha1.LatencyBenchmark, maxParalle
 }
 
 // ExpectMeasured waits, for many runs, until condition Succeeded says something.
-func ExpectMeasured(ctx context.Context, b *v1alpha1.LatencyBenchmark, pattern string) {
+func ExpectMeasured(ctx context.Context, b client.Object, pattern string) {
 	GinkgoHelper()
 	Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionSucceeded) }).Should(MatchRegexp(pattern))
 }
@@ -144,7 +158,7 @@ func ExpectMeasured(ctx context.Context, b *v1alpha1.LatencyBenchmark, pattern s
 // allPairsOfFour is the plan of four nodes, two pairs at once.
 var allPairsOfFour = map[string]string{"x-p1": "1>4", "x-p2": "2>3", "x-p3": "4>2", "x-p4": "3>1", "x-p5": "3>4", "x-p6": "1>2"}
 
-var _ = Describe("A benchmark of many pairs", func() {
+var _ = Describe("A matrix", func() {
 	var w *World
 	BeforeEach(func(ctx SpecContext) {
 		w = NewWorld(ctx)
@@ -155,12 +169,12 @@ var _ = Describe("A benchmark of many pairs", func() {
 		w.Kubelet.Auto(ctx)
 		w.Kubelet.Agents(slower("x-p4-"))
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).AllPairs(2))
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).AllPairs(2))
 		ExpectAccepted(ctx, b, "^True Accepted: 4 nodes: 6 pairs, in 3 slots of at most 2 at once$")
 		ExpectSucceeded(ctx, b, `^Unknown Running: \d of 6 pairs done; measuring x-p`)
 		By("a node that comes later, which does not change the plan")
 		w.Group(ctx, "5")
-		ExpectMeasured(ctx, b, "^True Complete: 6 of 6 pairs measured; the worst is x-p4$")
+		ExpectMeasured(ctx, b, "^True Complete: 6 of 6 pairs measured; the slowest is x-p4$")
 
 		all := children(ctx, b)
 		Expect(w.pairsOf(all)).To(Equal(allPairsOfFour))
@@ -176,27 +190,26 @@ var _ = Describe("A benchmark of many pairs", func() {
 
 		By("what the status says")
 		status := Get(ctx, b).Status
-		Expect(status.Pair).To(BeNil())
 		Expect(*status.Progress).To(Equal(v1alpha1.Progress{Runs: "12/12", Done: 12, Total: 12}))
 		Expect(status.StartTime).NotTo(BeNil())
 		Expect(status.CompletionTime).NotTo(BeNil())
 		Expect(status.ObservedGeneration).To(BeEquivalentTo(1))
-		pairs := status.Pairs
-		Expect(pairs.Nodes).To(HaveExactElements(HaveSuffix("-1"), HaveSuffix("-2"), HaveSuffix("-3"), HaveSuffix("-4")))
-		Expect([]int32{pairs.Total, pairs.Slots, pairs.Done, pairs.Failed}).To(Equal([]int32{6, 3, 6, 0}))
-		Expect(pairs.Running).To(BeEmpty())
-		Expect(pairs.Worst).To(HaveLen(6))
-		worst := pairs.Worst[0]
-		Expect(worst.Benchmark).To(Equal("x-p4"))
-		Expect(worst.Pair).To(Equal(v1alpha1.Pair{ClientNode: w.Namespace + "-3", ServerNode: w.Namespace + "-1"}))
-		Expect(worst.LatencyType).To(BeEquivalentTo(v1alpha1.LatencyHalfRTT))
-		Expect(*worst.Percentile(v1alpha1.P99)).To(BeNumerically("~", 10_990, 10))
-		Expect(pairs.Summary).To(HaveLen(1))
-		line := pairs.Summary[0]
+		Expect(status.Nodes).To(HaveExactElements(HaveSuffix("-1"), HaveSuffix("-2"), HaveSuffix("-3"), HaveSuffix("-4")))
+		Expect(status.Counts).To(Equal(v1alpha1.PairCounts{Total: 6, Complete: 6}))
+		Expect(status.Slots).To(BeEquivalentTo(3))
+		Expect(status.Running).To(BeEmpty())
+		Expect(status.Slowest).To(HaveLen(6))
+		slowest := status.Slowest[0]
+		Expect(slowest.Benchmark).To(Equal("x-p4"))
+		Expect(slowest.Pair).To(Equal(v1alpha1.Pair{ClientNode: w.Namespace + "-3", ServerNode: w.Namespace + "-1"}))
+		Expect(slowest.LatencyType).To(BeEquivalentTo(v1alpha1.LatencyHalfRTT))
+		Expect(*slowest.Percentile(v1alpha1.P99)).To(BeNumerically("~", 10_990, 10))
+		Expect(status.Cells).To(HaveLen(1))
+		line := status.Cells[0]
 		Expect([]any{line.Variant, line.Cell, line.Pairs, line.P99.MaxBenchmark}).To(Equal([]any{"default", "tcp-64", int32(6), "x-p4"}))
 		Expect(*line.P99.MedianNanoseconds).To(BeNumerically("~", 5990, 10))
 		Expect(*line.P50.MaxNanoseconds).To(BeNumerically("~", 10_500, 10))
-		Expect(status.Summary.Cell).To(Equal("tcp-64, worst of 6 pairs"))
+		Expect(status.Summary.Cell).To(Equal("tcp-64, slowest of 6 pairs"))
 		Expect(status.Summary.P99).To(Equal("10.99µs"))
 
 		By("what the events tell")
@@ -213,10 +226,10 @@ var _ = Describe("A benchmark of many pairs", func() {
 		w.Patiently(ctx, b, func() any { return Get(ctx, b).Status }, Equal(written))
 	})
 
-	It("of pairing Star has one server, which is no client", func(ctx SpecContext) {
+	It("of topology Star has one server, which is not a client", func(ctx SpecContext) {
 		w.Kubelet.Auto(ctx)
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-2"))
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-2"))
 		ExpectSucceeded(ctx, b, "^True Complete: 3 of 3 pairs measured")
 		Expect(condition(ctx, b, v1alpha1.ConditionAccepted)).To(Equal(
 			"True Accepted: clients on 3 nodes, server on " + w.Namespace + "-2: 3 pairs, in 3 slots of at most 1 at once"))
@@ -226,11 +239,11 @@ var _ = Describe("A benchmark of many pairs", func() {
 
 	It("says what it waits for, and is looked at again when the cluster changes", func(ctx SpecContext) {
 		w.Start()
-		builder := MakeBenchmark(w.Namespace, "x").AllPairs(0)
-		builder.Spec.Placement.Nodes.NodeSelector = map[string]string{groupLabel: "later-" + w.Namespace}
-		b := w.Create(ctx, builder.Rule(under("6us")))
-		ExpectAccepted(ctx, b, "^False NoMatchingNode: spec.placement.nodes.*later-")
-		ExpectSucceeded(ctx, b, "^Unknown NotAccepted: spec.placement.nodes")
+		builder := MakeBenchmark(w.Namespace, "x").Rule(under("6us")).AllPairs(0)
+		builder.Spec.Nodes.NodeSelector = map[string]string{groupLabel: "later-" + w.Namespace}
+		b := w.CreateMatrix(ctx, builder)
+		ExpectAccepted(ctx, b, "^False NoMatchingNode: spec.nodes.*later-")
+		ExpectSucceeded(ctx, b, "^Unknown NotAccepted: spec.nodes")
 		ExpectPassed(ctx, b, "^Unknown NotJudged")
 		label := func(name string) {
 			node := &corev1.Node{}
@@ -239,7 +252,7 @@ var _ = Describe("A benchmark of many pairs", func() {
 			Expect(k8s.Update(ctx, node)).To(Succeed())
 		}
 		label(w.A)
-		ExpectAccepted(ctx, b, "^False SameNode: spec.placement.nodes: only node "+w.A)
+		ExpectAccepted(ctx, b, "^False SameNode: spec.nodes: only node "+w.A)
 		label(w.B)
 		ExpectAccepted(ctx, b, "^True Accepted: 2 nodes: 1 pairs, in 1 slots of at most 1 at once")
 		w.Kubelet.Measure(ctx, "x-p1-r1", 1)
@@ -250,7 +263,7 @@ var _ = Describe("A benchmark of many pairs", func() {
 		func(ctx SpecContext, dies death) {
 			w.Kubelet.Auto(ctx)
 			first := w.Start(dies)
-			b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(2))
+			b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(2))
 			Eventually(first.client.dead.Load).Should(BeTrue())
 			first.Stop()
 			w.Start()
@@ -261,21 +274,21 @@ var _ = Describe("A benchmark of many pairs", func() {
 			Eventually(toldOf).WithArguments(ctx, b).Should(ContainElement(HavePrefix("Normal Complete")))
 			Expect(toldOf(ctx, b)).NotTo(ContainElement(HavePrefix("Warning")))
 		},
-		Entry("before it accepts", notesPairs(func(p *v1alpha1.PairsStatus) bool { return true })),
-		Entry("before it claims", notesPairs(func(p *v1alpha1.PairsStatus) bool { return len(p.Running) > 0 })),
+		Entry("before it accepts", notesMatrix(func(s v1alpha1.LatencyMatrixStatus) bool { return len(s.Nodes) > 0 })),
+		Entry("before it claims", notesMatrix(func(s v1alpha1.LatencyMatrixStatus) bool { return len(s.Running) > 0 })),
 		Entry("having claimed, before there is a benchmark", createsChild("x-p1")),
 		Entry("having made one of two", createsChild("x-p2")),
-		Entry("having made them, without saying so", notesPairs(func(p *v1alpha1.PairsStatus) bool { return len(p.Running) > 0 && p.Running[0].UID != "" })),
-		Entry("when one is finished, before it says so", notesPairs(func(p *v1alpha1.PairsStatus) bool { return p.Done >= 1 })),
-		Entry("before it says that all is done", notesPairs(func(p *v1alpha1.PairsStatus) bool { return p.Done == 6 })),
+		Entry("having made them, without saying so", notesMatrix(func(s v1alpha1.LatencyMatrixStatus) bool { return len(s.Running) > 0 && s.Running[0].UID != "" })),
+		Entry("when one is finished, before it says so", notesMatrix(func(s v1alpha1.LatencyMatrixStatus) bool { return s.Counts.Done() >= 1 })),
+		Entry("before it says that all is done", notesMatrix(func(s v1alpha1.LatencyMatrixStatus) bool { return s.Counts.Done() == 6 })),
 	)
 
 	It("measures again what somebody deletes, even when everything was measured", func(ctx SpecContext) {
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
 		By("while it is measured")
 		server := w.Kubelet.Pod(ctx, "x-p1-r1", 1, v1alpha1.RoleServer)
-		Eventually(func() []v1alpha1.RunningPair { return Get(ctx, b).Status.Pairs.Running }).Should(ConsistOf(HaveField("UID", Not(BeEmpty()))))
+		Eventually(func() []v1alpha1.RunningPair { return Get(ctx, b).Status.Running }).Should(ConsistOf(HaveField("UID", Not(BeEmpty()))))
 		first := child(ctx, b, 1)
 		remove(ctx, first)
 		w.Kubelet.Gone(ctx, server)
@@ -292,13 +305,13 @@ var _ = Describe("A benchmark of many pairs", func() {
 		ExpectSucceeded(ctx, b, "^Unknown .*: 2 of 3 pairs done")
 		Expect(Get(ctx, b).Status.CompletionTime).To(BeNil())
 		w.Kubelet.Measure(ctx, "x-p2-r1", 1)
-		ExpectSucceeded(ctx, b, "^True Complete: 3 of 3 pairs measured; the worst is x-p2")
+		ExpectSucceeded(ctx, b, "^True Complete: 3 of 3 pairs measured; the slowest is x-p2")
 		Eventually(toldOf).WithArguments(ctx, b).Should(ContainElement(HavePrefix("Warning PairDeleted: the benchmarks of finished pairs were deleted (1)")))
 	})
 
 	It("fails when a pair does, after all others were measured", func(ctx SpecContext) {
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
 		server := w.Kubelet.Pod(ctx, "x-p1-r1", 1, v1alpha1.RoleServer)
 		w.Kubelet.Fail(ctx, server, v1alpha1.OutcomeToolMissing, "no such program")
 		w.Kubelet.Gone(ctx, server)
@@ -307,8 +320,8 @@ var _ = Describe("A benchmark of many pairs", func() {
 		w.Kubelet.Measure(ctx, "x-p3-r1", 1)
 		ExpectSucceeded(ctx, b, "^False Failed: 1 of 3 pairs failed, first x-p1: run x-p1-r1 failed .ToolMissing.*no such program")
 		status := Get(ctx, b).Status
-		Expect([]int32{status.Pairs.Done, status.Pairs.Failed}).To(Equal([]int32{3, 1}))
-		Expect(status.Pairs.Worst).To(HaveLen(2))
+		Expect(status.Counts).To(Equal(v1alpha1.PairCounts{Total: 3, Complete: 2, Failed: 1}))
+		Expect(status.Slowest).To(HaveLen(2))
 		Expect(status.CompletionTime).NotTo(BeNil())
 		Eventually(toldOf).WithArguments(ctx, b).Should(ContainElements(HavePrefix("Warning PairFailed: x-p1 failed: run x-p1-r1"), HavePrefix("Warning Failed: 1 of 3")))
 
@@ -327,7 +340,7 @@ var _ = Describe("A benchmark of many pairs", func() {
 			Expect(k8s.Status().Update(ctx, node)).To(Succeed())
 		}
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).Star(w.Namespace+"-1"))
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).Star(w.Namespace+"-1"))
 		w.Kubelet.Measure(ctx, "x-p1-r1", 1)
 		server := w.Kubelet.Pod(ctx, "x-p1-r2", 1, v1alpha1.RoleServer)
 		w.Clock.Stop()
@@ -374,7 +387,7 @@ var _ = Describe("A benchmark of many pairs", func() {
 		w.Start()
 		other := w.Create(ctx, MakeBenchmark(w.Namespace, "other").On(w.Namespace+"-2", w.B))
 		server := w.Kubelet.Pod(ctx, "other-r1", 1, v1alpha1.RoleServer)
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
 		w.Kubelet.Measure(ctx, "x-p2-r1", 1)
 		w.Kubelet.Measure(ctx, "x-p3-r1", 1)
 		ExpectSucceeded(ctx, b, "^Unknown Queued: 2 of 3 pairs done; queued x-p1")
@@ -391,13 +404,13 @@ var _ = Describe("A benchmark of many pairs", func() {
 
 	It("leaves only what goes with it when it is deleted", func(ctx SpecContext) {
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(2))
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(2))
 		child(ctx, b, 1)
 		child(ctx, b, 2)
 		Expect(k8s.Delete(ctx, b)).To(Succeed())
 		changed := child(ctx, b, 1)
 		changed.Spec.Priority++
-		Expect(k8s.Update(ctx, changed)).To(Succeed(), "which wakes the controller of pairs")
+		Expect(k8s.Update(ctx, changed)).To(Succeed(), "which wakes the controller of matrices")
 		w.Patiently(ctx, child(ctx, b, 2), func() any { return values(children(ctx, b)) }, HaveLen(2))
 		for _, c := range children(ctx, b) {
 			Expect(metav1.GetControllerOf(&c).UID).To(Equal(b.UID))
@@ -405,7 +418,7 @@ var _ = Describe("A benchmark of many pairs", func() {
 		}
 
 		By("one of its name, which waits until they are gone")
-		again := w.Create(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(2))
+		again := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(2))
 		ExpectSucceeded(ctx, again, "^Unknown Queued: 0 of 6 pairs done; LatencyBenchmark x-p1 is not gone yet")
 		remove(ctx, child(ctx, b, 1))
 		Eventually(func() bool { return metav1.IsControlledBy(child(ctx, again, 1), again) }).Should(BeTrue())
@@ -414,8 +427,8 @@ var _ = Describe("A benchmark of many pairs", func() {
 	It("says who has the name that a pair needs", func(ctx SpecContext) {
 		other := w.Create(ctx, MakeBenchmark(w.Namespace, "x-p1").On(w.A, w.B))
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
-		ExpectSucceeded(ctx, b, "^Unknown NameTaken: 0 of 3 pairs done; LatencyBenchmark x-p1 exists and is not of this one; delete it")
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
+		ExpectSucceeded(ctx, b, "^Unknown NameTaken: 0 of 3 pairs done; LatencyBenchmark x-p1 exists and is not of this matrix; delete it")
 		Expect(Get(ctx, other).OwnerReferences).To(BeEmpty())
 		remove(ctx, other)
 		Eventually(func() bool { return metav1.IsControlledBy(child(ctx, b, 1), b) }).Should(BeTrue())
@@ -428,7 +441,7 @@ var _ = Describe("A benchmark of many pairs", func() {
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: limit},
 		}
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
 		server := w.Kubelet.Pod(ctx, "x-p1-r1", 1, v1alpha1.RoleServer)
 		Expect(k8s.Create(ctx, quota)).To(Succeed())
 		// There is no controller of quotas.
@@ -449,7 +462,7 @@ var _ = Describe("A benchmark of many pairs", func() {
 		w.Kubelet.Auto(ctx)
 		w.Kubelet.Agents(slower("x-p2-"))
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(5).Star(w.Namespace+"-1").Rule(under("6us")))
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Rounds(5).Rule(under("6us")).Star(w.Namespace+"-1"))
 		ExpectPassed(ctx, b, "^Unknown NotJudged: 0 of 3 pairs pass, 3 not judged yet")
 		By("a pair that fails, before all are measured")
 		Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(
@@ -464,7 +477,15 @@ var _ = Describe("A benchmark of many pairs", func() {
 		created := len(w.Kubelet.Created())
 
 		By("an edit of the rules, and of the priority")
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) {
+		edit := func(change func(*v1alpha1.LatencyBenchmarkSpec)) {
+			GinkgoHelper()
+			Eventually(func() error {
+				current := Get(ctx, b)
+				change(&current.Spec.Template.Spec)
+				return k8s.Update(ctx, current)
+			}).Should(Succeed())
+		}
+		edit(func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Criteria.Rules, s.Priority = []v1alpha1.GateRule{under("20us")}, 7
 		})
 		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
@@ -481,7 +502,7 @@ var _ = Describe("A benchmark of many pairs", func() {
 		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
 
 		By("the gate's removal")
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
+		edit(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
 		Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(BeEmpty())
 		Eventually(func() *v1alpha1.Criteria { return child(ctx, b, 3).Spec.Criteria }).Should(BeNil())
 		Expect(w.Kubelet.Created()).To(HaveLen(created), "nothing was measured again")
@@ -491,7 +512,7 @@ var _ = Describe("A benchmark of many pairs", func() {
 	It("compares each pair with the same nodes of the baseline", func(ctx SpecContext) {
 		w.Kubelet.Auto(ctx)
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "after").Rounds(5).Star(w.Namespace+"-1").Rule(within("10%")).Against("before"))
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "after").Rounds(5).Rule(within("10%")).Star(w.Namespace+"-1").Against("before"))
 		ExpectMeasured(ctx, b, "^True Complete")
 		ExpectPassed(ctx, b, "^Unknown BaselineMissing: 0 of 3 pairs pass, 3 inconclusive; after-p1: .*LatencyBenchmark before-p0, does not exist")
 
@@ -502,27 +523,17 @@ var _ = Describe("A benchmark of many pairs", func() {
 			}
 			return all
 		}
-		By("a baseline of one pair")
-		single := w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(5).On(w.Namespace+"-3", w.Namespace+"-1"))
-		ExpectPassed(ctx, b, "^Unknown BaselineMissing: 1 of 3 pairs pass, 2 inconclusive")
-		Expect(refs()).To(Equal(map[string]string{"after-p1": "before-p0", "after-p2": "before", "after-p3": "before-p0"}))
-		remove(ctx, single)
-
 		By("a baseline of fewer clients, whose numbers are others")
 		builder := MakeBenchmark(w.Namespace, "before").Rounds(5).Star(w.Namespace + "-1")
-		builder.Spec.Placement.Client.NodeSelector[nodeLabel] = w.Namespace + "-3"
-		before := w.Create(ctx, builder)
+		builder.Spec.Nodes.NodeSelector[nodeLabel] = w.Namespace + "-3"
+		before := w.CreateMatrix(ctx, builder)
 		ExpectSucceeded(ctx, before, "^True Complete: 1 of 1")
 		Eventually(refs).Should(Equal(map[string]string{"after-p1": "before-p0", "after-p2": "before-p1", "after-p3": "before-p0"}))
 		ExpectPassed(ctx, b, "^Unknown BaselineMissing: 1 of 3 pairs pass, 2 inconclusive")
-		By("a benchmark of one pair that names it")
-		one := w.Create(ctx, MakeBenchmark(w.Namespace, "one").On(w.Namespace+"-3", w.Namespace+"-1").Rule(within("10%")).Against("before"))
-		ExpectPassed(ctx, one, "^Unknown BaselineMissing: .*LatencyBenchmark before, is of many pairs; name .* such as before-p1")
-
 		By("one of all of them")
 		Expect(k8s.Delete(ctx, before)).To(Succeed())
 		remove(ctx, child(ctx, before, 1))
-		before = w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(5).Star(w.Namespace+"-1"))
+		before = w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "before").Rounds(5).Star(w.Namespace+"-1"))
 		ExpectMeasured(ctx, before, "^True Complete: 3 of 3")
 		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
 	})
@@ -531,14 +542,14 @@ var _ = Describe("A benchmark of many pairs", func() {
 		installMultus()
 		w.Start()
 		builder := MakeBenchmark(w.Namespace, "x").AllPairs(2)
-		builder.Spec.Network = v1alpha1.Network{
+		builder.Spec.Template.Spec.Network = v1alpha1.Network{
 			Type: v1alpha1.NetworkVF, ResourceName: vf, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/30"},
 		}
-		b := w.Create(ctx, builder)
-		ExpectAccepted(ctx, b, "^False NetworkRangeTooSmall: spec.network.ipam: 2 pairs are measured at once, and 192.168.40.0/30 has two addresses for each of 1; give a larger range")
+		b := w.CreateMatrix(ctx, builder)
+		ExpectAccepted(ctx, b, "^False NetworkRangeTooSmall: spec.template.spec.network.ipam: 2 pairs are measured at once, and 192.168.40.0/30 has two addresses for each of 1; give a larger range")
 		Eventually(func() error {
 			current := Get(ctx, b)
-			current.Spec.Network.IPAM.Range = "192.168.40.0/29"
+			current.Spec.Template.Spec.Network.IPAM.Range = "192.168.40.0/29"
 			return k8s.Update(ctx, current)
 		}).Should(Succeed())
 		ExpectAccepted(ctx, b, "^True")
@@ -546,25 +557,145 @@ var _ = Describe("A benchmark of many pairs", func() {
 		Expect(child(ctx, b, 2).Spec.Network.IPAM.RangeStart).To(Equal("192.168.40.3"))
 	})
 
-	It("is named and changed as the API allows", func(ctx SpecContext) {
+	It("is named as the API allows", func(ctx SpecContext) {
 		create := func(name string, variants ...string) error {
-			b := MakeBenchmark(w.Namespace, name).Variants(variants...).AllPairs(2).Obj()
-			return k8s.Create(ctx, b, client.DryRunAll)
+			return k8s.Create(ctx, &MakeBenchmark(w.Namespace, name).Variants(variants...).AllPairs(2).LatencyMatrix, client.DryRunAll)
 		}
 		Expect(create(strings.Repeat("x", 46))).To(Succeed())
-		Expect(create(strings.Repeat("x", 47))).To(MatchError(ContainSubstring("metadata.name: at most 46 characters with pairing Star, Ring or AllPairs")))
+		Expect(create(strings.Repeat("x", 47))).To(MatchError(ContainSubstring("metadata.name: at most 46 characters, because the benchmark of each pair")))
 		Expect(create(strings.Repeat("x", 41), strings.Repeat("v", 10))).To(Succeed())
 		Expect(create(strings.Repeat("x", 41), strings.Repeat("v", 11))).To(MatchError(ContainSubstring("together have at most 51 characters")))
+	})
+})
 
-		By("an accepted one")
-		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(2))
-		ExpectAccepted(ctx, b, "^True")
-		Eventually(func() error {
-			current := Get(ctx, b)
-			current.Spec.Rounds = 7
-			return k8s.Update(ctx, current)
-		}).Should(MatchError(ContainSubstring("spec cannot change once it was accepted")))
+// smallestMatrix is the manifest with nothing but what is required.
+const smallestMatrix = `
+apiVersion: tailgate.dev/v1alpha1
+kind: LatencyMatrix
+metadata: {name: smallest}
+spec:
+  topology: AllPairs
+  nodes: {}
+  template: {spec: {tool: sockperf}}
+`
+
+// matrixManifest is the smallest one with top-level fields of its spec, and of its template's, replaced; null removes one.
+func matrixManifest(namespace, spec, template string) *unstructured.Unstructured {
+	GinkgoHelper()
+	object := &unstructured.Unstructured{}
+	Expect(yaml.Unmarshal([]byte(smallestMatrix), &object.Object)).To(Succeed())
+	object.SetNamespace(namespace)
+	fields := object.Object["spec"].(map[string]any)
+	for text, into := range map[string]map[string]any{spec: fields, template: fields["template"].(map[string]any)["spec"].(map[string]any)} {
+		var changes map[string]any
+		Expect(yaml.Unmarshal([]byte(text), &changes)).To(Succeed())
+		for name, value := range changes {
+			if into[name] = value; value == nil {
+				delete(into, name)
+			}
+		}
+	}
+	return object
+}
+
+var _ = Describe("The API of a matrix", func() {
+	var namespace string
+	BeforeEach(func(ctx SpecContext) { namespace = newNamespace(ctx) })
+
+	DescribeTable("refuses, naming the field and what to do,",
+		func(ctx SpecContext, spec, template string, parts ...string) {
+			err := k8s.Create(ctx, matrixManifest(namespace, spec, template))
+			Expect(err).To(HaveOccurred())
+			for _, part := range parts {
+				Expect(err.Error()).To(ContainSubstring(part))
+			}
+		},
+		Entry("no topology", "topology: null", "{}", "spec.topology", "Required value"),
+		Entry("an unknown topology", "topology: Mesh", "{}", "spec.topology", "supported values", "AllPairs"),
+		Entry("no nodes", "nodes: null", "{}", "spec.nodes", "Required value"),
+		Entry("no template", "template: null", "{} # none", "spec.template", "Required value"),
+		Entry("a star without a server", "topology: Star", "{}", "server: topology Star needs it"),
+		Entry("a server of a ring", "{topology: Ring, server: {}}", "{}", "server: topology Star needs it; Ring and AllPairs have none"),
+		Entry("no place for a pair", "parallelism: 0", "{}", "spec.parallelism", "greater than or equal to 1"),
+		Entry("51 pairs at once", "parallelism: 51", "{}", "spec.parallelism", "less than or equal to 50"),
+		Entry("nodes by name and by labels", "nodes: {nodeName: a, nodeSelector: {rack: '1'}}", "{}", "spec.nodes", "only one of"),
+		Entry("a template that selects its client", "{}", "placement: {client: {nodeName: a}}", "template.spec.placement", "must not select nodes"),
+		Entry("a template that selects its server", "{}", "placement: {server: {nodeSelector: {rack: '1'}}}", "template.spec.placement", "must not select nodes"),
+		Entry("a template that lists its clients", "{}", "placement: {client: {nodeNames: [a]}}", "template.spec.placement", "must not select nodes"),
+		Entry("a template that is suspended", "{}", "suspend: true", "template.spec.suspend", "of the matrix itself"),
+		Entry("a template that is deleted", "{}", "ttlSecondsAfterFinished: 60", "template.spec.ttlSecondsAfterFinished", "of the matrix itself"),
+		Entry("a template of a series", "{}", "historyLimit: 3", "template.spec.historyLimit"),
+		Entry("itself as baseline", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: smallest}}}", "matrixRef", "cannot be its own baseline"),
+		Entry("two baselines", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: m}, benchmarkRef: {name: b}}}", "exactly one of"),
+		Entry("what no gate accepted", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {accepted: {}}}", "accepted.gateName", "name the LatencyGate"),
+		Entry("a size that the tool does not have", "{}", "workload: {messageSizes: [1]}", "spec.template.spec"),
+		Entry("a negative time to live", "ttlSecondsAfterFinished: -1", "{}", "spec.ttlSecondsAfterFinished", "greater than or equal to 0"),
+	)
+
+	DescribeTable("takes",
+		func(ctx SpecContext, spec, template string) {
+			Expect(k8s.Create(ctx, matrixManifest(namespace, spec, template))).To(Succeed())
+		},
+		Entry("the smallest", "{}", "{}"),
+		Entry("a star", "{topology: Star, server: {nodeName: a}, parallelism: 50}", "{}"),
+		Entry("a ring of nodes by names", "{topology: Ring, nodes: {nodeNames: [a, b, c]}}", "placement: {client: {}, server: {}, cpus: 2, numa: Preferred}"),
+		Entry("another matrix as baseline", "{suspend: true, ttlSecondsAfterFinished: 0}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: m}}}"),
+	)
+
+	It("has good defaults", func(ctx SpecContext) {
+		object := matrixManifest(namespace, "{}", "{}")
+		Expect(k8s.Create(ctx, object)).To(Succeed())
+		m := asType(object).(*v1alpha1.LatencyMatrix)
+		Expect(m.Spec.Parallelism).To(BeEquivalentTo(1))
+		Expect(m.Spec.Template.Spec.Rounds).To(BeEquivalentTo(5))
+		Expect(m.Spec.Template.Spec.Placement.Client).To(Equal(&v1alpha1.NodeSelection{}))
+	})
+
+	It("answers in one line, and says the rest in wide columns", func(ctx SpecContext) {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: "latencymatrices.tailgate.dev"}, crd)).To(Succeed())
+		Expect(crd.Spec.Names.ShortNames).To(Equal([]string{"lmatrix"}))
+		var narrow, wide []string
+		for _, c := range crd.Spec.Versions[0].AdditionalPrinterColumns {
+			if c.Priority == 0 {
+				narrow = append(narrow, c.Name)
+			} else {
+				wide = append(wide, c.Name)
+			}
+		}
+		Expect(narrow).To(Equal([]string{"State", "Topology", "Pairs", "Complete", "Failed", "Slowest", "P50", "P99", "Verdict", "Age"}))
+		Expect(wide).To(Equal([]string{"Runs", "Tool", "Message"}))
+	})
+
+	It("refuses each change of an accepted spec but of what does not bear on its results", func(ctx SpecContext) {
+		object := matrixManifest(namespace, "{}", "{}")
+		Expect(k8s.Create(ctx, object)).To(Succeed())
+		changed := object.DeepCopy()
+		Expect(unstructured.SetNestedField(changed.Object, "Ring", "spec", "topology")).To(Succeed())
+		Expect(k8s.Update(ctx, changed, client.DryRunAll)).To(Succeed(), "it is not accepted yet")
+		status := map[string]any{"nodes": []any{"a", "b"}, "counts": map[string]any{"total": int64(1), "running": int64(0), "complete": int64(0), "failed": int64(0)}}
+		Expect(unstructured.SetNestedMap(object.Object, status, "status")).To(Succeed())
+		Expect(k8s.Status().Update(ctx, object)).To(Succeed())
+
+		criteria := map[string]any{"rules": []any{map[string]any{"metric": "p99", "maxLatency": "2us"}}}
+		change := func(value any, path ...string) error {
+			changed := object.DeepCopy()
+			Expect(unstructured.SetNestedField(changed.Object, value, path...)).To(Succeed())
+			return k8s.Update(ctx, changed, client.DryRunAll)
+		}
+		Expect(change(true, "spec", "suspend")).To(Succeed())
+		Expect(change(int64(60), "spec", "ttlSecondsAfterFinished")).To(Succeed())
+		Expect(change(criteria, "spec", "template", "spec", "criteria")).To(Succeed())
+		Expect(change(int64(5), "spec", "template", "spec", "priority")).To(Succeed())
+		refused := MatchError(ContainSubstring("spec cannot change once it was accepted"))
+		Expect(change("Ring", "spec", "topology")).To(refused)
+		Expect(change("a", "spec", "nodes", "nodeName")).To(refused)
+		Expect(change(map[string]any{"nodeName": "a"}, "spec", "server")).To(refused)
+		Expect(change(int64(2), "spec", "parallelism")).To(refused)
+		Expect(change(map[string]any{"a": "b"}, "spec", "template", "metadata", "labels")).To(refused)
+		for name, value := range changesOfSpec {
+			Expect(change(value, "spec", "template", "spec", name)).To(refused, name)
+		}
 	})
 })
 
@@ -576,9 +707,12 @@ func createsChild(name string) death {
 	}
 }
 
-// notesPairs is a status write after which something holds of the pairs.
-func notesPairs(what func(*v1alpha1.PairsStatus) bool) death {
-	return notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Pairs != nil && what(s.Pairs) })
+// notesMatrix is a status write after which something holds of the matrix.
+func notesMatrix(what func(v1alpha1.LatencyMatrixStatus) bool) death {
+	return func(verb string, object client.Object) bool {
+		m, ok := object.(*v1alpha1.LatencyMatrix)
+		return ok && verb == "status" && what(m.Status)
+	}
 }
 
 func values(all map[string]v1alpha1.LatencyBenchmark) []v1alpha1.LatencyBenchmark {

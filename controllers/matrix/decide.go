@@ -1,4 +1,4 @@
-package pairing
+package matrix
 
 import (
 	"reflect"
@@ -15,7 +15,7 @@ import (
 
 // steps are what decide chose. Pairs are named by their numbers in the plan, from 1.
 type steps struct {
-	// rejection says why the benchmark cannot be carried out now, and nodes are those that it is accepted for; both are nil
+	// rejection says why the matrix cannot be carried out now, and nodes are those that it is accepted for; both are nil
 	// once it was accepted.
 	rejection *preflight.Rejection
 	nodes     *preflight.Nodes
@@ -43,12 +43,11 @@ const (
 
 // decide chooses the next steps. It is pure.
 func decide(w *world) steps {
-	status := w.benchmark.Status.Pairs
-	if status == nil && w.benchmark.Spec.Suspend {
+	if !accepted(w.matrix) && w.matrix.Spec.Suspend {
 		return steps{}
 	}
-	if status == nil {
-		nodes, rejection := preflight.AcceptPairs(w.accepted)
+	if !accepted(w.matrix) {
+		nodes, rejection := preflight.AcceptMatrix(w.accepted, w.matrix.Spec)
 		if rejection != nil {
 			return steps{rejection: rejection, again: waitAgain}
 		}
@@ -56,7 +55,7 @@ func decide(w *world) steps {
 	}
 	var s steps
 	var stays []int32
-	for _, running := range status.Running {
+	for _, running := range w.matrix.Status.Running {
 		child := w.child(running.Number)
 		switch {
 		case child == nil || running.UID != "" && string(child.UID) != running.UID:
@@ -70,7 +69,7 @@ func decide(w *world) steps {
 		}
 	}
 	s.update = w.outdated
-	if w.benchmark.Spec.Suspend {
+	if w.matrix.Spec.Suspend {
 		// What has a place keeps it.
 		s.create = nil
 		return s
@@ -95,7 +94,7 @@ func decide(w *world) steps {
 // waiting are the pairs that are not finished and not running, in the order of the plan.
 func (w *world) waiting() []int32 {
 	running := map[int32]bool{}
-	for _, r := range w.benchmark.Status.Pairs.Running {
+	for _, r := range w.matrix.Status.Running {
 		running[r.Number] = true
 	}
 	var numbers []int32
@@ -160,26 +159,26 @@ func (w *world) unusableSince(number int32) (time.Time, bool) {
 	return c.LastTransitionTime.Time, true
 }
 
-// upToDate says whether the benchmark of a pair has the criteria and the priority that it should have and, while something is
-// left to be measured, is suspended if it should be.
+// upToDate says whether the benchmark of a pair has the criteria and the priority that it should have and, while something
+// is left to be measured, is suspended if it should be.
 func (w *world) upToDate(number int32) bool {
 	child := w.child(number)
-	have, want := &child.Spec, w.gate(number)
+	have, want := &child.Spec, w.criteria(number)
 	// Of thousands nearly all are simply equal.
 	same := reflect.DeepEqual(have.Criteria, want) || equality.Semantic.DeepEqual(have.Criteria, want)
-	return same && have.Priority == w.benchmark.Spec.Priority && (have.Suspend == w.benchmark.Spec.Suspend || child.Finished())
+	return same && have.Priority == w.matrix.Spec.Template.Spec.Priority && (have.Suspend == w.matrix.Spec.Suspend || child.Finished())
 }
 
-// gate is the criteria of a pair: the benchmark's, and where that names a baseline, the benchmark there of the same nodes in the
-// same roles. What it points at is the benchmark's.
-func (w *world) gate(number int32) *v1alpha1.Criteria {
+// criteria are those of a pair: the template's, and where that names a matrix as its baseline, the benchmark there of the
+// same nodes in the same roles. What it points at is the template's.
+func (w *world) criteria(number int32) *v1alpha1.Criteria {
+	own := w.matrix.Spec.Template.Spec.Criteria
 	if w.baseline == "" {
-		return w.benchmark.Spec.Criteria
+		return own
 	}
-	gate, baseline := *w.benchmark.Spec.Criteria, *w.benchmark.Spec.Criteria.Baseline
-	baseline.BenchmarkRef = &v1alpha1.ObjectName{Name: w.baselineName(number)}
-	gate.Baseline = &baseline
-	return &gate
+	criteria := *own
+	criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: w.baselineName(number)}}
+	return &criteria
 }
 
 // baselineName is the name of what a pair is compared with. One that the baseline does not have has a name that no
@@ -191,10 +190,10 @@ func (w *world) baselineName(number int32) string {
 	return w.baseline + "-p0"
 }
 
-// soonest is the shorter of two waits, of which the first may be none.
+// soonest is the shorter of two waits; 0 is none.
 func soonest(a, b time.Duration) time.Duration {
-	if a == 0 {
-		return b
+	if a == 0 || b == 0 {
+		return max(a, b)
 	}
 	return min(a, b)
 }

@@ -1,4 +1,4 @@
-package pairing
+package matrix
 
 import (
 	"context"
@@ -20,65 +20,64 @@ import (
 )
 
 // report completes the status and writes it, once, if it changed. Events follow the write.
-func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyBenchmark, w *world) error {
-	b := w.benchmark
-	b.Status.ObservedGeneration = b.Generation
+func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyMatrix, w *world) error {
+	m := w.matrix
+	m.Status.ObservedGeneration = m.Generation
 	switch {
-	case b.Status.Pairs == nil && b.Spec.Suspend:
-		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonBenchmarkSuspended, "suspended (spec.suspend); set it to false to resume"))
-	case b.Status.Pairs == nil:
-		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonNotAccepted, messageOf(b, v1alpha1.ConditionAccepted)))
+	case !accepted(m) && m.Spec.Suspend:
+		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonBenchmarkSuspended, "suspended (spec.suspend); set it to false to resume"))
+	case !accepted(m):
+		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonNotAccepted, messageOf(m.Status.Conditions, v1alpha1.ConditionAccepted)))
 	default:
-		w.count(old.Status.Pairs)
-		b.Status.Progress = w.progress()
+		w.count(old)
+		m.Status.Progress = w.progress()
 		// What was said then holds, for every generation of the spec.
-		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, messageOf(b, v1alpha1.ConditionAccepted)))
-		b.SetCondition(w.succeeds())
-		if !b.Finished() {
-			b.Status.CompletionTime = nil
-		} else if b.Status.CompletionTime == nil {
-			b.Status.CompletionTime = &metav1.Time{Time: w.now}
+		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, messageOf(m.Status.Conditions, v1alpha1.ConditionAccepted)))
+		m.SetCondition(w.succeeds())
+		if !finished(m) {
+			m.Status.CompletionTime = nil
+		} else if m.Status.CompletionTime == nil {
+			m.Status.CompletionTime = &metav1.Time{Time: w.now}
 		}
 	}
 	w.judge()
-	if equality.Semantic.DeepEqual(old.Status, b.Status) {
+	if equality.Semantic.DeepEqual(old.Status, m.Status) {
 		return nil
 	}
-	if err := r.Client.Status().Update(ctx, b); err != nil {
+	if err := r.Client.Status().Update(ctx, m); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	for _, n := range append(w.notices, benchmark.ConditionNotices(old, b)...) {
-		r.Recorder.Eventf(b, n.Related, n.Type, n.Reason, n.Action, "%s", n.Message)
+	for _, n := range append(w.notices, benchmark.ConditionNotices(old.Status.Conditions, m.Status.Conditions)...) {
+		r.Recorder.Eventf(m, n.Related, n.Type, n.Reason, n.Action, "%s", n.Message)
 	}
 	return nil
 }
 
-// count brings status.pairs up to date. It was before what it is now, or nil.
-func (w *world) count(before *v1alpha1.PairsStatus) {
-	status := w.benchmark.Status.Pairs
-	status.Total, status.Slots = int32(len(w.pairs)), int32(w.slots)
-	status.Done, status.Failed = 0, 0
+// count brings the counts and the summary up to date.
+func (w *world) count(old *v1alpha1.LatencyMatrix) {
+	status := &w.matrix.Status
+	status.Slots = int32(w.slots)
+	status.Counts = v1alpha1.PairCounts{Total: int32(len(w.pairs)), Running: int32(len(status.Running))}
 	for _, child := range w.children {
 		if child != nil && child.Finished() {
-			status.Done++
 			if failed(child) {
-				status.Failed++
+				status.Counts.Failed++
+			} else {
+				status.Counts.Complete++
 			}
 		}
 	}
-	if before == nil {
-		return
-	}
-	if lost := before.Done - status.Done; lost > 0 {
+	before := old.Status.Counts
+	if lost := before.Done() - status.Counts.Done(); lost > 0 {
 		w.notices = append(w.notices, benchmark.Notice{
 			Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonPairDeleted, Action: "Measure",
 			Message: fmt.Sprintf("the benchmarks of finished pairs were deleted (%d); their results are lost, and they are measured again", lost),
 		})
 	}
 	// Thousands of results are not compared each time that one more run is stored.
-	if w.released || before.Done != status.Done || before.Failed != status.Failed {
+	if accepted(old) && (w.released || before.Complete != status.Counts.Complete || before.Failed != status.Counts.Failed) {
 		summary := report.SummarizePairs(w.measured())
-		status.Worst, status.Summary, w.benchmark.Status.Summary = summary.Worst, summary.Cells, summary.Headline
+		status.Slowest, status.Cells, status.Summary = summary.Slowest, summary.Cells, summary.Headline
 	}
 }
 
@@ -95,7 +94,7 @@ func (w *world) measured() []*v1alpha1.LatencyBenchmark {
 
 // progress counts the runs of all pairs. The time that is left is that of as many pairs at once as may run.
 func (w *world) progress() *v1alpha1.Progress {
-	planned := plan.Runs(w.benchmark)
+	planned := plan.Runs(w.matrix.Overview())
 	var each time.Duration
 	for _, run := range planned {
 		each += plan.MeasuringTime(run.Cells)
@@ -120,9 +119,9 @@ func (w *world) progress() *v1alpha1.Progress {
 	return &p
 }
 
-// acceptance says for what a benchmark was accepted, and which nodes were left out.
+// acceptance says for what a matrix was accepted, and which nodes were left out.
 func (w *world) acceptance(leftOut string) string {
-	status := w.benchmark.Status.Pairs
+	status := w.matrix.Status
 	nodes := fmt.Sprintf("%d nodes", len(status.Nodes))
 	if status.Server != "" {
 		nodes = fmt.Sprintf("clients on %s, server on %s", nodes, status.Server)
@@ -131,27 +130,27 @@ func (w *world) acceptance(leftOut string) string {
 	if leftOut != "" {
 		message += "; left out: " + leftOut
 	}
-	return strings.Join(slices.Insert(preflight.Foreknown(w.benchmark.Spec), 0, message), "; ")
+	return strings.Join(slices.Insert(preflight.Foreknown(w.matrix.Spec.Template.Spec), 0, message), "; ")
 }
 
 // succeeds is condition Succeeded.
 func (w *world) succeeds() metav1.Condition {
-	status := w.benchmark.Status.Pairs
+	status, counts := w.matrix.Status, w.matrix.Status.Counts
 	state, reason, message := metav1.ConditionUnknown, "", ""
 	switch {
-	case status.Done < status.Total && w.benchmark.Spec.Suspend:
+	case counts.Done() < counts.Total && w.matrix.Spec.Suspend:
 		reason = v1alpha1.ReasonBenchmarkSuspended
-		message = fmt.Sprintf("suspended (spec.suspend) with %d of %d pairs done; set it to false to resume", status.Done, status.Total)
-	case status.Done < status.Total:
+		message = fmt.Sprintf("suspended (spec.suspend) with %d of %d pairs done; set it to false to resume", counts.Done(), counts.Total)
+	case counts.Done() < counts.Total:
 		reason, message = w.running()
-	case status.Failed > 0:
+	case counts.Failed > 0:
 		state, reason = metav1.ConditionFalse, v1alpha1.ReasonFailed
-		message = fmt.Sprintf("%d of %d pairs failed, %s", status.Failed, status.Total, w.firstFailure())
+		message = fmt.Sprintf("%d of %d pairs failed, %s", counts.Failed, counts.Total, w.firstFailure())
 	default:
 		state, reason = metav1.ConditionTrue, v1alpha1.ReasonComplete
-		message = fmt.Sprintf("%d of %d pairs measured", status.Done, status.Total)
-		if len(status.Worst) > 0 {
-			message += "; the worst is " + status.Worst[0].Benchmark
+		message = fmt.Sprintf("%d of %d pairs measured", counts.Done(), counts.Total)
+		if len(status.Slowest) > 0 {
+			message += "; the slowest is " + status.Slowest[0].Benchmark
 		}
 	}
 	return v1alpha1.Condition(v1alpha1.ConditionSucceeded, state, reason, message)
@@ -160,20 +159,20 @@ func (w *world) succeeds() metav1.Condition {
 func (w *world) firstFailure() string {
 	for _, child := range w.children {
 		if child != nil && failed(child) {
-			return fmt.Sprintf("first %s: %s", child.Name, messageOf(child, v1alpha1.ConditionSucceeded))
+			return fmt.Sprintf("first %s: %s", child.Name, messageOf(child.Status.Conditions, v1alpha1.ConditionSucceeded))
 		}
 	}
 	return ""
 }
 
-// running says where a benchmark stands that is not finished: a place that somebody has to clear comes first, then
+// running says where a matrix stands that is not finished: a name that is taken comes first, then
 // whether anything is measured.
 func (w *world) running() (reason, message string) {
-	status := w.benchmark.Status.Pairs
+	counts := w.matrix.Status.Counts
 	var measuring, starting, queued, troubles []string
 	reasons := map[string]bool{}
-	for _, r := range status.Running {
-		name, child := w.benchmark.PairName(r.Number), w.child(r.Number)
+	for _, r := range w.matrix.Status.Running {
+		name, child := w.matrix.PairName(r.Number), w.child(r.Number)
 		blocked, isBlocked := w.blocked[r.Number]
 		switch {
 		case isBlocked:
@@ -183,14 +182,14 @@ func (w *world) running() (reason, message string) {
 			starting = append(starting, name)
 		case child.Status.Active == nil && meta.IsStatusConditionFalse(child.Status.Conditions, v1alpha1.ConditionAccepted):
 			reasons[v1alpha1.ReasonNotAccepted] = true
-			troubles = append(troubles, fmt.Sprintf("%s: %s", name, messageOf(child, v1alpha1.ConditionAccepted)))
+			troubles = append(troubles, fmt.Sprintf("%s: %s", name, messageOf(child.Status.Conditions, v1alpha1.ConditionAccepted)))
 		case child.Status.StartTime == nil:
 			queued = append(queued, name)
 		default:
 			measuring = append(measuring, name)
 		}
 	}
-	parts := []string{fmt.Sprintf("%d of %d pairs done", status.Done, status.Total)}
+	parts := []string{fmt.Sprintf("%d of %d pairs done", counts.Done(), counts.Total)}
 	for _, group := range []struct {
 		verb, reason string
 		names        []string
@@ -230,8 +229,8 @@ func list(names []string) string {
 }
 
 // messageOf is what a condition says; empty when there is none.
-func messageOf(b *v1alpha1.LatencyBenchmark, conditionType string) string {
-	if c := meta.FindStatusCondition(b.Status.Conditions, conditionType); c != nil {
+func messageOf(conditions []metav1.Condition, conditionType string) string {
+	if c := meta.FindStatusCondition(conditions, conditionType); c != nil {
 		return c.Message
 	}
 	return ""

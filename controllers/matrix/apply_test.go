@@ -1,4 +1,4 @@
-package pairing
+package matrix
 
 import (
 	"fmt"
@@ -11,26 +11,25 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// The benchmark of a pair is the parent's question to two nodes.
+// The benchmark of a pair is the template's for two nodes.
 func TestMakeChild(t *testing.T) {
 	w := makeWorld(withGate(2*time.Microsecond), priority(7))
-	w.benchmark.Spec.Variants = []v1alpha1.Variant{{Name: "block"}, {Name: "spin", Wait: v1alpha1.WaitSpin}}
+	w.matrix.Spec.Template.Spec.Variants = []v1alpha1.Variant{{Name: "block"}, {Name: "spin", Wait: v1alpha1.WaitSpin}}
 	child := w.makeChild(3)
 
-	if child.Name != "x-p3" || child.Namespace != "perf" || !metav1.IsControlledBy(child, w.benchmark) {
+	if child.Name != "x-p3" || child.Namespace != "perf" || !metav1.IsControlledBy(child, w.matrix) {
 		t.Errorf("%s/%s, owned by %v", child.Namespace, child.Name, child.OwnerReferences)
 	}
-	if diff := cmp.Diff(map[string]string{v1alpha1.LabelParent: "x", v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}, child.Labels); diff != "" {
+	if diff := cmp.Diff(map[string]string{v1alpha1.LabelMatrix: "x", v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}, child.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
-	want := w.benchmark.Spec.DeepCopy()
-	want.Placement.Pairing, want.Placement.Nodes, want.Placement.MaxParallelPairs = v1alpha1.PairingPair, nil, 0
+	want := w.matrix.Spec.Template.Spec.DeepCopy()
 	want.Placement.Client, want.Placement.Server = &v1alpha1.NodeSelection{NodeName: "d"}, &v1alpha1.NodeSelection{NodeName: "b"}
 	if diff := cmp.Diff(*want, child.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
 	child.Spec.Criteria.Rules[0].MaxLatency.Duration = 9 * time.Microsecond
-	if w.benchmark.Spec.Criteria.Rules[0].MaxLatency.Duration != 2*time.Microsecond {
+	if w.matrix.Spec.Template.Spec.Criteria.Rules[0].MaxLatency.Duration != 2*time.Microsecond {
 		t.Error("the gate is shared with the parent")
 	}
 }
@@ -41,12 +40,12 @@ func TestMakeChildOfStaticRanges(t *testing.T) {
 		return &v1alpha1.Network{Type: v1alpha1.NetworkVF, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: subnet, RangeStart: start}}
 	}
 	w := makeWorld(func(w *world) {
-		w.benchmark.Spec.Network = *static("192.168.40.0/29", "")
-		w.benchmark.Spec.Variants = []v1alpha1.Variant{
+		w.matrix.Spec.Template.Spec.Network = *static("192.168.40.0/29", "")
+		w.matrix.Spec.Template.Spec.Variants = []v1alpha1.Variant{
 			{Name: "same"}, {Name: "other", Network: static("fd00:40::/64", "fd00:40::100")},
 			{Name: "whereabouts", Network: &v1alpha1.Network{Type: v1alpha1.NetworkVF, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMWhereabouts, Range: "10.0.0.0/24"}}},
 		}
-		w.blocks = blocks(w.benchmark.Spec, len(w.pairs))
+		w.blocks = blocks(w.matrix.Spec.Template.Spec, len(w.pairs))
 	})
 	var got []string
 	for number := range w.pairs {
@@ -60,7 +59,7 @@ func TestMakeChildOfStaticRanges(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("starts of the ranges (-want +got):\n%s", diff)
 	}
-	if w.benchmark.Spec.Network.IPAM.RangeStart != "" || w.benchmark.Spec.Variants[1].Network.IPAM.RangeStart != "fd00:40::100" {
+	if w.matrix.Spec.Template.Spec.Network.IPAM.RangeStart != "" || w.matrix.Spec.Template.Spec.Variants[1].Network.IPAM.RangeStart != "fd00:40::100" {
 		t.Error("the parent's ranges have changed")
 	}
 }
@@ -68,7 +67,7 @@ func TestMakeChildOfStaticRanges(t *testing.T) {
 // A pair is compared with the same nodes in the same roles.
 func TestMakeChildOfBaseline(t *testing.T) {
 	w := makeWorld(withGate(2*time.Microsecond), func(w *world) {
-		w.benchmark.Spec.Criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}
+		w.matrix.Spec.Template.Spec.Criteria.Baseline = &v1alpha1.Baseline{MatrixRef: &v1alpha1.ObjectName{Name: "before"}}
 		w.baseline = "before"
 		w.baselines = map[v1alpha1.Pair]string{
 			{ClientNode: "a", ServerNode: "d"}: "before-p9",
@@ -80,7 +79,7 @@ func TestMakeChildOfBaseline(t *testing.T) {
 			t.Errorf("pair %d is compared with %s, want %s", number, got, want)
 		}
 	}
-	if name := w.benchmark.Spec.Criteria.Baseline.BenchmarkRef.Name; name != "before" {
+	if name := w.matrix.Spec.Template.Spec.Criteria.Baseline.MatrixRef.Name; name != "before" {
 		t.Errorf("the parent's baseline became %s", name)
 	}
 }
@@ -111,7 +110,7 @@ func TestObstacle(t *testing.T) {
 
 func TestNumberOf(t *testing.T) {
 	for name, want := range map[string]int{"x-p1": 1, "x-p4950": 4950, "x-p0": 0, "x-p01": 0, "x-p+1": 0, "x-p": 0, "y-p1": 0, "x-p1-p1": 0, "x-p99999999999": 0} {
-		got, ok := numberOf(makeWorld().benchmark, name)
+		got, ok := numberOf(makeWorld().matrix, name)
 		if ok != (want > 0) || ok && got != want {
 			t.Errorf("%s: %d, %t", name, got, ok)
 		}

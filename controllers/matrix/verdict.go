@@ -1,4 +1,4 @@
-package pairing
+package matrix
 
 import (
 	"cmp"
@@ -22,14 +22,14 @@ const (
 // judge brings verdict and condition Passed up to date. Each pair is judged by itself: one that fails fails them all, at
 // once; they pass when each of them does.
 func (w *world) judge() {
-	b := w.benchmark
-	b.Status.Verdict = nil
-	if b.Spec.Criteria == nil {
-		meta.RemoveStatusCondition(&b.Status.Conditions, v1alpha1.ConditionPassed)
+	m := w.matrix
+	m.Status.Verdict = nil
+	if m.Spec.Template.Spec.Criteria == nil {
+		meta.RemoveStatusCondition(&m.Status.Conditions, v1alpha1.ConditionPassed)
 		return
 	}
-	if b.Status.Pairs == nil {
-		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonNotJudged, "judged when the pairs are measured"))
+	if !accepted(m) {
+		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonNotJudged, "judged when the pairs are measured"))
 		return
 	}
 	judged := w.judged()
@@ -39,7 +39,7 @@ func (w *world) judge() {
 	case verdict.Outcome == v1alpha1.GateFail:
 		state, reason = metav1.ConditionFalse, v1alpha1.ReasonFail
 	case len(judged) < len(w.children):
-		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, state, reason, verdict.Message))
+		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, state, reason, verdict.Message))
 		return
 	case verdict.Outcome == v1alpha1.GatePass:
 		state, reason = metav1.ConditionTrue, v1alpha1.ReasonPass
@@ -47,8 +47,8 @@ func (w *world) judge() {
 		first := slices.IndexFunc(judged, func(c *v1alpha1.LatencyBenchmark) bool { return c.Status.Verdict.Outcome == v1alpha1.GateInconclusive })
 		reason = meta.FindStatusCondition(judged[first].Status.Conditions, v1alpha1.ConditionPassed).Reason
 	}
-	b.Status.Verdict = verdict
-	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, state, reason, verdict.Message))
+	m.Status.Verdict = verdict
+	m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, state, reason, verdict.Message))
 }
 
 // judged are the benchmarks of the pairs whose verdict is on the rules of now.

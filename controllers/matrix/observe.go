@@ -1,4 +1,4 @@
-package pairing
+package matrix
 
 import (
 	"context"
@@ -25,9 +25,9 @@ import (
 type world struct {
 	// now is the time of the observation.
 	now time.Time
-	// benchmark as it was got.
-	benchmark *v1alpha1.LatencyBenchmark
-	// accepted is the preflight's input, filled until the benchmark is accepted; the rest is filled from then on.
+	// matrix as it was got.
+	matrix *v1alpha1.LatencyMatrix
+	// accepted is the preflight's input, filled until the matrix is accepted; the rest is filled from then on.
 	accepted preflight.Observed
 
 	// pairs of the plan, in its order: the pair with number n is the one at n-1. slots is how many of disjoint pairs they
@@ -43,7 +43,7 @@ type world struct {
 	// busy are the nodes that other benchmarks hold or wait for, and unusable those of the plan's that cannot give what is
 	// asked now.
 	busy, unusable map[string]bool
-	// baseline is the name of the benchmark that the criteria compare with, empty if there is none, and baselines are the
+	// baseline is the name of the matrix that the criteria compare with, empty if there is none, and baselines are the
 	// names of its pairs' benchmarks.
 	baseline  string
 	baselines map[v1alpha1.Pair]string
@@ -62,15 +62,15 @@ type world struct {
 type blocker struct{ reason, message string }
 
 // observe reads the world.
-func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*world, error) {
-	w := &world{now: r.Clock.Now(), benchmark: b, blocked: map[int32]blocker{}}
-	if b.Status.Pairs == nil {
+func (r *Reconciler) observe(ctx context.Context, m *v1alpha1.LatencyMatrix) (*world, error) {
+	w := &world{now: r.Clock.Now(), matrix: m, blocked: map[int32]blocker{}}
+	if !accepted(m) {
 		var err error
-		w.accepted, err = r.Preflight(ctx, b)
+		w.accepted, err = r.Preflight(ctx, m.Overview(), true)
 		return w, err
 	}
-	w.pairs, w.slots = planOf(b)
-	w.blocks = blocks(b.Spec, len(w.pairs))
+	w.pairs, w.slots = planOf(m)
+	w.blocks = blocks(m.Spec.Template.Spec, len(w.pairs))
 	if err := r.observeChildren(ctx, w); err != nil {
 		return nil, err
 	}
@@ -84,14 +84,9 @@ func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) 
 	return w, nil
 }
 
-// planOf returns the pairs of an accepted benchmark, and how many slots they make.
-func planOf(b *v1alpha1.LatencyBenchmark) (pairs []v1alpha1.Pair, slots int) {
-	nodes := b.Status.Pairs
-	var servers []string
-	if nodes.Server != "" {
-		servers = []string{nodes.Server}
-	}
-	all := plan.Pairs(b.Spec.Placement.Pairing, nodes.Nodes, servers, int(max(1, b.Spec.Placement.MaxParallelPairs)))
+// planOf returns the pairs of an accepted matrix, and how many slots they make.
+func planOf(m *v1alpha1.LatencyMatrix) (pairs []v1alpha1.Pair, slots int) {
+	all := plan.Matrix(m.Spec, m.Status.Nodes, m.Status.Server)
 	return slices.Concat(all...), len(all)
 }
 
@@ -120,14 +115,14 @@ func ranges(spec *v1alpha1.LatencyBenchmarkSpec) []*v1alpha1.IPAM {
 }
 
 func (r *Reconciler) observeChildren(ctx context.Context, w *world) error {
-	b := w.benchmark
+	m := w.matrix
 	list := &v1alpha1.LatencyBenchmarkList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(b.Namespace), client.MatchingFields{indexParent: string(b.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, list, client.InNamespace(m.Namespace), client.MatchingFields{indexMatrix: string(m.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the benchmarks of the pairs: %w", err)
 	}
 	w.children = make([]*v1alpha1.LatencyBenchmark, len(w.pairs))
 	for i := range list.Items {
-		if number, ok := numberOf(b, list.Items[i].Name); ok && number <= len(w.pairs) {
+		if number, ok := numberOf(m, list.Items[i].Name); ok && number <= len(w.pairs) {
 			w.children[number-1] = &list.Items[i]
 		}
 	}
@@ -135,16 +130,16 @@ func (r *Reconciler) observeChildren(ctx context.Context, w *world) error {
 }
 
 // numberOf is the number of the pair whose benchmark has a name.
-func numberOf(b *v1alpha1.LatencyBenchmark, name string) (int, bool) {
-	text, ok := strings.CutPrefix(name, b.Name+"-p")
+func numberOf(m *v1alpha1.LatencyMatrix, name string) (int, bool) {
+	text, ok := strings.CutPrefix(name, m.Name+"-p")
 	number, err := strconv.ParseInt(text, 10, 32)
-	return int(number), ok && err == nil && number > 0 && b.PairName(int32(number)) == name
+	return int(number), ok && err == nil && number > 0 && m.PairName(int32(number)) == name
 }
 
 // observeNodes reads from the cache which nodes others use and which cannot be used. It only makes some pairs come before
 // others.
 func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
-	b := w.benchmark
+	m := w.matrix
 	others := &v1alpha1.LatencyBenchmarkList{}
 	if err := r.Client.List(ctx, others, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing benchmarks: %w", err)
@@ -152,12 +147,12 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 	w.busy = map[string]bool{}
 	for i := range others.Items {
 		o := &others.Items[i]
-		if o.Status.Pair != nil && !o.Finished() && !o.Suspended() && !metav1.IsControlledBy(o, b) {
+		if o.Status.Pair != nil && !o.Finished() && !o.Suspended() && !metav1.IsControlledBy(o, m) {
 			w.busy[o.Status.Pair.ClientNode], w.busy[o.Status.Pair.ServerNode] = true, true
 		}
 	}
-	planned := map[string]bool{b.Status.Pairs.Server: true}
-	for _, name := range b.Status.Pairs.Nodes {
+	planned := map[string]bool{m.Status.Server: true}
+	for _, name := range m.Status.Nodes {
 		planned[name] = true
 	}
 	nodes := &corev1.NodeList{}
@@ -165,7 +160,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
 	own := slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return !planned[n.Name] })
-	usable := preflight.Usable(preflight.Observed{Benchmark: b, Nodes: own})
+	usable := preflight.Usable(preflight.Observed{Benchmark: m.Overview(), Nodes: own, Empty: true})
 	w.unusable = map[string]bool{}
 	for name := range planned {
 		w.unusable[name] = !usable[name]
@@ -175,12 +170,12 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 
 // observeBaseline finds the benchmarks that those of the pairs are compared with.
 func (r *Reconciler) observeBaseline(ctx context.Context, w *world) error {
-	w.baseline = baselineOf(w.benchmark)
+	w.baseline = baselineOf(w.matrix)
 	if w.baseline == "" {
 		return nil
 	}
-	baseline := &v1alpha1.LatencyBenchmark{}
-	err := r.Live.Get(ctx, types.NamespacedName{Namespace: w.benchmark.Namespace, Name: w.baseline}, baseline)
+	baseline := &v1alpha1.LatencyMatrix{}
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: w.matrix.Namespace, Name: w.baseline}, baseline)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -188,14 +183,9 @@ func (r *Reconciler) observeBaseline(ctx context.Context, w *world) error {
 		return fmt.Errorf("getting the baseline %s: %w", w.baseline, err)
 	}
 	w.baselines = map[v1alpha1.Pair]string{}
-	switch {
-	case baseline.Status.Pair != nil:
-		w.baselines[*baseline.Status.Pair] = baseline.Name
-	case baseline.Status.Pairs != nil:
-		pairs, _ := planOf(baseline)
-		for i, pair := range pairs {
-			w.baselines[pair] = baseline.PairName(int32(i + 1))
-		}
+	pairs, _ := planOf(baseline)
+	for i, pair := range pairs {
+		w.baselines[pair] = baseline.PairName(int32(i + 1))
 	}
 	return nil
 }
@@ -209,12 +199,13 @@ func (w *world) observeOutdated() {
 	}
 }
 
-// baselineOf is the name of the benchmark that a benchmark's criteria compare with; empty when there is none.
-func baselineOf(b *v1alpha1.LatencyBenchmark) string {
-	if b.Spec.Criteria == nil || b.Spec.Criteria.Baseline == nil || b.Spec.Criteria.Baseline.BenchmarkRef == nil {
+// baselineOf is the name of the matrix that a matrix's criteria compare with; empty when there is none.
+func baselineOf(m *v1alpha1.LatencyMatrix) string {
+	criteria := m.Spec.Template.Spec.Criteria
+	if criteria == nil || criteria.Baseline == nil || criteria.Baseline.MatrixRef == nil {
 		return ""
 	}
-	return b.Spec.Criteria.Baseline.BenchmarkRef.Name
+	return criteria.Baseline.MatrixRef.Name
 }
 
 // child is the benchmark of a pair; nil when it has none.
@@ -225,5 +216,5 @@ func (w *world) pair(number int32) v1alpha1.Pair { return w.pairs[number-1] }
 
 // parallel is how many pairs may be running.
 func (w *world) parallel() int {
-	return plan.Parallel(w.benchmark.Spec.Placement, len(w.benchmark.Status.Pairs.Nodes))
+	return plan.Parallel(w.matrix.Spec, len(w.matrix.Status.Nodes))
 }

@@ -1,19 +1,19 @@
-// Package pairing reconciles LatencyBenchmarks of many pairs in the same five verbs as package benchmark: get, observe,
-// decide, apply, report. Such a benchmark measures nothing itself. It makes a benchmark for each pair, which has claims,
-// attempts, results and a verdict of its own, and tells in its status what they come to.
+// Package matrix reconciles LatencyMatrices in the same five verbs as package benchmark: get, observe, decide, apply,
+// report. A matrix measures nothing itself. It makes a LatencyBenchmark for each pair, which has claims, attempts, results
+// and a verdict of its own, and summarizes them in its status.
 //
 //	accepted ──claim──▶ claimed ──create──▶ queued, measured by package benchmark ──finished──▶ released
 //	                       ▲                             │
 //	                       └───────── deleted ◀──────────┘
 //
 // The nodes are chosen once and the plan follows from them, so a pair is known by its number and its benchmark by its
-// name. A claim on one of the places that maxParallelPairs gives is a status write with the resourceVersion that was got,
+// name. A claim on one of the places that spec.parallelism gives is a status write with the resourceVersion that was got,
 // made before the pair's benchmark is; a manager that dies at any point leaves what the next one recognises. Whatever is
-// missing is made: also the benchmark of a pair that was measured, if somebody deleted it.
+// missing is made: also the benchmark of a pair that was measured, if a user deleted it.
 //
-// What the pairs' benchmarks have come to is read from the cache, where it may be late and never wrong: nothing that was
+// The benchmarks of the pairs are read from the cache, where they may be late and never wrong: nothing that was
 // finished is taken up again. Whether one exists is asked of the API server, by its name, before anything rests on it.
-package pairing
+package matrix
 
 import (
 	"context"
@@ -41,10 +41,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
-// Preflight observes what the checks before a benchmark's acceptance look at.
-type Preflight func(ctx context.Context, b *v1alpha1.LatencyBenchmark) (preflight.Observed, error)
+// Preflight observes what the checks before the acceptance of a matrix, given its overview, look at.
+type Preflight func(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofMatrix bool) (preflight.Observed, error)
 
-// Reconciler reconciles LatencyBenchmarks of many pairs.
+// Reconciler reconciles LatencyMatrices.
 type Reconciler struct {
 	// Client writes. From its cache the benchmarks of the pairs are read.
 	Client client.Client
@@ -58,24 +58,25 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 }
 
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencymatrices,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencymatrices/status,verbs=update
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencymatrices/finalizers,verbs=update
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=get;list;watch;create;update;delete
-// +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks/status,verbs=update
-// +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile takes the next steps of one benchmark of many pairs.
+// Reconcile takes the next steps of one matrix.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	b := &v1alpha1.LatencyBenchmark{}
-	if err := r.Live.Get(ctx, req.NamespacedName, b); err != nil {
+	m := &v1alpha1.LatencyMatrix{}
+	if err := r.Live.Get(ctx, req.NamespacedName, m); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !b.ManyPairs() || !b.DeletionTimestamp.IsZero() {
+	if !m.DeletionTimestamp.IsZero() {
 		// Owner references take the pairs' benchmarks along.
 		return ctrl.Result{}, nil
 	}
-	old := b.DeepCopy()
-	world, err := r.observe(ctx, b)
+	old := m.DeepCopy()
+	world, err := r.observe(ctx, m)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -90,74 +91,68 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		// What was done is recorded all the same.
 		return ctrl.Result{}, errors.Join(err, r.report(ctx, old, world))
 	}
-	return benchmark.Written(again, r.report(ctx, old, world))
+	if err := r.report(ctx, old, world); err != nil {
+		return benchmark.Written(0, err)
+	}
+	expires, err := r.expire(ctx, m)
+	return benchmark.Written(soonest(again, expires), err)
 }
 
-// SetupWithManager registers the controller: it is woken by its benchmarks and those of their pairs, by the nodes for
-// those that are not accepted yet, and by the benchmarks of many pairs that are baselines.
+// SetupWithManager registers the controller: it is woken by its matrices and the benchmarks of their pairs, by the nodes for
+// those that are not accepted yet, and by the matrices that are baselines or have them.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	indexer := mgr.GetFieldIndexer()
-	for field, value := range map[string]client.IndexerFunc{indexParent: parentOf, indexManyPairs: manyPairs} {
-		if err := indexer.IndexField(context.Background(), &v1alpha1.LatencyBenchmark{}, field, value); err != nil {
-			return fmt.Errorf("indexing benchmarks by %s: %w", field, err)
-		}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LatencyBenchmark{}, indexMatrix, matrixOf); err != nil {
+		return fmt.Errorf("indexing benchmarks by %s: %w", indexMatrix, err)
 	}
 	unaccepted := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-		return requests(ctx, mgr.GetClient(), func(b *v1alpha1.LatencyBenchmark) bool { return b.Status.Pairs == nil })
+		return requests(ctx, mgr.GetClient(), func(m *v1alpha1.LatencyMatrix) bool { return !accepted(m) })
 	})
-	ofBaseline := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-		return requests(ctx, mgr.GetClient(), func(b *v1alpha1.LatencyBenchmark) bool {
-			return b.Namespace == o.GetNamespace() && baselineOf(b) == o.GetName()
+	compared := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		return requests(ctx, mgr.GetClient(), func(m *v1alpha1.LatencyMatrix) bool {
+			return m.Namespace == o.GetNamespace() && (baselineOf(m) == o.GetName() || baselineOf(o.(*v1alpha1.LatencyMatrix)) == m.Name)
 		})
 	})
 	return ctrl.NewControllerManagedBy(mgr).
-		Named("pairing").
-		For(&v1alpha1.LatencyBenchmark{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
-			b, ok := o.(*v1alpha1.LatencyBenchmark)
-			return ok && b.ManyPairs()
-		}))).
+		For(&v1alpha1.LatencyMatrix{}).
 		Owns(&v1alpha1.LatencyBenchmark{}, builder.WithPredicates(childChanges)).
 		Watches(&corev1.Node{}, unaccepted, builder.WithPredicates(benchmark.NodeChanges)).
-		Watches(&v1alpha1.LatencyBenchmark{}, ofBaseline, builder.WithPredicates(planChanges)).
+		Watches(&v1alpha1.LatencyMatrix{}, compared, builder.WithPredicates(planChanges)).
 		Complete(r)
 }
 
-// kind of all benchmarks.
-const kind = "LatencyBenchmark"
+// kind of all matrices.
+const kind = "LatencyMatrix"
 
-const (
-	// indexParent finds the benchmarks of pairs by the UID of the one that owns them: a label can be changed by anybody.
-	indexParent = "parent"
-	// indexManyPairs finds the benchmarks of many pairs by isManyPairs.
-	indexManyPairs = "manyPairs"
-	isManyPairs    = "yes"
-)
+// indexMatrix finds the benchmarks of pairs by the UID of the matrix that owns them: any user can change a label.
+const indexMatrix = "matrix"
 
-func parentOf(o client.Object) []string {
+func matrixOf(o client.Object) []string {
 	if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == kind {
 		return []string{string(owner.UID)}
 	}
 	return nil
 }
 
-func manyPairs(o client.Object) []string {
-	if b, ok := o.(*v1alpha1.LatencyBenchmark); ok && b.ManyPairs() {
-		return []string{isManyPairs}
-	}
-	return nil
+// accepted says whether the nodes of a matrix were chosen.
+func accepted(m *v1alpha1.LatencyMatrix) bool { return len(m.Status.Nodes) > 0 }
+
+// finished says whether nothing more will be measured.
+func finished(m *v1alpha1.LatencyMatrix) bool {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionSucceeded)
+	return c != nil && c.Status != metav1.ConditionUnknown
 }
 
-// requests are for the benchmarks of many pairs that are to be woken.
-func requests(ctx context.Context, c client.Reader, wake func(*v1alpha1.LatencyBenchmark) bool) []reconcile.Request {
-	list := &v1alpha1.LatencyBenchmarkList{}
-	if err := c.List(ctx, list, client.MatchingFields{indexManyPairs: isManyPairs}, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "listing benchmarks of many pairs to wake")
+// requests are for the matrices that are to be woken.
+func requests(ctx context.Context, c client.Reader, wake func(*v1alpha1.LatencyMatrix) bool) []reconcile.Request {
+	list := &v1alpha1.LatencyMatrixList{}
+	if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "listing matrices to wake")
 		return nil
 	}
 	var all []reconcile.Request
 	for i := range list.Items {
-		if b := &list.Items[i]; wake(b) {
-			all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)})
+		if m := &list.Items[i]; wake(m) {
+			all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
 		}
 	}
 	return all
@@ -211,13 +206,12 @@ func countsOf(b *v1alpha1.LatencyBenchmark) counts {
 	return c
 }
 
-// planChanges passes the events after which a baseline has other pairs than before.
+// planChanges passes the events after which a baseline has other pairs than before, or a matrix another baseline.
 var planChanges = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*v1alpha1.LatencyBenchmark)
-		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyBenchmark)
-		return ok && ok2 && (before.UID != after.UID || (before.Status.Pairs == nil) != (after.Status.Pairs == nil) ||
-			(before.Status.Pair == nil) != (after.Status.Pair == nil))
+		before, ok := e.ObjectOld.(*v1alpha1.LatencyMatrix)
+		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyMatrix)
+		return ok && ok2 && (before.UID != after.UID || accepted(before) != accepted(after) || baselineOf(before) != baselineOf(after))
 	},
 }
 

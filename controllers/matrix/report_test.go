@@ -1,4 +1,4 @@
-package pairing
+package matrix
 
 import (
 	"context"
@@ -18,6 +18,13 @@ import (
 
 func conditionText(c metav1.Condition) string {
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+}
+
+// earlier is the matrix as it was when so many pairs were measured.
+func earlier(complete int32) *v1alpha1.LatencyMatrix {
+	m := makeWorld().matrix
+	m.Status.Counts.Complete = complete
+	return m
 }
 
 // blockedBy says why the benchmark of a pair with a place cannot be made.
@@ -50,13 +57,13 @@ func TestSucceeds(t *testing.T) {
 		"a failure is not all": {makeWorld(withChild(1, failing), running(2, measuring)), "Unknown Running: 1 of 6 pairs done; measuring x-p2"},
 		"all are measured":     {makeWorld(finishedPairs(1, 2, 3, 4, 5, 6)), "True Complete: 6 of 6 pairs measured"},
 		"all but one are":      {makeWorld(finishedPairs(1, 2, 4, 5, 6), withChild(3, failing)), "False Failed: 1 of 6 pairs failed, first x-p3: run x-p3-r2 failed"},
-		"the worst is told": {makeWorld(finishedPairs(1, 2, 3, 4, 5, 6), func(w *world) {
+		"the slowest is told": {makeWorld(finishedPairs(1, 2, 3, 4, 5, 6), func(w *world) {
 			w.children[4].Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P99, Nanoseconds: 5}}}}
-		}), "True Complete: 6 of 6 pairs measured; the worst is x-p5"},
+		}), "True Complete: 6 of 6 pairs measured; the slowest is x-p5"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			c.world.count(&v1alpha1.PairsStatus{})
+			c.world.count(earlier(0))
 			if diff := cmp.Diff(c.want, conditionText(c.world.succeeds())); diff != "" {
 				t.Errorf("condition Succeeded (-want +got):\n%s", diff)
 			}
@@ -91,7 +98,7 @@ func TestPairsReleasedAtOnceHaveAnEventEach(t *testing.T) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.benchmark).WithStatusSubresource(w.benchmark).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.matrix).WithStatusSubresource(w.matrix).Build()
 	sink := eventSink{notes: make(chan string, 10)}
 	broadcaster := events.NewBroadcaster(sink)
 	defer broadcaster.Shutdown()
@@ -99,7 +106,7 @@ func TestPairsReleasedAtOnceHaveAnEventEach(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &Reconciler{Client: c, Recorder: broadcaster.NewRecorder(scheme, "tailgate")}
-	if err := r.report(t.Context(), makeWorld().benchmark, w); err != nil {
+	if err := r.report(t.Context(), makeWorld().matrix, w); err != nil {
 		t.Fatal(err)
 	}
 	got := []string{<-sink.notes, <-sink.notes}
@@ -112,10 +119,10 @@ func TestPairsReleasedAtOnceHaveAnEventEach(t *testing.T) {
 
 func TestCount(t *testing.T) {
 	w := makeWorld(finishedPairs(1), withChild(2, failing), running(3, measuring))
-	w.count(&v1alpha1.PairsStatus{Done: 3})
-	status := w.benchmark.Status.Pairs
-	if status.Total != 6 || status.Slots != 3 || status.Done != 2 || status.Failed != 1 {
-		t.Errorf("%+v", status)
+	w.count(earlier(3))
+	status := w.matrix.Status
+	if diff := cmp.Diff(v1alpha1.PairCounts{Total: 6, Running: 1, Complete: 1, Failed: 1}, status.Counts); diff != "" || status.Slots != 3 {
+		t.Errorf("%d slots, counts (-want +got):\n%s", status.Slots, diff)
 	}
 	if len(w.notices) != 1 || w.notices[0].Reason != v1alpha1.ReasonPairDeleted {
 		t.Errorf("of a finished pair that is gone it is told: %+v", w.notices)
@@ -131,10 +138,10 @@ func TestCountComparesAnew(t *testing.T) {
 	for released, want := range map[bool]string{true: "x-p2", false: "x-p1"} {
 		w := makeWorld(withChild(2, results))
 		w.released = released
-		w.benchmark.Status.Pairs.Worst = []v1alpha1.PairResult{{Benchmark: "x-p1"}}
-		w.count(&v1alpha1.PairsStatus{Done: 1})
-		if got := w.benchmark.Status.Pairs.Worst[0].Benchmark; got != want {
-			t.Errorf("released %t: the worst is %s, want %s", released, got, want)
+		w.matrix.Status.Slowest = []v1alpha1.MatrixPair{{Benchmark: "x-p1"}}
+		w.count(earlier(1))
+		if got := w.matrix.Status.Slowest[0].Benchmark; got != want {
+			t.Errorf("released %t: the slowest is %s, want %s", released, got, want)
 		}
 	}
 }

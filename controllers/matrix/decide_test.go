@@ -1,4 +1,4 @@
-package pairing
+package matrix
 
 import (
 	"fmt"
@@ -84,7 +84,9 @@ func TestDecide(t *testing.T) {
 // observed is what observe sees of gates and priorities.
 func observed(w *world) { w.observeOutdated() }
 
-func priority(n int32) func(*world) { return func(w *world) { w.benchmark.Spec.Priority = n } }
+func priority(n int32) func(*world) {
+	return func(w *world) { w.matrix.Spec.Template.Spec.Priority = n }
+}
 
 func ownGate(b *v1alpha1.LatencyBenchmark) {
 	b.Spec.Criteria.Rules[0].MaxLatency.Duration = 9 * time.Microsecond
@@ -92,8 +94,8 @@ func ownGate(b *v1alpha1.LatencyBenchmark) {
 
 func TestDecideAcceptance(t *testing.T) {
 	w := makeWorld(func(w *world) {
-		w.benchmark.Status.Pairs = nil
-		w.accepted = preflight.Observed{Benchmark: w.benchmark}
+		w.matrix.Status.Nodes = nil
+		w.accepted = preflight.Observed{Benchmark: w.matrix.Overview()}
 	})
 	got := decide(w)
 	if got.rejection == nil || got.rejection.Reason != v1alpha1.ReasonCellUnsupported || got.again != waitAgain {
@@ -113,7 +115,7 @@ func TestDecideWholeMatrix(t *testing.T) {
 			for step := 0; step < 10_000; step++ {
 				s := decide(w)
 				order = append(order, play(t, w, s)...)
-				if running := w.benchmark.Status.Pairs.Running; len(running) > 0 {
+				if running := w.matrix.Status.Running; len(running) > 0 {
 					complete(w.child(running[random.IntN(len(running))].Number))
 				} else if len(s.text()) == 0 {
 					break
@@ -143,11 +145,11 @@ func TestDecideTakesTheFewestTurns(t *testing.T) {
 			turns := 0
 			for {
 				// They end one by one, and each is followed by what can follow it.
-				for _, r := range slices.Clone(w.benchmark.Status.Pairs.Running) {
+				for _, r := range slices.Clone(w.matrix.Status.Running) {
 					complete(w.child(r.Number))
 					play(t, w, decide(w))
 				}
-				if play(t, w, decide(w)); len(w.benchmark.Status.Pairs.Running) == 0 {
+				if play(t, w, decide(w)); len(w.matrix.Status.Running) == 0 {
 					break
 				}
 				turns++
@@ -169,7 +171,7 @@ func play(t *testing.T, w *world, s steps) []int32 {
 		running(number)(w)
 	}
 	held, used := map[string]int32{}, map[int]int32{}
-	for _, r := range w.benchmark.Status.Pairs.Running {
+	for _, r := range w.matrix.Status.Running {
 		for _, node := range []string{r.ClientNode, r.ServerNode} {
 			if other, ok := held[node]; ok {
 				t.Fatalf("node %s is in pairs %d and %d at once", node, other, r.Number)
@@ -182,7 +184,7 @@ func play(t *testing.T, w *world, s steps) []int32 {
 		}
 		used[block] = r.Number
 	}
-	if n := len(w.benchmark.Status.Pairs.Running); n > w.parallel() {
+	if n := len(w.matrix.Status.Running); n > w.parallel() {
 		t.Fatalf("%d pairs are running, more than %d", n, w.parallel())
 	}
 	return s.claim
@@ -196,7 +198,7 @@ func BenchmarkHundredNodes(b *testing.B) {
 	}
 	b.Run("plan", func(b *testing.B) {
 		for b.Loop() {
-			planOf(w.benchmark)
+			planOf(w.matrix)
 		}
 	})
 	b.Run("decide", func(b *testing.B) {
@@ -208,10 +210,18 @@ func BenchmarkHundredNodes(b *testing.B) {
 	})
 	b.Run("report", func(b *testing.B) {
 		for b.Loop() {
-			w.count(&v1alpha1.PairsStatus{Done: 2500})
+			w.count(earlier(2500))
 			w.progress()
 			w.succeeds()
 			w.judge()
 		}
 	})
+}
+
+func TestSoonest(t *testing.T) {
+	for want, waits := range map[time.Duration][2]time.Duration{0: {0, 0}, 1: {1, 0}, 2: {0, 2}, 3: {3, 4}, 5: {6, 5}} {
+		if got := soonest(waits[0], waits[1]); got != want {
+			t.Errorf("soonest of %v is %s, want %s", waits, got, want)
+		}
+	}
 }

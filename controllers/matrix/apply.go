@@ -1,4 +1,4 @@
-package pairing
+package matrix
 
 import (
 	"cmp"
@@ -25,21 +25,21 @@ const (
 	maxUpdates = 50
 )
 
-// apply carries out the steps and notes in the benchmark's status (not yet written) what follows from them. It returns
+// apply carries out the steps and notes in the matrix's status (not yet written) what follows from them. It returns
 // when to look again.
 func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duration, error) {
-	b := w.benchmark
+	m := w.matrix
 	switch {
 	case s.rejection != nil:
-		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, s.rejection.Reason, s.rejection.Message))
+		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, s.rejection.Reason, s.rejection.Message))
 		return s.again, nil
 	case s.nodes != nil:
-		b.Status.Pairs = &v1alpha1.PairsStatus{Nodes: s.nodes.Names, Server: s.nodes.Server}
-		w.pairs, w.slots = planOf(b)
+		m.Status.Nodes, m.Status.Server = s.nodes.Names, s.nodes.Server
+		w.pairs, w.slots = planOf(m)
 		w.children = make([]*v1alpha1.LatencyBenchmark, len(w.pairs))
-		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, w.acceptance(s.nodes.LeftOut)))
+		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, w.acceptance(s.nodes.LeftOut)))
 		return s.again, nil
-	case b.Status.Pairs == nil:
+	case !accepted(m):
 		// It was suspended before it was accepted.
 		return 0, nil
 	}
@@ -51,8 +51,8 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duratio
 			return 0, err
 		}
 	}
-	for i := range b.Status.Pairs.Running {
-		running := &b.Status.Pairs.Running[i]
+	for i := range m.Status.Running {
+		running := &m.Status.Running[i]
 		if slices.Contains(s.create, running.Number) {
 			if err := r.create(ctx, w, running); err != nil {
 				return 0, err
@@ -92,13 +92,13 @@ func (w *world) release(number int32) {
 	}
 	if failed(child) {
 		notice.Type, notice.Reason = corev1.EventTypeWarning, v1alpha1.ReasonPairFailed
-		notice.Message = fmt.Sprintf("%s failed: %s", child.Name, messageOf(child, v1alpha1.ConditionSucceeded))
+		notice.Message = fmt.Sprintf("%s failed: %s", child.Name, messageOf(child.Status.Conditions, v1alpha1.ConditionSucceeded))
 	}
 	w.notices = append(w.notices, notice)
 }
 
 func (w *world) leave(number int32) {
-	status := w.benchmark.Status.Pairs
+	status := &w.matrix.Status
 	status.Running = slices.DeleteFunc(status.Running, func(r v1alpha1.RunningPair) bool { return r.Number == number })
 }
 
@@ -113,7 +113,7 @@ func (r *Reconciler) postpone(ctx context.Context, w *world, number int32) error
 	w.leave(number)
 	w.notices = append(w.notices, benchmark.Notice{
 		Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonPairPostponed, Action: "Postpone", Related: child,
-		Message: fmt.Sprintf("%s is measured, from its first round on, after the others: %s", child.Name, messageOf(child, v1alpha1.ConditionAccepted)),
+		Message: fmt.Sprintf("%s is measured, from its first round on, after the others: %s", child.Name, messageOf(child.Status.Conditions, v1alpha1.ConditionAccepted)),
 	})
 	w.children[number-1] = nil
 	return nil
@@ -152,18 +152,18 @@ func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.Run
 func (w *world) obstacle(child *v1alpha1.LatencyBenchmark) (blocker, bool) {
 	owner := metav1.GetControllerOf(child)
 	switch {
-	case !child.DeletionTimestamp.IsZero(), owner != nil && owner.Kind == kind && owner.Name == w.benchmark.Name && owner.UID != w.benchmark.UID:
+	case !child.DeletionTimestamp.IsZero(), owner != nil && owner.Kind == kind && owner.Name == w.matrix.Name && owner.UID != w.matrix.UID:
 		return blocker{v1alpha1.ReasonQueued, fmt.Sprintf("LatencyBenchmark %s is not gone yet", child.Name)}, true
-	case !metav1.IsControlledBy(child, w.benchmark):
+	case !metav1.IsControlledBy(child, w.matrix):
 		return blocker{v1alpha1.OutcomeNameTaken, fmt.Sprintf(
-			"LatencyBenchmark %s exists and is not of this one; delete it, or give this one another name", child.Name)}, true
+			"LatencyBenchmark %s exists and is not of this matrix; delete it, or give the matrix another name", child.Name)}, true
 	}
 	return blocker{}, false
 }
 
 // claim gives a place to a pair that is not measured. One that is, which the cache did not know yet, needs none.
 func (r *Reconciler) claim(ctx context.Context, w *world, number int32) error {
-	b := w.benchmark
+	m := w.matrix
 	running := v1alpha1.RunningPair{Number: number, Pair: w.pair(number)}
 	child, err := r.live(ctx, w, number)
 	if client.IgnoreNotFound(err) != nil {
@@ -179,10 +179,10 @@ func (r *Reconciler) claim(ctx context.Context, w *world, number int32) error {
 	if w.child(number) != nil && child.Finished() {
 		return nil
 	}
-	b.Status.Pairs.Running = append(b.Status.Pairs.Running, running)
-	slices.SortFunc(b.Status.Pairs.Running, func(x, y v1alpha1.RunningPair) int { return cmp.Compare(x.Number, y.Number) })
-	if b.Status.StartTime == nil {
-		b.Status.StartTime = &metav1.Time{Time: w.now}
+	m.Status.Running = append(m.Status.Running, running)
+	slices.SortFunc(m.Status.Running, func(x, y v1alpha1.RunningPair) int { return cmp.Compare(x.Number, y.Number) })
+	if m.Status.StartTime == nil {
+		m.Status.StartTime = &metav1.Time{Time: w.now}
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (r *Reconciler) update(ctx context.Context, w *world, number int32) error {
 	if w.upToDate(number) {
 		return nil
 	}
-	child.Spec.Criteria, child.Spec.Priority, child.Spec.Suspend = w.gate(number).DeepCopy(), w.benchmark.Spec.Priority, w.benchmark.Spec.Suspend
+	child.Spec.Criteria, child.Spec.Priority, child.Spec.Suspend = w.criteria(number).DeepCopy(), w.matrix.Spec.Template.Spec.Priority, w.matrix.Spec.Suspend
 	if err := r.Client.Update(ctx, child); err != nil {
 		return fmt.Errorf("passing criteria, priority and suspend on to %s: %w", child.Name, err)
 	}
@@ -214,28 +214,24 @@ func (r *Reconciler) update(ctx context.Context, w *world, number int32) error {
 // live gets the benchmark that has the name of a pair's.
 func (r *Reconciler) live(ctx context.Context, w *world, number int32) (*v1alpha1.LatencyBenchmark, error) {
 	child := &v1alpha1.LatencyBenchmark{}
-	key := types.NamespacedName{Namespace: w.benchmark.Namespace, Name: w.benchmark.PairName(number)}
+	key := types.NamespacedName{Namespace: w.matrix.Namespace, Name: w.matrix.PairName(number)}
 	return child, r.Live.Get(ctx, key, child)
 }
 
-// makeChild is the benchmark of a pair: this one's spec for two nodes.
+// makeChild is the benchmark of a pair: the template's for two nodes.
 func (w *world) makeChild(number int32) *v1alpha1.LatencyBenchmark {
-	b, p := w.benchmark, w.pair(number)
+	m, p := w.matrix, w.pair(number)
 	child := &v1alpha1.LatencyBenchmark{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: b.Namespace, Name: b.PairName(number),
-			Labels:          map[string]string{v1alpha1.LabelParent: b.Name, v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate},
-			OwnerReferences: []metav1.OwnerReference{pods.Owner(b)},
-		},
-		Spec: *b.Spec.DeepCopy(),
+		ObjectMeta: m.Spec.Template.Metadata.ObjectMeta(metav1.ObjectMeta{
+			Namespace: m.Namespace, Name: m.PairName(number),
+			Labels:          map[string]string{v1alpha1.LabelMatrix: m.Name, v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(m, v1alpha1.GroupVersion.WithKind(kind))},
+		}),
+		Spec: *m.Spec.Template.Spec.DeepCopy(),
 	}
-	child.Spec.Criteria = w.gate(number).DeepCopy()
-	// It goes with this one.
-	child.Spec.TTLSecondsAfterFinished, child.Spec.HistoryLimit = nil, 0
-	placement := &child.Spec.Placement
-	placement.Pairing, placement.Nodes, placement.MaxParallelPairs = v1alpha1.PairingPair, nil, 0
-	placement.Client = &v1alpha1.NodeSelection{NodeName: p.ClientNode}
-	placement.Server = &v1alpha1.NodeSelection{NodeName: p.ServerNode}
+	child.Spec.Criteria, child.Spec.Suspend = w.criteria(number).DeepCopy(), m.Spec.Suspend
+	child.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeName: p.ClientNode}
+	child.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: p.ServerNode}
 	// Pairs that run at the same time have different addresses.
 	for _, i := range ranges(&child.Spec) {
 		if starts := pods.StaticBlocks(*i, w.blocks); len(starts) == w.blocks {

@@ -1,0 +1,361 @@
+package v1alpha1
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The bounds of a LatencyMatrix.
+const (
+	// MaxMatrixNodes is how many nodes topologies Ring and AllPairs take: 4950 pairs.
+	MaxMatrixNodes = 100
+	// MaxStarClients is how many clients topology Star takes.
+	MaxStarClients = 500
+	// MaxSlowestPairs is how many pairs status.slowest lists.
+	MaxSlowestPairs = 10
+	// MaxMatrixCells is how many cells status.cells lists.
+	MaxMatrixCells = 64
+)
+
+// ReasonTooManyNodes is a reason of ConditionAccepted. It surfaces when more nodes are selected than the topology takes.
+const ReasonTooManyNodes = "TooManyNodes"
+
+// Reasons of the events that only a LatencyMatrix has.
+const (
+	// ReasonPairMeasured surfaces when a pair was measured.
+	ReasonPairMeasured = "PairMeasured"
+	// ReasonPairFailed surfaces when the benchmark of a pair failed.
+	ReasonPairFailed = "PairFailed"
+	// ReasonPairDeleted surfaces when a user deleted the benchmark of a pair with its results: the pair is measured
+	// again.
+	ReasonPairDeleted = "PairDeleted"
+	// ReasonPairPostponed surfaces when a pair makes room for others because one of its nodes has long been unable to give
+	// what is asked.
+	ReasonPairPostponed = "PairPostponed"
+)
+
+// Topology says which nodes are measured with which.
+// +kubebuilder:validation:Enum=Star;Ring;AllPairs
+type Topology string
+
+// The topologies.
+const (
+	// TopologyStar is every node with the one server node.
+	TopologyStar Topology = "Star"
+	// TopologyRing is every node with the next, the last with the first.
+	TopologyRing Topology = "Ring"
+	// TopologyAllPairs is every node with every other.
+	TopologyAllPairs Topology = "AllPairs"
+)
+
+// LatencyMatrixSpec says which pairs of nodes are measured, and how.
+//
+// +kubebuilder:validation:XValidation:rule="(self.topology == 'Star') == has(self.server)",message="server: topology Star needs it; Ring and AllPairs have none"
+// +kubebuilder:validation:XValidation:rule="[self.template.spec.placement].all(p, (!has(p.client) || !has(p.client.nodeName) && !has(p.client.nodeNames) && !has(p.client.nodeSelector)) && (!has(p.server) || !has(p.server.nodeName) && !has(p.server.nodeNames) && !has(p.server.nodeSelector)))",message="template.spec.placement: client and server must not select nodes, because nodes and server of the matrix do"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.suspend) || !self.template.spec.suspend",message="template.spec.suspend: nothing would ever be measured; set suspend of the matrix itself"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.ttlSecondsAfterFinished) && !has(self.template.spec.historyLimit)",message="template.spec.ttlSecondsAfterFinished, template.spec.historyLimit: the benchmarks of the pairs are deleted with the matrix; set ttlSecondsAfterFinished of the matrix itself"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.baseline) || !has(self.template.spec.criteria.baseline.accepted) || has(self.template.spec.criteria.baseline.accepted.gateName)",message="template.spec.criteria.baseline.accepted.gateName: name the LatencyGate whose accepted result is the baseline"
+type LatencyMatrixSpec struct {
+	// topology is which nodes are measured with which: Star every node with server, Ring every node with the next, AllPairs
+	// every node with every other.
+	// +required
+	Topology Topology `json:"topology"`
+
+	// nodes selects the nodes, at most 100; with topology Star the clients, at most 500. Nodes that cannot give what the
+	// template asks are left out; condition Accepted names them.
+	// +required
+	Nodes NodeSelection `json:"nodes"`
+
+	// server selects the one server node of topology Star. A selected node that is not among nodes comes first.
+	// +optional
+	Server *NodeSelection `json:"server,omitempty"`
+
+	// parallelism is how many pairs are measured at once, each node in one of them, 1 to 50; default 1. Pairs that
+	// share a switch share its buffers: measure them alone to know the latency of one.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=50
+	Parallelism int32 `json:"parallelism,omitempty"`
+
+	// template is that of the benchmark that measures a pair. spec.placement must not select nodes. spec.criteria and
+	// spec.priority may change at any time.
+	// +required
+	Template LatencyBenchmarkTemplate `json:"template"`
+
+	// suspend stops the benchmarks of all pairs while it is true, as in a LatencyBenchmark. It may change at any time.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// ttlSecondsAfterFinished is after how many seconds a finished matrix is deleted, with its benchmarks and results, 0 to
+	// 315360000 (ten years); absent: never. It is kept while another matrix names it as its baseline. It may change at any
+	// time.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=315360000
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+}
+
+// PairCounts counts the pairs of a LatencyMatrix.
+type PairCounts struct {
+	// total is how many pairs the plan has.
+	Total int32 `json:"total"`
+	// running is how many are measured now, or wait for their nodes.
+	Running int32 `json:"running"`
+	// complete is how many were measured.
+	Complete int32 `json:"complete"`
+	// failed is how many could not be measured.
+	Failed int32 `json:"failed"`
+}
+
+// Done is how many pairs are finished.
+func (c PairCounts) Done() int32 { return c.Complete + c.Failed }
+
+// LatencyMatrixStatus is what was measured, as far as it is known. The benchmarks of the pairs have the details.
+type LatencyMatrixStatus struct {
+	// observedGeneration is the generation of the spec that this status describes.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions are Accepted (the spec is understood and the cluster can give what it asks), Succeeded (Unknown while
+	// pairs are not finished, False when one failed) and, with criteria, Passed (False when a pair failed, True when all
+	// passed).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// nodes are those that were chosen when the spec was accepted; with topology Star, the clients. Nodes that come or go
+	// later do not change the plan.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=500
+	// +kubebuilder:validation:items:MaxLength=253
+	Nodes []string `json:"nodes,omitempty"`
+
+	// server is the server node of topology Star.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Server string `json:"server,omitempty"`
+
+	// counts are the pairs by state. Those that are neither running, complete nor failed wait for their turn.
+	// +optional
+	Counts PairCounts `json:"counts,omitzero"`
+
+	// slots is how many times as many pairs as possible are measured at once, each node in one of them, until all are
+	// measured; no plan has fewer.
+	// +optional
+	Slots int32 `json:"slots,omitempty"`
+
+	// progress is how far the runs of all pairs are.
+	// +optional
+	Progress *Progress `json:"progress,omitempty"`
+
+	// verdict is what the criteria say of all pairs.
+	// +optional
+	Verdict *Verdict `json:"verdict,omitempty"`
+
+	// summary is the first cell of the slowest pair as text, for kubectl get.
+	// +optional
+	Summary *Summary `json:"summary,omitempty"`
+
+	// running are the claims of the pairs that are measured, or wait for their nodes: at most spec.parallelism. A claim is
+	// written before the benchmark of its pair is created, and removed when that is finished.
+	// +optional
+	// +listType=map
+	// +listMapKey=number
+	// +kubebuilder:validation:MaxItems=50
+	Running []RunningPair `json:"running,omitempty"`
+
+	// slowest are the measured pairs with the highest p99 of the first cell, at most ten, the slowest first. A p99 that
+	// falls among the lost messages is higher than any number. If the first cell is a stream, these have the lowest
+	// bandwidth.
+	// +optional
+	// +listType=map
+	// +listMapKey=benchmark
+	// +kubebuilder:validation:MaxItems=10
+	Slowest []MatrixPair `json:"slowest,omitempty"`
+
+	// cells has a line for each cell, over all measured pairs; of more than 64 cells, the first 64.
+	// +optional
+	// +listType=map
+	// +listMapKey=variant
+	// +listMapKey=cell
+	// +kubebuilder:validation:MaxItems=64
+	Cells []MatrixCell `json:"cells,omitempty"`
+
+	// startTime is when the first pair was claimed.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// completionTime is when the last pair finished.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+}
+
+// RunningPair is the claim of a pair on one of the places that spec.parallelism gives.
+type RunningPair struct {
+	// number is the pair's in the plan, from 1.
+	Number int32 `json:"number"`
+	Pair   `json:",inline"`
+	// uid is that of the pair's benchmark, once it was made.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid,omitempty"`
+}
+
+// MatrixPair is a measured pair of a LatencyMatrix, with the percentiles of its first cell.
+type MatrixPair struct {
+	// benchmark is the name of the pair's benchmark.
+	// +kubebuilder:validation:MaxLength=253
+	Benchmark string `json:"benchmark"`
+	Pair      `json:",inline"`
+	// latencyType says what the latencies count; absent for streams.
+	// +optional
+	LatencyType ResultLatencyType `json:"latencyType,omitempty"`
+	// lostFrom is the lowest percentile that is unknown because of lost messages; absent if there is none.
+	// +optional
+	LostFrom Percentile `json:"lostFrom,omitempty"`
+	// percentiles are p50, p99 and p99.9, if known.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=9
+	Percentiles []PercentileResult `json:"percentiles,omitempty"`
+	// bitsPerSecond is what a stream found, the median of the rounds.
+	// +optional
+	BitsPerSecond *int64 `json:"bitsPerSecond,omitempty"`
+}
+
+// Percentile is the value of a percentile in nanoseconds, nil if it is unknown.
+func (r *MatrixPair) Percentile(name Percentile) *int64 { return nanosecondsOf(r.Percentiles, name) }
+
+// MatrixCell is the result of one cell over all measured pairs.
+type MatrixCell struct {
+	// variant is the name of the variant, default when the spec has none.
+	// +kubebuilder:validation:MaxLength=63
+	Variant string `json:"variant"`
+	// cell is the name of the cell.
+	// +kubebuilder:validation:MaxLength=63
+	Cell string `json:"cell"`
+	// latencyType says what the latencies count; absent for streams.
+	// +optional
+	LatencyType ResultLatencyType `json:"latencyType,omitempty"`
+	// pairs is how many pairs have the cell.
+	Pairs int32 `json:"pairs"`
+	// p50 is of the pairs' medians.
+	// +optional
+	P50 *PairsLatency `json:"p50,omitempty"`
+	// p99 is of the pairs' 99th percentiles.
+	// +optional
+	P99 *PairsLatency `json:"p99,omitempty"`
+	// bandwidth is of the pairs' streams.
+	// +optional
+	Bandwidth *PairsBandwidth `json:"bandwidth,omitempty"`
+}
+
+// PairsLatency is how a percentile differs between pairs, among those that have it. A pair whose lost messages reach it
+// has it too, as one that is higher than any number: a field that falls on such a pair is absent.
+type PairsLatency struct {
+	// minNanoseconds is the lowest.
+	// +optional
+	MinNanoseconds *int64 `json:"minNanoseconds,omitempty"`
+	// medianNanoseconds is the one in the middle, of an even number the lower one.
+	// +optional
+	MedianNanoseconds *int64 `json:"medianNanoseconds,omitempty"`
+	// maxNanoseconds is the highest.
+	// +optional
+	MaxNanoseconds *int64 `json:"maxNanoseconds,omitempty"`
+	// maxBenchmark names the benchmark of the pair that has the highest.
+	// +kubebuilder:validation:MaxLength=253
+	MaxBenchmark string `json:"maxBenchmark"`
+}
+
+// PairsBandwidth is how the bandwidth of a stream differs between pairs.
+type PairsBandwidth struct {
+	// minBitsPerSecond is the lowest.
+	MinBitsPerSecond int64 `json:"minBitsPerSecond"`
+	// medianBitsPerSecond is the one in the middle, of an even number the lower one.
+	MedianBitsPerSecond int64 `json:"medianBitsPerSecond"`
+	// maxBitsPerSecond is the highest.
+	MaxBitsPerSecond int64 `json:"maxBitsPerSecond"`
+	// minBenchmark names the benchmark of the pair that has the lowest.
+	// +kubebuilder:validation:MaxLength=253
+	MinBenchmark string `json:"minBenchmark"`
+}
+
+// LatencyMatrix measures the latency between many pairs of nodes. It owns one LatencyBenchmark for each pair.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=latencymatrices,singular=latencymatrix,shortName=lmatrix,categories=tailgate
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].reason`
+// +kubebuilder:printcolumn:name="Topology",type=string,JSONPath=`.spec.topology`
+// +kubebuilder:printcolumn:name="Pairs",type=integer,JSONPath=`.status.counts.total`
+// +kubebuilder:printcolumn:name="Complete",type=integer,JSONPath=`.status.counts.complete`
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.counts.failed`
+// +kubebuilder:printcolumn:name="Slowest",type=string,JSONPath=`.status.slowest[0].benchmark`
+// +kubebuilder:printcolumn:name="P50",type=string,JSONPath=`.status.summary.p50`
+// +kubebuilder:printcolumn:name="P99",type=string,JSONPath=`.status.summary.p99`
+// +kubebuilder:printcolumn:name="Verdict",type=string,JSONPath=`.status.verdict.outcome`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Runs",type=string,JSONPath=`.status.progress.runs`,priority=1
+// +kubebuilder:printcolumn:name="Tool",type=string,JSONPath=`.spec.template.spec.tool`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].message`,priority=1
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.nodes) || (self.spec.topology == oldSelf.spec.topology && self.spec.nodes == oldSelf.spec.nodes && has(self.spec.server) == has(oldSelf.spec.server) && (!has(self.spec.server) || self.spec.server == oldSelf.spec.server) && self.spec.parallelism == oldSelf.spec.parallelism && has(self.spec.template.metadata) == has(oldSelf.spec.template.metadata) && (!has(self.spec.template.metadata) || self.spec.template.metadata == oldSelf.spec.template.metadata) && self.spec.template.spec.tool == oldSelf.spec.template.spec.tool && self.spec.template.spec.workload == oldSelf.spec.template.spec.workload && self.spec.template.spec.rounds == oldSelf.spec.template.spec.rounds && self.spec.template.spec.placement == oldSelf.spec.template.spec.placement && self.spec.template.spec.network == oldSelf.spec.template.spec.network && self.spec.template.spec.latencyType == oldSelf.spec.template.spec.latencyType && has(self.spec.template.spec.variants) == has(oldSelf.spec.template.spec.variants) && (!has(self.spec.template.spec.variants) || self.spec.template.spec.variants == oldSelf.spec.template.spec.variants) && has(self.spec.template.spec.acceleration) == has(oldSelf.spec.template.spec.acceleration) && (!has(self.spec.template.spec.acceleration) || self.spec.template.spec.acceleration == oldSelf.spec.template.spec.acceleration) && has(self.spec.template.spec.pods) == has(oldSelf.spec.template.spec.pods) && (!has(self.spec.template.spec.pods) || self.spec.template.spec.pods == oldSelf.spec.template.spec.pods) && has(self.spec.template.spec.capture) == has(oldSelf.spec.template.spec.capture) && (!has(self.spec.template.spec.capture) || self.spec.template.spec.capture == oldSelf.spec.template.spec.capture) && has(self.spec.template.spec.highestPercentile) == has(oldSelf.spec.template.spec.highestPercentile) && (!has(self.spec.template.spec.highestPercentile) || self.spec.template.spec.highestPercentile == oldSelf.spec.template.spec.highestPercentile))",message="spec cannot change once it was accepted, but for template.spec.criteria, template.spec.priority, suspend and ttlSecondsAfterFinished: delete the matrix and apply it again"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.template.spec.criteria) || !has(self.spec.template.spec.criteria.baseline) || !has(self.spec.template.spec.criteria.baseline.matrixRef) || self.spec.template.spec.criteria.baseline.matrixRef.name != self.metadata.name",message="spec.template.spec.criteria.baseline.matrixRef: a matrix cannot be its own baseline; name another"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 46",message="metadata.name: at most 46 characters, because the benchmark of each pair is named after it"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.template.spec.variants) || self.spec.template.spec.variants.all(v, self.metadata.name.size() + v.name.size() <= 51)",message="spec.template.spec.variants: the names of the matrix and of a variant together have at most 51 characters, because the benchmark of each pair is named after both"
+type LatencyMatrix struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// spec says which pairs of nodes are measured, and how.
+	// +required
+	Spec LatencyMatrixSpec `json:"spec"`
+	// status is what was measured.
+	// +optional
+	Status LatencyMatrixStatus `json:"status,omitzero"`
+}
+
+// LatencyMatrixList is a list of LatencyMatrices.
+//
+// +kubebuilder:object:root=true
+type LatencyMatrixList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []LatencyMatrix `json:"items"`
+}
+
+// PairName is the name of the benchmark of a pair, given its number in the plan, from 1.
+func (m *LatencyMatrix) PairName(number int32) string {
+	return fmt.Sprintf("%s-p%d", m.Name, number)
+}
+
+// SetCondition sets a condition for the current generation of the spec. The transition time changes with
+// the status only.
+func (m *LatencyMatrix) SetCondition(c metav1.Condition) {
+	c.ObservedGeneration = m.Generation
+	meta.SetStatusCondition(&m.Status.Conditions, c)
+}
+
+// Overview is the matrix as a benchmark: the spec of its template with the nodes of the matrix, and of the status what
+// both kinds have.
+func (m *LatencyMatrix) Overview() *LatencyBenchmark {
+	b := &LatencyBenchmark{ObjectMeta: *m.ObjectMeta.DeepCopy(), Spec: *m.Spec.Template.Spec.DeepCopy()}
+	b.Spec.Suspend, b.Spec.TTLSecondsAfterFinished = m.Spec.Suspend, m.Spec.TTLSecondsAfterFinished
+	b.Spec.Placement.Client, b.Spec.Placement.Server = m.Spec.Nodes.DeepCopy(), m.Spec.Server.DeepCopy()
+	if b.Spec.Placement.Server == nil {
+		b.Spec.Placement.Server = m.Spec.Nodes.DeepCopy()
+	}
+	status := m.Status.DeepCopy()
+	b.Status = LatencyBenchmarkStatus{
+		ObservedGeneration: status.ObservedGeneration, Conditions: status.Conditions, Progress: status.Progress, Verdict: status.Verdict,
+		Summary: status.Summary, StartTime: status.StartTime, CompletionTime: status.CompletionTime,
+	}
+	return b
+}
