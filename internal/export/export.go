@@ -28,7 +28,7 @@ var (
 	ErrNone = errors.New("no export")
 	// ErrDamaged is returned for an export that is not whole, or not as it was written.
 	ErrDamaged = errors.New("damaged export")
-	// ErrExists is returned where there is something already.
+	// ErrExists is returned if the destination exists.
 	ErrExists = errors.New("it exists already")
 )
 
@@ -65,11 +65,11 @@ type Manifest struct {
 	// Pairs are the names of the benchmarks of the pairs of a LatencyMatrix, in order.
 	Pairs []string `json:"pairs,omitempty"`
 
-	// paths are those of Files, of a manifest that was read.
+	// paths are the paths of Files of a manifest that was read.
 	paths map[string]bool
 }
 
-// File is one of an export.
+// File describes a file of an export.
 type File struct {
 	// Path is relative to the manifest, with slashes.
 	Path string `json:"path"`

@@ -25,7 +25,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// ReadDir reads the export in a directory: see Read. Nothing outside the directory is read, wherever its links lead.
+// ReadDir reads the export in a directory: see Read. It reads no file outside the directory, even through links.
 func ReadDir(ctx context.Context, dir string) (Benchmark, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -40,15 +40,15 @@ func ReadDir(ctx context.Context, dir string) (Benchmark, error) {
 	return b, nil
 }
 
-// IsExport says whether a directory has a manifest.
+// IsExport reports whether a directory has a manifest.
 func IsExport(dir string) bool {
 	info, err := os.Stat(path.Join(dir, manifestFile))
 	return err == nil && info.Mode().IsRegular()
 }
 
 // Read reads an export and verifies it: every file against the manifest, the LatencyBenchmark against the definition of
-// its kind, and every stored result against the digests in the status. The error wraps ErrNone where there is no
-// manifest, and ErrDamaged where something is not as it was written.
+// its kind, and every stored result against the digests in the status. The error wraps ErrNone if there is no
+// manifest, and ErrDamaged if a file differs from the manifest.
 func Read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
 	m, err := readManifest(fsys)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// Written is what an export has.
+// Written describes a written export.
 type Written struct {
 	// Files is how many there are, Bytes how large they are together, the manifest included.
 	Files int
@@ -31,8 +31,8 @@ type Written struct {
 	ManifestSHA256 string
 }
 
-// Write keeps a benchmark in a directory that it makes, whole or not at all. The same results make the same files, byte
-// for byte. The error wraps ErrExists where there is something already, unless that is an export and replace is true.
+// Write writes a benchmark to a directory that it creates, completely or not at all. The same results give byte-identical
+// files. The error wraps ErrExists if the directory exists, unless it is an export and replace is true.
 func Write(dir string, b Benchmark, replace bool) (Written, error) {
 	if err := MayWrite(dir, replace); err != nil {
 		return Written{}, err
@@ -60,7 +60,7 @@ func Write(dir string, b Benchmark, replace bool) (Written, error) {
 	return w.written(), nil
 }
 
-// MayWrite says why Write would not write to a directory: see there.
+// MayWrite returns the error with which Write would refuse to write to a directory.
 func MayWrite(dir string, replace bool) error {
 	_, err := os.Lstat(dir)
 	switch {
@@ -194,7 +194,7 @@ func (w *writer) runs(under string, b Benchmark) error {
 	return nil
 }
 
-// RunEvidence is what was observed of a run.
+// RunEvidence contains the observations of a run.
 type RunEvidence struct {
 	Run     string      `json:"run"`
 	Variant string      `json:"variant"`
@@ -204,7 +204,7 @@ type RunEvidence struct {
 	Server  EndEvidence `json:"server"`
 }
 
-// EndEvidence is what an agent observed of its end, and the API server told of its pod.
+// EndEvidence contains the observations of an agent, and the pod as the API server returned it.
 type EndEvidence struct {
 	Observed result.Evidence `json:"observed"`
 	Pod      result.Seen     `json:"pod"`

@@ -27,7 +27,7 @@ const (
 )
 
 // Document is a benchmark's results for programs, as the forms json and yaml write them. Times are whole nanoseconds. A
-// figure that cannot be told is absent.
+// figure that is not known is absent.
 type Document struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
@@ -55,7 +55,7 @@ type Document struct {
 	Pairs []Document `json:"pairs,omitempty"`
 }
 
-// DocumentVariant is a way to the peer in a few words.
+// DocumentVariant describes the network, wait mode and acceleration of a variant in a few words.
 type DocumentVariant struct {
 	Name string `json:"name"`
 	Way  string `json:"way"`
@@ -77,8 +77,8 @@ type DocumentRound struct {
 	v1alpha1.CellResult `json:",inline"`
 }
 
-// NewDocument is a benchmark's document, from its stored runs, oldest first. What the benchmark's status says of results
-// is not looked at.
+// NewDocument returns the document of a benchmark from its stored runs, oldest first. It does not read the results in the
+// benchmark's status.
 func NewDocument(b *v1alpha1.LatencyBenchmark, runs []result.Stored) (Document, error) {
 	s, err := newSheet(b, runs)
 	if err != nil {
@@ -176,7 +176,7 @@ type csvColumn struct {
 	value func(of Document, round *DocumentRound, r v1alpha1.CellResult) string
 }
 
-// csvColumns are all, those first that say what the line is of. A figure that cannot be told is empty.
+// csvColumns are all columns; the first ones identify the cell. A figure that is not known is empty.
 func csvColumns() []csvColumn {
 	text := func(name string, of func(v1alpha1.CellResult) string) csvColumn {
 		return csvColumn{name, func(_ Document, _ *DocumentRound, r v1alpha1.CellResult) string { return of(r) }}
@@ -261,7 +261,7 @@ func writeCSV(w io.Writer, d Document) error {
 		for i, c := range columns {
 			values[i] = value(c)
 		}
-		_ = out.Write(values) // The error is told by Error.
+		_ = out.Write(values) // Error returns the error.
 	}
 	line(func(c csvColumn) string { return c.name })
 	for _, of := range append([]Document{d}, d.Pairs...) {
