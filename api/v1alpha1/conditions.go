@@ -93,6 +93,9 @@ const (
 	ReasonStarting = "Starting"
 	// ReasonRunning surfaces while the tools measure.
 	ReasonRunning = "Running"
+	// ReasonDevicePluginUnavailable surfaces, also in condition Accepted, while a benchmark that has started waits for a
+	// device plugin. After 30 minutes the benchmark fails.
+	ReasonDevicePluginUnavailable = "DevicePluginUnavailable"
 	// ReasonRetrying surfaces while a failed run rests before its next attempt.
 	ReasonRetrying = "Retrying"
 	// ReasonBenchmarkSuspended surfaces while spec.suspend is true and something is left to be measured.
@@ -160,8 +163,11 @@ const (
 	OutcomeTopologyAffinity = "TopologyAffinityError"
 	// OutcomeSMTAlignment surfaces when the kubelet gives whole cores only, and the CPUs asked for are not that.
 	OutcomeSMTAlignment = "SMTAlignmentError"
-	// OutcomeUnexpectedAdmission surfaces when the kubelet could not allocate what the scheduler had counted: a device
-	// plugin that is starting again, or devices that went away.
+	// OutcomeDevicePluginUnavailable surfaces when the device plugin of a resource that the run needs did not run when a pod
+	// started. The attempt does not count as failed, and the operator waits for the plugin for at most 30 minutes.
+	OutcomeDevicePluginUnavailable = "DevicePluginUnavailable"
+	// OutcomeUnexpectedAdmission surfaces when the kubelet could not allocate what the scheduler had counted, other than a
+	// device.
 	OutcomeUnexpectedAdmission = "UnexpectedAdmissionError"
 	// OutcomeAdmissionRejected surfaces when the kubelet refused a pod for another reason.
 	OutcomeAdmissionRejected = "AdmissionRejected"

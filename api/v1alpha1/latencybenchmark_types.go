@@ -421,6 +421,11 @@ type LatencyBenchmarkStatus struct {
 	// +optional
 	OccupiedSeconds int64 `json:"occupiedSeconds,omitempty"`
 
+	// devicesMissingSince is when the operator first saw that a device plugin which the next run needs does not run; unset
+	// when the run has started.
+	// +optional
+	DevicesMissingSince *metav1.MicroTime `json:"devicesMissingSince,omitempty"`
+
 	// attempts lists every finished attempt of every run, oldest first.
 	// +optional
 	// +listType=atomic

@@ -652,6 +652,10 @@ func (in *LatencyBenchmarkStatus) DeepCopyInto(out *LatencyBenchmarkStatus) {
 		*out = make([]LeftPod, len(*in))
 		copy(*out, *in)
 	}
+	if in.DevicesMissingSince != nil {
+		in, out := &in.DevicesMissingSince, &out.DevicesMissingSince
+		*out = (*in).DeepCopy()
+	}
 	if in.Attempts != nil {
 		in, out := &in.Attempts, &out.Attempts
 		*out = make([]Attempt, len(*in))

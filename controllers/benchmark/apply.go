@@ -30,6 +30,7 @@ import (
 func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration, error) {
 	b := w.benchmark
 	w.note()
+	w.noteMissing(s)
 	for _, p := range w.left {
 		if err := r.deletePod(ctx, b, p); err != nil {
 			s.message += ": " + oneLine(err.Error())
@@ -134,6 +135,20 @@ func (w *world) note() {
 		return
 	}
 	setLeft(w.benchmark, w.left)
+}
+
+// noteMissing records since when a device plugin that the next run needs has not run: from the first step that says so to
+// that in which the run's result is taken, the benchmark is suspended, or something else is wrong.
+func (w *world) noteMissing(s step) {
+	status := &w.benchmark.Status
+	switch {
+	case s.reason == v1alpha1.ReasonDevicePluginUnavailable:
+		if now := metav1.NewMicroTime(w.now); status.DevicesMissingSince == nil {
+			status.DevicesMissingSince = &now
+		}
+	case s.kind == stepCollect, s.kind == stepConclude, s.kind == stepReject, s.kind == stepHold:
+		status.DevicesMissingSince = nil
+	}
 }
 
 // setLeft records the pods of earlier attempts that have not ended.

@@ -77,6 +77,9 @@ const (
 	// removeTimeout is how long the pods of an attempt that is over may take to go before its nodes are given back. A
 	// pod stays when its node is dead, or when it has a finalizer.
 	removeTimeout = 2 * time.Minute
+	// pluginPatience is how long a benchmark that has started waits for a device plugin. A container that exits again and
+	// again is started again after at most 5 minutes.
+	pluginPatience = 30 * time.Minute
 	// unseenGrace is for how long after its acceptance a benchmark waits for older ones that no worker has looked at yet, as
 	// after a manager starts.
 	unseenGrace = 5 * time.Second
@@ -134,6 +137,10 @@ func decideIdle(w *world) step {
 		return step{kind: stepFail, reason: v1alpha1.ReasonFailed,
 			message: fmt.Sprintf("run %s failed (%s) at attempt %d: %s", run.Name, last.Outcome.Reason, last.Attempt, last.Outcome.Message)}
 	}
+	if waited := next.waitedForPlugin(b); waited > pluginPatience {
+		return step{kind: stepFail, reason: v1alpha1.ReasonFailed, message: fmt.Sprintf("run %s waited for a device plugin for %s: %s",
+			run.Name, waited.Round(time.Second), next.lastUnplugged.Outcome.Message)}
+	}
 	if b.Spec.Suspend {
 		return step{kind: stepHold, reason: v1alpha1.ReasonBenchmarkSuspended,
 			message: fmt.Sprintf("suspended (spec.suspend) with %d of %d runs measured and stored; set it to false to resume", len(b.Status.Stored), len(w.runs))}
@@ -143,6 +150,12 @@ func decideIdle(w *world) step {
 		if wait := next.taken.Outcome.FinishedAt.Add(retryAfter).Sub(w.now); wait > 0 {
 			return step{kind: stepWait, reason: v1alpha1.ReasonRetrying, again: wait,
 				message: fmt.Sprintf("run %s is tried again under other names: %s", run.Name, next.taken.Outcome.Message)}
+		}
+	}
+	if next.unplugged > 0 {
+		if wait := next.lastUnplugged.Outcome.FinishedAt.Add(time.Duration(next.unplugged) * retryAfter).Sub(w.now); wait > 0 {
+			return step{kind: stepWait, reason: v1alpha1.ReasonDevicePluginUnavailable, again: wait,
+				message: fmt.Sprintf("run %s is tried again when the device plugin runs: %s", run.Name, next.lastUnplugged.Outcome.Message)}
 		}
 	}
 	if last != nil {
@@ -164,6 +177,9 @@ func decideIdle(w *world) step {
 	}
 
 	pair, rejection := preflight.Accept(w.accepted)
+	if rejection != nil && rejection.Reason == v1alpha1.ReasonResourceNotAdvertised && b.Status.StartTime != nil {
+		return waitForPlugin(w, run.Name, rejection.Message)
+	}
 	if rejection != nil {
 		return step{kind: stepReject, reason: rejection.Reason, message: rejection.Message, again: waitAgain}
 	}
@@ -182,6 +198,24 @@ func decideIdle(w *world) step {
 	return step{kind: stepClaim, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d", run.Name, next.attempt), run: *run, attempt: next.attempt, taken: next.taken != nil}
 }
 
+// waitForPlugin is for a benchmark that has started, and of which a node does not advertise a resource any more. The nodes are
+// others' meanwhile.
+func waitForPlugin(w *world, run, why string) step {
+	if w.since(w.benchmark.Status.DevicesMissingSince) > pluginPatience {
+		return step{kind: stepFail, reason: v1alpha1.ReasonFailed, message: fmt.Sprintf("run %s waited for a device plugin for more than %s: %s", run, pluginPatience, why)}
+	}
+	return step{kind: stepReject, reason: v1alpha1.ReasonDevicePluginUnavailable, again: waitAgain,
+		message: fmt.Sprintf("run %s waits for a device plugin, at most %s: %s", run, pluginPatience, why)}
+}
+
+// waitedForPlugin is for how long a device plugin had not run when the latest attempt ended, if it ended because of that.
+func (n upcoming) waitedForPlugin(b *v1alpha1.LatencyBenchmark) time.Duration {
+	if since := b.Status.DevicesMissingSince; n.unplugged > 0 && since != nil {
+		return n.lastUnplugged.Outcome.FinishedAt.Sub(since.Time)
+	}
+	return 0
+}
+
 // upcoming is what is to be measured next.
 type upcoming struct {
 	// run is the first without a stored result; nil when there is none.
@@ -192,6 +226,10 @@ type upcoming struct {
 	// is none. Those that ended because the benchmark was suspended, or because a name was taken, do not count.
 	tries int32
 	last  *v1alpha1.Attempt
+	// unplugged is how many attempts in a row ended because a device plugin did not run, and lastUnplugged the latest of these.
+	// They do not count as tries.
+	unplugged     int32
+	lastUnplugged *v1alpha1.Attempt
 	// taken is the latest attempt at it that ended because a name was taken; nil when there is none.
 	taken *v1alpha1.Attempt
 }
@@ -212,7 +250,13 @@ func nextRun(w *world) upcoming {
 				continue
 			}
 			next.attempt = a.Attempt + 1
+			if a.Outcome.Reason != v1alpha1.OutcomeDevicePluginUnavailable {
+				next.unplugged, next.lastUnplugged = 0, nil
+			}
 			switch a.Outcome.Reason {
+			case v1alpha1.OutcomeDevicePluginUnavailable:
+				next.unplugged++
+				next.lastUnplugged = a
 			case v1alpha1.OutcomeSuspended:
 			case v1alpha1.OutcomeNameTaken:
 				next.taken = a
@@ -289,6 +333,9 @@ func decideActive(w *world) step {
 			continue
 		}
 		trouble := startTrouble(end.pod, w.events[end.pod.UID])
+		if trouble.reason == v1alpha1.OutcomeUnschedulable && w.unplugged != "" {
+			return conclude(v1alpha1.OutcomeDevicePluginUnavailable, fmt.Sprintf("the %s's pod cannot start: %s; the attempt does not count, and the operator waits for the device plugin", end.role, w.unplugged))
+		}
 		if trouble.final {
 			return conclude(trouble.reason, fmt.Sprintf("the %s's pod cannot start: %s", end.role, trouble.message))
 		}

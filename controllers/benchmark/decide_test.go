@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
 type decision struct {
@@ -62,6 +64,24 @@ func checkDecisions(t *testing.T, cases map[string]decision) {
 			}
 		})
 	}
+}
+
+const noPlugin = v1alpha1.OutcomeDevicePluginUnavailable
+
+// missingFor says how long ago a device plugin was first seen not to run.
+func missingFor(d time.Duration) func(*world) {
+	return func(w *world) {
+		w.benchmark.Status.DevicesMissingSince = new(metav1.NewMicroTime(ago(d)))
+	}
+}
+
+// begun is a benchmark that has claimed its nodes before.
+func begun(w *world) { w.benchmark.Status.StartTime = &metav1.Time{Time: ago(time.Hour)} }
+
+// overVF makes a benchmark ask for a VF, which no node advertises.
+func overVF(w *world) {
+	w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "198.18.0.0/24"}}
+	w.accepted.Networks = map[string]*preflight.NetworkDefinition{plan.DefaultVariant: {Name: "perf/x"}}
 }
 
 func TestDecideWithoutAnAttempt(t *testing.T) {
@@ -227,6 +247,34 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeNameTaken, 6*time.Second)),
 			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 2, taken: true,
 		},
+		"no number of attempts without a device plugin makes a run fail, and each is waited for longer": {
+			changes: on(withAttempt("x-r1", 1, noPlugin, time.Hour), withAttempt("x-r1", 2, noPlugin, time.Hour), withAttempt("x-r1", 3, noPlugin, time.Hour), withAttempt("x-r1", 4, noPlugin, 12*time.Second), missingFor(2*time.Minute)),
+			kind:    stepWait, reason: v1alpha1.ReasonDevicePluginUnavailable, message: []string{"x-r1", "device plugin", "it went wrong"}, again: 8 * time.Second,
+		},
+		"a run whose device plugin runs again is tried again": {
+			changes: on(withAttempt("x-r1", 1, noPlugin, 6*time.Second), missingFor(time.Minute)),
+			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 2,
+		},
+		"attempts without a device plugin do not count beside others": {
+			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, time.Hour), withAttempt("x-r1", 2, noPlugin, time.Hour), withAttempt("x-r1", 3, v1alpha1.OutcomeToolFailed, 2*time.Second)),
+			kind:    stepWait, reason: v1alpha1.ReasonRetrying, message: []string{"attempt 2 of 3"}, again: 8 * time.Second,
+		},
+		"a device plugin that never runs is not waited for for ever": {
+			changes: on(withAttempt("x-r1", 1, noPlugin, time.Second), missingFor(pluginPatience+2*time.Second)),
+			kind:    stepFail, reason: v1alpha1.ReasonFailed, message: []string{"x-r1", "30m1s", "it went wrong"}, none: true,
+		},
+		"one that has started waits for a device that its node has lost": {
+			changes: on(overVF, begun),
+			kind:    stepReject, reason: v1alpha1.ReasonDevicePluginUnavailable, message: []string{"x-r1", "at most 30m0s", "amd.com/sf_vf"}, again: waitAgain,
+		},
+		"not for ever": {
+			changes: on(overVF, begun, missingFor(pluginPatience+time.Second)),
+			kind:    stepFail, reason: v1alpha1.ReasonFailed, message: []string{"30m0s", "amd.com/sf_vf"}, none: true,
+		},
+		"one that has not started is rejected": {
+			changes: on(overVF),
+			kind:    stepReject, reason: v1alpha1.ReasonResourceNotAdvertised, message: []string{"amd.com/sf_vf"}, again: waitAgain,
+		},
 		"no number of taken names makes a run fail, and each is waited for": {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeNameTaken, time.Hour), withAttempt("x-r1", 2, v1alpha1.OutcomeNameTaken, time.Hour), withAttempt("x-r1", 3, v1alpha1.OutcomeNameTaken, 2*time.Second)),
 			kind:    stepWait, reason: v1alpha1.ReasonRetrying, message: []string{"under other names", "it went wrong"}, again: 3 * time.Second,
@@ -361,6 +409,10 @@ func TestDecideWhilePodsStart(t *testing.T) {
 		"a server whose image cannot be pulled is told": {
 			changes: on(active(0), withServer(waiting("ImagePullBackOff", ""))),
 			kind:    stepWatch, reason: v1alpha1.OutcomeImagePullFailed, message: []string{"server's pod does not start", "bench:v0"},
+		},
+		"a pod that waits for a device whose plugin ended gives the nodes back": {
+			changes: on(active(0), withServer(unscheduled("0/2 nodes are available: 1 Insufficient amd.com/onload.")), func(w *world) { w.unplugged = "node b has no allocatable amd.com/onload" }),
+			kind:    stepConclude, reason: noPlugin, message: []string{"server", "node b has no allocatable amd.com/onload", "does not count"},
 		},
 		"a server that cannot be scheduled is told": {
 			changes: on(active(0), withServer(unscheduled("0/2 nodes are available: 1 Insufficient cpu."))),
@@ -641,6 +693,38 @@ func TestCurable(t *testing.T) {
 	for outcome, want := range cases {
 		if got := curable(outcome); got != want {
 			t.Errorf("%s: got %t, want %t", outcome, got, want)
+		}
+	}
+}
+
+// The wait for a device plugin begins with the first step that says so, and ends when the run is measured or something else
+// stands in its way.
+func TestWaitForADevicePluginIsRecorded(t *testing.T) {
+	w := makeWorld()
+	now, since := w.now, &w.benchmark.Status.DevicesMissingSince
+	for i, c := range []struct {
+		kind, reason string
+		waits        bool
+	}{
+		{stepClaim, v1alpha1.ReasonStarting, false},
+		{stepConclude, noPlugin, true},
+		{stepRelease, v1alpha1.ReasonQueued, true},
+		{stepReject, noPlugin, true},
+		{stepClaim, v1alpha1.ReasonStarting, true},
+		{stepCollect, v1alpha1.ReasonRunning, false},
+		{stepReject, noPlugin, true},
+		{stepReject, v1alpha1.ReasonNodeNotReady, false},
+		{stepConclude, noPlugin, true},
+		{stepHold, v1alpha1.ReasonBenchmarkSuspended, false},
+	} {
+		w.now = now.Add(time.Duration(i) * time.Minute)
+		before := *since
+		w.noteMissing(step{kind: c.kind, reason: c.reason})
+		if (*since != nil) != c.waits {
+			t.Errorf("after step %d (%s, %s) it waits: %t", i, c.kind, c.reason, *since != nil)
+		}
+		if before != nil && *since != nil && !before.Equal(*since) {
+			t.Errorf("step %d (%s) changed since when it waits", i, c.kind)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/internal/dra"
@@ -25,10 +26,11 @@ import (
 // The listed nodes then have it allocatable, as if a device plugin advertised it.
 func (r *Reconciler) observeDrivers(ctx context.Context, o *preflight.Observed) error {
 	nodes := preflight.Matching(*o)
+	matching := sets.New(nodes...)
 	missing := slices.DeleteFunc(plan.Resources(o.Benchmark.Spec), func(name string) bool {
 		return !slices.ContainsFunc(o.Nodes, func(n corev1.Node) bool {
 			q := n.Status.Allocatable[corev1.ResourceName(name)]
-			return q.Sign() == 0 && slices.Contains(nodes, n.Name)
+			return q.Sign() == 0 && matching.Has(n.Name)
 		})
 	})
 	kind := resourcev1.SchemeGroupVersion.WithKind("DeviceClass")

@@ -95,8 +95,12 @@ func podFailure(p *corev1.Pod) (reason, message string) {
 		return v1alpha1.OutcomeSMTAlignment, fmt.Sprintf(
 			"the kubelet of %s gives the %s whole cores only: %s; set placement.cpus to a multiple of the CPUs of a core", node, role, oneLine(p.Status.Message))
 	case "UnexpectedAdmissionError":
+		if name := unallocated(p); name != "" {
+			return v1alpha1.OutcomeDevicePluginUnavailable, fmt.Sprintf(
+				"the kubelet of %s has no device of %s for the %s: %s; the attempt does not count, and the operator waits for the device plugin", node, name, role, oneLine(p.Status.Message))
+		}
 		return v1alpha1.OutcomeUnexpectedAdmission, fmt.Sprintf(
-			"the kubelet of %s could not allocate what the scheduler had counted for the %s: %s; is a device plugin there starting again?", node, role, oneLine(p.Status.Message))
+			"the kubelet of %s could not allocate what the scheduler had counted for the %s: %s", node, role, oneLine(p.Status.Message))
 	case "Evicted", "Preempting", "Preempted", "Shutdown", "NodeShutdown", "Terminated":
 		return v1alpha1.OutcomeEvicted, fmt.Sprintf("the %s was removed from %s (%s): %s", role, node, p.Status.Reason, oneLine(p.Status.Message))
 	case "NodeLost":
@@ -124,6 +128,29 @@ func podFailure(p *corev1.Pod) (reason, message string) {
 
 // maxSaid is how much of a foreign message fits into one of ours, in bytes.
 const maxSaid = 400
+
+// unallocated is the extended resource that the kubelet could not allocate although the scheduler had counted it: the
+// scheduler learns up to ten seconds later than the kubelet that a device plugin ended. Just after that the kubelet only
+// says that it could not call the plugin.
+func unallocated(p *corev1.Pod) string {
+	var asked []string
+	for _, c := range p.Spec.Containers {
+		for name := range c.Resources.Requests {
+			if !strings.Contains(string(name), "/") {
+				continue
+			}
+			if strings.Contains(p.Status.Message, string(name)) {
+				return string(name)
+			}
+			asked = append(asked, string(name))
+		}
+	}
+	if !strings.Contains(p.Status.Message, "rpc error") {
+		return ""
+	}
+	slices.Sort(asked)
+	return strings.Join(asked, " or ")
+}
 
 // oneLine makes a foreign message fit into one of ours.
 func oneLine(s string) string {

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -129,6 +130,17 @@ func TestStartTrouble(t *testing.T) {
 	}
 }
 
+// asking makes a pod request extended resources.
+func asking(names ...corev1.ResourceName) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+		for _, name := range names {
+			list[name] = resource.MustParse("1")
+		}
+		p.Spec.Containers = []corev1.Container{{Name: pods.Container, Resources: corev1.ResourceRequirements{Requests: list}}}
+	}
+}
+
 func TestPodFailure(t *testing.T) {
 	// ended is a container that ended without a word of the agent.
 	ended := func(reason string, exitCode int32, message string) func(*corev1.Pod) {
@@ -153,8 +165,16 @@ func TestPodFailure(t *testing.T) {
 			want: v1alpha1.OutcomeSMTAlignment, wantMessage: []string{"whole cores", "cpus per core = 2", "placement.cpus"},
 		},
 		"a device that went away": {
-			pod:  []func(*corev1.Pod){refused("UnexpectedAdmissionError", "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices amd.com/sf_vf, which is unexpected")},
-			want: v1alpha1.OutcomeUnexpectedAdmission, wantMessage: []string{"kubelet of b", "no healthy devices", "device plugin"},
+			pod:  []func(*corev1.Pod){asking("amd.com/sf_vf"), refused("UnexpectedAdmissionError", "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices amd.com/sf_vf, which is unexpected")},
+			want: v1alpha1.OutcomeDevicePluginUnavailable, wantMessage: []string{"kubelet of b", "no healthy devices", "device plugin"},
+		},
+		"a device plugin that has just ended": {
+			pod:  []func(*corev1.Pod){asking("amd.com/sf_vf", "amd.com/onload"), refused("UnexpectedAdmissionError", "Allocate failed due to rpc error: code = Unavailable desc = connection error, which is unexpected")},
+			want: v1alpha1.OutcomeDevicePluginUnavailable, wantMessage: []string{"no device of amd.com/onload or amd.com/sf_vf", "does not count"},
+		},
+		"what else cannot be allocated": {
+			pod:  []func(*corev1.Pod){asking("amd.com/sf_vf"), refused("UnexpectedAdmissionError", "Allocate failed due to not enough cpus available to satisfy request: requested=2, available=1, which is unexpected")},
+			want: v1alpha1.OutcomeUnexpectedAdmission, wantMessage: []string{"not enough cpus"},
 		},
 		"CPUs that somebody else took": {
 			pod:  []func(*corev1.Pod){refused("OutOfcpu", "Node didn't have enough resource: cpu, requested: 2000, used: 3100, capacity: 4000")},

@@ -66,6 +66,9 @@ type world struct {
 	// events are the warnings about a pod that does not start, by pod UID, newest last; filled only for pods
 	// that have been pending for a while.
 	events map[types.UID][]corev1.Event
+	// unplugged is a resource of the active run that a node of the pair had and that is not allocatable there now, in a few
+	// words; empty if there is none.
+	unplugged string
 	// notReady are the nodes of the active pair that do not exist or are not ready.
 	notReady []string
 }
@@ -273,6 +276,7 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 		w.events[p.UID] = list.Items
 	}
 	w.notReady = notReady(active.Pair, nodes)
+	w.unplugged = unplugged(w, nodes)
 	r.made.adopt(active, w.server, w.client)
 	w.listening, w.unheard = r.listening(ctx, w)
 	return nil
@@ -329,6 +333,27 @@ func notReady(pair v1alpha1.Pair, nodes []corev1.Node) []string {
 		}
 	}
 	return lost
+}
+
+// unplugged finds a resource of the active run that a node of the pair does not give to pods although its kubelet knows the
+// resource, as after its device plugin ended.
+func unplugged(w *world, nodes []corev1.Node) string {
+	v := w.activeRun().Variant
+	if v.Network == nil {
+		return ""
+	}
+	pair := w.benchmark.Status.Active.Pair
+	for _, n := range nodes {
+		if n.Name != pair.ClientNode && n.Name != pair.ServerNode {
+			continue
+		}
+		for _, name := range []string{v.Network.ResourceName, v.Acceleration.ResourceName} {
+			if q, known := n.Status.Allocatable[corev1.ResourceName(name)]; known && q.IsZero() {
+				return fmt.Sprintf("node %s has no allocatable %s: its device plugin does not run there", n.Name, name)
+			}
+		}
+	}
+	return ""
 }
 
 // pod gets a pod of the attempt; nil when there is none. One of that name that is not this benchmark's is

@@ -2,7 +2,8 @@
 // same nodes give the same runs with the same names, in the controller, in the command line and in tests.
 //
 // Rounds are outermost, so that what drifts (temperature, neighbours) is spread over all cells alike, and
-// the order of the cells rotates from round to round, so that none is always measured first.
+// the order of the cells rotates from round to round, so that none is always measured first. Variants with devices of one
+// resource stay together in a round: see ordered.
 package plan
 
 import (
@@ -41,14 +42,14 @@ type Run struct {
 // the same with and without the latter.
 func Rounds(b *v1alpha1.LatencyBenchmark) int32 { return b.Spec.Rounds + b.Status.ExtendedRounds }
 
-// Runs returns all runs of a benchmark, in order: rounds outermost, the variants in an order that rotates from
+// Runs returns all runs of a benchmark, in order: rounds outermost, the variants in an order that changes from
 // round to round.
 func Runs(b *v1alpha1.LatencyBenchmark) []Run {
 	variants := Variants(b.Spec)
 	rounds := Rounds(b)
 	runs := make([]Run, 0, int(rounds)*len(variants))
 	for round := int32(1); round <= rounds; round++ {
-		for _, v := range rotate(variants, int(round-1)) {
+		for _, v := range ordered(variants, int(round-1)) {
 			name := fmt.Sprintf("%s-r%d", b.Name, round)
 			if len(b.Spec.Variants) > 0 {
 				name = fmt.Sprintf("%s-%s-r%d", b.Name, v.Name, round)
@@ -57,6 +58,28 @@ func Runs(b *v1alpha1.LatencyBenchmark) []Run {
 		}
 	}
 	return runs
+}
+
+// ordered is the order of the variants after so many rounds. Those whose networks have devices of one resource are a group,
+// and so are all that have none: AMD's device plugin of Onload exits when an interface of the node comes or goes, so that
+// devices should do so rarely. The groups rotate from round to round, and the variants of a group when each group was first.
+func ordered(variants []v1alpha1.Variant, rounds int) []v1alpha1.Variant {
+	var groups [][]v1alpha1.Variant
+	of := map[string]int{}
+	for _, v := range variants {
+		at, known := of[v.Network.ResourceName]
+		if !known {
+			at = len(groups)
+			of[v.Network.ResourceName] = at
+			groups = append(groups, nil)
+		}
+		groups[at] = append(groups[at], v)
+	}
+	all := make([]v1alpha1.Variant, 0, len(variants))
+	for _, group := range rotate(groups, rounds) {
+		all = append(all, rotate(group, rounds/len(groups))...)
+	}
+	return all
 }
 
 // Variants returns the variants of a spec with everything that they inherit filled in, in the order in which results

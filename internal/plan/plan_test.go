@@ -37,6 +37,27 @@ func cellNames(cells []tool.Cell) string {
 	return strings.Join(names, " ")
 }
 
+// Variants with devices of one resource are measured one after the other, and every variant is first in some round.
+func TestVariantsOfOneResourceStayTogether(t *testing.T) {
+	b := benchmark(6, []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, 64)
+	vf, pf := &v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/vf"}, &v1alpha1.Network{Type: v1alpha1.NetworkPF, ResourceName: "amd.com/pf"}
+	b.Spec.Variants = []v1alpha1.Variant{{Name: "vf", Network: vf}, {Name: "pf", Network: pf}, {Name: "pod"}, {Name: "vf-onload", Network: vf}, {Name: "host", Network: &v1alpha1.Network{Type: v1alpha1.NetworkHost}}}
+	var got []string
+	for i, run := range Runs(b) {
+		if i%5 == 0 {
+			got = append(got, "")
+		}
+		got[len(got)-1] += " " + run.Variant.Name
+	}
+	want := []string{
+		" vf vf-onload pf pod host", " pf pod host vf vf-onload", " pod host vf vf-onload pf",
+		" vf-onload vf pf host pod", " pf host pod vf-onload vf", " host pod vf-onload vf pf",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rounds (-want +got):\n%s", diff)
+	}
+}
+
 // What was measured already keeps its names and its order when the plan grows.
 func TestRunsOfAPlanThatGrew(t *testing.T) {
 	b := benchmark(3, []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, 1, 64)

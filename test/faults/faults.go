@@ -101,7 +101,7 @@ var (
 	noProcess = Outcome{Never: "the process does not exist yet"}
 	toolEnded = Outcome{Never: "the tool has ended"}
 	// rejected is by a kubelet that has lost the device: one reason before it marks the device unhealthy, the other after.
-	rejected = again(v1alpha1.OutcomeTopologyAffinity + " or " + v1alpha1.OutcomeUnexpectedAdmission)
+	rejected = again(v1alpha1.OutcomeTopologyAffinity + " or " + v1alpha1.OutcomeDevicePluginUnavailable)
 	// restarted is a kubelet that admits its first pod after the start with what its checkpoint says.
 	restarted = Outcome{Attempts: once.Attempts, Or: again(v1alpha1.OutcomeTopologyAffinity).Attempts}
 )
