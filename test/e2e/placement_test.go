@@ -197,6 +197,49 @@ var _ = Describe("Placement", Label("placement"), func() {
 		}
 	})
 
+	It("waits for a device plugin that exits when interfaces move, and no try is lost", func(ctx context.Context) {
+		for _, node := range []string{"node-a", "node-b"} {
+			Expect(localcluster.StartFragilePlugin(ctx, options, node)).To(Succeed())
+			DeferCleanup(func(ctx context.Context) { Expect(localcluster.KillFragilePlugin(ctx, options, node)).To(Succeed()) })
+		}
+		for _, node := range []string{"node-a", "node-b"} {
+			Eventually(allocatable).WithArguments(ctx, node, corev1.ResourceName(localcluster.ResourceFragile)).WithTimeout(soon).Should(BeNumerically(">", 0))
+		}
+		over := func(resource, addresses string) *v1alpha1.Network {
+			return &v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: resource, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: addresses}}
+		}
+		b := benchmark("fragile", short, func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Rounds = 5
+			s.Placement.NUMA = v1alpha1.NUMAPreferred
+			s.Variants = []v1alpha1.Variant{
+				{Name: "fragile", Network: over(localcluster.ResourceFragile, "198.18.80.0/24")},
+				{Name: "pod", Network: &v1alpha1.Network{Type: v1alpha1.NetworkPod}},
+				{Name: "vf", Network: over(localcluster.ResourceVF, "198.18.81.0/24")},
+			}
+		})
+		waits := map[string]bool{}
+		create(ctx, b)
+		Eventually(func() metav1.Condition {
+			b = get(ctx, b)
+			if c := condition(b, v1alpha1.ConditionSucceeded); b.Status.DevicesMissingSince != nil && !waits[c.Message] {
+				waits[c.Message] = true
+				GinkgoWriter.Printf("%s %s: %s\n", time.Now().UTC().Format("15:04:05.0"), c.Reason, c.Message)
+			}
+			return condition(b, v1alpha1.ConditionSucceeded)
+		}).WithTimeout(8 * time.Minute).Should(Or(HaveField("Status", metav1.ConditionTrue), HaveField("Status", metav1.ConditionFalse)))
+		outcomes := map[string]int{}
+		for _, a := range b.Status.Attempts {
+			GinkgoWriter.Printf("%s to %s %s, attempt %d: %s %s\n", a.ClaimedAt.UTC().Format("15:04:05.0"), a.Outcome.FinishedAt.UTC().Format("15:04:05.0"), a.Run, a.Attempt, a.Outcome.Reason, a.Outcome.Message)
+			outcomes[a.Outcome.Reason]++
+		}
+		Expect(condition(b, v1alpha1.ConditionSucceeded).Reason).To(Equal(v1alpha1.ReasonComplete))
+		Expect(outcomes).To(HaveKeyWithValue(v1alpha1.OutcomeMeasured, 15))
+		delete(outcomes, v1alpha1.OutcomeMeasured)
+		delete(outcomes, v1alpha1.OutcomeDevicePluginUnavailable)
+		Expect(outcomes).To(BeEmpty(), "attempts that count as failed")
+		Expect(waits).NotTo(BeEmpty(), "the plugin was always there")
+	})
+
 	It("waits while others have the devices, says who, and goes on when they are free", func(ctx context.Context) {
 		list := &corev1.NodeList{}
 		Expect(kube.List(ctx, list)).To(Succeed())

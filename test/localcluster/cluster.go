@@ -82,7 +82,11 @@ func (c *cluster) processes() []process {
 // process finds one by name.
 func (c *cluster) process(name string) (process, error) {
 	names := []string{}
-	for _, pr := range c.processes() {
+	all := c.processes()
+	for _, n := range c.nodes {
+		all = append(all, fragilePlugin(c.paths, n))
+	}
+	for _, pr := range all {
 		if pr.Name == name {
 			return pr, nil
 		}
@@ -143,6 +147,7 @@ func (c *cluster) writeState(ctx context.Context) error {
 			"base-spec.json":    func() ([]byte, error) { return baseSpec(c.paths, n, defaults) },
 			"cni/10-pod.conf":   func() ([]byte, error) { return cniConfig(c.paths, n) },
 			"deviceplugin.json": func() ([]byte, error) { return devicePluginConfig(n) },
+			"fragile.json":      func() ([]byte, error) { return fragileConfig(n) },
 			"dradriver.json":    func() ([]byte, error) { return draDriverConfig(c.paths, n) },
 		} {
 			content, err := generate()
@@ -231,7 +236,11 @@ func (c *cluster) generation() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		parts = append(parts, pciTree(n.nics(), c.numa), kubelet, containerd, base, cni, devices, claimable)
+		fragile, err := fragileConfig(n)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, pciTree(n.nics(), c.numa), kubelet, containerd, base, cni, devices, claimable, fragile)
 	}
 	encoded, err := json.Marshal(parts)
 	if err != nil {

@@ -89,6 +89,17 @@ func StartDevicePlugin(ctx context.Context, o Options, node string) error {
 	return StartProcess(ctx, o, nodeProcess("deviceplugin", node))
 }
 
+// StartFragilePlugin starts, and KillFragilePlugin ends, the device plugin of a node that advertises ResourceFragile and exits
+// when an interface of the node's cards comes or goes.
+func StartFragilePlugin(ctx context.Context, o Options, node string) error {
+	return StartProcess(ctx, o, nodeProcess("fragileplugin", node))
+}
+
+// KillFragilePlugin undoes StartFragilePlugin.
+func KillFragilePlugin(ctx context.Context, o Options, node string) error {
+	return KillProcess(ctx, o, nodeProcess("fragileplugin", node))
+}
+
 // KillKubelet kills the kubelet of a node, "node-a" or "node-b", with SIGKILL.
 func KillKubelet(ctx context.Context, o Options, node string) error {
 	return KillProcess(ctx, o, nodeProcess("kubelet", node))

@@ -92,7 +92,7 @@ const maxVFs = 4
 func (n node) nics() []nic {
 	return []nic{
 		n.card("ens1f0", "3b", n.NearNUMA, maxVFs), n.card("ens2f0", "5e", n.FarNUMA, maxVFs), n.card("ens3f0", "86", n.NearNUMA, 0),
-		n.card("ens4f0", "d8", n.NearNUMA, maxVFs/2),
+		n.card("ens4f0", "d8", n.NearNUMA, maxVFs),
 	}
 }
 
@@ -121,8 +121,12 @@ type pool struct {
 	NoHint bool
 }
 
-// claimable is the card whose VFs no device plugin advertises: pods have them by Dynamic Resource Allocation.
-func (n node) claimable() nic { return n.nics()[3] }
+// claimable are the VFs that no device plugin advertises: pods have them by Dynamic Resource Allocation. fragile are those
+// of a plugin that exits when interfaces move. Both are of the card pf.
+func (n node) claimable() (pf nic, vfs []nic) { pf = n.nics()[3]; return pf, pf.VFs[:maxVFs/2] }
+func (n node) fragile() pool {
+	return pool{Resource: ResourceFragile, Devices: n.nics()[3].VFs[maxVFs/2:], NoHint: true}
+}
 
 // pools share out the other devices. None is in two, and none is a PF with VFs, which the SR-IOV device plugin never offers.
 func (n node) pools() []pool {

@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/tailgate-dev/tailgate/test/localcluster/deviceplugin"
 	"github.com/tailgate-dev/tailgate/test/localcluster/dradriver"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
@@ -29,6 +30,10 @@ const (
 	// Dynamic Resource Allocation tells. No device plugin advertises it.
 	ResourceVFClaimed = "tailgate.test/sf_vf_claimed"
 )
+
+// ResourceFragile are VFs, of which the kubelet is not told where they are, by a device plugin that exits when an interface of
+// the node's cards comes or goes; see StartFragilePlugin.
+const ResourceFragile = "tailgate.test/sf_vf_fragile"
 
 // cpuCheckpoint is where, in a node's folder, the kubelet's CPU manager notes which CPUs it gave to whom.
 var cpuCheckpoint = []string{"kubelet", "cpu_manager_state"}
@@ -206,8 +211,18 @@ func cniConfig(p paths, n node) ([]byte, error) {
 	return content, nil
 }
 
+// fragileConfig is of a device plugin that exits when an interface of the node's cards comes or goes, thirty times as fast as
+// AMD's of Onload with its kubelet. As the devices of that one, its devices have no NUMA node.
+func fragileConfig(n node) ([]byte, error) {
+	return pluginConfig(&deviceplugin.Fragile{
+		PCIDevices: "/sys/bus/pci/devices", CheckMilliseconds: 2000, BackoffMilliseconds: 333, MaxBackoffMilliseconds: 10000,
+	}, n.fragile())
+}
+
 // devicePluginConfig tells the node's device plugin what to advertise.
-func devicePluginConfig(n node) ([]byte, error) {
+func devicePluginConfig(n node) ([]byte, error) { return pluginConfig(nil, n.pools()...) }
+
+func pluginConfig(fragile *deviceplugin.Fragile, pools ...pool) ([]byte, error) {
 	type device struct {
 		ID       string `json:"id"`
 		Netdev   string `json:"netdev"`
@@ -218,7 +233,7 @@ func devicePluginConfig(n node) ([]byte, error) {
 		Devices []device `json:"devices"`
 	}
 	var resources []resource
-	for _, p := range n.pools() {
+	for _, p := range pools {
 		r := resource{Name: p.Resource}
 		for _, d := range p.Devices {
 			hint := new(d.NUMA)
@@ -229,9 +244,11 @@ func devicePluginConfig(n node) ([]byte, error) {
 		}
 		resources = append(resources, r)
 	}
-	content, err := json.MarshalIndent(map[string]any{
-		"kubeletDir": "/var/lib/kubelet/device-plugins", "resources": resources,
-	}, "", "  ")
+	config := map[string]any{"kubeletDir": "/var/lib/kubelet/device-plugins", "resources": resources}
+	if fragile != nil {
+		config["fragile"] = fragile
+	}
+	content, err := json.MarshalIndent(config, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encoding the device plugin's configuration: %w", err)
 	}
@@ -240,9 +257,9 @@ func devicePluginConfig(n node) ([]byte, error) {
 
 // draDriverConfig tells the node's driver of Dynamic Resource Allocation what to publish.
 func draDriverConfig(p paths, n node) ([]byte, error) {
-	pf := n.claimable()
+	pf, vfs := n.claimable()
 	c := dradriver.Config{Node: n.Name, Kubeconfig: p.kubeconfig("admin"), CDIDir: "/var/run/cdi"}
-	for i, vf := range pf.VFs {
+	for i, vf := range vfs {
 		c.Devices = append(c.Devices, dradriver.Device{
 			PCIAddress: vf.BDF, PFPCIAddress: pf.BDF, PF: pf.Name, VF: int64(i), NUMANode: int64(vf.NUMA), ResourceName: ResourceVFClaimed,
 		})
@@ -280,6 +297,11 @@ func devicePlugin(p paths, n node) process {
 	return process{Name: nodeProcess("deviceplugin", n.Name), Node: &n, Args: []string{
 		p.bin("deviceplugin"), "-config", p.node(n, "deviceplugin.json"),
 	}}
+}
+
+// fragilePlugin is not started by Up.
+func fragilePlugin(p paths, n node) process {
+	return process{Name: nodeProcess("fragileplugin", n.Name), Node: &n, Args: []string{p.bin("deviceplugin"), "-config", p.node(n, "fragile.json")}}
 }
 
 func draDriver(p paths, n node) process {

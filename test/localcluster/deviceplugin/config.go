@@ -19,6 +19,8 @@ type Config struct {
 	// KubeletDir is the absolute path of the folder with the kubelet's registration socket. The plugin's own
 	// sockets are made in it, one a resource.
 	KubeletDir string `json:"kubeletDir"`
+	// Fragile makes the plugin behave as AMD's of Onload; see Fragile.
+	Fragile *Fragile `json:"fragile,omitempty"`
 	// Resources are the extended resources to advertise; at least one.
 	Resources []Resource `json:"resources"`
 }

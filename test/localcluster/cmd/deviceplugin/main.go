@@ -39,6 +39,10 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if c.Fragile != nil {
+		deviceplugin.RunFragile(ctx, c, slog.New(slog.NewTextHandler(stderr, nil)))
+		return nil
+	}
 	deviceplugin.Run(ctx, c, slog.New(slog.NewTextHandler(stderr, nil)))
 	return nil
 }
