@@ -506,7 +506,7 @@ var _ = Describe("A matrix", func() {
 		Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(BeEmpty())
 		Eventually(func() *v1alpha1.Criteria { return child(ctx, b, 3).Spec.Criteria }).Should(BeNil())
 		Expect(w.Kubelet.Created()).To(HaveLen(created), "nothing was measured again")
-		Eventually(told).WithArguments(ctx, w.Namespace).Should(ContainElements("Warning Fail", "Normal Pass"))
+		Eventually(passedEvents).WithArguments(ctx, w.Namespace).Should(ContainElements("Warning Fail", "Normal Pass"))
 	})
 
 	It("compares each pair with the same nodes of the baseline", func(ctx SpecContext) {

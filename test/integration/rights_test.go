@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	clientfeatures "k8s.io/client-go/features"
+	clientfeaturestesting "k8s.io/client-go/features/testing"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -160,6 +162,17 @@ var _ = Describe("The manager's rights", func() {
 		Expect(err).NotTo(HaveOccurred())
 		_, err = clientset.CoreV1().Pods("default").GetLogs("none", &corev1.PodLogOptions{}).DoRaw(ctx)
 		Expect(client.IgnoreNotFound(err)).NotTo(HaveOccurred())
+	})
+
+	It("are enough for an API server that cannot stream lists", func(ctx SpecContext) {
+		clientfeaturestesting.SetFeatureDuringTest(GinkgoTB(), clientfeatures.WatchListClient, false)
+		w := NewWorld(ctx)
+		w.Start()
+		for right := range granted() {
+			if strings.HasPrefix(right, "watch ") {
+				Eventually(usedRights).Should(HaveKey(strings.Replace(right, "watch", "list", 1)))
+			}
+		}
 	})
 
 	It("are enough to look for the classes that a template names", func(ctx SpecContext) {

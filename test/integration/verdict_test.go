@@ -74,8 +74,8 @@ func reasons(ctx context.Context, b *v1alpha1.LatencyBenchmark) []string {
 	return all
 }
 
-// told are the events of condition Passed in a namespace.
-func told(ctx context.Context, namespace string) ([]string, error) {
+// passedEvents are the events of condition Passed in a namespace.
+func passedEvents(ctx context.Context, namespace string) ([]string, error) {
 	list := &eventsv1.EventList{}
 	err := k8s.List(ctx, list, client.InNamespace(namespace))
 	var all []string
@@ -119,7 +119,7 @@ var _ = Describe("A verdict", func() {
 
 		By("an edit while no manager runs")
 		// A manager that stops drops the events that it has not sent.
-		Eventually(told).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail"))
+		Eventually(passedEvents).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail"))
 		manager.Stop()
 		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.GateRule{under("7us")} })
 		w.Start()
@@ -135,7 +135,7 @@ var _ = Describe("A verdict", func() {
 		Expect(condition(ctx, b, v1alpha1.ConditionPassed)).To(BeEmpty())
 		Expect(w.Kubelet.Created()).To(Equal(pods), "nothing was measured again")
 
-		Eventually(told).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail", "Normal Pass"))
+		Eventually(passedEvents).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail", "Normal Pass"))
 	})
 
 	It("is Inconclusive with too few rounds", func(ctx SpecContext) {
