@@ -13,8 +13,8 @@ HELM := go tool -modfile=hack/tools/helm.mod helm
 # Your images, for `make manifests`.
 IMAGE ?= tailgate:latest
 BENCH_IMAGE ?= tailgate-bench:latest
-# What `make lint` reads with the prose linter.
-PROSE := $(wildcard *.md) docs
+# What `make lint` reads with the prose linter: pages, comments of Go code, and YAML.
+PROSE := $(wildcard *.md) docs api cmd config controllers hack internal test
 # Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, doctor, docs, install; empty: all.
 LABELS ?=
 
@@ -120,7 +120,7 @@ generate: ## Generate deepcopy functions, CRDs, RBAC and the reference of the AP
 lint: ## Run the linters.
 	$(TOOL) golangci-lint run
 	$(TOOL) golangci-lint run --build-tags e2e ./test/...
-	go tool -modfile=hack/tools/vale.mod vale --config=hack/vale/vale.ini --output=line $(PROSE)
+	go tool -modfile=hack/tools/vale.mod vale --config=hack/vale/vale.ini --glob='!{hack/vale,test/integration/testdata}/**' --output=line $(PROSE)
 	$(TOOL) actionlint
 
 .PHONY: verify

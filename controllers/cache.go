@@ -85,7 +85,7 @@ func slimConfigMap(object any) (any, error) {
 	return object, nil
 }
 
-// slim leaves out of cached objects what nobody looks for there.
+// slim leaves out of cached objects what the controllers do not read there.
 func slim[T client.Object](leaveOut func(T)) toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		if o, ok := object.(T); ok {

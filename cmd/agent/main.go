@@ -1,5 +1,5 @@
 // Command agent is the program in the pods of a benchmark: "agent client" and "agent server" carry out the task
-// in the environment. "agent hold" sleeps in the hold pods of gates until it is told to stop. "agent verified" is the probe of
+// in the environment. "agent hold" sleeps in the hold pods of gates until a signal stops it. "agent verified" is the probe of
 // those whose node is verified: it fails if the node runs another boot or kernel than the one that was verified. "agent
 // unverified" is the probe of the others: it fails. "agent inspect" looks at the node for kubectl tailgate doctor.
 package main

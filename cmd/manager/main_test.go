@@ -95,7 +95,7 @@ func TestParseRefuses(t *testing.T) {
 			if err != nil && strings.Contains(err.Error(), "\n") {
 				t.Errorf("more than one line: %q", err)
 			}
-			// main prints the error; whoever mistyped a flag need not read all of them.
+			// main prints the error; a user who mistyped a flag need not read all of them.
 			if stderr.Len() > 0 {
 				t.Errorf("it also said %q", &stderr)
 			}

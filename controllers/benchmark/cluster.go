@@ -219,7 +219,7 @@ func (r *Reconciler) occupying(ctx context.Context, nodes []string) ([]preflight
 	return all, nil
 }
 
-// ofNodes reads what somebody else says of nodes in objects of their names; nil if the cluster does not have the kind.
+// ofNodes reads what other programs say about nodes in objects of their names; nil if the cluster does not have the kind.
 func ofNodes[T any](ctx context.Context, r *Reconciler, kind schema.GroupVersionKind, nodes []string, decode func(map[string]any) (T, error)) (map[string]T, error) {
 	if r.absent.known(kind, r.Clock.Now()) {
 		return nil, nil
@@ -283,7 +283,7 @@ func (r *Reconciler) each(ctx context.Context, selector string, list func() clie
 }
 
 // absentFor is how long a kind that the cluster does not have is not asked for again: each time, the client would
-// discover all kinds anew.
+// discover all kinds again.
 const absentFor = time.Minute
 
 // absentKinds remembers which kinds the cluster does not have.

@@ -162,7 +162,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // Written is the end of a reconcile that wrote the status, or tried to, and looks again after a while.
 func Written(again time.Duration, err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		// Somebody wrote in between, or deleted it: look again, at the world as it is then.
+		// Another client changed or deleted it in between: look again, at the world as it is then.
 		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 	}
 	if err != nil {
@@ -214,7 +214,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.ConfigMap{}, ofResult, builder.OnlyMetadata).
 		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(NodeChanges)).
 		// First come, first served needs a plain queue: one with priorities takes what changes before what a new manager
-		// found, so whoever it accepts first claims its nodes before the older ones are accepted at all.
+		// found, so the benchmark that it accepts first claims its nodes before the older ones are accepted at all.
 		// A second worker goes on when one waits for an answer, and observe.unseen keeps them from overtaking.
 		WithOptions(controller.Options{UsePriorityQueue: new(false), MaxConcurrentReconciles: workers}).
 		Complete(r)

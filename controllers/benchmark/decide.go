@@ -20,7 +20,7 @@ import (
 const (
 	stepReject       = "reject"        // the spec cannot be carried out now
 	stepAccept       = "accept"        // it can: note the pair
-	stepWait         = "wait"          // somebody else has the nodes
+	stepWait         = "wait"          // another benchmark has the nodes
 	stepHold         = "hold"          // it is suspended
 	stepClaim        = "claim"         // take the nodes for the next attempt
 	stepWithdraw     = "withdraw"      // give the nodes back before any pod was made
@@ -63,7 +63,7 @@ const (
 	lookAgain = 2 * time.Second
 	// hearAgain is how soon it is looked again at which address a server listens that has only just started.
 	hearAgain = 500 * time.Millisecond
-	// waitAgain is a second string to the watches that wake a benchmark that waits or is rejected.
+	// waitAgain is a fallback for the watches that wake a benchmark that waits or is rejected.
 	waitAgain = 10 * time.Second
 	// retryAfter is how long a failed run rests before its next attempt, times the number of the attempt: a
 	// device plugin that restarts, or a VF that is being reset, needs some seconds.
@@ -223,7 +223,7 @@ type upcoming struct {
 	// attempt is the number of its next attempt.
 	attempt int32
 	// tries is how many attempts at it have failed since it was last measured, and last the latest of these; nil when there
-	// is none. Those that ended because the benchmark was suspended, or because a name was taken, do not count.
+	// is no such attempt. Those that ended because the benchmark was suspended, or because a name was taken, do not count.
 	tries int32
 	last  *v1alpha1.Attempt
 	// unplugged is how many attempts in a row ended because a device plugin did not run, and lastUnplugged the latest of these.
@@ -310,7 +310,7 @@ func decideActive(w *world) step {
 		recorded string
 	}{{w.server, active.ServerPodUID}, {w.client, active.ClientPodUID}} {
 		if end.pod != nil && end.recorded == "" {
-			// A manager that died before it could record the pod may have created it, or anybody else.
+			// A manager that died before it could record the pod may have created it, or any other client.
 			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists, and it is not recorded that the operator made it", end.pod.Name))
 		}
 	}
@@ -397,7 +397,7 @@ func startClient(w *world) step {
 	active := w.benchmark.Status.Active
 	message := fmt.Sprintf("starting run %s, attempt %d: client", active.Run, active.Attempt)
 	if !isRunning(w.server) {
-		// It has just ended; in a moment its pod says how. A client would find nobody.
+		// It has just ended; in a moment its pod says how. A client would find no server.
 		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d: server", active.Run, active.Attempt), again: lookAgain}
 	}
 	if s, waits := refusedCreate(w); waits {
@@ -532,7 +532,7 @@ func terminated(p *corev1.Pod) *corev1.ContainerStateTerminated {
 	return nil
 }
 
-// agentOf is the status of a pod's only container; nil before the kubelet has told any.
+// agentOf is the status of a pod's only container; nil before the kubelet has reported one.
 func agentOf(p *corev1.Pod) *corev1.ContainerStatus {
 	for i := range p.Status.ContainerStatuses {
 		if c := &p.Status.ContainerStatuses[i]; c.Name == pods.Container {
@@ -573,7 +573,7 @@ func (w *world) holds(p *corev1.Pod) bool { return w.ours(p) && !givenBack(p) }
 
 func givenBack(p *corev1.Pod) bool { return pods.Ended(p) && !p.DeletionTimestamp.IsZero() }
 
-// ours says whether a pod exists and is this benchmark's, not somebody else's of that name.
+// ours says whether a pod exists and belongs to this benchmark, not to another user of that name.
 func (w *world) ours(p *corev1.Pod) bool { return p != nil && metav1.IsControlledBy(p, w.benchmark) }
 
 // activeRun is the run of the active attempt.

@@ -254,7 +254,7 @@ func TestPodFailure(t *testing.T) {
 	}
 }
 
-// What is told by others is bounded, whole and on one line: messages of conditions are read in tables.
+// Text from outside is bounded, whole and on one line: messages of conditions are read in tables.
 func TestOneLine(t *testing.T) {
 	if got, want := oneLine("  two\n\tlines \r\n"), "two lines"; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -265,7 +265,7 @@ func TestOneLine(t *testing.T) {
 	}
 }
 
-// A pod that is refused before it has a node in its spec is told by the node it was made for.
+// A pod that is refused before it has a node in its spec is reported with the node it was made for.
 func TestFailureOfAnUnboundPod(t *testing.T) {
 	p := makePod(makeWorld().benchmark, v1alpha1.RoleClient, refused("Evicted", ""), func(p *corev1.Pod) { p.Spec.NodeName = "" })
 	b := makeWorld().benchmark

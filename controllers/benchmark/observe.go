@@ -173,7 +173,7 @@ func (r *Reconciler) Preflight(ctx context.Context, b *v1alpha1.LatencyBenchmark
 }
 
 // competes says whether a benchmark holds its nodes or waits for them. One that is suspended, or was accepted once and is
-// rejected now, waits for something else, maybe for ever, and holds up nobody.
+// rejected now, waits for something else, maybe for ever, and holds up no other benchmark.
 func competes(b *v1alpha1.LatencyBenchmark) bool {
 	if !b.DeletionTimestamp.IsZero() || b.Finished() || b.Status.Pair == nil || b.Suspended() {
 		return false
@@ -283,7 +283,7 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 }
 
 // listening reads from the log of a server that measures a named interface of its host at which address it listens, or
-// says why nobody knows. A log that cannot be read is no error: its node may be lost, and the attempt must end.
+// says why it is unknown. A log that cannot be read is no error: its node may be lost, and the attempt must end.
 func (r *Reconciler) listening(ctx context.Context, w *world) (address, unheard string) {
 	network := w.activeRun().Variant.Network
 	if w.server == nil || w.client != nil || !isRunning(w.server) || network == nil || network.Interface == "" {

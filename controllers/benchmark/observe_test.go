@@ -94,7 +94,7 @@ func TestCompetes(t *testing.T) {
 	}
 }
 
-// A node's heartbeat must not wake anybody, what the preflight reads of it must.
+// A node's heartbeat must not wake a benchmark, what the preflight reads of it must.
 func TestNodeChanges(t *testing.T) {
 	cases := map[string]struct {
 		change func(*corev1.Node)

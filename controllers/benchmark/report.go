@@ -67,7 +67,7 @@ func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmar
 	return nil
 }
 
-// summarize computes the results anew from everything that is stored.
+// summarize computes the results again from everything that is stored.
 func (r *Reconciler) summarize(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	r.stored.reading.Lock()
 	defer r.stored.reading.Unlock()
@@ -75,7 +75,7 @@ func (r *Reconciler) summarize(ctx context.Context, b *v1alpha1.LatencyBenchmark
 	if err != nil {
 		return err
 	}
-	// A result that somebody deleted or replaced since does not count; its run is measured again.
+	// A result that a user deleted or replaced since does not count; its run is measured again.
 	b.Status.Stored = kept
 	b.Status.Progress = progress(b)
 	summary := report.Summarize(all)

@@ -26,7 +26,7 @@ import (
 //  2. store reads the logs again, and creates the ConfigMap from what has these digests.
 //  3. The status lists the ConfigMap as stored, and the attempt as Measured.
 //
-// A manager that ends between two of them leaves a status from which the next one goes on. Whoever creates or replaces
+// A manager that ends between two of them leaves a status from which the next one continues. A user who creates or replaces
 // ConfigMaps can delay a result, and make the operator measure again, but cannot bring in a result.
 
 // storeGrace is how long the API server may refuse the ConfigMap of a verified result before the attempt ends without it

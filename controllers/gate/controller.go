@@ -13,9 +13,9 @@
 //
 // The state is written first, and the Node marked after it: a manager that dies in between is followed by one that marks
 // it. A benchmark is only made for a node that is marked. It is made before the state says so, under a number that no
-// other had: one of which nobody knows, because the manager died in between, is deleted, and the next number taken.
+// other had: one that no status has, because the manager died in between, is deleted, and the next number taken.
 //
-// Whatever cannot be told holds the node back. What decides is read live; lists of all nodes and verifications come from
+// Whatever is unknown holds the node back. What decides is read live; lists of all nodes and verifications come from
 // the cache, and choose only what is then checked live, or written with the version that was read.
 package gate
 

@@ -25,7 +25,7 @@ type world struct {
 	node *corev1.Node
 	// owner is the gate that has the node: the oldest that selects it; nil when none does.
 	owner *v1alpha1.LatencyGate
-	// benchmark is status.benchmark's, whoever made it; nil when there is none of that name.
+	// benchmark is status.benchmark's, whichever client created it; nil when there is none of that name.
 	benchmark *v1alpha1.LatencyBenchmark
 	// edited is true when its spec is not the one with which it was made.
 	edited bool
@@ -51,9 +51,9 @@ const (
 	stepRelease  = "release"  // the gate has not selected the node for as long as it was retained
 	stepKeep     = "keep"     // nothing has happened
 	stepUnverify = "unverify" // a new verification begins: the node is held back at once
-	stepRepeat   = "repeat"   // the same verification goes on with another benchmark
+	stepRepeat   = "repeat"   // the same verification continues with another benchmark
 	stepConclude = "conclude" // it is over
-	stepAccept   = "accept"   // somebody accepted a result
+	stepAccept   = "accept"   // a user accepted a result
 	stepRefuse   = "refuse"   // and that cannot be
 )
 
@@ -144,7 +144,7 @@ func decideState(w *world) step {
 	return step{kind: stepKeep}
 }
 
-// changed is for a node that is not what it was. What is told is the difference from what was accepted, which may have
+// changed is for a node that is not what it was. It reports the difference from what was accepted, which may have
 // come about in several steps.
 func changed(w *world, current map[string]string, found []v1alpha1.IdentityChange) step {
 	if accepted := w.verification.Status.Accepted; accepted != nil {
@@ -155,7 +155,7 @@ func changed(w *world, current map[string]string, found []v1alpha1.IdentityChang
 	return step{kind: stepUnverify, reason: v1alpha1.ReasonIdentityChanged, message: identity.Sentence(found), changed: found}
 }
 
-// accept is for a result that somebody wants to have accepted.
+// accept is for a result that a user wants to have accepted.
 func accept(w *world, name string, current map[string]string) step {
 	refuse := func(format string, args ...any) step {
 		return step{kind: stepRefuse, reason: v1alpha1.ReasonAcceptRefused, message: fmt.Sprintf(format, args...)}

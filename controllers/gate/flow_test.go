@@ -89,7 +89,7 @@ func TestDecide(t *testing.T) {
 		kind   string
 		state  v1alpha1.VerificationState
 		reason string
-		// message is a part of what is told.
+		// message is a part of the message of the step.
 		message string
 	}{
 		"nothing happened": {func(*world) {}, stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
@@ -254,7 +254,7 @@ func TestAccept(t *testing.T) {
 	})
 	cases := map[string]struct {
 		change func(*world)
-		// refused is a part of what is told; empty when it is accepted.
+		// refused is a part of the message; empty when it is accepted.
 		refused string
 	}{
 		"a result that failed":                     {all(failedBefore, named("up-a-3")), ""},

@@ -49,7 +49,7 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 			Containers: []corev1.Container{{
 				Name: "hold", Image: image, ImagePullPolicy: pull,
 				Command: []string{agent, "hold"}, ReadinessProbe: probeOf(v),
-				// No CPU: of a node whose CPUs are given out whole, the least request costs somebody a whole one.
+				// No CPU: of a node whose CPUs are given out whole, the least request takes a whole one from another pod.
 				Resources: corev1.ResourceRequirements{
 					Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("16Mi")},
 					Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},

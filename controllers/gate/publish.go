@@ -55,7 +55,7 @@ func publicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) 
 	return p
 }
 
-// published says whether a Node says what it should, as far as anybody acts upon it.
+// published says whether a Node says what it should, as far as other programs act upon it.
 func published(node *corev1.Node, p publication) bool {
 	return conditionPublished(node, p) && labelPublished(node, p) && taintPublished(node, p)
 }

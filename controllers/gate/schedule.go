@@ -9,8 +9,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// maxSkew is how far in the future a time in a status may lie before it proves that somebody's clock jumped. It is then
-// as if it had never been: what was measured at a time that nobody knows is measured again.
+// maxSkew is how far in the future a time in a status may lie before it proves that a clock jumped. It is then
+// as if it had never been: what was measured at an unknown time is measured again.
 const maxSkew = time.Minute
 
 // scheduleOf reads a gate's schedule; nil when it has none.

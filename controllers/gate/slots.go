@@ -67,7 +67,7 @@ type choice struct {
 }
 
 // choose gives the free slots to the nodes that have waited longest, each with a peer. It is pure, and the same for the
-// same lineup. Only when there are slots that nobody waits for do the nodes get them that the schedule asks for.
+// same lineup. Only when there are slots that no node waits for do the nodes get them that the schedule asks for.
 func choose(l lineup) choice {
 	c := choice{waiting: map[string]string{}}
 	free := int(l.gate.Spec.MaxParallel) - l.measuring
@@ -126,7 +126,7 @@ func inOrder(a, b *v1alpha1.LatencyVerification) int {
 	return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName)
 }
 
-// unfit is why an unverified node cannot be measured, whoever else is; empty when it can.
+// unfit is why an unverified node cannot be measured, whichever other nodes are; empty when it can.
 func (l lineup) unfit(v *v1alpha1.LatencyVerification, asked identity.Keys) string {
 	node := l.nodes[v.Spec.NodeName]
 	switch {

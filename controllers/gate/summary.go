@@ -71,7 +71,7 @@ func count(lines []v1alpha1.NodeLine) v1alpha1.NodeCounts {
 	return c
 }
 
-// severity orders the states by how much they need somebody to look.
+// severity orders the states by how much they need attention.
 var severity = map[v1alpha1.VerificationState]int{
 	v1alpha1.VerificationFailed: 1, v1alpha1.VerificationInconclusive: 2, v1alpha1.VerificationMeasuring: 3, v1alpha1.VerificationUnverified: 4,
 }
@@ -168,7 +168,7 @@ type notice struct {
 	kind, reason, action, message string
 }
 
-// gateNotices derives events from what changed in the conditions. What a gate waits for is none.
+// gateNotices derives events from what changed in the conditions. What a gate waits for is no event.
 func gateNotices(old, g *v1alpha1.LatencyGate) []notice {
 	var all []notice
 	for _, conditionType := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionPassed} {

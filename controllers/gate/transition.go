@@ -33,7 +33,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 		return status, nil
 	case stepUnverify:
 		if s.reason == v1alpha1.ReasonNodeReplaced {
-			// Another machine, as far as anybody knows: nothing of the old one counts.
+			// Another machine, as far as is known: nothing of the old one counts.
 			status = v1alpha1.LatencyVerificationStatus{Number: status.Number, Retained: status.Retained}
 		}
 		status.NodeUID, status.Identity, status.Changed = string(w.node.UID), identity.KeysOf(w.gate).Of(w.node), s.changed
@@ -205,10 +205,10 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error
 	return nil
 }
 
-// told are the checks of an endpoint's proof that tell of its NIC and of Onload.
-var told = []string{v1alpha1.ProofDriver, v1alpha1.ProofFirmware, v1alpha1.ProofFirmwareVariant, v1alpha1.ProofAcceleration}
+// reportedChecks are the checks of an endpoint's proof that describe its NIC and of Onload.
+var reportedChecks = []string{v1alpha1.ProofDriver, v1alpha1.ProofFirmware, v1alpha1.ProofFirmwareVariant, v1alpha1.ProofAcceleration}
 
-// evidence is what the agent at the node told of NIC and Onload.
+// evidence is what the agent at the node reported about NIC and Onload.
 func evidence(b *v1alpha1.LatencyBenchmark) []v1alpha1.ProofLine {
 	for _, e := range b.Status.Endpoints {
 		if e.Role != v1alpha1.RoleClient {
@@ -216,7 +216,7 @@ func evidence(b *v1alpha1.LatencyBenchmark) []v1alpha1.ProofLine {
 		}
 		var all []v1alpha1.ProofLine
 		for _, line := range e.Proof {
-			if slices.Contains(told, line.Check) {
+			if slices.Contains(reportedChecks, line.Check) {
 				all = append(all, line)
 			}
 		}

@@ -188,7 +188,7 @@ func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 			return err
 		}
 	}
-	// Whoever is there under the name now has been there all along, or is another.
+	// The object that has the name now has been there all along, or is another one.
 	if w.replaced, err = r.replaced(ctx, w); err != nil {
 		return err
 	}

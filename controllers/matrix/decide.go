@@ -34,7 +34,7 @@ type steps struct {
 }
 
 const (
-	// waitAgain is a second string to the watches that wake a benchmark that is rejected, as in package benchmark.
+	// waitAgain is a fallback for the watches that wake a benchmark that is rejected, as in package benchmark.
 	waitAgain = 10 * time.Second
 	// postponeAfter is how long a node of a running pair may be unusable before others go first. What was measured of the
 	// pair is lost then, so it is longer than a node takes to start again.
@@ -59,7 +59,7 @@ func decide(w *world) steps {
 		child := w.child(running.Number)
 		switch {
 		case child == nil || running.UID != "" && string(child.UID) != running.UID:
-			// It was never made, or somebody deleted it, or the cache is late.
+			// It was never made, or a user deleted it, or the cache is late.
 			s.create = append(s.create, running.Number)
 			stays = append(stays, running.Number)
 		case child.Finished():
@@ -115,7 +115,7 @@ func (w *world) preferred(number int32) bool {
 // next takes as many of the waiting pairs as there are places beside those that stay, in the order of the plan. None
 // overtakes another one that waits for one of its nodes: slot after slot, no node then waits for more than its turn,
 // where taking whatever is free would take more slots than the plan has. Pairs whose nodes others use, or that cannot be
-// used, are left for last; they hold up nobody.
+// used, are left for last; they hold up no other pair.
 func (w *world) next(waiting, stays []int32) []int32 {
 	if preferred := slices.DeleteFunc(slices.Clone(waiting), func(n int32) bool { return !w.preferred(n) }); len(preferred) > 0 {
 		waiting = preferred
@@ -190,7 +190,7 @@ func (w *world) baselineName(number int32) string {
 	return w.baseline + "-p0"
 }
 
-// soonest is the shorter of two waits; 0 is none.
+// soonest is the shorter of two waits; 0 means no wait.
 func soonest(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)

@@ -26,7 +26,7 @@ const (
 const (
 	// soon is when one is looked at again that changed meanwhile.
 	soon = time.Millisecond
-	// keptAgain is how often one is looked at that would go if it were not a baseline. It is a second string to the watches.
+	// keptAgain is how often one is looked at that would go if it were not a baseline. It is a fallback for the watches.
 	keptAgain = 10 * time.Minute
 )
 

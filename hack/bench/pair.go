@@ -77,7 +77,7 @@ func (p pair) run(ctx context.Context, t benchTool, m mode) (latency, error) {
 // tools' port. Connections of the server before stay in TIME_WAIT at that port.
 var listening = regexp.MustCompile(`(?m)^ *[0-9]+: [0-9A-F]+:` + portHex + ` [0-9A-F]+:0000 0[A7] `)
 
-// awaitPort waits until somebody listens, without touching them.
+// awaitPort waits until a process listens, without connecting to it.
 func (p pair) awaitPort() error {
 	for range 200 {
 		var sockets []byte

@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// samples are the docs' examples; the demo deletes earlier ones of that name and measures them anew.
+	// samples are the docs' examples; the demo deletes earlier ones of that name and measures them again.
 	samples = "config/samples"
 	// patience is how long all samples together may take.
 	patience = 10 * time.Minute
@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return usage(ctx, stdout, options)
 }
 
-// usage says how to go on with the cluster: kubectl and, from make build, kubectl-tailgate come with it.
+// usage says how to use the cluster next: kubectl and, from make build, kubectl-tailgate come with it.
 func usage(ctx context.Context, w io.Writer, o localcluster.Options) error {
 	root, err := images.RepositoryRoot()
 	if err != nil {

@@ -398,7 +398,7 @@ func TestEndsWithoutAPeer(t *testing.T) {
 	}
 }
 
-// What cannot be kept is told by the agent that made it: no frame is left for a controller to refuse.
+// What cannot be kept is reported by the agent that made it: no frame is left for a controller to refuse.
 func TestResultTooLarge(t *testing.T) {
 	restore(t)
 	noise := make([]byte, result.Share(v1alpha1.RoleClient, false))

@@ -47,7 +47,7 @@ func (e *endpoint) beginCapture(cell tool.Cell, connection net.Conn) (*capturing
 	return c, nil
 }
 
-// end ends the capture and returns what it found. Samples that are not all are none.
+// end ends the capture and returns what it found. Incomplete samples do not count.
 func (c *capturing) end() (result.Captured, error) {
 	r, incomplete := c.running.Stop()
 	captured := result.Captured{

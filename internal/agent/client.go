@@ -209,7 +209,7 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 	return measured, nil
 }
 
-// histogram is what a recorder holds; sums are those of the samples where it was told only buckets.
+// histogram is what a recorder holds; sums are those of the samples where it has only buckets.
 func histogram(r *result.Recorder, sums *tool.Sums) (result.Histogram, error) {
 	if sums != nil {
 		r.SetSums(sums.SumNs, sums.SumOfSquaresNs2)

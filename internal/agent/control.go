@@ -15,7 +15,7 @@ import (
 // The agents of a run speak over one TCP connection, on the measured network, in lines of JSON. The client
 // asks, the server answers each request once:
 //
-//	hello    with the token; the server then listens to nobody else
+//	hello    with the token; the server then listens to no other client
 //	prepare  a cell: the server starts the tool's server and answers when it listens
 //	end      of a cell: the server ends the tool's server, whatever became of it
 //	done     after the last cell: the server hands over its result and ends

@@ -65,7 +65,7 @@ func (h host) allowedNUMANodes(cpus []int) string {
 	return cpuset.New(nodes...).String()
 }
 
-// siblings are the CPUs of a CPU's core, itself included; nil when nobody knows.
+// siblings are the CPUs of a CPU's core, itself included; nil when they are unknown.
 func (h host) siblings(cpu int) []int {
 	cpus, err := result.ParseCPUs(h.read(fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu)))
 	if err != nil {

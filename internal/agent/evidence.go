@@ -24,11 +24,11 @@ import (
 const unknown = -1
 
 // host reads facts of the machine as the pod sees it, below a root that tests replace. What cannot be read is
-// left unknown: a missing fact is told as such by whoever judges it, and never guessed.
+// left unknown: the judgement reports a missing fact as such, and never guesses it.
 type host struct {
 	root string
 	// parent is the name, on the node, of the interface below an attached one of type ipvlan or macvlan; empty when there
-	// is none.
+	// is no such interface.
 	parent string
 }
 
@@ -159,7 +159,7 @@ func (h host) deviceNUMANode(dir string) int32 {
 	return h.number(filepath.Join(dir, "numa_node"))
 }
 
-// allocatedDevices are what device plugins and drivers told the container of its devices, by variable. Names may hold
+// allocatedDevices are what device plugins and drivers say about the container's devices, by variable. Names may hold
 // hyphens, so the environment is read as a block and never through a shell; each plugin has its own prefix behind
 // PCIDEVICE_. Next to each is one whose name ends in _INFO, with the same in JSON.
 func allocatedDevices(environ []string) map[string]string {
@@ -190,7 +190,7 @@ func pciAddresses(allocated map[string]string) []string {
 }
 
 // gather collects the evidence of an endpoint that measures on one of its own CPUs over one interface. Which CPUs were
-// allowed is told from outside: by now the agent has pinned itself, and the kernel would tell of that.
+// allowed is given by the caller: by now the agent has pinned itself, and the kernel would report that.
 func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ []string) result.Evidence {
 	devices := allocatedDevices(environ)
 	e := result.Evidence{

@@ -345,7 +345,7 @@ func TestEvidenceIsBounded(t *testing.T) {
 	}
 }
 
-// Two environments that differ only in what was left out are still told apart.
+// Two environments that differ only in what was left out still differ.
 func TestWhatIsLeftOutIsComparedToo(t *testing.T) {
 	bounded := func(last string) facts {
 		return facts{"env.EF_A": "1", "env.EF_B": last, "mm.ksm": "0", "cpu.governor": "performance"}.bounded(50)

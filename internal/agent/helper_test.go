@@ -103,7 +103,7 @@ func helper(name string, args []string) int {
 }
 
 func echo(address string) error {
-	// Before it listens: whoever waits for that may end it at once.
+	// Before it listens: a test that waits for that may end it at once.
 	fmt.Println("# echo: ready")
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

@@ -25,7 +25,7 @@ type Inspector struct {
 	Root string
 }
 
-// maxNICs bounds how many network cards are told.
+// maxNICs bounds how many network cards are reported.
 const maxNICs = 64
 
 // Inspect looks. It needs no privilege, and changes nothing.

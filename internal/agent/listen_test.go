@@ -95,7 +95,7 @@ func TestIsListening(t *testing.T) {
 			t.Errorf("%s: got %t, %v when it does not", listener.Addr(), got, err)
 		}
 	}
-	// A port of one's own, whose number nobody is given for TCP.
+	// A port of one's own, whose number is given to no other socket for TCP.
 	conn, err := net.ListenPacket("udp", toolAddress)
 	if err != nil {
 		t.Fatal(err)

@@ -90,7 +90,7 @@ func TestLeavesBy(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// An address that is nobody's here.
+	// An address that no interface has here.
 	wantOutcome(t, leavesBy(*lo, net.IPv4(192, 0, 2, 77), loopback), v1alpha1.OutcomeWrongNetwork, "no route to 127.0.0.1")
 }
 
@@ -197,7 +197,7 @@ func startEnd(t *testing.T, namespace *netpair.Namespace, role, iface, server, o
 	return e
 }
 
-// awaitListening waits until somebody listens on a port in the agent's namespace.
+// awaitListening waits until a process listens on a port in the agent's namespace.
 func (e end) awaitListening(t *testing.T, port int) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {

@@ -199,7 +199,7 @@ func (e *endpoint) lookAtStack(p *process) {
 	}
 }
 
-// stackdump is a program of Onload. It prints the settings of a stack to whoever has the user ID of the stack's maker. AMD's
+// stackdump is a program of Onload. It prints the settings of a stack to a process that has the user ID of the stack's maker. AMD's
 // device plugin does not mount it: the bench image has to have it, of the module's version.
 const (
 	stackdump        = "onload_stackdump"

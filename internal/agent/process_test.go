@@ -181,7 +181,7 @@ func childOf(t *testing.T, p *process) int {
 	return 0
 }
 
-// gone says whether a process has ended, though nobody may have reaped it.
+// gone says whether a process has ended, even if it was not reaped.
 func gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -40,7 +40,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 		return result.Document{}, fail(v1alpha1.OutcomeWrongNetwork, "%s takes IPv4 addresses only, and %s has %s; give the network an IPv4 range, or measure with pinger",
 			e.Task.Tool, iface.Name, address)
 	}
-	// A tool that the image lacks is told before anybody waits for it.
+	// A tool that the image lacks is reported before a client waits for it.
 	target := tool.Target{Address: address.String(), Port: plan.ToolPort, CPUs: []int{e.measuringCPU}, Token: e.token()}
 	if err := present(e.driver.Server(e.Task.Cells[0], target).Path); err != nil {
 		return result.Document{}, err
@@ -86,7 +86,7 @@ func (e *endpoint) ownAddress(ctx context.Context) (net.Interface, net.IP, error
 	return iface, ip, err
 }
 
-// awaitClient listens, says where, and waits for the client of this run. Anybody else who connects
+// awaitClient listens, says where, and waits for the client of this run. Any other client that connects
 // is sent away.
 func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, error) {
 	listener, err := e.listen(ctx, address)
@@ -232,7 +232,7 @@ func (e *endpoint) prepare(ctx context.Context, name string, l *link, target too
 			return nil, nil, err
 		}
 		target.Scratch = dir
-		// On a host's network somebody else may have the port, and would be taken for the tool.
+		// On a host's network another process may have the port, and would be taken for the tool.
 		if taken, err := isListening(e.driver.Listens(cell), target.Port); err != nil {
 			return nil, nil, err
 		} else if taken {

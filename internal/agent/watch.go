@@ -18,11 +18,11 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// maxInterrupts bounds how many devices' interrupts are told apart.
+// maxInterrupts bounds how many devices' interrupts are counted apart.
 const maxInterrupts = 16
 
 // watch adds up by how much the kernel's counters of what disturbs a measurement grow: of one CPU, of the endpoint's
-// cgroup, and of one interface and its network namespace. It reads them when it is told to, never in between.
+// cgroup, and of one interface and its network namespace. It reads them on request, never in between.
 type watch struct {
 	host
 	cpu   int
@@ -69,7 +69,7 @@ func (w *watch) end() map[string]int64 {
 	return grown
 }
 
-// add adds to a counter that somebody else read; it is negative when that could not be done.
+// add adds to a counter that the caller read; it is negative when that could not be done.
 func (w *watch) add(name string, n int64) {
 	if n >= 0 {
 		w.grown[name] += n

@@ -64,7 +64,7 @@ func TestWatchAddsUpWhatHappens(t *testing.T) {
 	w.begin()
 	write(t, h, counting(103))
 	w.end()
-	// What happens between two tools is nobody's.
+	// What happens between two tools belongs to neither.
 	write(t, h, counting(500))
 	w.begin()
 	write(t, h, counting(501))
@@ -103,7 +103,7 @@ func TestWatchOfCountersThatTellNothing(t *testing.T) {
 	h := fakeRoot(t, counting(100))
 	w := h.watch(2, "net1")
 	w.begin()
-	// Set back, gone, no number, and of a version that nobody knows.
+	// Set back, gone, no number, and of an unknown version.
 	write(t, h, counting(100))
 	write(t, h, map[string]string{
 		"sys/class/net/net1/statistics/rx_dropped": "3\n", "cg/cpu.stat": "", "cg/cpu.pressure": "some total=many\n",

@@ -20,7 +20,7 @@
 //   - A UDP message is a datagram of that size, whole when its last fragment came. A TCP message is as many bytes of
 //     the stream, whole when they came in order; the reply begins with its first byte. Both streams are counted from
 //     their SYN, and again from each moment when all that came was answered, so that messages of another size before
-//     (a tool's warm-up) do no harm. In a closed loop what was asked must have been one message exactly.
+//     (a tool's warm-up) do no harm. In a closed loop what was requested must have been one message exactly.
 //   - A reply belongs to the oldest request whose first bytes (up to 8) it repeats: the number of the message, with
 //     pinger and sockperf; with sfnt-pingpong and netperf all are alike. Requests before that one were never answered,
 //     as a server answers in the order in which it hears. Where no reply repeats its request, or a message began
@@ -28,7 +28,7 @@
 //
 // Limits: an end that bypasses the kernel's network stack (Onload) shows no packets here. Tools that answer with
 // another number of bytes, or only some of the messages (sfnt-stream, sockperf under-load without --reply-every 1),
-// leave requests unanswered that nobody meant to answer. UDP that the kernel joined (UDP_GRO, UDP_SEGMENT) is not taken
+// leave requests unanswered that the server was not meant to answer. UDP that the kernel joined (UDP_GRO, UDP_SEGMENT) is not taken
 // apart. Packets that GRO or segmentation offload joined have one time for all that is in them.
 package capture
 

@@ -145,7 +145,7 @@ func (m *matcher) datagram(p packet) {
 	}
 	if !m.OpenLoop && f.indistinct(name) {
 		// In a closed loop a further request means that the last was given up. Its reply may still come, and could not
-		// be told from this one's.
+		// be distinguished from this one's.
 		f.giveUp(f.pending.length())
 	}
 	f.request(p.at, name)
@@ -278,7 +278,7 @@ func (f *flow) reply(at int64, n name) {
 		f.skips = f.skips || overtaken > 0
 		f.giveUp(overtaken)
 	case f.skips || (f.repeats && n.known && f.pending.all()[0].name.known):
-		// Not every request is answered, or this reply is none to the oldest.
+		// Not every request is answered, or this reply does not answer the oldest.
 		f.stray++
 		return
 	default:

@@ -164,7 +164,7 @@ func parseTransport(p packet, b []byte, length int) (packet, error) {
 	case p.protocol != ipTCP && p.protocol != ipUDP:
 		return packet{}, errForeign
 	case p.fragment != nil && p.protocol == ipTCP:
-		return packet{}, errForeign // TCP cuts its segments so that nobody has to
+		return packet{}, errForeign // TCP cuts its segments so that IP need not
 	case p.fragment != nil && p.fragment.offset > 0:
 		return p, nil
 	case p.protocol == ipTCP:

@@ -33,8 +33,8 @@ var ErrNotPermitted = errors.New("capturing packets needs the capability NET_RAW
 //
 // It costs the measured CPU what the kernel does for each packet: a clone of what is sent, the time, and a copy of the
 // headers into the ring. On a virtual machine at 2.5 GHz that was some 0.7 µs for each of the two packets of a message,
-// 0.1 µs of it also for packets that the filter keeps back: round trips measured meanwhile are slower by that. Nobody
-// waits on the socket, so no packet wakes anybody; ten times a second the goroutine of the capture empties the ring,
+// 0.1 µs of it also for packets that the filter keeps back: round trips measured meanwhile are slower by that. No thread
+// waits on the socket, so no packet wakes one; ten times a second the goroutine of the capture empties the ring,
 // which takes 1 % of a CPU at 23,000 requests a second. The caller's process must be kept off the measuring CPU.
 type Capture struct {
 	socket  int
@@ -110,7 +110,7 @@ func (c *Capture) prepare(ifindex int, t Traffic) error {
 	if err != nil {
 		return fmt.Errorf("mapping the packets: %w", err)
 	}
-	// All protocols: what leaves is shown to nobody who asks for one.
+	// All protocols: what leaves is not shown to a socket of one protocol.
 	all := unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: ifindex}
 	if err := unix.Bind(c.socket, &all); err != nil {
 		return fmt.Errorf("beginning: %w", err)
@@ -124,7 +124,7 @@ func bigEndian(n uint16) uint16 {
 	return *(*uint16)(unsafe.Pointer(&b))
 }
 
-// read empties the ring until it is told to stop.
+// read empties the ring until it is stopped.
 func (c *Capture) read() {
 	defer close(c.stopped)
 	tick := time.NewTicker(readEvery)

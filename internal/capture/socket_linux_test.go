@@ -107,7 +107,7 @@ func (p pair) ping(t *testing.T, client *exec.Cmd) string {
 	return output.String()
 }
 
-// awaitServer waits until somebody listens. The pinger's server takes such a connection for a probe.
+// awaitServer waits until a server listens. The pinger's server takes such a connection for a probe.
 func (p pair) awaitServer(t *testing.T) {
 	t.Helper()
 	in(t, p.Client, func() error {

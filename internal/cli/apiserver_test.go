@@ -50,7 +50,7 @@ type apiServer struct {
 	nodes []corev1.Node
 	// networks are NetworkAttachmentDefinitions.
 	networks map[types.NamespacedName]*metav1.PartialObjectMetadata
-	// forbidden are parts of paths that nobody may ask for.
+	// forbidden are parts of paths that are refused.
 	forbidden []string
 	// token that callers must show.
 	token string
@@ -60,7 +60,7 @@ type apiServer struct {
 	asked, written []string
 	// refusals are the answers to the next requests, in order, instead of what they ask for.
 	refusals []*apierrors.StatusError
-	// changed is closed, and made anew, with each change; untold says that nobody was told of the last one yet.
+	// changed is closed, and made again, with each change; untold says that no client was notified of the last one yet.
 	changed chan struct{}
 	untold  bool
 	server  *httptest.Server
@@ -213,7 +213,7 @@ func (s *apiServer) handleVerifications(mux *http.ServeMux) {
 		if !asked {
 			return
 		}
-		// The watch ends with the change; whoever watches looks again.
+		// The watch ends with the change; the client looks again.
 		select {
 		case <-r.Context().Done():
 		case <-changed:
@@ -413,7 +413,7 @@ func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// change changes what there is, and whoever watches is told.
+// change changes what there is, and notifies the clients that watch.
 func (s *apiServer) change(to func()) {
 	s.Lock()
 	defer s.Unlock()
@@ -443,7 +443,7 @@ func (s *apiServer) await(t *testing.T, requests int) {
 	t.Errorf("there were never %d requests", requests)
 }
 
-// awaitTold waits until who watches was told of the last change.
+// awaitTold waits until a client that watches was notified of the last change.
 func (s *apiServer) awaitTold(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {

@@ -166,7 +166,7 @@ func standingOf(pod *corev1.Pod) string {
 	return strings.Join(told, ", ")
 }
 
-// How much of a log is told.
+// How much of a log is shown.
 const (
 	mostLines     = 8
 	mostLineBytes = 64 << 10
@@ -197,7 +197,7 @@ func lastWords(ctx context.Context, c *cluster, pod types.NamespacedName) ([]str
 	return last, nil
 }
 
-// mostShown is how much of a text that somebody else wrote is shown, in characters.
+// mostShown is how much of a text from outside is shown, in characters.
 const mostShown = 1024
 
 // printable is a text that does to a terminal what it says, and no more.

@@ -93,7 +93,7 @@ func newRoot() *cobra.Command {
 		Use:         "kubectl-tailgate",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
 		Short:       "Tailgate's latency benchmarks: their results and verdicts",
-		// Run prints the error; whoever mistyped a flag need not read all of them.
+		// Run prints the error; a user who mistyped a flag need not read all of them.
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
 	}
 	cluster.flags.AddFlags(root.PersistentFlags())

@@ -26,7 +26,7 @@ const (
 	// inspectPoll is how often a pod is looked at, eventPoll how often its events are.
 	inspectPoll = 250 * time.Millisecond
 	eventPoll   = 2 * time.Second
-	// passingGrace is how long trouble that often mends itself may last: a device that is still being reset, a CPU that is
+	// passingGrace is how long trouble that often ends by itself may last: a device that is still being reset, a CPU that is
 	// given back in a moment.
 	passingGrace = 12 * time.Second
 	// removalLimit is how long the removal of pods is waited for.

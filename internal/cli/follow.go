@@ -23,7 +23,7 @@ type follower struct {
 	subject
 	// look is called with the object as it is, until it has seen enough or returns an error.
 	look func(context.Context, client.Object) (enough bool, err error)
-	// trouble is told once of each time that the API server does not answer, or not as it should.
+	// trouble is reported once of each time that the API server does not answer, or not as it should.
 	trouble func(error)
 
 	// uid is that of the object, once it was seen; looked says that look returned no error before; watched that the object

@@ -75,7 +75,7 @@ func (a answer) exitCode() int {
 	return exitCode(a.standing)
 }
 
-// exitCode of a standing that is told as it is.
+// exitCode of a standing that is reported as it is.
 func exitCode(s standing.Standing) int {
 	switch s.Outcome {
 	case v1alpha1.GatePass:
@@ -199,7 +199,7 @@ func (g *gate) answer(ctx context.Context, api client.WithWatch, s subject, tell
 	return answer{s.String(), last, late(ctx, f.follow(ctx), s, last.Message)}
 }
 
-// stillOpen says whether a standing may change without anybody's doing, and looks at the baseline if it is what it waits
+// stillOpen says whether a standing may change without a user's action, and looks at the baseline if it is what it waits
 // for. One that is complete does not end the wait: the operator is about to judge again.
 func stillOpen(ctx context.Context, api client.Client, namespace string, s standing.Standing) (bool, error) {
 	k := benchmarks

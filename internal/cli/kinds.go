@@ -135,15 +135,15 @@ func parseMeasured(arg string) (subject, error) {
 	return of, nil
 }
 
-// told is an error in words of ours.
-type told struct {
+// reworded is an error in our words.
+type reworded struct {
 	message string
 	cause   error
 }
 
-func (t told) Error() string { return t.message }
+func (e reworded) Error() string { return e.message }
 
-func (t told) Unwrap() error { return t.cause }
+func (e reworded) Unwrap() error { return e.cause }
 
 // read gets an object of a kind.
 func read(ctx context.Context, api client.Client, of subject, into client.Object) error {
@@ -152,23 +152,23 @@ func read(ctx context.Context, api client.Client, of subject, into client.Object
 	case err == nil:
 		return nil
 	case isAbsent(err) && key.Namespace == "":
-		return told{fmt.Sprintf("there is no %s %s; see `kubectl get %s`", k.name, key.Name, k.short), err}
+		return reworded{fmt.Sprintf("there is no %s %s; see `kubectl get %s`", k.name, key.Name, k.short), err}
 	case isAbsent(err):
-		return told{fmt.Sprintf("there is no %s %s in namespace %s; see `kubectl get %s -A`", k.name, key.Name, key.Namespace, k.short), err}
+		return reworded{fmt.Sprintf("there is no %s %s in namespace %s; see `kubectl get %s -A`", k.name, key.Name, key.Namespace, k.short), err}
 	default:
 		return inWords("getting", of, err)
 	}
 }
 
-// inWords is the error of a request in words that say what was asked for.
+// inWords is the error of a request in words that say what was requested.
 func inWords(doing string, of subject, err error) error {
 	if apierrors.IsNotFound(err) && !isAbsent(err) {
-		return told{fmt.Sprintf("the cluster does not know the kind %s: install Tailgate there, or choose another cluster with --context", of.kind.name), err}
+		return reworded{fmt.Sprintf("the cluster does not know the kind %s: install Tailgate there, or choose another cluster with --context", of.kind.name), err}
 	}
 	return fmt.Errorf("%s %s: %w", doing, of, err)
 }
 
-// isAbsent says whether an API server told that an object does not exist; of a kind that does not it tells nothing but
+// isAbsent says whether an API server said that an object does not exist; of a kind that does not it says nothing but
 // that there is no such path.
 func isAbsent(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)

@@ -27,7 +27,7 @@ func plotsWith(form string) bool {
 	return !slices.Contains([]string{"json", "yaml", "csv", "markdown", "sfnt"}, form)
 }
 
-// plainWidth is how wide a plot is where there is no terminal, and none is told by COLUMNS.
+// plainWidth is how wide a plot is where there is no terminal, and COLUMNS does not give one.
 const plainWidth = 100
 
 // plotScreen is how plots can be drawn on an output. The dots of Unicode are used where the locale is of UTF-8, colours on

@@ -241,7 +241,7 @@ func (p *progress) draw() {
 	}
 }
 
-// tick draws a terminal anew each second.
+// tick redraws a terminal each second.
 func (p *progress) tick(ctx context.Context) {
 	if !p.live() {
 		return

@@ -122,7 +122,7 @@ func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofM
 			o.RuntimeClass = &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: t.RuntimeClassName}}
 		}
 		if t.PriorityClassName != "" && !g.sees("PriorityClass", t.PriorityClassName) {
-			// One for which nobody has to go.
+			// One for which no other has to go.
 			o.PriorityClass = &schedulingv1.PriorityClass{
 				ObjectMeta: metav1.ObjectMeta{Name: t.PriorityClassName}, PreemptionPolicy: new(corev1.PreemptNever),
 			}
@@ -131,7 +131,7 @@ func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofM
 	return o, nil
 }
 
-// hints are about what cannot be told from here, or may take time.
+// hints are about what cannot be seen from here, or may take time.
 func (g *glimpse) hints(b *v1alpha1.LatencyBenchmark, nodes []string, o preflight.Observed) []string {
 	var all []string
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }

@@ -101,13 +101,13 @@ type Figure struct {
 	Baseline  *int64 `json:"baseline,omitempty"`
 	Candidate *int64 `json:"candidate,omitempty"`
 	// Ratio is the median of the ratios of all candidate to all baseline rounds, Lower and Upper bound it. Each is nil
-	// where it cannot be told.
+	// where it is unknown.
 	Ratio *float64 `json:"ratio,omitempty"`
 	Lower *float64 `json:"lower,omitempty"`
 	Upper *float64 `json:"upper,omitempty"`
 	// Shown is whether the candidate was shown to be lower or higher than the baseline. Nothing is not: equal.
 	Shown Shown `json:"shown,omitempty"`
-	// Lacks says what a figure lacks that cannot be told, or shown; empty otherwise.
+	// Lacks says what a figure lacks that cannot be known, or shown; empty otherwise.
 	Lacks string `json:"lacks,omitempty"`
 }
 
@@ -244,7 +244,7 @@ func sortDifferences(all []Difference) {
 // addNotes adds why a gate would conclude nothing from one of two variants, which cells only one of them has, and
 // whether packets were captured of one only.
 func (c *Comparison) addNotes(p pair, baseline, candidate Side, before, after []verdict.Cell) {
-	// Each kind is told once: where one run is not as it should be, often all are.
+	// Each kind is reported once: where one run is not as it should be, often all are.
 	note := func(kind, text string) {
 		if !slices.ContainsFunc(c.Notes, func(told string) bool { return strings.HasPrefix(told, kind) }) {
 			c.Notes = append(c.Notes, kind+text)

@@ -164,7 +164,7 @@ func bound(v *float64, none string, outwards func(float64) float64) string {
 // mostShown is how much of a condition fits into a table, in characters; JSON has all of it.
 const mostShown = 60
 
-// condition is a value as a table shows it. Pods told it, and nothing of what they tell does more to a terminal.
+// condition is a value as a table shows it. Pods reported it, and nothing that they report controls a terminal.
 func condition(value string) string {
 	value = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -181,7 +181,7 @@ func condition(value string) string {
 	return value
 }
 
-// title says what is compared, and how many differences are not told.
+// title says what is compared, and how many differences are left out.
 func (c Comparison) title() string {
 	title := fmt.Sprintf("%s against %s, %s", c.Candidate, c.Baseline, c.LatencyType)
 	if len(c.Differences) == 0 {

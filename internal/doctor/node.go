@@ -156,7 +156,7 @@ func freeCPUs(o Observed, n Node) []Line {
 }
 
 // perNUMANode says of which NUMA nodes the free CPUs are: by the agents of topology-aware scheduling, or else by what a
-// pod without CPUs of its own may use, which are all that nobody has to himself, those that the kubelet reserves among
+// pod without CPUs of its own may use, which are all that no pod has exclusively, those that the kubelet reserves among
 // them. Empty when neither is known.
 func perNUMANode(n Node) string {
 	var parts []string

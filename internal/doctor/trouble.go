@@ -30,7 +30,7 @@ const (
 	TroubleAdmission TroubleKind = "Admission"
 	// TroubleAgent is an agent that failed, or whose words cannot be read.
 	TroubleAgent TroubleKind = "Agent"
-	// TroubleTimeout is a pod that nothing is known of but that it takes too long.
+	// TroubleTimeout is a pod that takes too long for an unknown reason.
 	TroubleTimeout TroubleKind = "Timeout"
 )
 
@@ -39,7 +39,7 @@ type Trouble struct {
 	Kind TroubleKind
 	// Said is what the cluster says of it.
 	Said string
-	// Passing is true of what often mends itself: who waits, should wait some seconds more.
+	// Passing is true of what often ends by itself: a caller that waits should wait some seconds more.
 	Passing bool
 }
 

@@ -240,7 +240,7 @@ func TestPercentiles(t *testing.T) {
 	}
 }
 
-// The slowest samples are as they are stored, a line each, of the rounds that have some: an older agent told none.
+// The slowest samples are as they are stored, a line each, of the rounds that have some: an older agent reported none.
 func TestSlowest(t *testing.T) {
 	b := measured(t, "sweep")
 	b.Runs[0].Client.Cells[0].Attribution = &tool.Attribution{Beyond: 9, Examined: 8, Client: 8}
@@ -364,8 +364,8 @@ func TestReadRefusesDamage(t *testing.T) {
 	}
 }
 
-// Whoever writes a new manifest for what was changed does not get past the digests in the status, and what is no
-// LatencyBenchmark is none.
+// A new manifest for what was changed does not get past the digests in the status, and what is no
+// LatencyBenchmark is refused.
 func TestReadRefusesWhatDoesNotFit(t *testing.T) {
 	other := files(t, exported(t, measured(t, "other")))
 	cases := map[string]struct {

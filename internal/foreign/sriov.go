@@ -17,7 +17,7 @@ const (
 	// Reboot_Required, Draining, DrainComplete. Absent until the operator has looked at the node.
 	AnnotationDesiredState = "sriovnetwork.openshift.io/desired-state"
 	AnnotationCurrentState = "sriovnetwork.openshift.io/current-state"
-	// SriovIdle is the value of both while nobody drains the node.
+	// SriovIdle is the value of both while no operator drains the node.
 	SriovIdle = "Idle"
 	// SriovSucceeded is the sync status of a node whose NICs are as they should; others are InProgress and Failed.
 	SriovSucceeded = "Succeeded"

@@ -42,7 +42,7 @@ func TestDecodeNodeResourceTopology(t *testing.T) {
 	}
 }
 
-// What is not of the form is an error: nobody guesses.
+// What is not of the form is an error, and not guessed.
 func TestDecodeRefuses(t *testing.T) {
 	cases := map[string]string{
 		"zones that are no list":         `{"zones": {}}`,

@@ -151,7 +151,7 @@ type verdict struct {
 const notJudged = "NotJudged"
 
 // verdictOf is nil for a benchmark without criteria. The condition Passed has the last word: a verdict that no longer stands
-// on what is stored is none.
+// on what is stored does not count.
 func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 	if b.Spec.Criteria == nil {
 		return nil
@@ -445,7 +445,7 @@ func checks(client, server []v1alpha1.ProofLine) []placementRow {
 	return rows
 }
 
-// manifestOf is the YAML of what was asked: without what the API server added.
+// manifestOf is the YAML of the spec: without what the API server added.
 func manifestOf(b export.Benchmark) (string, error) {
 	kind, spec := "LatencyBenchmark", any(b.Object.Spec)
 	if b.Matrix != nil {

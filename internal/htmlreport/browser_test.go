@@ -445,7 +445,7 @@ func TestReportIsHarmless(t *testing.T) {
 		t.Errorf("the title is %q", got)
 	}
 	p.quiet()
-	// The policy of the page itself refuses what somebody puts in afterwards.
+	// The policy of the page itself refuses what is put in afterwards.
 	value[bool](p, `(() => { const s = document.createElement("script"); s.textContent = "document.title = 'owned'"; document.body.append(s); return true; })()`)
 	if value[string](p, "document.title") == "owned" {
 		t.Error("a script that was put in was run")

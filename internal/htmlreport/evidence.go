@@ -113,7 +113,7 @@ func (c *column) add(d result.Document, number int32) {
 	c.conditions = append(c.conditions, joinCells(result.Conditions(d)))
 }
 
-// ofCell begins the conditions that are told of each cell.
+// ofCell begins the conditions that are reported of each cell.
 const ofCell = "cell."
 
 // joinCells puts one in the place of what all cells have alike: of twenty cells each has a duration.
@@ -151,7 +151,7 @@ func conditionRow(key string, columns []column) evidenceRow {
 	for _, c := range columns {
 		text, several := c.value(key)
 		row.Rounds = row.Rounds || several
-		// The tool and its cells are told by the client alone.
+		// The tool and its cells are reported by the client alone.
 		clientsOnly := (strings.HasPrefix(key, "tool.") || strings.HasPrefix(key, ofCell)) && c.Role == v1alpha1.RoleServer && text == missing
 		if first, seen := byRole[c.Role]; seen && first != text {
 			row.Variants = true

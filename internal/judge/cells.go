@@ -128,7 +128,7 @@ var metrics = map[v1alpha1.Percentile]v1alpha1.GateMetric{
 }
 
 // ownRound is a round of a tool that tells no samples. What it did not tell is not there, and when messages were lost
-// none of its percentiles: they leave the lost ones out, and nobody can put them in.
+// none of its percentiles: they leave the lost ones out, and they cannot be added.
 func ownRound(own tool.Own, lost int64) verdict.Round {
 	round := verdict.Round{Samples: own.Count + lost, Values: values{v1alpha1.MetricLost: stats.Exact(lost)}}
 	told := map[v1alpha1.GateMetric]int64{v1alpha1.MetricMin: own.MinNs, v1alpha1.MetricStdDev: own.StdDevNs}

@@ -74,7 +74,7 @@ func capture(
 		"packets were captured on one side only, which slows it: capture %t, then %t%s", *a.Capture, *b.Capture, meantHint)}}
 }
 
-// meantHint ends what is told of a difference.
+// meantHint ends the text about a difference.
 const meantHint = " (what was meant to differ goes into ignoreDifferences)"
 
 // matchesAny says whether a key is what one of several patterns, with at most one * each, stands for.

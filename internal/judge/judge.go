@@ -3,7 +3,7 @@
 // forbids one. It is pure: the controllers and the command line get the same verdict from the same results.
 //
 // What forbids a verdict: placement, device and acceleration that were not proved, rounds that did not run under equal conditions, and, for
-// comparisons, a baseline under other conditions. A simulated NIC does not forbid one, and is told with it.
+// comparisons, a baseline under other conditions. A simulated NIC does not forbid one, and is reported with it.
 package judge
 
 import (

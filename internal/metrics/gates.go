@@ -75,7 +75,7 @@ func collectGates(ch chan<- prometheus.Metric, all objects) {
 	for i := range all.verifications {
 		v := &all.verifications[i]
 		if v.Name != v1alpha1.VerificationName(v.Spec.GateName, v.Spec.NodeName) {
-			continue // somebody else's; two of one node would be the same series twice
+			continue // another owner's; two of one node would be the same series twice
 		}
 		var last *v1alpha1.LatencyBenchmark
 		if len(v.Status.History) > 0 {
@@ -119,7 +119,7 @@ func collectNode(ch chan<- prometheus.Metric, v *v1alpha1.LatencyVerification, l
 	}
 }
 
-// isTrue says whether a condition is True for the generation of the spec. What nobody has looked at yet is not.
+// isTrue says whether a condition is True for the generation of the spec. What the controller has not seen yet is not.
 func isTrue(conditions []metav1.Condition, conditionType string, generation int64) bool {
 	c := meta.FindStatusCondition(conditions, conditionType)
 	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == generation
@@ -135,7 +135,7 @@ func digest(identity map[string]string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// bounded cuts a label's value that is longer than anybody reads in a table, and replaces what Prometheus refuses.
+// bounded cuts a label's value that is too long for a table, and replaces what Prometheus refuses.
 func bounded(text string) string {
 	const limit = 64
 	if utf8.ValidString(text) && len(text) <= limit {

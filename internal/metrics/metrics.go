@@ -2,13 +2,13 @@
 //
 //	Collector  reads benchmarks, gates and verifications from the manager's cache at each scrape. Nothing is lost when the
 //	           manager restarts, and what is deleted is gone at the next scrape.
-//	Activity   counts attempts and waiting times as they end, which nobody could tell from the objects that are left.
+//	Activity   counts attempts and waiting times as they end, which cannot be seen from the objects that are left.
 //
 // Only the manager that leads exports what the Collector knows, so that nothing is there twice.
 //
 // Every label is bounded. Per node there are at most PerNode series. Of benchmarks that users make, the newest
 // MaxBenchmarks are exported, and of each the first MaxCells cells; how many more there are is exported too. A gate's
-// benchmarks are told by node, and those of pairs by their matrix: neither has series of its own.
+// benchmarks are reported by node, and those of pairs by their matrix: neither has series of its own.
 package metrics
 
 import (
@@ -34,7 +34,7 @@ const (
 	patience = 5 * time.Second
 )
 
-// gauge is a metric whose value is told at each scrape.
+// gauge is a metric whose value is computed at each scrape.
 type gauge struct{ *prometheus.Desc }
 
 // described are all of them, for Describe.

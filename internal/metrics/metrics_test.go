@@ -239,7 +239,7 @@ func TestCollector(t *testing.T) {
 	}
 }
 
-// Every metric is in the world of the tests: with that, whoever uses a name can be held against the golden file.
+// Every metric is in the world of the tests: with that, each use of a name can be held against the golden file.
 func TestWorldHasEveryMetric(t *testing.T) {
 	text := scrape(t, registryOf(makeWorld()))
 	for _, desc := range described {
@@ -291,7 +291,7 @@ func TestNothingButTrueIsPassed(t *testing.T) {
 		},
 		"False":   func(c *[]metav1.Condition, _ *metav1.ObjectMeta) { set(c, metav1.ConditionFalse) },
 		"Unknown": func(c *[]metav1.Condition, _ *metav1.ObjectMeta) { set(c, metav1.ConditionUnknown) },
-		// The spec was edited, and nobody has looked at it yet.
+		// The spec was edited, and no controller has seen it yet.
 		"True of an older spec": func(c *[]metav1.Condition, o *metav1.ObjectMeta) {
 			set(c, metav1.ConditionTrue)
 			o.Generation++
@@ -318,7 +318,7 @@ func TestNothingButTrueIsPassed(t *testing.T) {
 	}
 }
 
-// The gate's status follows its nodes after a moment, in which nobody may go on.
+// The gate's status follows its nodes after a moment, in which no upgrade may continue.
 func TestNodeHoldsTheGateBackAtOnce(t *testing.T) {
 	for _, state := range append(slices.Clone(states[1:]), "") {
 		world := makeWorld()
@@ -517,7 +517,7 @@ func TestActivity(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, text)
 		}
 	}
-	(*Activity)(nil).Observe(next, last) // whoever does not count needs none
+	(*Activity)(nil).Observe(next, last) // a caller that does not count needs none
 }
 
 // largeWorld is a gate of so many nodes, all verified three times, and as many benchmarks of users as are exported.

@@ -151,7 +151,7 @@ func TestEveryCellHasEveryPlaceOnce(t *testing.T) {
 	}
 }
 
-// A run must not share its cells with another: whoever changes one must not change all.
+// A run must not share its cells with another: a change of one must not change all.
 func TestRunsShareNothing(t *testing.T) {
 	runs := Runs(benchmark(2, []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, 64))
 	runs[0].Cells[0].Name = "changed"

@@ -53,7 +53,7 @@ type Task struct {
 	// With Onload only.
 	Library string `json:"library,omitempty"`
 	// Env are variables of the tools' environment, by name: those of the variant and of its Onload profile. The kernel's
-	// sockets have none of Onload's (EF_*), whoever set them.
+	// sockets have none of Onload's (EF_*), wherever they were set.
 	Env map[string]string `json:"env,omitzero"`
 	// Capture makes the server's agent take latencies from packets, too.
 	Capture bool `json:"capture,omitempty"`

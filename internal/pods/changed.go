@@ -55,7 +55,7 @@ func Changed(want, got *corev1.Pod) []string {
 	return changes
 }
 
-// change is an entry of Changed: what was done to the trait of this key, with its value where that can be told.
+// change is an entry of Changed: what was done to the trait of this key, with its value where that can be shown.
 func change(key, what, value string) string {
 	entry := key + ": " + what
 	if value != "" && quotable(key, value) {
@@ -68,7 +68,7 @@ func change(key, what, value string) string {
 	return entry
 }
 
-// quotable says whether the value of a trait may be told: it may be a secret, or long.
+// quotable says whether the value of a trait may be shown: it may be a secret, or long.
 func quotable(key, value string) bool {
 	return !strings.HasPrefix(key, "env ") && len(value) <= maxQuoted
 }
@@ -100,7 +100,7 @@ func (t traits) setJSON(prefix string, value any) {
 	}
 }
 
-// traitsOf describes a pod. Of its volumes those count that we have built, and those that nobody may add.
+// traitsOf describes a pod. Of its volumes those count that we have built, and those that no user may add.
 func traitsOf(pod, built *corev1.Pod) traits {
 	t := traits{}
 	for key, value := range pod.Annotations {

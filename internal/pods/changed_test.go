@@ -264,7 +264,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// A pod that nobody touched is as it was built, whatever it is.
+// A pod that was not changed is as it was built, whatever it is.
 func TestUnchanged(t *testing.T) {
 	eachPod(t, func(t *testing.T, e Endpoint, pod *corev1.Pod) {
 		if changes := Changed(build(t, e), pod); changes != nil {

@@ -30,7 +30,7 @@ type Inspection struct {
 	PullPolicy corev1.PullPolicy
 	// ServiceAccount of the pod; empty: the namespace's default.
 	ServiceAccount string
-	// CPU asks for a whole one, which makes the pod guaranteed. Without it the pod runs on the CPUs that nobody has to
+	// CPU asks for a whole one, which makes the pod guaranteed. Without it the pod runs on the CPUs that no pod has to
 	// himself, and fits where none is left.
 	CPU bool
 	// Devices are the extended resources of which the pod asks one.

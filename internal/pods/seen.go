@@ -39,7 +39,7 @@ func Seen(e Endpoint, pod *corev1.Pod) (result.Seen, error) {
 	}
 	if e.Variant.Network.Type.Attached() {
 		namespace, name := NetworkName(e.Benchmark, e.Variant)
-		// Without it the proof says that nothing was told.
+		// Without it the proof says that nothing was reported.
 		if status, err := foreign.FindStatus(pod.Annotations[foreign.AnnotationNetworkStatus], namespace+"/"+name, Interface); err == nil {
 			s.Network = &status
 		}

@@ -45,7 +45,7 @@ type Observed struct {
 	// Claimed are the resources that drivers of Dynamic Resource Allocation provide on nodes. What they provide is among the
 	// allocatable resources of Nodes.
 	Claimed []string
-	// Pods are what occupies the nodes that the selectors match. Empty while nobody has looked: what nodes could give if
+	// Pods are what occupies the nodes that the selectors match. Empty while they were not read: what nodes could give if
 	// they were empty is then all that is checked.
 	Pods []Pod
 	// Empty says to look at what nodes could give if they were empty, also where only what is available is known.
@@ -419,7 +419,7 @@ func networkOwned(o Observed) *Rejection {
 }
 
 // networkMatches compares both ways: a pod that requests no device gets none, and the CNI plugin then fails
-// with words that nobody understands ("VF pci addr is required").
+// with unclear words ("VF pci addr is required").
 func networkMatches(o Observed) *Rejection {
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
 		n, path := o.Networks[v.Name], networkPath(o, v)

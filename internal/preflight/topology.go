@@ -33,14 +33,14 @@ func aligned(o Observed) [][]corev1.ResourceName {
 	return all
 }
 
-// misaligned is for nodes without a NUMA node that has enough CPUs and the devices of a variant. Devices of which nobody
+// misaligned is for nodes without a NUMA node that has enough CPUs and the devices of a variant. Devices of which no source
 // knows the NUMA node, such as Onload's, are not looked for.
 func (c *choice) misaligned(n *corev1.Node) string {
 	topology, ok := c.o.Topologies[n.Name]
 	if !ok {
 		return ""
 	}
-	// What is available is told late, and a benchmark that measures, or has just measured, is in it.
+	// What is available is reported late, and a benchmark that measures, or has just measured, is in it.
 	empty := c.o.Benchmark.Status.Pair != nil || c.o.Empty || c.o.Others[n.Name] > 0
 	for _, devices := range c.aligned {
 		if why := misaligned(topology, devices, cmp.Or(c.o.Benchmark.CPUs(), c.o.leastCPUs()), empty); why != "" {

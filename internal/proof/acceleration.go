@@ -9,7 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// word is what the tool told of the endpoint's socket in a cell.
+// word is what the tool said about the endpoint's socket in a cell.
 func (e endpoint) word(c result.Cell) tool.Acceleration {
 	if e.role == v1alpha1.RoleServer {
 		return c.Accelerated.Server

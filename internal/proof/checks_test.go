@@ -33,7 +33,7 @@ func pod(change func(*result.Seen)) func(*world) {
 	return client(func(_ *result.Evidence, s *result.Seen) { change(s) })
 }
 
-// status changes what Multus told.
+// status changes what Multus reported.
 func status(change func(*foreign.Status)) func(*world) {
 	return pod(func(s *result.Seen) { change(s.Network) })
 }

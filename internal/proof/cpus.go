@@ -38,7 +38,7 @@ func cpusExclusive(e endpoint) finding {
 	if !allowed.Contains(int(e.own.MeasuringCPU)) {
 		return unknown(expected, fmt.Sprintf("%s, though it measured on CPU %d", found, e.own.MeasuringCPU), advice)
 	}
-	// An affinity that somebody narrowed looks like exclusive CPUs, but leaves the cpuset as wide as it was.
+	// An affinity that a process narrowed looks like exclusive CPUs, but leaves the cpuset as wide as it was.
 	if list, ok := e.own.Facts["cgroup.cpus"]; ok {
 		if cpus, err := result.ParseCPUs(list); err != nil || !cpus.Equals(allowed) {
 			return unknown(expected, fmt.Sprintf("%s, though its cpuset is %s", found, list), advice)

@@ -47,7 +47,7 @@ const (
 
 const (
 	// mostStray is the share of the messages that may go through the kernel, beyond the stray ones, of a cell that is
-	// accelerated; leastThrough the share that must of one that is not. The latter is less than 1 because bandwidth is told
+	// accelerated; leastThrough the share that must of one that is not. The latter is less than 1 because bandwidth is reported
 	// by rate and time.
 	mostStray    = 0.01
 	leastThrough = 0.95
@@ -95,7 +95,7 @@ type direction struct {
 	known  bool
 	// through is the share of the messages that may have gone through the kernel, and beyond the share without stray packets.
 	through, beyond float64
-	// few is true when there are too few messages to be told from stray packets.
+	// few is true when there are too few messages to be distinguished from stray packets.
 	few bool
 }
 

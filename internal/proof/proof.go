@@ -1,8 +1,8 @@
 // Package proof tells whether a run measured where, and on what, its benchmark asked: "placement is proved, not hoped".
-// It is an ordered chain of checks, pure functions of what the agents observed, of what the API server told of their
+// It is an ordered chain of checks, pure functions of what the agents observed, of what the API server said about their
 // pods, and of the spec. Each says what was expected and what was found.
 //
-// What nobody knows is Unknown and as good as not found. Of several ways to know a thing all that are known have to
+// What no source reports is Unknown and as good as not found. Of several ways to know a thing all that are known have to
 // agree: evidence that contradicts itself proves nothing.
 package proof
 
@@ -14,13 +14,13 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// endpoint is all that is known of one end of a run, and what was asked of it.
+// endpoint is all that is known of one end of a run, and what was requested of it.
 type endpoint struct {
 	spec    v1alpha1.LatencyBenchmarkSpec
 	variant v1alpha1.Variant
 	// role is client or server.
 	role string
-	// own is what its agent observed, peer what the other end's did, and seen what the API server told of its pod.
+	// own is what its agent observed, peer what the other end's did, and seen what the API server said about its pod.
 	own, peer result.Evidence
 	seen      result.Seen
 	// cells are what the client measured. What they say of acceleration they say of both ends.
@@ -85,7 +85,7 @@ func orNotKnown(value string) string {
 	return value
 }
 
-// chain is all checks in the order in which they are told.
+// chain is all checks in the order in which they are reported.
 var chain = []check{
 	{v1alpha1.ProofCPUsExclusive, cpusExclusive, v1alpha1.WarningCPUsNotExclusive, v1alpha1.WarningCPUsNotExclusive},
 	{v1alpha1.ProofNUMALocal, numaLocal, v1alpha1.WarningNUMAMismatch, v1alpha1.WarningNUMAUnknown},

@@ -302,7 +302,7 @@ func TestChecksThatApply(t *testing.T) {
 	}
 }
 
-// TestNothingKnownProvesNothing has the states of a run of which nobody told anything.
+// TestNothingKnownProvesNothing has the states of a run about which nothing was reported.
 func TestNothingKnownProvesNothing(t *testing.T) {
 	blank := result.Evidence{MeasuringCPU: -1, AgentCPU: -1, CPUNUMANode: -1, DeviceNUMANode: -1}
 	for name, onload := range map[string]func(*world){"Kernel": func(*world) {}, "Onload": withOnload} {

@@ -1,16 +1,16 @@
 // Package queue decides which benchmark may start a run now. It is pure: the entries are all benchmarks, as
-// the API has them, and the answer is the same whoever asks and whenever: it needs no clock.
+// the API has them, and the answer is the same for each caller at any time: it needs no clock.
 //
 // The conflict key is the node, deliberately coarse: two runs on one node share memory bandwidth, the last
 // level cache, the PCIe root and often the NIC, and no finer key would know which of these matters. A benchmark
-// waits for those that want one of its own two nodes and go before it, and for nobody else. These go first:
+// waits for those that want one of its own two nodes and go before it, and for no other. These go first:
 //
 //  1. who holds a claim: a node that is claimed is never shared;
 //  2. who has started: it keeps its place between its runs, so that the rounds of two benchmarks never interleave;
 //  3. who has the higher effective priority: spec.priority, plus one for each minute since its creation. Of equal
 //     ones the older goes first, then the first by name.
 //
-// Nobody waits for ever: all that wait gain at the same pace, so one that is created later overtakes only by a higher
+// No benchmark waits for ever: all that wait gain at the same pace, so one that is created later overtakes only by a higher
 // spec.priority, and only if it is created within as many minutes as that is higher.
 //
 // One that is first for one of its nodes and waits for the other keeps both from those behind it: without that, it
@@ -55,7 +55,7 @@ func Admit(candidate Entry, all []Entry) (ok bool, blocker string) {
 		if !wantsClient && !wantsServer || other.UID == candidate.UID {
 			continue
 		}
-		// Of two claims on one node neither is right, whoever is first.
+		// Of two claims on one node neither is right, whichever is first.
 		if !other.Active && !other.before(&candidate) {
 			continue
 		}

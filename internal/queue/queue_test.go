@@ -187,7 +187,7 @@ func TestNobodyWaitsForEver(t *testing.T) {
 	}
 }
 
-// The answer is what sorting everything by the rules, as they are told, comes to, at whatever time one looks.
+// The answer is what sorting everything by the rules, as they are documented, comes to, at whatever time one looks.
 func TestAdmitAgreesWithSorting(t *testing.T) {
 	fresh := rand.Uint64()
 	for _, seed := range []uint64{1, 2, 3, fresh} {
@@ -390,7 +390,7 @@ func checkExclusive(t *testing.T, all []*contender) {
 	}
 }
 
-// checkTurn says that nobody starts while one that has precedence waits for one of its nodes.
+// checkTurn says that no benchmark starts while one that has precedence waits for one of its nodes.
 func checkTurn(t *testing.T, starting Entry, waiting []Entry) {
 	t.Helper()
 	if starting.Started {

@@ -45,7 +45,7 @@ func summarize(t *testing.T, s v1alpha1.LatencyBenchmarkSpec, runs ...result.Sto
 	return Summarize(collected)
 }
 
-// A lost message is slower than any sample: the percentiles that it reaches cannot be told, and the others count it.
+// A lost message is slower than any sample: the percentiles that it reaches are unknown, and the others count it.
 func TestLostMessagesReachPercentiles(t *testing.T) {
 	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}})
 	s.LatencyType = v1alpha1.LatencyRTT
@@ -163,7 +163,7 @@ func TestSummarizeOutliers(t *testing.T) {
 	}
 }
 
-// Each warning of a tool is told once, however many measurements have it, and not more of them than can be read.
+// Each warning of a tool is reported once, however many measurements have it, and not more of them than can be read.
 func TestToolWarnings(t *testing.T) {
 	cell := func(warnings ...string) result.Stored {
 		return stored(plan.DefaultVariant, result.Cell{Cell: tool.Cell{Name: "tcp-64"}, Warnings: warnings})
@@ -209,7 +209,7 @@ func TestSummarizeCaptured(t *testing.T) {
 	}
 }
 
-// A percentile that was asked for and did not come out is told, once all rounds are there.
+// A percentile that was requested and is unknown is reported, once all rounds are there.
 func TestSummarizeMissesThePercentile(t *testing.T) {
 	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}})
 	s.HighestPercentile = v1alpha1.P999

@@ -17,7 +17,7 @@ import (
 var (
 	// ErrUnknownForm is returned for the name of a form that does not exist.
 	ErrUnknownForm = errors.New("unknown format")
-	// ErrNothingToShow is returned by a form for results of which it shows nothing.
+	// ErrNothingToShow is returned by a form for results that it cannot show.
 	ErrNothingToShow = errors.New("nothing to show")
 )
 

@@ -121,7 +121,7 @@ func TestFormTableIsOfTheStoredRuns(t *testing.T) {
 	}
 }
 
-// Each form refuses results of which it would show nothing, rather than print a table without rows.
+// Each form refuses results that it cannot show, rather than print a table without rows.
 func TestFormsRefuseWhatTheyDoNotShow(t *testing.T) {
 	streams := experiment("streams", v1alpha1.ToolNetperf, v1alpha1.Workload{Streams: []v1alpha1.Stream{{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}}})
 	streamed := measured(streams, func(_ plan.Run, c *result.Cell) { c.Bandwidth = &tool.Bandwidth{BitsPerSecond: 1e9} })
@@ -275,7 +275,7 @@ func TestFormNetworks(t *testing.T) {
 	}
 }
 
-// A variant whose ends disagree stands under the smaller MTU, two variants never in one place, and both are told.
+// A variant whose ends disagree stands under the smaller MTU, two variants never in one place, and both are reported.
 func TestFormNetworksKeepsVariantsApart(t *testing.T) {
 	b := experiment("x", v1alpha1.ToolPinger, v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}},
 		v1alpha1.Variant{Name: "vf"}, v1alpha1.Variant{Name: "vf-1500"}, v1alpha1.Variant{Name: "vf-9000"})

@@ -160,7 +160,7 @@ func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1al
 	return t.Flush()
 }
 
-// rank is a pair's percentile for comparisons with other pairs: Infinite when it is lost, -1 when it cannot be told.
+// rank is a pair's percentile for comparisons with other pairs: Infinite when it is lost, -1 when it is unknown.
 func rank(c *v1alpha1.CellResult, p v1alpha1.Percentile) int64 {
 	switch ns := c.Percentile(p); {
 	case ns != nil:

@@ -231,7 +231,7 @@ func (p *plot) paint(curve int, text string) string {
 	return plotColors[curve%len(plotColors)] + text + colorOff
 }
 
-// nobody owns a character without a dot.
+// no series owns a character without a dot.
 const nobody = -1
 
 // ownerAt is the curve whose colour a character has: the last of those that have dots there.

@@ -62,7 +62,7 @@ func evidence(node, boot string) result.Evidence {
 	}
 }
 
-// looked is what was seen of a pod that nobody changed.
+// looked is what was seen of a pod that was not changed.
 func looked(pod string) result.Seen { return result.Seen{PodUID: pod, ImageID: "sha256:ab"} }
 
 // run is a stored run in which each protocol has the given histogram; change makes it another.
@@ -181,7 +181,7 @@ func TestSummarizeWarns(t *testing.T) {
 	}
 }
 
-// What failed in any run stays told, whatever the last run was.
+// What failed in any run is still reported, whatever the last run was.
 func TestSummarizeProvesEveryRun(t *testing.T) {
 	h := histogram(t, 2_000, 1, 1_000)
 	shared := run(h, func(s *result.Stored) {

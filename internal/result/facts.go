@@ -21,7 +21,7 @@ type Key struct {
 // read has no key: many files are absent in virtual machines, from virtual interfaces, or hidden from pods.
 //
 // In the fingerprint stand what the measurement consists of, and what was set up on purpose and changes latency. Not in
-// it stand what a scheduler or a device plugin deals out anew for each pod (which CPU, and with it its siblings and
+// it stand what a scheduler or a device plugin deals out again for each pod (which CPU, and with it its siblings and
 // caches; of a VF its number is not even compared), what only names the place of something else, and what the machine
 // changes by itself.
 var Keys = []Key{

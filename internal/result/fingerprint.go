@@ -115,7 +115,7 @@ func Differences(a, b Document) []Difference {
 	return all
 }
 
-// Conditions are all that an agent told of the conditions of its measurement, under one set of keys. Unknown values
+// Conditions are all that an agent reported about the conditions of its measurement, under one set of keys. Unknown values
 // have no key. Left out is what names one pod and never equals another's: addresses, the number of a VF, the devices
 // that were allocated; and what proves the placement and the acceleration that the spec asks for.
 func Conditions(d Document) map[string]string {

@@ -50,7 +50,7 @@ func TestDifferences(t *testing.T) {
 		want   []Difference
 	}{
 		"the same": {change: func(*Document) {}},
-		// What the kubelet and the device plugin may deal out anew on a machine that did not change.
+		// What the kubelet and the device plugin may deal out again on a machine that did not change.
 		"a round on fresh pods": {
 			change: func(d *Document) {
 				d.Run, d.Attempt = "b-r2", 2
@@ -174,7 +174,7 @@ func change(v reflect.Value) {
 	}
 }
 
-// A field that somebody adds is compared, or left out on purpose.
+// A field that is added is compared, or left out on purpose.
 func TestEveryFieldIsComparedOrLeftOutOnPurpose(t *testing.T) {
 	// BootedAt says once more which boot it was; two readings of it differ.
 	leftOut := []string{"BootedAt", "Address", "Addresses", "MAC", "PCIAddress", "PCISource", "AllocatedDevices", "Deltas", "VoluntarySwitches", "InvoluntarySwitches"}

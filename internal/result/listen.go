@@ -14,7 +14,7 @@ var ErrNotListening = errors.New("no server says where it listens")
 const maxBeforeListening = 64 << 10
 
 // ListenLine is the line, without its end, by which a server's agent tells on its log the address of its end: with the
-// host's network nobody else knows that of the interface which is measured. The agent writes it before it is ready, and
+// host's network no other program knows the address of the measured interface. The agent writes it before it is ready, and
 // nothing before it.
 func ListenLine(address netip.Addr) string {
 	return mark + kindListening + " " + address.Unmap().String()

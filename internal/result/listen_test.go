@@ -76,7 +76,7 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What is accepted is an address that the agent would have told in the same words.
+// What is accepted is an address that the agent would have reported in the same words.
 func FuzzParseListen(f *testing.F) {
 	f.Add("tailgate-log listening 192.0.2.1\n")
 	f.Add("x\ntailgate-log listening fd00::1\r\ntailgate-log listening 127.0.0.1\n")

@@ -13,7 +13,7 @@ type Path struct {
 	// had ended, too.
 	Begun *Look `json:"begun,omitempty"`
 	Ended *Look `json:"ended,omitempty"`
-	// Banner is the version that Onload's library told on the standard error of the tool; empty when it told none.
+	// Banner is the version that Onload's library printed on the standard error of the tool; empty when it printed no version.
 	Banner string `json:"banner,omitempty"`
 }
 
@@ -36,7 +36,7 @@ const (
 	// PathIPIn and PathIPOut are bytes with all headers.
 	PathIPIn  = "ip.in-bytes"
 	PathIPOut = "ip.out-bytes"
-	// PathNICIn and PathNICOut are packets of the interface, whoever made and took them.
+	// PathNICIn and PathNICOut are packets of the interface, of whichever process.
 	PathNICIn  = "nic.in"
 	PathNICOut = "nic.out"
 	// PathStackIn and PathStackOut are events of the Onload stacks of the tool's server, as far as they still existed.

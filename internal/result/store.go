@@ -17,7 +17,7 @@ const (
 	// KeyClient and KeyServer hold the two documents, JSON in gzip, as the agents sent them.
 	KeyClient = "client.json.gz"
 	KeyServer = "server.json.gz"
-	// KeyPods holds what the API server told of both pods: JSON, two Seen under client and server.
+	// KeyPods holds what the API server said about both pods: JSON, two Seen under client and server.
 	KeyPods = "pods.json"
 	// AnnotationFormat holds the version of their format.
 	AnnotationFormat = "tailgate.dev/result-format"
@@ -27,10 +27,10 @@ const (
 	maxPods   = 32 << 10
 )
 
-// Seen is what the API server told of an endpoint's pod. An agent knows nothing of it, and it nothing of what an agent
+// Seen is what the API server said about an endpoint's pod. An agent knows nothing of it, and it nothing of what an agent
 // tells: that is why one can be held against the other.
 type Seen struct {
-	// PodUID is the pod's; empty when nobody looked at the pod.
+	// PodUID is the pod's; empty when the pod was not read.
 	PodUID string `json:"podUID,omitempty"`
 	// ImageID is the digest of the image that ran, as the container runtime names it.
 	ImageID string `json:"imageID,omitempty"`
@@ -39,7 +39,7 @@ type Seen struct {
 	// Changed is what an admission webhook changed of what the pod was made with and may change what is measured, each
 	// in a few words, such as: requests amd.com/sf_vf: 2 instead of 1.
 	Changed []string `json:"changed,omitempty"`
-	// Network is what Multus told of the measured interface; nil on networks that it does not attach, and when it told
+	// Network is what Multus reported about the measured interface; nil on networks that it does not attach, and when it reported
 	// nothing.
 	Network *foreign.Status `json:"network,omitempty"`
 	// ClaimedDevice is the PCI address of the device that the pod's ResourceClaim had of the network's resource; empty

@@ -79,7 +79,7 @@ type Round struct {
 	Lost int64
 	// Samples are nil of streams and of tools that tell no samples.
 	Samples *Samples
-	// Own, Bandwidth, Attribution and Start are what the tool said. Slow samples told one by one are left out.
+	// Own, Bandwidth, Attribution and Start are what the tool said. Slow samples reported one by one are left out.
 	Own         *tool.Own
 	Bandwidth   *tool.Bandwidth
 	Attribution *tool.Attribution

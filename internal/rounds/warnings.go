@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// mostTold is how many different warnings of the tools are told, maxTold how long each may be, in bytes.
+	// mostTold is how many different warnings of the tools are reported, maxTold how long each may be, in bytes.
 	mostTold, maxTold = 4, 400
-	// maxTexts is how many different warnings are told apart, to count those that are not told.
+	// maxTexts is how many different warnings are kept apart, to count those that are not reported.
 	maxTexts = 1024
 )
 

@@ -18,7 +18,7 @@ import (
 type Standing struct {
 	// Outcome is empty while there is no verdict.
 	Outcome v1alpha1.GateOutcome
-	// Open says that it may still become Pass or Fail without anybody's doing.
+	// Open says that it may still become Pass or Fail without a user's action.
 	Open bool
 	// Baseline is the LatencyBenchmark, or BaselineMatrix the LatencyMatrix, for which it waits, if it does: open unless that
 	// one failed or does not exist.
@@ -64,7 +64,7 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 	case b.Spec.Criteria == nil:
 		return Standing{Outcome: v1alpha1.GateInconclusive, Reason: ReasonNoCriteria, Message: "it has no criteria, so nothing is judged; give it rules in spec.criteria"}
 	case b.Spec.Suspend && !b.Finished():
-		// Nothing becomes of it without somebody's doing.
+		// It does not change without a user's action.
 		return Standing{Reason: v1alpha1.ReasonNotJudged, Message: report.Standing(b)}
 	case passed == nil && b.Finished():
 		return Standing{Open: true, Reason: v1alpha1.ReasonNotJudged, Message: "everything is measured, and its criteria are yet to be judged"}
@@ -89,7 +89,7 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 }
 
 // OfGate is that of a LatencyGate, by its condition Passed. Nodes of which nothing could be concluded stay so until
-// somebody does something, and those that wait while the gate is suspended, or belong to another gate.
+// a user acts, and those that wait while the gate is suspended, or belong to another gate.
 func OfGate(g *v1alpha1.LatencyGate) Standing {
 	passed := current(g, g.Status.Conditions, v1alpha1.ConditionPassed)
 	ready := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady)
@@ -121,8 +121,8 @@ func OfGate(g *v1alpha1.LatencyGate) Standing {
 	return s
 }
 
-// OfVerification is that of a node with its gate. Of one that waits nothing is known here: whether its gate is suspended, or
-// has a peer for it, is told by the gate.
+// OfVerification is that of a node with its gate. This does not cover why one waits: whether its gate is suspended, or
+// has a peer for it, is reported by the gate.
 func OfVerification(v *v1alpha1.LatencyVerification) Standing {
 	s := Standing{Reason: v.Status.Reason, Message: v.Status.Message}
 	switch v.Status.State {
@@ -140,7 +140,7 @@ func OfVerification(v *v1alpha1.LatencyVerification) Standing {
 	return s
 }
 
-// notPassed are lines about the rules that did not pass, each with its message unless that is told already.
+// notPassed are lines about the rules that did not pass, each with its message unless that is reported already.
 func notPassed(v *v1alpha1.Verdict) []string {
 	if v == nil {
 		return nil

@@ -91,7 +91,7 @@ type Output struct {
 	ExitCode int
 	// OpenRaw opens a file that the client wrote in Target.Scratch, by its name.
 	OpenRaw func(name string) (io.ReadCloser, error)
-	// Server is what the tool's server printed until it ended; nil when nobody kept it.
+	// Server is what the tool's server printed until it ended; nil when it was not kept.
 	Server []byte
 }
 
@@ -117,7 +117,7 @@ type Measurement struct {
 	Attribution *Attribution
 	// Intervals are the course of a measurement, in order and without gaps; nil from tools that keep none.
 	Intervals []Interval
-	// Accelerated says for each end what the socket itself told of its acceleration.
+	// Accelerated says for each end what the socket itself reported about its acceleration.
 	Accelerated Accelerated
 	// Figures are the tool's own results as it printed them, such as "median (ns, half RTT)": kept for
 	// comparison, never used for ours.
@@ -149,7 +149,7 @@ type Bucket struct {
 	RTTNs, Count int64
 }
 
-// Own are statistics as a tool made them, of round trips in nanoseconds. What is 0 was not told, but for Lost.
+// Own are statistics as a tool made them, of round trips in nanoseconds. What is 0 was not reported, but for Lost.
 type Own struct {
 	// Count is the number of round trips.
 	Count int64 `json:"count"`
@@ -241,7 +241,7 @@ type Interval struct {
 	Lost int64 `json:"lost,omitempty"`
 }
 
-// Accelerated is what the sockets told of themselves.
+// Accelerated is what the sockets reported about themselves.
 type Accelerated struct {
 	Client Acceleration `json:"client,omitempty"`
 	Server Acceleration `json:"server,omitempty"`
@@ -250,7 +250,7 @@ type Accelerated struct {
 // Acceleration is an answer to whether a socket is accelerated by Onload.
 type Acceleration string
 
-// The answers. Empty: nobody asked.
+// The answers. Empty: not requested.
 const (
 	// AccelerationYes and AccelerationNo are Onload's own words of the socket.
 	AccelerationYes Acceleration = "Yes"

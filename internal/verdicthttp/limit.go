@@ -15,7 +15,7 @@ import (
 const (
 	clientRate, clientBurst = rate.Limit(10), 20
 	totalRate, totalBurst   = rate.Limit(50), 100
-	// maxClients is how many clients are told apart; the one that was quiet for longest is forgotten first.
+	// maxClients is how many clients are counted apart; the one that was quiet for longest is forgotten first.
 	maxClients = 1024
 	// quiet is after what time a client is forgotten. Its burst is full again long before.
 	quiet = time.Minute

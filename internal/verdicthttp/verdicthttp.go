@@ -6,8 +6,8 @@
 //	/verdict/namespaces/NAMESPACE/latencymatrices/NAME
 //
 // GET answers with 200 whatever the verdict is, which is in the body; POST answers with 200 for Pass alone. Neither changes
-// anything. The API server is asked who the caller is, by its token, and whether it may get the object: whoever may read
-// the verdict with kubectl may read it here, and nobody else. Its answers are remembered for some seconds. The object, and the
+// anything. The API server is asked who the caller is, by its token, and whether it may get the object: a user who may read
+// the verdict with kubectl may read it here, and no other user. Its answers are remembered for some seconds. The object, and the
 // Nodes of a gate, are read from the API server and not from a cache, which a broken watch would leave as it was: without an
 // API server there is no verdict. The rate of requests is limited.
 package verdicthttp
@@ -45,7 +45,7 @@ const (
 	Pass         = Verdict(v1alpha1.GatePass)
 	Fail         = Verdict(v1alpha1.GateFail)
 	Inconclusive = Verdict(v1alpha1.GateInconclusive)
-	// Pending is for what is not judged yet, and may still become Pass or Fail without anybody's doing.
+	// Pending is for what is not judged yet, and may still become Pass or Fail without a user's action.
 	Pending Verdict = "Pending"
 	// Unknown comes with a status code other than 200 and 412.
 	Unknown Verdict = "Unknown"
@@ -301,6 +301,6 @@ func write(w http.ResponseWriter, r *http.Request, code int, answer Answer) {
 		w.Header().Set("Allow", "GET, HEAD, POST")
 	}
 	w.WriteHeader(code)
-	// Whoever does not listen any more does not matter.
+	// A client that does not listen any more does not matter.
 	_, _ = w.Write(append(body, '\n'))
 }

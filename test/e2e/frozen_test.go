@@ -49,7 +49,7 @@ var middle = map[v1alpha1.Tool]time.Duration{
 	v1alpha1.ToolSfntStream:   2 * time.Second,
 }
 
-var _ = Describe("What holds messages up, or loses them, is told", Label("faults"), func() {
+var _ = Describe("What holds messages up, or loses them, is reported", Label("faults"), func() {
 	DescribeTable("an end that is frozen for more than a second",
 		func(ctx context.Context, f freeze) {
 			b := disturbed(f.name, v1alpha1.ToolPinger, f.protocol)
@@ -68,8 +68,8 @@ var _ = Describe("What holds messages up, or loses them, is told", Label("faults
 			Expect(cell.MaxNanoseconds).To(HaveValue(BeNumerically(">=", frozen*9/10)))
 			Expect(cell.Percentile(v1alpha1.P99)).To(HaveValue(BeNumerically(">=", frozen*8/10)))
 			Expect(cell.Percentile(v1alpha1.P90)).To(HaveValue(BeNumerically(">=", frozen/5)))
-			By("who is told to be the cause: " + cell.Outliers)
-			Expect(cell.Outliers).To(MatchRegexp(f.told))
+			By("the reported cause: " + cell.Outliers)
+			Expect(cell.Outliers).To(MatchRegexp(f.reported))
 			By("latencies from when messages were really sent, in the stored result")
 			stored := storedCell(ctx, b)
 			f.actually(stored)
@@ -82,20 +82,20 @@ var _ = Describe("What holds messages up, or loses them, is told", Label("faults
 		// Datagrams, because they need no room in the other end's window to be sent.
 		Entry("the client, asleep while it waits: it shows from the intended time alone, and it is named", freeze{
 			name: "frozen-client", role: v1alpha1.RoleClient, protocol: v1alpha1.ProtocolUDP, wait: v1alpha1.WaitBlock,
-			told:     `\b([89]\d|100) % coincide with an interruption of the client's CPU,.*; the ends sleep while they wait`,
+			reported: `\b([89]\d|100) % coincide with an interruption of the client's CPU,.*; the ends sleep while they wait`,
 			where:    tool.WhereClient,
 			actually: looksQuick,
 		}),
-		// TCP, because datagrams that nobody reads are lost as soon as the server's socket is full.
+		// TCP, because datagrams that no process reads are lost as soon as the server's socket is full.
 		Entry("the server, polling: it shows from either time, and it is named", freeze{
 			name: "frozen-server", role: v1alpha1.RoleServer, protocol: v1alpha1.ProtocolTCP, wait: v1alpha1.WaitSpin,
-			told:     `\b([89]\d|100) % of the server's, [^;]*$`,
+			reported: `\b([89]\d|100) % of the server's, [^;]*$`,
 			where:    tool.WhereServer,
 			actually: looksSlow,
 		}),
-		Entry("the server, asleep while it waits: it shows from either time, and what cannot be seen is told", freeze{
+		Entry("the server, asleep while it waits: it shows from either time, and what cannot be seen is reported", freeze{
 			name: "frozen-sleeper", role: v1alpha1.RoleServer, protocol: v1alpha1.ProtocolTCP, wait: v1alpha1.WaitBlock,
-			told: `\b([89]\d|100) % of neither.*; ` +
+			reported: `\b([89]\d|100) % of neither.*; ` +
 				`the ends sleep while they wait, so of their interruptions only those in send are seen`,
 			where:    tool.WhereNeither,
 			actually: looksSlow,
@@ -247,9 +247,9 @@ type freeze struct {
 	name, role string
 	protocol   v1alpha1.Protocol
 	wait       v1alpha1.WaitMode
-	// told is what the result must say of its slowest samples, as a regular expression; where that of the slowest.
-	told  string
-	where tool.Where
+	// reported is what the result must say of its slowest samples, as a regular expression; where that of the slowest.
+	reported string
+	where    tool.Where
 	// actually checks the round trips from when messages were really sent.
 	actually func(stored result.Cell)
 }

@@ -55,7 +55,7 @@ var _ = Describe("The manager", Label("placement"), func() {
 
 // managerGet reads a path of the manager in a namespace with a bearer token, or none, through a forwarded port, and returns
 // status and body. The CAs are those that may have signed its certificate; nil: it has signed it itself. The port is
-// forwarded anew each time: kubectl gives up after a connection that one end has cut off.
+// forwarded again each time: kubectl gives up after a connection that one end has cut off.
 func managerGet(ctx context.Context, namespace string, cas *x509.CertPool, path, token string) (int, string) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, soon)
@@ -63,7 +63,7 @@ func managerGet(ctx context.Context, namespace string, cas *x509.CertPool, path,
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// It ends by being cancelled, which is an error nobody needs.
+		// It ends by being cancelled, which is an error that does not matter.
 		_ = install.Kubectl(ctx, options, in, "-n", namespace, "port-forward", "deployment/manager", ":8443")
 		_ = in.Close()
 	}()

@@ -58,7 +58,7 @@ func warning(b *v1alpha1.LatencyBenchmark, reason string) v1alpha1.Warning {
 	return b.Status.Warnings[i]
 }
 
-// tenant takes VFs of the near pool on a node, as somebody else's pod, and returns the PCI address of the one that is
+// tenant takes VFs of the near pool on a node, as another user's pod, and returns the PCI address of the one that is
 // attached to it.
 func tenant(ctx context.Context, node string, vfs int64) string {
 	GinkgoHelper()

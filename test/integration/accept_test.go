@@ -20,7 +20,7 @@ import (
 
 const vf = "amd.com/sf_vf"
 
-// multus is the kind NetworkAttachmentDefinition, as far as anybody here looks at it.
+// multus is the kind NetworkAttachmentDefinition, as far as the tests read it.
 func multus() *apiextensionsv1.CustomResourceDefinition {
 	preserve := true
 	return &apiextensionsv1.CustomResourceDefinition{
@@ -158,7 +158,7 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 				return MakeBenchmark(w.Namespace, "x").NAD("net").On(w.A, w.B)
 			},
 			func(context.Context, *World) { installMultus() },
-			// Nobody watches networks: the benchmark is looked at again every ten seconds, without being woken.
+			// No controller watches networks: the benchmark is looked at again every ten seconds, without being woken.
 			func(ctx context.Context, w *World) { createNetwork(ctx, w.Namespace, "net", "") }),
 		Entry("the network takes another device", v1alpha1.ReasonNetworkMismatch, "set resourceName to that",
 			func(w *World) *BenchmarkBuilder {

@@ -38,7 +38,7 @@ var _ = Describe("An attempt", func() {
 		return server, peer
 	}
 
-	// spoil ends both pods well, and then changes the client's log before anybody can have read both.
+	// spoil ends both pods well, and then changes the client's log before the manager can have read both.
 	spoil := func(ctx context.Context, server, peer *corev1.Pod, change func(string) string) {
 		GinkgoHelper()
 		w.Kubelet.Succeed(ctx, peer)

@@ -197,7 +197,7 @@ var _ = Describe("A gate of many nodes", func() {
 			size, err = strconv.Atoi(text)
 			Expect(err).NotTo(HaveOccurred())
 		}
-		// A machine that does other work takes long, and its figures are told all the same.
+		// A machine that does other work takes long, and its figures are reported all the same.
 		patience := time.Minute + time.Duration(size)*2*time.Second
 		w := NewWorld(ctx)
 		name := func(i int) string { return fmt.Sprintf("%s-n%04d", w.Namespace, i) }

@@ -58,7 +58,7 @@ func (g *GateBuilder) With(change func(*v1alpha1.LatencyGateSpec)) *GateBuilder 
 	return g
 }
 
-// Alone leaves the gate one node, and another that is none of its own as peer.
+// Alone leaves the gate one node, and another that the gate does not select as peer.
 func (g *GateBuilder) Alone(node, peer string) *GateBuilder {
 	g.Spec.NodeSelector = map[string]string{nodeLabel: node}
 	g.Spec.Template.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: peer}
@@ -68,7 +68,7 @@ func (g *GateBuilder) Alone(node, peer string) *GateBuilder {
 // Obj returns the gate.
 func (g *GateBuilder) Obj() *v1alpha1.LatencyGate { return g.DeepCopy() }
 
-// Gate creates a gate of the world's nodes. At the end of the spec it goes, whoever is left to let it go.
+// Gate creates a gate of the world's nodes. At the end of the spec it goes, even without a manager.
 func (w *World) Gate(ctx SpecContext, g *GateBuilder) *v1alpha1.LatencyGate {
 	GinkgoHelper()
 	created := g.Obj()
@@ -253,7 +253,7 @@ func (w *World) SamplesFrom(from func(b *v1alpha1.LatencyBenchmark) int64) {
 		b := &v1alpha1.LatencyBenchmark{}
 		name := d.Run[:strings.LastIndex(d.Run, "-")]
 		if err := k8s.Get(context.Background(), types.NamespacedName{Namespace: w.Namespace, Name: name}, b); err != nil {
-			// It was deleted meanwhile, and nobody will look at its results.
+			// It was deleted meanwhile, and its results will not be read.
 			return
 		}
 		for i := range d.Cells {
@@ -752,7 +752,7 @@ var _ = Describe("A gate", func() {
 			}
 			older := w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
 			w.Expect(ctx, w.A, map[bool]string{true: "Failed Fail" + heldBack, false: isVerified}[slow])
-			// Ages are told in seconds.
+			// Ages are given in seconds.
 			time.Sleep(time.Second)
 			younger := MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = true })
 			younger.Name = w.Namespace + "-younger"
@@ -892,7 +892,7 @@ var _ = Describe("A gate", func() {
 		w.Start()
 		older := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.NodeSelector[nodeLabel] = w.A; s.Suspend = true }))
 		Eventually(func() string { return gateSays(ctx, older, v1alpha1.ConditionReady) }).Should(HavePrefix("False Suspended"))
-		// Ages are told in seconds.
+		// Ages are given in seconds.
 		time.Sleep(time.Second)
 		younger := MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = true })
 		younger.Name = w.Namespace + "-younger"

@@ -35,7 +35,7 @@ const samplesPerRun = 2000
 // listenLine is what servers' agents write first.
 var listenLine = result.ListenLine(netip.MustParseAddr("10.244.0.2"))
 
-// Kubelet plays scheduler, kubelets and agents of a namespace: pods do what it is told, or, while Auto runs,
+// Kubelet plays scheduler, kubelets and agents of a namespace: pods do what the spec says, or, while Auto runs,
 // what agents do. It keeps their logs, and notes every pod that was ever created.
 type Kubelet struct {
 	namespace string

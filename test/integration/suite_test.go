@@ -91,7 +91,7 @@ func newNamespace(ctx SpecContext) string {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}
 	Expect(k8s.Create(ctx, namespace)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
-		// The API server may not delete a thousand of them within the minute that a request has; each call goes on with the rest.
+		// The API server may not delete a thousand of them within the minute that a request has; each call continues with the rest.
 		Eventually(func() error {
 			return errors.Join(
 				k8s.DeleteAllOf(ctx, &v1alpha1.LatencyMatrix{}, client.InNamespace(namespace.Name)),

@@ -168,7 +168,7 @@ func kubectl(ctx context.Context, kubeconfig string, args ...string) (code int, 
 	return 0, string(out)
 }
 
-// gateCommand runs the command of a container that begins with /tailgate, but waits no longer than it is told.
+// gateCommand runs the command of a container that begins with /tailgate, but waits no longer than the given time.
 func gateCommand(ctx context.Context, kubeconfig, timeout string, command []string) (code int, output string) {
 	GinkgoHelper()
 	Expect(command[0]).To(Equal("/tailgate"))
@@ -482,7 +482,7 @@ func luaValue(l *lua.LState, value any) lua.LValue {
 	return lua.LNil
 }
 
-// gateSaying makes a gate without an operator, whose condition Passed is as it is told.
+// gateSaying makes a gate without an operator, whose condition Passed is the given one.
 func gateSaying(ctx SpecContext, namespace string, status metav1.ConditionStatus, reason string, nodes v1alpha1.NodeCounts) *v1alpha1.LatencyGate {
 	GinkgoHelper()
 	g := MakeGate(namespace).Obj()
@@ -1004,7 +1004,7 @@ var _ = Describe("kured", func() {
 
 var _ = Describe("The admission policies", func() {
 	const manager = "system:serviceaccount:tailgate-system:manager"
-	// as is a client of somebody with every right.
+	// as is a client of a user with every right.
 	as := func(user string) client.Client {
 		GinkgoHelper()
 		own := rest.CopyConfig(config)

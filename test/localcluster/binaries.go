@@ -127,7 +127,7 @@ func promtoolComponent() component {
 }
 
 // Binaries returns a folder that holds every command of the local cluster, with the CNI plugins in its subfolder
-// cni. What is not in the cache is built, and each build is told to log as one line.
+// cni. What is not in the cache is built, and each build is logged to log as one line.
 func Binaries(ctx context.Context, log io.Writer) (dir string, err error) {
 	return collect(ctx, log, "cluster", kubernetesComponent(), etcdComponent(), containerdComponent(), runcComponent())
 }
@@ -139,12 +139,12 @@ func CNI(ctx context.Context, log io.Writer) (dir string, err error) {
 }
 
 // Assets returns a folder with kube-apiserver, etcd and kubectl, as envtest wants them in KUBEBUILDER_ASSETS. It needs
-// neither root nor the parts that only a node uses. What is not in the cache is built, told to log as one line.
+// neither root nor the parts that only a node uses. What is not in the cache is built, and logged to log as one line.
 func Assets(ctx context.Context, log io.Writer) (dir string, err error) {
 	return collect(ctx, log, "assets", kubernetesComponent(), etcdComponent())
 }
 
-// Promtool returns the path of promtool, which tests rules of Prometheus. If it is not in the cache it is built, told to
+// Promtool returns the path of promtool, which tests rules of Prometheus. If it is not in the cache it is built, and logged to
 // log as one line.
 func Promtool(ctx context.Context, log io.Writer) (path string, err error) {
 	dir, err := collect(ctx, log, "prometheus", promtoolComponent())
@@ -265,7 +265,7 @@ func once(ctx context.Context, dir string, fill func(tmp string) error) error {
 		return err
 	}
 	defer unlock()
-	if _, err := os.Stat(dir); err == nil { // Somebody else was quicker.
+	if _, err := os.Stat(dir); err == nil { // Another process was quicker.
 		return nil
 	}
 	// We hold the lock, so whatever is there was left by a builder that died.

@@ -173,7 +173,7 @@ func restoreControllers(p paths) error {
 	var errs []error
 	for line := range strings.Lines(string(notes)) {
 		control, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-		// Somebody else may have begun to use it, and then it stays.
+		// Another process may have begun to use it, and then it stays.
 		if err := os.WriteFile(control, []byte("-"+name), 0o644); err != nil && !errors.Is(err, unix.EBUSY) {
 			errs = append(errs, fmt.Errorf("disabling controller %s: %w", name, err))
 		}

@@ -204,7 +204,7 @@ func (c *cluster) buildOwn(ctx context.Context) error {
 }
 
 // generation identifies everything that cannot be changed while the cluster runs, so that an Up after such a change
-// begins anew. It includes the boot of the machine, which no process survives.
+// begins again. It includes the boot of the machine, which no process survives.
 func (c *cluster) generation() (string, error) {
 	boot, err := os.ReadFile(bootPath)
 	if err != nil {

@@ -190,7 +190,7 @@ func TestDownLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	startHolder(ctx, t, o)
-	// Somebody else's namespace, made the way the ip command makes them: it covers nothing of ours.
+	// Another user's namespace, made the way the ip command makes them: it covers nothing of ours.
 	if err := unix.Mount("", filepath.Clean(netnsDir), "none", unix.MS_SHARED|unix.MS_REC, ""); err != nil {
 		t.Errorf("the folder of network namespaces is no mount point of its own: %v", err)
 	}

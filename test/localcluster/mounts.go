@@ -12,7 +12,7 @@ import (
 )
 
 // ensureNamespaceDir mounts the small file system in which the nodes' mount namespaces are kept. A mount namespace can
-// only be kept in a place that is private, lest it be copied into itself.
+// only be kept in a place that is private, so that it is not copied into itself.
 func ensureNamespaceDir(p paths) error {
 	dir := p.namespaces()
 	if isMountOf(dir, unix.TMPFS_MAGIC) {

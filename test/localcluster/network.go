@@ -72,7 +72,7 @@ func releaseNetnsDir(p paths) error {
 		return fmt.Errorf("looking for whose mount %s is: %w", netnsDir, err)
 	}
 	left, err := os.ReadDir(netnsDir)
-	if err != nil && !os.IsNotExist(err) { // A machine that was started anew has neither folder nor mount.
+	if err != nil && !os.IsNotExist(err) { // A machine that was restarted has neither folder nor mount.
 		return fmt.Errorf("listing network namespaces: %w", err)
 	}
 	if len(left) > 0 {

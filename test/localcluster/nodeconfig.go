@@ -21,7 +21,7 @@ const (
 	// ResourceVFFar are VFs on the other NUMA node. A pod with exclusive CPUs that asks for one is not admitted
 	// (TopologyAffinityError).
 	ResourceVFFar = "tailgate.test/sf_vf_far"
-	// ResourceVFNoHint are VFs on the other NUMA node of which the kubelet is not told where they are. The environment
+	// ResourceVFNoHint are VFs on the other NUMA node whose NUMA node the kubelet does not get. The environment
 	// variable of their addresses has a hyphen in its name.
 	ResourceVFNoHint = "tailgate.test/sf_vf-nohint"
 	// ResourcePF is a PF without VFs beside the exclusive CPUs.
@@ -31,7 +31,7 @@ const (
 	ResourceVFClaimed = "tailgate.test/sf_vf_claimed"
 )
 
-// ResourceFragile are VFs, of which the kubelet is not told where they are, by a device plugin that exits when an interface of
+// ResourceFragile are VFs, whose NUMA node the kubelet does not get, of a device plugin that exits when an interface of
 // the node's cards comes or goes; see StartFragilePlugin.
 const ResourceFragile = "tailgate.test/sf_vf_fragile"
 
@@ -168,7 +168,7 @@ func baseSpec(p paths, n node, defaults []byte) ([]byte, error) {
 		})
 	}
 	spec["mounts"] = mounts
-	// runc lets nobody mount anything on files of /proc, but a hook may.
+	// runc lets no container mount anything on files of /proc, but a hook may.
 	spec["hooks"] = map[string]any{"createContainer": []any{map[string]any{
 		"path": "/bin/sh", "env": []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
 		"args": []string{"sh", "-c", fmt.Sprintf(`mount --bind %s "$(sed -n 's/.*"bundle":"\([^"]*\)".*/\1/p')/rootfs%s"`, p.node(n, "sys", bootFile), bootPath)},

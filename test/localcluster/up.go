@@ -15,7 +15,7 @@ import (
 const startTimeout = 90 * time.Second
 
 // Up starts the cluster, or what is missing of it, and returns when both nodes are ready. A cluster that cannot be
-// repaired is taken down and started anew. Errors name what the machine lacks, or which part did not start.
+// repaired is taken down and started again. Errors name what the machine lacks, or which part did not start.
 func Up(ctx context.Context, o Options) error {
 	c, err := newCluster(ctx, o)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *cluster) startAnew(ctx context.Context, generation string) error {
 	if err := c.createNamespaces(); err != nil {
 		return err
 	}
-	// Only with this note does another Up repair the cluster instead of starting anew.
+	// Only with this note does another Up repair the cluster instead of starting another.
 	if err := os.WriteFile(c.generationFile(), []byte(generation), 0o644); err != nil {
 		return fmt.Errorf("noting what was started: %w", err)
 	}

@@ -55,7 +55,7 @@ const (
 	spare = 30 * time.Second
 )
 
-// What the tool is told to print. The order is that of its output and of the figures.
+// What the tool is configured to print. The order is that of its output and of the figures.
 var (
 	roundTripValues = []value{
 		{"TRANSACTION_RATE", "1/s"}, {"RT_LATENCY", "us, RTT"}, {"MEAN_LATENCY", "us, RTT"}, {"MIN_LATENCY", "us, RTT"},
@@ -118,7 +118,7 @@ func (driver) Validate(c tool.Cell) error {
 }
 
 // Server serves one client after the other until it is killed. Without -f it would measure in a child, whose context
-// switches nobody could count; -N keeps it from writing a log into /tmp.
+// switches could not be counted; -N keeps it from writing a log into /tmp.
 func (driver) Server(_ tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{
 		Path: serverProgram,

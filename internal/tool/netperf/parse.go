@@ -12,7 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// Parse reads the values that the tool was told to print. There are no samples to record.
+// Parse reads the values that the tool was configured to print. There are no samples to record.
 func (driver) Parse(c tool.Cell, out tool.Output, _ func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, explain(c, out)
@@ -38,7 +38,7 @@ func (driver) Parse(c tool.Cell, out tool.Output, _ func(rtt, count int64)) (too
 
 // report is what the tool printed.
 type report struct {
-	// values by their names, and the lines that are none.
+	// values by their names, and the lines without one.
 	values map[string]string
 	lines  []string
 	// err tells of the first value that is not as it must be.
@@ -312,7 +312,7 @@ const (
 	mostWords    = 400
 )
 
-// warnings are the lines that are no values, and what was asked for and not done.
+// warnings are the lines that are no values, and what was requested and not done.
 func (r *report) warnings(c tool.Cell) []string {
 	var out []string
 	if c.Warmup > 0 {

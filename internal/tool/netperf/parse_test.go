@@ -377,7 +377,7 @@ func TestParseWarns(t *testing.T) {
 
 func TestParseFails(t *testing.T) {
 	cases := map[string]struct {
-		// test is what was asked for; TCP_RR by default.
+		// test is the requested one; TCP_RR by default.
 		test string
 		// lines are replaced in what would be a good output of it.
 		lines string

@@ -92,7 +92,7 @@ type attribution struct {
 	Undetermined   int64 `json:"undetermined"`
 	ClientSeesGaps bool  `json:"client_sees_gaps"`
 	ServerSeesGaps bool  `json:"server_sees_gaps"`
-	// Slowest are told one by one, the slowest first.
+	// Slowest are reported one by one, the slowest first.
 	Slowest []outlier `json:"slowest"`
 }
 
@@ -312,7 +312,7 @@ func (a attribution) check(received int64) error {
 	return nil
 }
 
-// checkSlowest says whether the samples that are told one by one fit the sums, the course, and each other.
+// checkSlowest says whether the samples that are reported one by one fit the sums, the course, and each other.
 func (m cell) checkSlowest() error {
 	a, largest := m.Attribution, m.RTT.MaxNs
 	if m.Intended != nil {
@@ -360,7 +360,7 @@ func (m cell) checkSlowest() error {
 	return nil
 }
 
-// explained says whether the gaps, as far as they are known, make an outlier one of the place that it is told to be of: half
+// explained says whether the gaps, as far as they are known, make an outlier one of the place that it is attributed to: half
 // of what it took more than the median is the measure.
 func (o outlier) explained(p50 int64) bool {
 	var there int64

@@ -213,8 +213,8 @@ func answered(h map[string]any) func(map[string]any) {
 	}
 }
 
-// told is a slow sample as the tool writes it; it writes nothing of a gap that it does not know.
-func told(at, rtt, samples int64, where string, client int64, server any) map[string]any {
+// slowSample is a slow sample as the tool writes it; it writes nothing of a gap that it does not know.
+func slowSample(at, rtt, samples int64, where string, client int64, server any) map[string]any {
 	o := map[string]any{"at_ns": at, "rtt_ns": rtt, "samples": samples, "where": where, "client_gap_ns": client}
 	if server != nil {
 		o["server_gap_ns"] = server
@@ -290,7 +290,7 @@ func TestParseRefuses(t *testing.T) {
 			cell[key] = value
 		})
 	}
-	// slow is a result of five samples of 10 to 2000 ns, with two beyond 500 ns, as they are told.
+	// slow is a result of five samples of 10 to 2000 ns, with two beyond 500 ns, as they are reported.
 	slow := func(slowest ...any) tool.Output {
 		return with(func(cell map[string]any) {
 			answered(rtt(5, 0, 10, 2000, 3030, [2]int64{10, 3}, [2]int64{1000, 1}, [2]int64{2000, 1}))(cell)
@@ -298,7 +298,7 @@ func TestParseRefuses(t *testing.T) {
 			cell["attribution"] = map[string]any{"p50_ns": 10, "threshold_ns": 500, "beyond": 2, "examined": 2, "client": 1, "undetermined": 1, "slowest": slowest}
 		})
 	}
-	first, second := told(200_000_000, 2000, 1, "undetermined", 0, nil), told(100, 1000, 1, "client", 600, 5)
+	first, second := slowSample(200_000_000, 2000, 1, "undetermined", 0, nil), slowSample(100, 1000, 1, "client", 600, 5)
 	rate := captured["rate.json"]
 	rated := func(change func(map[string]any)) tool.Output {
 		return tool.Output{Stdout: changed(t, "rate.json", change)}
@@ -345,23 +345,23 @@ func TestParseRefuses(t *testing.T) {
 		"a negative median":            {good, five("attribution", map[string]any{"p50_ns": -1}), "median is -1"},
 		"a median beyond the slowest":  {good, five("attribution", map[string]any{"p50_ns": 2, "threshold_ns": 1}), "median is 2"},
 		"not the slowest first":        {good, slow(second, first), "the slowest sample took 1000 ns"},
-		"a slow sample too late":       {good, slow(told(300_000_000, 2000, 1, "undetermined", 0, nil), second), "at 300000000 ns, has no place"},
-		"a slow sample too early":      {good, slow(first, told(-1, 1000, 1, "client", 600, 5)), "has no place"},
-		"a fast sample":                {good, slow(first, told(100, 500, 1, "client", 500, 5)), "has no place"},
-		"slow samples that ascend":     {good, slow(first, told(100, 2001, 1, "client", 2000, 5)), "has no place"},
-		"a slow sample at a fast time": {good, slow(told(100, 2000, 1, "undetermined", 0, nil), second), "none at its time more than 1000"},
-		"a place against its gaps":     {good, slow(first, told(100, 1000, 1, "client", 494, 5)), `is not of "client"`},
-		"a place that is none":         {good, slow(first, told(100, 1000, 1, "moon", 0, 5)), `is not of "moon"`},
-		"undetermined, but is known":   {good, slow(told(200_000_000, 2000, 1, "undetermined", 0, 5), second), `is not of "undetermined"`},
-		"a negative gap":               {good, slow(first, told(100, 1000, 1, "client", 600, -5)), `is not of "client"`},
-		"a slow sample for nothing":    {good, slow(told(200_000_000, 2000, 0, "undetermined", 0, nil), second), "stands for 0"},
-		"a slow sample for too many":   {good, slow(first, told(100, 1000, 2, "client", 600, 5)), `stands for 2 of "client", of which 1`},
+		"a slow sample too late":       {good, slow(slowSample(300_000_000, 2000, 1, "undetermined", 0, nil), second), "at 300000000 ns, has no place"},
+		"a slow sample too early":      {good, slow(first, slowSample(-1, 1000, 1, "client", 600, 5)), "has no place"},
+		"a fast sample":                {good, slow(first, slowSample(100, 500, 1, "client", 500, 5)), "has no place"},
+		"slow samples that ascend":     {good, slow(first, slowSample(100, 2001, 1, "client", 2000, 5)), "has no place"},
+		"a slow sample at a fast time": {good, slow(slowSample(100, 2000, 1, "undetermined", 0, nil), second), "none at its time more than 1000"},
+		"a place against its gaps":     {good, slow(first, slowSample(100, 1000, 1, "client", 494, 5)), `is not of "client"`},
+		"a place that is none":         {good, slow(first, slowSample(100, 1000, 1, "moon", 0, 5)), `is not of "moon"`},
+		"undetermined, but is known":   {good, slow(slowSample(200_000_000, 2000, 1, "undetermined", 0, 5), second), `is not of "undetermined"`},
+		"a negative gap":               {good, slow(first, slowSample(100, 1000, 1, "client", 600, -5)), `is not of "client"`},
+		"a slow sample for nothing":    {good, slow(slowSample(200_000_000, 2000, 0, "undetermined", 0, nil), second), "stands for 0"},
+		"a slow sample for too many":   {good, slow(first, slowSample(100, 1000, 2, "client", 600, 5)), `stands for 2 of "client", of which 1`},
 		"slow samples for too few":     {good, slow(first), "1 slow samples stand for 1 of 2"},
 		"slow samples at one time": {good, with(func(cell map[string]any) {
 			answered(rtt(5, 0, 10, 2000, 3030, [2]int64{10, 3}, [2]int64{1000, 1}, [2]int64{2000, 1}))(cell)
 			cell["intervals"] = course(300_000_000, [6]int64{5, 1, 2, 3, 2000, 0})
 			cell["attribution"] = map[string]any{"p50_ns": 10, "threshold_ns": 500, "beyond": 2, "examined": 2, "neither": 2,
-				"slowest": []any{told(1000, 2000, 1, "neither", 0, 0), told(2999, 1000, 1, "neither", 0, 0)}}
+				"slowest": []any{slowSample(1000, 2000, 1, "neither", 0, 0), slowSample(2999, 1000, 1, "neither", 0, 0)}}
 		}), "stands for sample 1, which"},
 		"another word of Onload":        {good, with(func(cell map[string]any) { cell["client"].(map[string]any)["accelerated"] = "perhaps" }), "perhaps"},
 		"messages that vanish":          {good, set("sent", 10), "of 10 messages"},

@@ -8,7 +8,7 @@
 // Limits that show in the results:
 //   - In a closed loop (no rate) a stall is one slow sample, as with all tools.
 //   - Ends that sleep while they wait do not see how late they were woken for an answer, so of what interrupted them
-//     only the time in send is told, and at a rate how late the client was woken to send.
+//     only the time in send is reported, and at a rate how late the client was woken to send.
 //   - It measures round trips, not bandwidth, and calls recv without a system call that waits for it.
 package pinger
 

@@ -73,7 +73,7 @@ func PathOptions(c tool.Cell, t tool.Target) []string {
 	return nil
 }
 
-// Cause is why a tool failed, told by its words.
+// Cause is why a tool failed, in its words.
 type Cause struct {
 	// Says are parts of error lines, one of which is enough.
 	Says []string

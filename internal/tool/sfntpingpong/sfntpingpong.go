@@ -4,8 +4,8 @@
 // Limits of the tool that show in the results:
 //   - Both ends must be the very same build.
 //   - The client dictates everything to the server, its CPU included. Here the agents pin both ends, and the tool
-//     is told to leave affinity alone.
-//   - The server serves one client and ends. Whoever connects first to its control port is that client, so
+//     is configured to leave affinity alone.
+//   - The server serves one client and ends. The first to connect to its control port is that client, so
 //     nothing may probe it.
 //   - Messages go over a second, ephemeral port: a NetworkPolicy must allow all ports between the two ends.
 //   - After each thousand pings there is one that is not timed, with a message on the control connection.

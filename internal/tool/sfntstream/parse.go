@@ -43,7 +43,7 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	bits := 8 * float64(c.MessageSize)
 	return tool.Measurement{
 		Version: table.Version(), Lost: lost, Start: tool.StartIntended, ActualStart: &tool.Samples{RTT: w.actual},
-		// The numbers of messages are not told, only their whole rates.
+		// The numbers of messages are not reported, only their whole rates.
 		Bandwidth: &tool.Bandwidth{BitsPerSecond: float64(r.received()) * bits, SentBitsPerSecond: float64(r.sent()) * bits},
 		Figures:   figures(table, r),
 		Warnings:  append(table.Warnings(v1alpha1.ToolSfntStream), warnings(r, w.every, late)...),

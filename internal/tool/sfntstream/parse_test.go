@@ -179,7 +179,7 @@ func TestParseDelayedSender(t *testing.T) {
 	}
 }
 
-// The tool's nanoseconds begin anew after each 7.4 s of a clock of 2.5 GHz.
+// The tool's nanoseconds begin again after each 7.4 s of a clock of 2.5 GHz.
 func TestParseLongerThanTheCounter(t *testing.T) {
 	c := second
 	c.Duration = time.Minute
@@ -427,7 +427,7 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add([]byte{}, failures, []byte{}, 3, int32(1_000))
-	// A schedule that was kept, and one that was begun anew after the counter had come round.
+	// A schedule that was kept, and one that was restarted after the counter had come round.
 	f.Add([]byte(tsc+"# reporting: RTT\n1000\t1000\t1000\t0\t10000\t0\t10000\t0\t0\t2\t0\t0\t0\t0\t0\t0\t0\n"), []byte{},
 		[]byte("#\n0.001000000\t0.001000000\t0.000010000\n0.002000000\t0.003000000\t0.000010000\n"), 0, int32(1_000))
 	f.Add([]byte(tsc+"# reporting: RTT\n1000\t1000\t1000\t0\t10000\t0\t10000\t0\t0\t3\t0\t0\t0\t1\t0\t0\t0\n"), []byte{},

@@ -88,7 +88,7 @@ func cutSeconds(line []byte) (ns int64, rest []byte, ok bool) {
 // window passes the samples of the measuring time on and keeps what is needed to check them all and to count the
 // messages that are not among them.
 //
-// As long as the sender has not begun its schedule anew, message n should have been sent n intervals after the first,
+// As long as the sender has not restarted its schedule, message n should have been sent n intervals after the first,
 // so that every sample tells which message it is.
 type window struct {
 	schedule
@@ -105,7 +105,7 @@ type window struct {
 	// 10⁹, 7.4 s at 2.5 GHz. rounds is how often they did.
 	round  float64
 	rounds int64
-	// latest is how late a message can be told to be: its lateness is kept in 2³² ticks, 1.7 s at 2.5 GHz, of which the
+	// latest is how late a message can be seen to be: its lateness is kept in 2³² ticks, 1.7 s at 2.5 GHz, of which the
 	// last quarter is the warning that the rest was passed.
 	latest int64
 
@@ -241,7 +241,7 @@ func (w *window) check() error {
 // lost is the number of messages that were to be timed, were due in the measuring time, were sent, and not answered.
 // unsent is how many of all messages due in it were not sent, because the sender was late.
 //
-// Once the schedule was begun anew, nothing tells which messages were due when. Then it is the number of those not
+// Once the schedule was restarted, it is unknown which messages were due when. Then it is the number of those not
 // answered in the whole run, as far as the rate tells it.
 func (w *window) lost() (lost, unsent int64) {
 	// At least so many were sent: the rate is rounded down.

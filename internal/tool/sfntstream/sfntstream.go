@@ -19,11 +19,11 @@
 //   - The sender always polls the clock; Cell.Wait and Cell.Muxer are those of the receivers. It has a CPU of its own.
 //   - Receivers that spin or use a muxer give up after 100 ms without a message, so that a longer stall ends the
 //     measurement. Those that sleep in recv live through it.
-//   - A sender that is held up for more than 0.6 s gives its schedule up and begins it anew: that delay is not among
+//   - A sender that is held up for more than 0.6 s gives its schedule up and restarts it: that delay is not among
 //     the samples. The tool counts how often that happened. (By itself it does so when it is 100 messages late, to
 //     spare the receiver the burst, and thereby hides most delays.)
 //   - A lost datagram ends the measurement only before its beginning, in the tool's own warm-up.
-//   - The server serves one client and ends. Whoever connects first to its control port is that client, so
+//   - The server serves one client and ends. The first to connect to its control port is that client, so
 //     nothing may probe it.
 //   - A group must be in one subnet.
 //   - Messages and answers go over ephemeral ports: a NetworkPolicy must allow all ports between the two ends.
@@ -60,7 +60,7 @@ const (
 	// recordSize is what the tool reserves and touches for a sample: three records of 24 bytes, and twice 4 of stack.
 	recordSize = 3*24 + 2*4
 
-	// patience is how late a message may be before the tool begins its schedule anew. It is late by at most 2³² ticks,
+	// patience is how late a message may be before the tool restarts its schedule. It is late by at most 2³² ticks,
 	// 0.86 s of a clock of 5 GHz, before the tool's counter overflows.
 	patience = 600 * time.Millisecond
 	// leastPercent of the rate must be reached.
@@ -137,10 +137,10 @@ func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	}
 }
 
-// schedule is what the tool is told to do for a cell.
+// schedule is what the tool has to do for a cell.
 type schedule struct {
 	// ms is how long it sends. It goes on a little beyond the measuring time, so that what was lost at the end of that
-	// is known from what came after it, and from the number of messages sent, of which only the whole rate is told.
+	// is known from what came after it, and from the number of messages sent, of which only the whole rate is reported.
 	ms int64
 	// every is of how many messages one is timed.
 	every int64
@@ -165,7 +165,7 @@ func scheduleOf(c tool.Cell) schedule {
 func (s schedule) duration() time.Duration { return time.Duration(s.ms) * time.Millisecond }
 
 // Deadline allows for 10 s of retries to connect, for the idle pings on a path of a few milliseconds, for the tool's
-// attempts to end a test that nobody answers any more, and for writing the samples.
+// attempts to end a test that the other end does not answer any more, and for writing the samples.
 func (driver) Deadline(c tool.Cell) time.Duration {
 	return scheduleOf(c).duration() + farewells + 30*time.Second
 }

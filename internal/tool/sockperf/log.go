@@ -89,8 +89,8 @@ func (l *log) read(lines []byte) error {
 }
 
 // parseRow reads the line "packet, txTime(sec), rxTime(sec), latency(usec)" at the start of several and returns its
-// length, 0 if it is none. The two times have nine decimals, so their difference is the round trip to the nanosecond,
-// and the fourth column, which has three, says the same again: in whole round trips, as the tool is told to, or in
+// length, 0 if it is not one. The two times have nine decimals, so their difference is the round trip to the nanosecond,
+// and the fourth column, which has three, says the same again: in whole round trips, as the tool is configured to, or in
 // halves. It is held against the difference.
 func parseRow(lines []byte) (index int64, r row, length int) {
 	index, at := number(lines, 0, 0)

@@ -95,7 +95,7 @@ func (r *report) readRows(c tool.Cell, out tool.Output, record func(rtt, count i
 		return tool.Failf("sockperf's log has %d rows, but the report says %d: is its scratch volume full?",
 			w.rows, r.logged)
 	}
-	// A sender that got stuck is told before answers that stayed away.
+	// A sender that got stuck is reported before answers that stayed away.
 	if c.OpenLoop() {
 		if err := r.checkRate(c.RatePerSecond); err != nil {
 			return err

@@ -340,7 +340,7 @@ func TestServerKilledUDP(t *testing.T) {
 			t.Errorf("%q does not say %q", f.Message, says)
 		}
 	}
-	// What was asked was over before: nothing is wrong with that.
+	// What was requested had ended before: nothing is wrong with that.
 	c.Duration = 500 * time.Millisecond
 	if samples, _, err := parse(c, output(file(t, "udp-server-killed.stdout"), file(t, "udp-server-killed.csv"))); err != nil || len(samples) < 200 {
 		t.Errorf("%d samples, %v", len(samples), err)

@@ -12,16 +12,16 @@
 //     less than 1.7 µs would not fit.
 //   - Muxers are chosen only in a file of addresses, which must be a regular one; arguments alone cannot make it.
 //
-// Ping-pong: a lost datagram ends the measurement, as the client waits for the answer until the time is over.
+// Ping-pong: a lost datagram ends the measurement, as the client waits for the answer until its time ends.
 //
 // Under-load:
 //   - One thread of the client sends, another receives, each on a CPU of its own. The sender polls the clock between
 //     two messages, whatever Cell.Wait says: that is for the receiver and the server.
 //   - Every message is answered and timed. The schedule is absolute and never reset, but a round trip counts from
 //     when its message was really sent (tool.StartActual): what a held-up sender sends late looks no slower. When a
-//     message should have been sent cannot be told from the log. Its rows have no sequence numbers, so behind a lost
-//     message nobody knows which is which; it does not say when the schedule began; and the interval is a whole
-//     number of ticks of a clock whose rate is not told, so that even a guess from the rows drifts by up to a tick a
+//     message should have been sent cannot be seen in the log. Its rows have no sequence numbers, so behind a lost
+//     message it is unknown which is which; it does not say when the schedule began; and the interval is a whole
+//     number of ticks of a clock whose rate is not reported, so that even a guess from the rows drifts by up to a tick a
 //     message.
 //   - Messages without an answer are counted, not located: Measurement.Lost is of the whole log, which begins 400 ms
 //     into the run and goes on for some tenths of a second beyond the measuring time. So it is rather too high.
@@ -30,7 +30,7 @@
 //
 // Throughput:
 //   - There is no warm-up: the tool counts from its first message on.
-//   - It reports what the sender handed to its socket, be there a receiver or not. What arrived is told by the server
+//   - It reports what the sender handed to its socket, be there a receiver or not. What arrived is reported by the server
 //     alone, when it is interrupted (Command.Interrupt, Output.Server), and includes what was under way at the end.
 package sockperf
 
@@ -217,7 +217,7 @@ func messages(c tool.Cell) int64 {
 
 // Deadline allows for the sleep at the start and for sorting and writing the log: as long as the run took, or 4 µs
 // for each message where it sends so many that this is more. A run whose answers stay away ends by its own timer.
-// What has to be cut off here is a connection that nobody refuses or answers, and a stream whose sender is stuck in
+// What has to be cut off here is a connection that the other end neither refuses nor answers, and a stream whose sender is stuck in
 // the middle of a message.
 func (driver) Deadline(c tool.Cell) time.Duration {
 	const starting, writing = 15 * time.Second, 4 * time.Microsecond

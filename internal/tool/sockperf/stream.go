@@ -70,7 +70,7 @@ func (r *report) bits(c tool.Cell, messages int64) float64 {
 	return float64(messages) * float64(c.MessageSize) * 8 / r.seconds
 }
 
-// countReceived is how many messages the server received, -1 when nobody kept its words. A server that said nothing
+// countReceived is how many messages the server received, -1 when its output was not kept. A server that said nothing
 // had ended before it was asked, or hung: what it received is then not known.
 func countReceived(server []byte) (int64, error) {
 	if server == nil {

@@ -52,7 +52,7 @@ func devicesOf(resp *podresources.ListPodResourcesResponse, namespace, name stri
 	return ds
 }
 
-// take hands out the next device of a resource, or "" when there is none left. Multus goes on with an empty
+// take hands out the next device of a resource, or "" when there is none left. Multus continues with an empty
 // id too, and leaves the complaint to the plugin.
 func (d devices) take(resource string) string {
 	ids := d[resource]

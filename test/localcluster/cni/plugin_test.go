@@ -119,7 +119,7 @@ func newWorld(t *testing.T, networks string) *world {
 	}
 	w.plugin = &Plugin{
 		newKube: func(string) (kube, error) { return kube{w.client}, nil },
-		// What was added is found by nobody again: the fakes make no interfaces.
+		// What was added is not found again: the fakes make no interfaces.
 		links: func(string, string) (bool, error) { return false, nil },
 	}
 	w.conf = fmt.Appendf(nil, `{"cniVersion":"1.0.0","name":"podnet","type":"multinet","kubeconfig":"/none",

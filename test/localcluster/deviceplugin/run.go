@@ -19,7 +19,7 @@ import (
 
 const (
 	// poll is how often the sockets are looked at. A starting kubelet empties its folder and makes its socket
-	// anew; polling sees both without caring for the order of the events.
+	// again; polling sees both without caring for the order of the events.
 	poll = 200 * time.Millisecond
 	// registerTimeout bounds a registration, in which the kubelet connects back to the plugin.
 	registerTimeout = 10 * time.Second

@@ -152,7 +152,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("after the kubelet's restart: %v", err)
 	}
 
-	// Somebody removes only the plugin's socket.
+	// A user removes only the plugin's socket.
 	if err := os.Remove(filepath.Join(dir, req.Endpoint)); err != nil {
 		t.Fatal(err)
 	}

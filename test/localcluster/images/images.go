@@ -42,7 +42,7 @@ type Options struct {
 	// SFNetTestDir is a folder with a ready-made sfnt-pingpong, and perhaps sfnt-stream, for the bench image.
 	// Empty: the image does without.
 	SFNetTestDir string
-	// Log is told what takes long.
+	// Log gets a line for each step that takes long.
 	Log io.Writer
 }
 

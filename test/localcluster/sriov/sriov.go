@@ -18,7 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// settings are those of sriov-cni's fields that it has the PF's driver set. A VLAN of 0 is none.
+// settings are those of sriov-cni's fields that it has the PF's driver set. A VLAN of 0 means no VLAN.
 var settings = []string{
 	"vlan", "vlanQoS", "vlanProto", "min_tx_rate", "max_tx_rate", "spoofchk", "trust", "link_state",
 }

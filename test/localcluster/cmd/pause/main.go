@@ -1,4 +1,4 @@
-// Command pause is the process of a pod's sandbox: it holds the pod's namespaces and does nothing until it is told to
+// Command pause is the process of a pod's sandbox: it holds the pod's namespaces and does nothing until a signal asks it to
 // end.
 package main
 
