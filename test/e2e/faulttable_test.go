@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/pods"
@@ -31,8 +32,8 @@ const (
 )
 
 // trial is what the faults are tried on: benchmark x, with a run for each state, and benchmark next, which wants the same
-// nodes and waits until x is over. The scheduler is stopped and lets pods go to their nodes one by one, so that a state lasts
-// until the spec goes on.
+// nodes and waits until x is over, or until x waits for a device plugin. The scheduler is stopped and lets pods go to their
+// nodes one by one, so that a state lasts until the spec continues.
 type trial struct {
 	fault   faults.Fault
 	x, next *v1alpha1.LatencyBenchmark
@@ -181,7 +182,7 @@ func scheduler(ctx context.Context, on bool) {
 	}
 }
 
-// awaitPod waits until a pod of x exists and has no node yet.
+// awaitPod waits until a pod of x exists and has no node yet. While x waits for a device plugin, next may take the nodes.
 func (t *trial) awaitPod(ctx context.Context, run int, attempt int32, role string) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -189,8 +190,35 @@ func (t *trial) awaitPod(ctx context.Context, run int, attempt int32, role strin
 		if err == nil && p.Spec.NodeName != "" {
 			StopTrying(p.Name + " has a node already").Now()
 		}
+		if apierrors.IsNotFound(err) && t.fault == faults.DevicePlugin {
+			t.letNextGo(ctx)
+		}
 		return err
-	}).WithTimeout(soon).WithPolling(50 * time.Millisecond).Should(Succeed())
+	}).WithTimeout(measured).WithPolling(50 * time.Millisecond).Should(Succeed())
+}
+
+// letNextGo schedules the pods of next if it has taken the nodes.
+func (t *trial) letNextGo(ctx context.Context) {
+	GinkgoHelper()
+	claim := func() *v1alpha1.ActiveAttempt {
+		b := &v1alpha1.LatencyBenchmark{}
+		Expect(client.IgnoreNotFound(kube.Get(ctx, client.ObjectKeyFromObject(t.next), b))).To(Succeed())
+		return b.Status.Active
+	}
+	if claim() == nil {
+		return
+	}
+	scheduler(ctx, true)
+	Eventually(func(g Gomega) {
+		active := claim()
+		if active == nil {
+			return
+		}
+		p := &corev1.Pod{}
+		g.Expect(kube.Get(ctx, types.NamespacedName{Namespace: namespace, Name: pods.Name(active.Run, active.Attempt, v1alpha1.RoleClient)}, p)).To(Succeed())
+		g.Expect(p.Spec.NodeName).NotTo(BeEmpty())
+	}).WithTimeout(measured).WithPolling(50 * time.Millisecond).Should(Succeed())
+	scheduler(ctx, false)
 }
 
 func (t *trial) pod(ctx context.Context, run int, attempt int32, role string) (*corev1.Pod, error) {
