@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
@@ -434,8 +435,17 @@ func (t *trial) expect(ctx context.Context) {
 		}
 	}
 	for run++; run <= int(t.x.Spec.Rounds); run++ {
-		want = append(want, fmt.Sprintf("x-r%d a1", run))
-		t.awaitAttempt(ctx, run, 1, v1alpha1.OutcomeMeasured)
+		reasons := []string{v1alpha1.OutcomeMeasured}
+		// The device plugin that was killed during the run before may not have been back when this one started.
+		if slices.ContainsFunc(t.x.Status.Attempts, func(a v1alpha1.Attempt) bool {
+			return t.fault == faults.DevicePlugin && a.Run == fmt.Sprintf("x-r%d", run) && a.Outcome.Reason == v1alpha1.OutcomeDevicePluginUnavailable
+		}) {
+			reasons = slices.Insert(reasons, 0, v1alpha1.OutcomeDevicePluginUnavailable)
+		}
+		for i, reason := range reasons {
+			want = append(want, fmt.Sprintf("x-r%d a%d", run, i+1))
+			t.awaitAttempt(ctx, run, int32(i+1), reason)
+		}
 	}
 	var got []string
 	for _, a := range t.x.Status.Attempts {
