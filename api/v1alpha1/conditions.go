@@ -297,8 +297,13 @@ func (b *LatencyBenchmark) SetCondition(c metav1.Condition) {
 }
 
 // Finished says whether nothing more will be measured. The verdict may still change with the rules of spec.criteria.
-func (b *LatencyBenchmark) Finished() bool {
-	c := meta.FindStatusCondition(b.Status.Conditions, ConditionSucceeded)
+func (b *LatencyBenchmark) Finished() bool { return finished(b.Status.Conditions) }
+
+// Finished says whether nothing more will be measured of any pair.
+func (m *LatencyMatrix) Finished() bool { return finished(m.Status.Conditions) }
+
+func finished(conditions []metav1.Condition) bool {
+	c := meta.FindStatusCondition(conditions, ConditionSucceeded)
 	return c != nil && c.Status != metav1.ConditionUnknown
 }
 

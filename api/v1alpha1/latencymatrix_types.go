@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"cmp"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -346,16 +347,11 @@ func (m *LatencyMatrix) SetCondition(c metav1.Condition) {
 // Overview is the matrix as a benchmark: the spec of its template with the nodes of the matrix, and of the status what
 // both kinds have.
 func (m *LatencyMatrix) Overview() *LatencyBenchmark {
-	b := &LatencyBenchmark{ObjectMeta: *m.ObjectMeta.DeepCopy(), Spec: *m.Spec.Template.Spec.DeepCopy()}
+	b := &LatencyBenchmark{ObjectMeta: m.ObjectMeta, Spec: m.Spec.Template.Spec, Status: LatencyBenchmarkStatus{
+		ObservedGeneration: m.Status.ObservedGeneration, Conditions: m.Status.Conditions, Progress: m.Status.Progress, Verdict: m.Status.Verdict,
+		Summary: m.Status.Summary, StartTime: m.Status.StartTime, CompletionTime: m.Status.CompletionTime,
+	}}
 	b.Spec.Suspend, b.Spec.TTLSecondsAfterFinished = m.Spec.Suspend, m.Spec.TTLSecondsAfterFinished
-	b.Spec.Placement.Client, b.Spec.Placement.Server = m.Spec.Nodes.DeepCopy(), m.Spec.Server.DeepCopy()
-	if b.Spec.Placement.Server == nil {
-		b.Spec.Placement.Server = m.Spec.Nodes.DeepCopy()
-	}
-	status := m.Status.DeepCopy()
-	b.Status = LatencyBenchmarkStatus{
-		ObservedGeneration: status.ObservedGeneration, Conditions: status.Conditions, Progress: status.Progress, Verdict: status.Verdict,
-		Summary: status.Summary, StartTime: status.StartTime, CompletionTime: status.CompletionTime,
-	}
-	return b
+	b.Spec.Placement.Client, b.Spec.Placement.Server = &m.Spec.Nodes, cmp.Or(m.Spec.Server, &m.Spec.Nodes)
+	return b.DeepCopy()
 }

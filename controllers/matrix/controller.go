@@ -136,12 +136,6 @@ func matrixOf(o client.Object) []string {
 // accepted says whether the nodes of a matrix were chosen.
 func accepted(m *v1alpha1.LatencyMatrix) bool { return len(m.Status.Nodes) > 0 }
 
-// finished says whether nothing more will be measured.
-func finished(m *v1alpha1.LatencyMatrix) bool {
-	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionSucceeded)
-	return c != nil && c.Status != metav1.ConditionUnknown
-}
-
 // requests are for the matrices that are to be woken.
 func requests(ctx context.Context, c client.Reader, wake func(*v1alpha1.LatencyMatrix) bool) []reconcile.Request {
 	list := &v1alpha1.LatencyMatrixList{}

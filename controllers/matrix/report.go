@@ -34,7 +34,7 @@ func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyMatrix, w 
 		// What was said then holds, for every generation of the spec.
 		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, messageOf(m.Status.Conditions, v1alpha1.ConditionAccepted)))
 		m.SetCondition(w.succeeds())
-		if !finished(m) {
+		if !m.Finished() {
 			m.Status.CompletionTime = nil
 		} else if m.Status.CompletionTime == nil {
 			m.Status.CompletionTime = &metav1.Time{Time: w.now}

@@ -57,7 +57,7 @@ func TestSucceeds(t *testing.T) {
 		"a failure is not all": {makeWorld(withChild(1, failing), running(2, measuring)), "Unknown Running: 1 of 6 pairs done; measuring x-p2"},
 		"all are measured":     {makeWorld(finishedPairs(1, 2, 3, 4, 5, 6)), "True Complete: 6 of 6 pairs measured"},
 		"all but one are":      {makeWorld(finishedPairs(1, 2, 4, 5, 6), withChild(3, failing)), "False Failed: 1 of 6 pairs failed, first x-p3: run x-p3-r2 failed"},
-		"the slowest is told": {makeWorld(finishedPairs(1, 2, 3, 4, 5, 6), func(w *world) {
+		"the slowest is reported": {makeWorld(finishedPairs(1, 2, 3, 4, 5, 6), func(w *world) {
 			w.children[4].Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P99, Nanoseconds: 5}}}}
 		}), "True Complete: 6 of 6 pairs measured; the slowest is x-p5"},
 	}

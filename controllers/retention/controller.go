@@ -60,9 +60,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			r.Recorder.Eventf(b, nil, corev1.EventTypeNormal, v1alpha1.ReasonKept, "Delete", "%s", s.message)
 		}
 	case stepDelete:
-		// Of the version that was decided about: its spec may just have been edited.
-		err := r.Client.Delete(ctx, b.DeepCopy(), client.Preconditions{UID: &b.UID, ResourceVersion: &b.ResourceVersion},
-			client.PropagationPolicy(metav1.DeletePropagationBackground))
+		err := Delete(ctx, r.Client, b.DeepCopy())
 		if apierrors.IsConflict(err) {
 			return ctrl.Result{RequeueAfter: soon}, nil
 		}
@@ -74,6 +72,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	return ctrl.Result{RequeueAfter: s.again}, nil
+}
+
+// Delete deletes the version of an object that was decided about, with what it owns: its spec may just have been edited.
+func Delete(ctx context.Context, c client.Writer, o client.Object) error {
+	uid, version := o.GetUID(), o.GetResourceVersion()
+	return c.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 }
 
 // SetupWithManager registers the controller. A benchmark is looked at when it changes, when another one of its series is

@@ -26,8 +26,8 @@ const (
 const (
 	// soon is when one is looked at again that changed meanwhile.
 	soon = time.Millisecond
-	// keptAgain is how often one is looked at that would go if it were not a baseline. It is a fallback for the watches.
-	keptAgain = 10 * time.Minute
+	// KeptAgain is how often one is looked at that would go if it were not a baseline. It is a fallback for the watches.
+	KeptAgain = 10 * time.Minute
 )
 
 // step is what decide chose. The message says why it is deleted, or what alone keeps it.
@@ -46,7 +46,7 @@ func limited(b *v1alpha1.LatencyBenchmark) bool {
 
 // decide says what becomes of a benchmark that is limited, given all benchmarks of its namespace. It is pure.
 func decide(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark, now time.Time) step {
-	why, again := overdue(b, now)
+	why, again := Overdue(b.Spec.TTLSecondsAfterFinished, b.Status.CompletionTime, now)
 	if why == "" {
 		why = outnumbered(b, all)
 	}
@@ -54,23 +54,22 @@ func decide(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark, now t
 		return step{kind: stepKeep, again: again}
 	}
 	if user := userOf(b, all); user != "" {
-		return step{kind: stepKeep, again: keptAgain, message: fmt.Sprintf(
+		return step{kind: stepKeep, again: KeptAgain, message: fmt.Sprintf(
 			"it is not deleted although %s: it is the baseline of LatencyBenchmark %s; delete that one first, or give its criteria another baseline", why, user)}
 	}
 	return step{kind: stepDelete, message: "deleted with its results: " + why}
 }
 
-// overdue says that a benchmark's time is over, or when it will be.
-func overdue(b *v1alpha1.LatencyBenchmark, now time.Time) (why string, again time.Duration) {
-	if b.Spec.TTLSecondsAfterFinished == nil || b.Status.CompletionTime == nil {
+// Overdue says why a benchmark or matrix with that spec.ttlSecondsAfterFinished has to be deleted; if it does not, empty, and
+// after how long it does, zero for never.
+func Overdue(ttlSeconds *int32, completed *metav1.Time, now time.Time) (why string, again time.Duration) {
+	if ttlSeconds == nil || completed == nil {
 		return "", 0
 	}
-	ttl := time.Duration(*b.Spec.TTLSecondsAfterFinished) * time.Second
-	if left := b.Status.CompletionTime.Add(ttl).Sub(now); left > 0 {
+	if left := completed.Add(time.Duration(*ttlSeconds) * time.Second).Sub(now); left > 0 {
 		return "", left
 	}
-	return fmt.Sprintf("spec.ttlSecondsAfterFinished is %d, and it finished at %s",
-		*b.Spec.TTLSecondsAfterFinished, b.Status.CompletionTime.UTC().Format(time.RFC3339)), 0
+	return fmt.Sprintf("spec.ttlSecondsAfterFinished is %d, and it finished at %s", *ttlSeconds, completed.UTC().Format(time.RFC3339)), 0
 }
 
 // outnumbered says that as many newer benchmarks of the series are complete as are kept. Failed ones do not count: they

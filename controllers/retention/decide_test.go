@@ -153,11 +153,11 @@ func TestDecide(t *testing.T) {
 		},
 		"a baseline stays, and it is told whose": {
 			b: makeBenchmark("x", time.Hour, ttl(0)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("after", time.Minute, running, against("x"))},
-			kind: stepKeep, message: []string{"ttlSecondsAfterFinished is 0", "baseline of LatencyBenchmark after", "delete that one"}, again: keptAgain,
+			kind: stepKeep, message: []string{"ttlSecondsAfterFinished is 0", "baseline of LatencyBenchmark after", "delete that one"}, again: KeptAgain,
 		},
 		"so does one in a series": {
 			b: makeBenchmark("x", time.Hour, series("s", 1)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Minute, series("s", 1), against("x"))},
-			kind: stepKeep, message: []string{"historyLimit is 1", "LatencyBenchmark y"}, again: keptAgain,
+			kind: stepKeep, message: []string{"historyLimit is 1", "LatencyBenchmark y"}, again: KeptAgain,
 		},
 		"the baseline of one that goes may go": {
 			b: makeBenchmark("x", time.Hour, ttl(0)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("after", time.Minute, going, against("x"))},

@@ -1292,10 +1292,9 @@ var _ = Describe("A gate, sabotaged,", func() {
 		w.Upgrade(ctx, w.A, "6.2.0")
 		letIn := w.LetIn(ctx, w.A)
 		goOn()
-		// There is no garbage collector here.
 		old := w.Benchmark(w.A, 2)
 		Expect(client.IgnoreNotFound(k8s.Delete(ctx, old))).To(Succeed())
-		Expect(k8s.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelBenchmark: old.Name}, client.GracePeriodSeconds(0))).To(Succeed())
+		w.collectGarbage(ctx, old)
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		Expect(letIn()).To(BeEmpty())
 		Expect(w.Accepted(ctx, w.A)).To(Equal("none since none"))

@@ -296,7 +296,7 @@ func (w *World) Patiently(ctx context.Context, b client.Object, actual func() an
 	for range 4 {
 		before := reconciles()
 		w.Advance(ctx, 3*time.Second, b)
-		Eventually(reconciles).Should(BeNumerically(">", before), "somebody looks at "+b.GetName())
+		Eventually(reconciles).Should(BeNumerically(">", before), "a controller looks at "+b.GetName())
 		Expect(actual()).To(matcher)
 	}
 }
