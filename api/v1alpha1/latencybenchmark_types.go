@@ -206,10 +206,35 @@ type LatencyBenchmarkSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	HistoryLimit int32 `json:"historyLimit,omitempty"`
 
+	// notes are facts about the test that no agent can read, such as the BIOS profile, the switch or a ticket, at most 16.
+	// Tables, reports and exports show them, and compare lists those that differ. They never prevent a comparison.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Notes []Note `json:"notes,omitempty"`
+
 	// criteria is what the results must hold, and makes condition Passed. Unlike the rest of the spec it may change at any
 	// time: what is stored is then judged again, without measuring.
 	// +optional
 	Criteria *Criteria `json:"criteria,omitempty"`
+}
+
+// Note is a fact about the test that its author records.
+type Note struct {
+	// name is unique in the benchmark, such as bios, switch or ticket, at most 63 characters.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$`
+	Name string `json:"name"`
+
+	// value is one line of text, at most 256 characters.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^\P{C}+$`
+	Value string `json:"value"`
 }
 
 // Variant is one of the configurations that a benchmark compares. Fields that it does not set are as in the spec.
@@ -940,7 +965,7 @@ type StoredResult struct {
 // +kubebuilder:printcolumn:name="Placement",type=string,JSONPath=`.status.summary.placement`,priority=1
 // +kubebuilder:printcolumn:name="Variants",type=string,JSONPath=`.status.summary.variants`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].message`,priority=1
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.acceleration) == has(oldSelf.spec.acceleration) && (!has(self.spec.acceleration) || self.spec.acceleration == oldSelf.spec.acceleration) && has(self.spec.pods) == has(oldSelf.spec.pods) && (!has(self.spec.pods) || self.spec.pods == oldSelf.spec.pods) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for criteria, priority, suspend, ttlSecondsAfterFinished and historyLimit: delete the benchmark and apply it again"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.acceleration) == has(oldSelf.spec.acceleration) && (!has(self.spec.acceleration) || self.spec.acceleration == oldSelf.spec.acceleration) && has(self.spec.pods) == has(oldSelf.spec.pods) && (!has(self.spec.pods) || self.spec.pods == oldSelf.spec.pods) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.notes) == has(oldSelf.spec.notes) && (!has(self.spec.notes) || self.spec.notes == oldSelf.spec.notes) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for criteria, priority, suspend, ttlSecondsAfterFinished and historyLimit: delete the benchmark and apply it again"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.criteria) || !has(self.spec.criteria.baseline) || !has(self.spec.criteria.baseline.benchmarkRef) || self.spec.criteria.baseline.benchmarkRef.name != self.metadata.name",message="spec.criteria.baseline.benchmarkRef: a benchmark cannot be its own baseline; name another, or a variant"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.criteria) || !has(self.spec.criteria.baseline) || !has(self.spec.criteria.baseline.accepted) || has(self.spec.criteria.baseline.accepted.gateName)",message="spec.criteria.baseline.accepted.gateName: name the LatencyGate whose accepted result is the baseline"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.criteria) || !has(self.spec.criteria.baseline) || !has(self.spec.criteria.baseline.matrixRef)",message="spec.criteria.baseline.matrixRef: only the template of a LatencyMatrix compares with another one; name the benchmark of one pair by benchmarkRef"

@@ -31,9 +31,9 @@ func newCompare(c *cluster) *cobra.Command {
 		Long: "Compare the results of two LatencyBenchmarks, or of two variants, each NAME or NAME/VARIANT, from their stored\n" +
 			"histograms, after verifying their digests. Instead of NAME give the PATH of an export, which begins with ./ or /, to\n" +
 			"compare what another cluster measured, or this one at another time.\n\n" +
-			"First come the conditions that differ and that must be equal for results to be comparable, with --all the others,\n" +
-			"too: they explain. Then of each cell that both have the median rounds, and the median of the ratios of all rounds of\n" +
-			"the candidate to all of the baseline, with its 95 % interval (exact Mann-Whitney). A ~ is in the place of the ratio\n" +
+			"First come the conditions that differ and that must be equal for results to be comparable, the notes that differ, and\n" +
+			"with --all the other conditions: they explain. Then of each cell that both have the median rounds, and the median of\n" +
+			"the ratios of all rounds of the candidate to all of the baseline, with its 95 % interval (exact Mann-Whitney). A ~ is in the place of the ratio\n" +
 			"where no difference was shown; of twenty comparisons of what does not differ, one may show a difference.",
 		Example: "  " + name + " compare before after -n perf\n  " + name + " compare x2522/vf-kernel x2522/vf-onload -o markdown\n" +
 			"  " + name + " compare ./results/before after",

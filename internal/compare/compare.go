@@ -66,8 +66,10 @@ type Difference struct {
 	Candidate string `json:"candidate"`
 	// Fingerprint is true for a condition that must be equal for results to be comparable.
 	Fingerprint bool `json:"fingerprint"`
-	// Ends are where it is so: the role of the end, after the variant where there are several.
-	Ends []string `json:"ends"`
+	// Note is true for one of spec.notes, which the authors of the benchmarks wrote.
+	Note bool `json:"note,omitempty"`
+	// Ends are where it is so: the role of the end, after the variant where there are several; empty for a note.
+	Ends []string `json:"ends,omitempty"`
 }
 
 // The units of figures.
@@ -131,6 +133,7 @@ func Compare(baseline, candidate Side) (Comparison, error) {
 			}
 		}
 	}
+	c.addNotesOfUsers(baseline.Results.Spec.Notes, candidate.Results.Spec.Notes)
 	sortDifferences(c.Differences)
 	if len(c.Figures) == 0 {
 		return Comparison{}, fmt.Errorf("%w: %s and %s have no measured cell in common", ErrNothingInCommon, baseline.Name, candidate.Name)
@@ -138,10 +141,10 @@ func Compare(baseline, candidate Side) (Comparison, error) {
 	return c, nil
 }
 
-// WithoutExplaining leaves out the differences that forbid nothing.
+// WithoutExplaining leaves out the differences that forbid nothing, but for those of notes.
 func (c Comparison) WithoutExplaining() Comparison {
 	all := c.Differences
-	c.Differences = slices.DeleteFunc(slices.Clone(all), func(d Difference) bool { return !d.Fingerprint })
+	c.Differences = slices.DeleteFunc(slices.Clone(all), func(d Difference) bool { return !d.Fingerprint && !d.Note })
 	c.Explaining += len(all) - len(c.Differences)
 	return c
 }
@@ -227,6 +230,25 @@ func (c *Comparison) addDifference(d Difference) {
 		}
 	}
 	c.Differences = append(c.Differences, d)
+}
+
+// addNotesOfUsers adds the notes that only one of the benchmarks has, or that have another value. Both variants of one
+// benchmark have the same.
+func (c *Comparison) addNotesOfUsers(before, after []v1alpha1.Note) {
+	for _, n := range slices.Concat(before, after) {
+		if a, b := noted(before, n.Name), noted(after, n.Name); a != b {
+			c.addDifference(Difference{Key: "note." + n.Name, Baseline: a, Candidate: b, Note: true})
+		}
+	}
+}
+
+// noted is the value of a note; empty when there is none.
+func noted(notes []v1alpha1.Note, name string) string {
+	i := slices.IndexFunc(notes, func(n v1alpha1.Note) bool { return n.Name == name })
+	if i < 0 {
+		return ""
+	}
+	return notes[i].Value
 }
 
 func sortDifferences(all []Difference) {

@@ -225,6 +225,34 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
+// The notes of the authors are compared, too. They stand after what prevents a comparison, and are always shown.
+func TestDifferencesOfNotes(t *testing.T) {
+	before, after := spec(), spec()
+	before.Notes = []v1alpha1.Note{{Name: "bios", Value: "default"}, {Name: "switch", Value: "leaf-1"}, {Name: "ticket", Value: "OPS-1"}}
+	after.Notes = []v1alpha1.Note{{Name: "fec", Value: "off"}, {Name: "switch", Value: "leaf-1"}, {Name: "bios", Value: "low latency"}}
+	boot := func(s *result.Stored) { s.Server.Evidence.BootID = "another" }
+	got, err := Compare(side(t, "a", before, quick), side(t, "b", after, quick, boot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Difference{
+		{Key: "kernel.boot-id", Baseline: "boot-server", Candidate: "another", Ends: []string{"server"}},
+		{Key: "note.bios", Baseline: "default", Candidate: "low latency", Note: true},
+		{Key: "note.fec", Candidate: "off", Note: true},
+		{Key: "note.ticket", Baseline: "OPS-1", Note: true},
+	}
+	if diff := cmp.Diff(want, got.Differences); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	less := got.WithoutExplaining()
+	if diff := cmp.Diff(want[1:], less.Differences); diff != "" || less.Explaining != 1 {
+		t.Errorf("%d explain; (-want +got):\n%s", less.Explaining, diff)
+	}
+	if !strings.Contains(less.title(), "under conditions that are equal where they must be") {
+		t.Errorf("title %q", less.title())
+	}
+}
+
 func TestVariants(t *testing.T) {
 	cases := map[string]struct {
 		baseline, candidate          []string
@@ -328,7 +356,9 @@ func TestForms(t *testing.T) {
 		r.Client.Evidence.Facts["kernel.cmdline"], r.Client.Evidence.Facts["cpu.isolated"] = strings.Repeat("isolcpus=2-7 ", 10), "yes"
 		r.Server.Evidence.BootID = "another"
 	}
-	c, err := Compare(side(t, "before", s, quick), side(t, "after", s, []int64{20_010, 24_110, 20_190, 24_290, 24_410}, upgrade))
+	noted := s
+	noted.Notes = []v1alpha1.Note{{Name: "bios", Value: "low | latency"}}
+	c, err := Compare(side(t, "before", s, quick), side(t, "after", noted, []int64{20_010, 24_110, 20_190, 24_290, 24_410}, upgrade))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -98,6 +99,9 @@ func (c Comparison) grids() []grid {
 
 // at says where a condition differs.
 func (c Comparison) at(d Difference) string {
+	if d.Note {
+		return "notes"
+	}
 	if len(d.Ends) == c.ends {
 		return "all ends"
 	}
@@ -184,7 +188,7 @@ func condition(value string) string {
 // title says what is compared, and how many differences are left out.
 func (c Comparison) title() string {
 	title := fmt.Sprintf("%s against %s, %s", c.Candidate, c.Baseline, c.LatencyType)
-	if len(c.Differences) == 0 {
+	if !slices.ContainsFunc(c.Differences, func(d Difference) bool { return !d.Note }) {
 		title += ", under conditions that are equal where they must be"
 	}
 	if c.Explaining > 0 {

@@ -131,6 +131,9 @@ func factsOf(b export.Benchmark) [][2]string {
 	add("Each cell", each)
 	add("Measured", at(status.StartTime))
 	add("Took", duration(status.StartTime, status.CompletionTime))
+	for _, n := range spec.Notes {
+		add("Note: "+n.Name, n.Value)
+	}
 	return facts
 }
 

@@ -20,7 +20,9 @@ type comparison struct {
 	// Differences are conditions that keep a rule from comparing, Explaining is how many others differ.
 	Differences []compare.Difference
 	Explaining  int
-	Rows        []comparisonRow
+	// DifferentNotes are the notes of the users that differ.
+	DifferentNotes []compare.Difference
+	Rows           []comparisonRow
 	// Scale are the marks of the axis of ratios.
 	Scale []mark
 	// Missing says why there is nothing; empty otherwise.
@@ -109,7 +111,14 @@ func newComparison(baseline, candidate compare.Side) (comparison, error) {
 		return comparison{}, err
 	}
 	few := c.WithoutExplaining()
-	out := comparison{Baseline: c.Baseline, Candidate: c.Candidate, Notes: c.Notes, Differences: few.Differences, Explaining: few.Explaining}
+	out := comparison{Baseline: c.Baseline, Candidate: c.Candidate, Notes: c.Notes, Explaining: few.Explaining}
+	for _, d := range few.Differences {
+		if d.Note {
+			out.DifferentNotes = append(out.DifferentNotes, d)
+		} else {
+			out.Differences = append(out.Differences, d)
+		}
+	}
 	axis := newAxis(c.Figures)
 	out.Scale = axis.marks()
 	for i, f := range c.Figures {

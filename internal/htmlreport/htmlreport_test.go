@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -78,6 +79,22 @@ func TestWriteEscapes(t *testing.T) {
 	}
 	if !strings.Contains(got, "&lt;img src=x onerror=alert(1)&gt;") {
 		t.Error("the name is not shown")
+	}
+}
+
+// The notes of each benchmark are among its facts, and those that differ in the comparison.
+func TestWriteShowsNotes(t *testing.T) {
+	all := beforeAfterSample(t)
+	all[0].Object.Spec.Notes = []v1alpha1.Note{{Name: "bios", Value: "default"}, {Name: "switch", Value: "leaf-7"}}
+	all[1].Object.Spec.Notes = []v1alpha1.Note{{Name: "bios", Value: "<low latency>"}, {Name: "switch", Value: "leaf-7"}}
+	got := written(t, all)
+	for _, want := range []string{
+		"<dt>Note: bios</dt><dd>default</dd>", "<dt>Note: switch</dt><dd>leaf-7</dd>", "Notes that differ: 1",
+		"<code>note.bios</code></th><td>default</td><td>&lt;low latency&gt;</td>",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s", want)
+		}
 	}
 }
 

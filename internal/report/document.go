@@ -38,6 +38,8 @@ type Document struct {
 	State       string               `json:"state,omitempty"`
 	Tool        v1alpha1.Tool        `json:"tool"`
 	LatencyType v1alpha1.LatencyType `json:"latencyType"`
+	// Notes are those of the spec.
+	Notes []v1alpha1.Note `json:"notes,omitempty"`
 	// Pair are the nodes, of a benchmark of one pair.
 	Pair *v1alpha1.Pair `json:"pair,omitempty"`
 	// RunsMeasured are those of which results are stored, RunsPlanned those of the spec; both 0 for a LatencyMatrix.
@@ -91,7 +93,7 @@ func NewDocument(b *v1alpha1.LatencyBenchmark, runs []result.Stored) (Document, 
 func documentOf(b *v1alpha1.LatencyBenchmark) Document {
 	d := Document{
 		Format: DocumentFormat, Version: DocumentVersion, Namespace: b.Namespace, Name: b.Name, Tool: b.Spec.Tool, LatencyType: b.Spec.LatencyType,
-		Endpoints: b.Status.Endpoints, Warnings: b.Status.Warnings, Verdict: b.Status.Verdict,
+		Notes: b.Spec.Notes, Endpoints: b.Status.Endpoints, Warnings: b.Status.Warnings, Verdict: b.Status.Verdict,
 	}
 	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
 		d.State = c.Reason
@@ -107,6 +109,15 @@ func documentOf(b *v1alpha1.LatencyBenchmark) Document {
 		d.Cells = append(d.Cells, DocumentCell{CellResult: r})
 	}
 	return d
+}
+
+// noted are notes as text.
+func noted(notes []v1alpha1.Note) []string {
+	var lines []string
+	for _, n := range notes {
+		lines = append(lines, n.Name+": "+n.Value)
+	}
+	return lines
 }
 
 func (s sheet) document() (Document, error) {
@@ -249,6 +260,9 @@ func csvColumns() []csvColumn {
 		bandwidth("bits_per_second", func(b *v1alpha1.BandwidthResult) *int64 { return &b.BitsPerSecond }),
 		bandwidth("sent_bits_per_second", func(b *v1alpha1.BandwidthResult) *int64 { return &b.SentBitsPerSecond }),
 		bandwidth("retransmits", func(b *v1alpha1.BandwidthResult) *int64 { return b.Retransmits }),
+		csvColumn{"notes", func(d Document, _ *DocumentRound, _ v1alpha1.CellResult) string {
+			return strings.Join(noted(d.Notes), "; ")
+		}},
 	)
 }
 

@@ -27,6 +27,7 @@ func twoWays(t *testing.T) (*v1alpha1.LatencyBenchmark, []result.Stored) {
 		Streams: []v1alpha1.Stream{{Protocol: v1alpha1.ProtocolTCP, MessageSize: 1024}},
 	}, v1alpha1.Variant{Name: "block"}, v1alpha1.Variant{Name: "spin", Wait: v1alpha1.WaitSpin})
 	b.Spec.Rounds = 2
+	b.Spec.Notes = []v1alpha1.Note{{Name: "bios", Value: "low latency"}, {Name: "switch", Value: "leaf-1, cut-through"}}
 	b.Status.Pair = &v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}
 	b.Status.Verdict = &v1alpha1.Verdict{Outcome: v1alpha1.GatePass}
 	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

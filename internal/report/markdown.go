@@ -14,6 +14,9 @@ import (
 func markdown(w io.Writer, s sheet) error {
 	b := s.benchmark
 	fmt.Fprintf(w, "## %s\n\n", escape(s.title()))
+	for _, line := range noted(b.Spec.Notes) {
+		fmt.Fprintf(w, "- %s\n", escape(line))
+	}
 	for _, v := range plan.Variants(b.Spec) {
 		var own []v1alpha1.Endpoint
 		var nodes []string

@@ -23,6 +23,9 @@ func Table(w io.Writer, b *v1alpha1.LatencyBenchmark) error { return table(w, b,
 // table is Table; with all it shows the checks of every variant.
 func table(w io.Writer, b *v1alpha1.LatencyBenchmark, all bool) error {
 	fmt.Fprintf(w, "%s/%s: %s, %s\n", b.Namespace, b.Name, b.Spec.Tool, b.Spec.LatencyType)
+	for _, line := range noted(b.Spec.Notes) {
+		fmt.Fprintln(w, line)
+	}
 	for _, t := range tables(b) {
 		if err := t.write(w); err != nil {
 			return fmt.Errorf("writing %s: %w", t.heading, err)

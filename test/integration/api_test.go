@@ -37,6 +37,7 @@ var changesOfSpec = map[string]any{
 	"network":   map[string]any{"type": "Host"}, "variants": []any{map[string]any{"name": "a"}}, "capture": true,
 	"latencyType": "RTT", "highestPercentile": "p99",
 	"acceleration": map[string]any{"type": "Onload"}, "pods": map[string]any{"runtimeClassName": "fast"},
+	"notes": []any{map[string]any{"name": "bios", "value": "low latency"}},
 }
 
 // manifest is the smallest one with top-level fields of its spec replaced; null removes one.
@@ -137,6 +138,9 @@ var _ = Describe("The API", func() {
 		Entry("a profile of the kernel", "acceleration: {type: Kernel, profile: latency}", "spec.acceleration", "belong to type Onload"),
 		Entry("an unknown profile", "acceleration: {type: Onload, profile: fast}", "spec.acceleration.profile", "supported values", "latency"),
 		Entry("two profiles", "acceleration: {type: Onload, profile: latency, profileRef: {name: mine}}", "spec.acceleration", "not both"),
+		Entry("a note that controls a terminal", `notes: [{name: bios, value: "\e[2J"}]`, "spec.notes[0].value", "should match"),
+		Entry("a note with a long value", "notes: [{name: bios, value: "+strings.Repeat("x", 257)+"}]", "spec.notes[0].value", "256"),
+		Entry("two notes of a name", "notes: [{name: bios, value: a}, {name: bios, value: b}]", "spec.notes[1]", "Duplicate value"),
 		Entry("a variable that loads a library", "pods: {env: [{name: LD_PRELOAD, value: x.so}]}", "spec.pods.env[0].name", "should match"),
 		Entry("an annotation of anybody", "pods: {annotations: {example.com/x: 'yes'}}", "spec.pods", "only CRI-O's"),
 		Entry("a priority class of the system", "pods: {priorityClassName: system-node-critical}", "spec.pods", "of your own"),
