@@ -17,6 +17,8 @@ BENCH_IMAGE ?= tailgate-bench:latest
 PROSE := $(wildcard *.md) docs api cmd config controllers hack internal test
 # Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, doctor, docs, install; empty: all.
 LABELS ?=
+# How many local clusters run e2e specs side by side.
+PROCS ?= 1
 
 .PHONY: help
 help: ## Show this help.
@@ -48,7 +50,7 @@ integration: ## API and controller tests against a real API server (envtest); no
 .PHONY: e2e
 e2e: ## As root: tests on the local cluster; LABELS=measurement (or placement, faults, a || b) picks specs.
 	mkdir -p bin
-	go test -v -count=1 -timeout 60m -tags e2e ./test/e2e -ginkgo.v -ginkgo.no-color -ginkgo.label-filter='$(LABELS)' -ginkgo.json-report=$(CURDIR)/bin/e2e.json
+	go tool ginkgo --procs=$(PROCS) --tags=e2e -v --no-color --timeout=60m --label-filter='$(LABELS)' --json-report=e2e.json --output-dir=bin ./test/e2e
 	go run ./hack/durations bin/e2e.json
 ifeq ($(LABELS),)
 	go test -v -count=1 -timeout 10m -tags e2e ./test/localcluster

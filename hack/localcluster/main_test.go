@@ -34,7 +34,7 @@ func TestRunKubeconfig(t *testing.T) {
 	if err := run(t.Context(), []string{"kubeconfig"}, &stdout, &stderr); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := stdout.String(), localcluster.DefaultStateDir+"/admin.kubeconfig\n"; got != want {
+	if got, want := stdout.String(), localcluster.Kubeconfig(localcluster.Options{})+"\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -124,8 +124,8 @@ var _ = Describe("kubectl tailgate doctor", Label("doctor"), func() {
 		inWard(ctx, "nobody", "tailgate.test/nobody", `{"cniVersion": "1.0.0", "type": "sriov"}`)
 		inWard(ctx, "broken", localcluster.ResourceVF, `{"cniVersion": "1.0.0", "type": "sriov"`)
 		inWard(ctx, "no-plugin", "", `{"cniVersion": "1.0.0", "name": "no-plugin", "type": "no-such-plugin"}`)
-		Expect(localcluster.SetMTU("node-b", localcluster.ResourceVF, 1400)).To(Succeed())
-		DeferCleanup(func() { Expect(localcluster.SetMTU("node-b", localcluster.ResourceVF, 1500)).To(Succeed()) })
+		Expect(localcluster.SetMTU(options, "node-b", localcluster.ResourceVF, 1400)).To(Succeed())
+		DeferCleanup(func() { Expect(localcluster.SetMTU(options, "node-b", localcluster.ResourceVF, 1500)).To(Succeed()) })
 		for _, node := range []string{"node-a", "node-b"} {
 			advertise(ctx, node, onload, "100")
 			DeferCleanup(func(ctx context.Context) { advertise(ctx, node, onload, "") })

@@ -133,7 +133,7 @@ func processesIn(node, program string) []int {
 		// A process may end at any moment; what cannot be read is not there any more.
 		exe, _ := os.Readlink(dir + "/exe")
 		cgroup, _ := os.ReadFile(dir + "/cgroup")
-		if filepath.Base(exe) != program || !strings.Contains(string(cgroup), "tailgate-"+node) {
+		if filepath.Base(exe) != program || !strings.Contains(string(cgroup), localcluster.Cgroup(options, node)) {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(dir))

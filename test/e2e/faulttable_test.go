@@ -91,8 +91,10 @@ var strikes = map[faults.Fault]strike{
 	faults.DevicePlugin: processOf("deviceplugin", overVFs),
 	faults.Cable: {
 		change: overVFs,
-		begin:  func(context.Context, *trial, faults.State) { Expect(localcluster.SetFabric(false)).To(Succeed()) },
-		heal:   func(context.Context, faults.State) { Expect(localcluster.SetFabric(true)).To(Succeed()) },
+		begin: func(context.Context, *trial, faults.State) {
+			Expect(localcluster.SetFabric(options, false)).To(Succeed())
+		},
+		heal: func(context.Context, faults.State) { Expect(localcluster.SetFabric(options, true)).To(Succeed()) },
 	},
 }
 
@@ -143,7 +145,7 @@ func newTrial(ctx context.Context, fault faults.Fault, s strike) *trial {
 	DeferCleanup(func(ctx context.Context) {
 		scheduler(ctx, true)
 		signalInNode("manager", syscall.SIGCONT)
-		Expect(localcluster.SetFabric(true)).To(Succeed())
+		Expect(localcluster.SetFabric(options, true)).To(Succeed())
 		Expect(localcluster.Up(ctx, options)).To(Succeed())
 	})
 	changes := []func(*v1alpha1.LatencyBenchmarkSpec){short}

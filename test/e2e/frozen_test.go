@@ -285,7 +285,7 @@ func looksSlow(stored result.Cell) {
 func cutCable() {
 	GinkgoHelper()
 	By(fmt.Sprintf("cutting the cable for %s", cut))
-	Expect(localcluster.CutFabric(cut)).To(Succeed())
+	Expect(localcluster.CutFabric(options, cut)).To(Succeed())
 }
 
 // onlyResult is the line of a benchmark with one cell, which it prints as well.

@@ -270,7 +270,7 @@ var _ = Describe("A LatencyGate", Label("gate"), func() {
 			Expect(published(ctx, name)).To(Equal("- - -"), "a gate leaves nothing behind")
 		}
 		labelNodes(ctx, gated, nil)
-		Expect(localcluster.RestoreCable()).To(Succeed())
+		Expect(localcluster.RestoreCable(options)).To(Succeed())
 		Expect(localcluster.Up(ctx, options)).To(Succeed())
 	})
 
@@ -290,7 +290,7 @@ var _ = Describe("A LatencyGate", Label("gate"), func() {
 		Expect(second.Status.First.Benchmark).To(Equal(first.Status.Accepted.Benchmark))
 
 		By("an upgrade after which it is slow")
-		Expect(localcluster.SlowCable()).To(Succeed())
+		Expect(localcluster.SlowCable(options)).To(Succeed())
 		upgrade(ctx, "Upgraded 3")
 		failed := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationFailed)
 		Expect(failed.Status.Message).To(MatchRegexp(`^with peer node-b: .*min .* ratio [\d.]+ \[[\d.]+, [\d.]+\] over 5\+5 rounds: Fail, beyond maxIncrease 100%`))
@@ -309,7 +309,7 @@ var _ = Describe("A LatencyGate", Label("gate"), func() {
 		Expect(verification(ctx, "node-b").ResourceVersion).To(Equal(other.ResourceVersion), "the other node was left alone")
 
 		By("the cable restored")
-		Expect(localcluster.RestoreCable()).To(Succeed())
+		Expect(localcluster.RestoreCable(options)).To(Succeed())
 		verifyAgain(ctx)
 		third := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)
 		Expect(third.Status.Accepted.Benchmark).NotTo(Equal(second.Status.Accepted.Benchmark), "it has a new baseline")

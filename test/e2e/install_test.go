@@ -31,7 +31,7 @@ import (
 const chartNamespace = "latency"
 
 // It takes Tailgate away from the other specs, and gives it back.
-var _ = Describe("An installation", Label("install"), Serial, func() {
+var _ = Describe("An installation", Label("install"), func() {
 	It("can be removed while a benchmark runs, replaced by install.yaml, then by the chart, upgraded and removed without a trace", func(ctx context.Context) {
 		if os.Getenv("E2E_KUBECONFIG") != "" {
 			Skip("it would remove what it has not installed")

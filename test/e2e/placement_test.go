@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -321,8 +322,8 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 		return b
 	}
 	It("an MTU that one end's interface does not have", func(ctx context.Context) {
-		Expect(localcluster.SetMTU("node-b", localcluster.ResourceVF, 1400)).To(Succeed())
-		DeferCleanup(func() { Expect(localcluster.SetMTU("node-b", localcluster.ResourceVF, 1500)).To(Succeed()) })
+		Expect(localcluster.SetMTU(options, "node-b", localcluster.ResourceVF, 1400)).To(Succeed())
+		DeferCleanup(func() { Expect(localcluster.SetMTU(options, "node-b", localcluster.ResourceVF, 1500)).To(Succeed()) })
 		b := benchmark("mtus", short, slowest, single, overVFs)
 		create(ctx, b)
 		b = caught(ctx, b, v1alpha1.ProofMTU, v1alpha1.WarningMTUMismatch)
@@ -335,7 +336,7 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 	It("a network that attaches another device than the one allocated", func(ctx context.Context) {
 		network := nadNamed("other-device", localcluster.ResourceVF)
 		network.Object["spec"] = map[string]any{"config": `{"cniVersion": "1.0.0", "name": "other-device", "type": "host-device", "device": "ens1f0v3",
-			"ipam": {"type": "host-local", "dataDir": "` + localcluster.DefaultStateDir + `/ipam", "subnet": "198.18.79.0/24"}}`}
+			"ipam": {"type": "host-local", "dataDir": "` + filepath.Dir(localcluster.Kubeconfig(options)) + `/ipam", "subnet": "198.18.79.0/24"}}`}
 		Expect(kube.Create(ctx, network)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(kube.Delete(ctx, network))).To(Succeed()) })
 		b := benchmark("other", short, slowest, single, overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Network.NetworkRef.Name = "other-device" })

@@ -1,12 +1,13 @@
 //go:build e2e
 
 // Package e2e tests Tailgate as its users have it: installed from its images in a cluster of real kubelets,
-// driven through the API. By default the suite starts the local cluster and removes it at its end, even when
-// specs failed; with E2E_KUBECONFIG it uses another cluster, on which Tailgate is installed already, and leaves
-// that as it is.
+// driven through the API. By default each process of the suite starts a local cluster of its own, and they are removed at
+// the end, even when specs failed. With E2E_KUBECONFIG a single process uses another cluster, on which Tailgate is
+// installed already, and leaves that as it is.
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"testing"
@@ -37,7 +38,7 @@ const (
 var (
 	// kube reads and writes the cluster's API, live.
 	kube client.WithWatch
-	// options of the local cluster.
+	// options of the local cluster of this process.
 	options = localcluster.Options{Log: GinkgoWriter}
 )
 
@@ -46,16 +47,20 @@ func TestE2E(t *testing.T) {
 	RunSpecs(t, "e2e")
 }
 
-var _ = BeforeSuite(func(ctx context.Context) {
-	kubeconfig := os.Getenv("E2E_KUBECONFIG")
-	if kubeconfig == "" {
-		kubeconfig = localcluster.Kubeconfig(options)
-		options.Log = os.Stderr
-		DeferCleanup(func(ctx context.Context) {
-			Expect(localcluster.Down(ctx, options)).To(Succeed())
-		})
+// installCluster starts the local cluster of this process and installs Tailgate there.
+func installCluster(ctx context.Context) {
+	if os.Getenv("E2E_KUBECONFIG") == "" {
+		options.Number, options.Log = GinkgoParallelProcess()-1, os.Stderr
 		Expect(install.Install(ctx, options)).To(Succeed())
 	}
+}
+
+// The first cluster starts before the others and ends after them; see localcluster.Options.
+var _ = SynchronizedBeforeSuite(installCluster, func(ctx context.Context) {
+	if GinkgoParallelProcess() > 1 {
+		installCluster(ctx)
+	}
+	kubeconfig := cmp.Or(os.Getenv("E2E_KUBECONFIG"), localcluster.Kubeconfig(options))
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
 	scheme := runtime.NewScheme()
@@ -64,6 +69,12 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	kube, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
 	deleteAll(ctx)
+})
+
+var _ = SynchronizedAfterSuite(func() {}, func(ctx context.Context) {
+	if os.Getenv("E2E_KUBECONFIG") == "" {
+		Expect(localcluster.Down(ctx, localcluster.Options{Log: os.Stderr})).To(Succeed())
+	}
 })
 
 var _ = AfterEach(deleteAll)

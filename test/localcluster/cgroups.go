@@ -104,7 +104,7 @@ func enableControllers(p paths, dir string) error {
 		return fmt.Errorf("reading the controllers of cgroup %s: %w", dir, err)
 	}
 	for _, name := range missingControllers(string(available), string(enabled)) {
-		if !strings.HasPrefix(filepath.Base(dir), cgroupPrefix) {
+		if !strings.HasPrefix(filepath.Base(dir), p.cgroupPrefix()) {
 			if err := noteController(p, control, name); err != nil {
 				return err
 			}
@@ -150,7 +150,7 @@ func removeCgroups(p paths) error {
 	}
 	var errs []error
 	for _, h := range found {
-		tops, err := filepath.Glob(filepath.Join(h.Dir, cgroupPrefix+"*"))
+		tops, err := filepath.Glob(filepath.Join(h.Dir, p.cgroupPrefix()+"*"))
 		if err != nil {
 			return fmt.Errorf("looking for cgroups: %w", err)
 		}

@@ -32,9 +32,6 @@ func newCluster(ctx context.Context, o Options) (*cluster, error) {
 	if err := requireRoot(); err != nil {
 		return nil, err
 	}
-	if !filepath.IsAbs(o.stateDir()) {
-		return nil, fmt.Errorf("the state folder must be an absolute path, got %s", o.stateDir())
-	}
 	online, err := onlineCPUs()
 	if err != nil {
 		return nil, err
@@ -55,7 +52,7 @@ func newCluster(ctx context.Context, o Options) (*cluster, error) {
 		return nil, err
 	}
 	return &cluster{
-		paths: paths{o.stateDir()}, options: o, root: root, binaries: binaries, numa: numa, nodes: nodes(numa),
+		paths: o.paths(), options: o, root: root, binaries: binaries, numa: numa, nodes: site(o.Number).nodes(numa),
 	}, nil
 }
 
@@ -103,7 +100,7 @@ func (c *cluster) writeState(ctx context.Context) error {
 			return fmt.Errorf("creating the state folder: %w", err)
 		}
 	}
-	ids := identities(c.nodes)
+	ids := identities(c.site, c.nodes)
 	if err := once(ctx, c.join("pki"), func(tmp string) error { return writePKI(tmp, ids) }); err != nil {
 		return err
 	}
@@ -210,7 +207,7 @@ func (c *cluster) generation() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the machine's boot: %w", err)
 	}
-	parts := []any{string(boot), c.numa, c.nodes, c.processes(), identities(c.nodes)}
+	parts := []any{string(boot), c.numa, c.nodes, c.processes(), identities(c.site, c.nodes)}
 	for _, n := range c.nodes {
 		kubelet, err := kubeletConfig(c.paths, n, true)
 		if err != nil {
@@ -255,7 +252,7 @@ func (c *cluster) createNamespaces() error {
 	if err := prepareNetnsDir(c.paths); err != nil {
 		return err
 	}
-	for _, name := range netnsNames(c.nodes) {
+	for _, name := range c.netnsNames() {
 		if err := createNetns(name); err != nil {
 			return err
 		}
@@ -272,7 +269,7 @@ func (c *cluster) createNamespaces() error {
 
 // namespacesExist tells whether all namespaces are there. Processes in those that are gone cannot be repaired.
 func (c *cluster) namespacesExist() bool {
-	for _, name := range netnsNames(c.nodes) {
+	for _, name := range c.netnsNames() {
 		if !netnsExists(name) {
 			return false
 		}

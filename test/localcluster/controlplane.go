@@ -35,7 +35,7 @@ func apiServer(p paths, binaries string) process {
 		"--bind-address=0.0.0.0",
 		// The port of the service, so that the service's address answers without a kube-proxy.
 		"--secure-port=" + strconv.Itoa(apiServerPort),
-		"--advertise-address=" + controlPlaneIP,
+		"--advertise-address=" + p.controlPlaneIP(),
 		"--service-cluster-ip-range=" + serviceCIDR,
 		"--cert-dir=" + p.join("pki"),
 		"--client-ca-file=" + p.pki("ca.crt"),

@@ -21,4 +21,6 @@
 //
 // Every process carries an environment variable that names the state folder. That, the names of namespaces and the
 // prefix of cgroups is how Down and a repairing Up find what is there, whatever was killed before.
+//
+// The names and addresses above are those of the cluster with number 0; others can run beside it.
 package localcluster

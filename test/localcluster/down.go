@@ -8,25 +8,35 @@ import (
 )
 
 // Down kills every process of the cluster and removes its cgroups, mounts, namespaces, links and state folder. It
-// finds them on the machine, whatever was killed or lost before, and succeeds when there is nothing.
+// finds them on the machine, whatever was killed or lost before, and succeeds when there is nothing. Down of number 0
+// takes the others down first.
 func Down(ctx context.Context, o Options) error {
 	if err := requireRoot(); err != nil {
 		return err
 	}
-	unlock, err := lock(ctx)
-	if err != nil {
-		return err
+	last := o.Number
+	if last == 0 {
+		last = maxClusters - 1
 	}
-	defer unlock()
-	return down(ctx, paths{o.stateDir()})
+	for s := site(last); s >= site(o.Number); s-- {
+		unlock, err := lock(ctx, s)
+		if err != nil {
+			return err
+		}
+		err = down(ctx, sitePaths(s))
+		unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func down(ctx context.Context, p paths) error {
-	// Which CPUs the nodes had matters to nothing that is to be found.
-	if err := killAll(ctx, ours(p, nodes([2][]int{}))); err != nil {
+	if err := killAll(ctx, ours(p)); err != nil {
 		return err
 	}
-	if err := errors.Join(removeCgroups(p), unmountUnder(p.state), removeNetwork()); err != nil {
+	if err := errors.Join(removeCgroups(p), unmountUnder(p.state), removeNetwork(p.site)); err != nil {
 		return err
 	}
 	if err := releaseNetnsDir(p); err != nil {

@@ -145,7 +145,7 @@ func processesOfCluster(t *testing.T) []string {
 			"containerd-shim-runc-v2", "runc", "pause", "deviceplugin", "multinet", "sriov":
 			return true
 		}
-		return f.State != "" || strings.Contains(f.Cgroup, cgroupPrefix)
+		return f.State != "" || strings.Contains(f.Cgroup, site(0).cgroupPrefix())
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestUpRepairs(t *testing.T) {
 		})
 	}
 	t.Run("a VF", func(t *testing.T) {
-		nw, err := openNetwork(c.nodes)
+		nw, err := openNetwork(c.site, c.nodes)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -160,8 +160,8 @@ func StopPinning(ctx context.Context, o Options, node string) error {
 // SetMTU gives all devices of a resource on a node another MTU in bytes, at this end of the cable alone. A pod that gets
 // one has it too, unless its network sets one itself. It fails while a pod has one of them. They begin with 1500, and Up
 // puts that back.
-func SetMTU(node, resource string, bytes int) error {
-	n, err := findNode(nodes([2][]int{}), node)
+func SetMTU(o Options, node, resource string, bytes int) error {
+	n, err := findNode(site(o.Number).nodes([2][]int{}), node)
 	if err != nil {
 		return err
 	}
@@ -195,8 +195,8 @@ func findNode(nodes []node, name string) (node, error) {
 }
 
 // openFabric opens the network namespace of the cable between the cards, which the caller closes, and finds its bridge.
-func openFabric() (netnsHandle, netlink.Link, error) {
-	fabric, err := openNetns(fabricNetns)
+func openFabric(o Options) (netnsHandle, netlink.Link, error) {
+	fabric, err := openNetns(site(o.Number).fabricNetns())
 	if err != nil {
 		return netnsHandle{}, nil, err
 	}
@@ -210,17 +210,17 @@ func openFabric() (netnsHandle, netlink.Link, error) {
 
 // CutFabric cuts the cable between the cards of the two nodes for so long. What the PFs and VFs send meanwhile is lost;
 // the links of their interfaces stay up, as behind a switch. The nodes' own network is another.
-func CutFabric(d time.Duration) error {
-	if err := SetFabric(false); err != nil {
+func CutFabric(o Options, d time.Duration) error {
+	if err := SetFabric(o, false); err != nil {
 		return err
 	}
 	time.Sleep(d)
-	return SetFabric(true)
+	return SetFabric(o, true)
 }
 
 // SetFabric connects the cable between the cards of the two nodes, or cuts it until it is connected again.
-func SetFabric(connected bool) error {
-	fabric, bridge, err := openFabric()
+func SetFabric(o Options, connected bool) error {
+	fabric, bridge, err := openFabric(o)
 	if err != nil {
 		return err
 	}
@@ -242,8 +242,8 @@ const detour = 100
 
 // SlowCable puts a detour into the cable between the cards of the two nodes: what one sends the other comes tens of
 // microseconds later, which the sending CPU spends. RestoreCable undoes it, and so does Up.
-func SlowCable() error {
-	fabric, bridge, err := openFabric()
+func SlowCable(o Options) error {
+	fabric, bridge, err := openFabric(o)
 	if err != nil {
 		return err
 	}
@@ -260,17 +260,17 @@ func SlowCable() error {
 			return err
 		}
 	}
-	return plugInFarNode(fabric, bridge)
+	return plugInFarNode(o, fabric, bridge)
 }
 
 // RestoreCable undoes SlowCable. Without one before it, it does nothing.
-func RestoreCable() error {
-	fabric, bridge, err := openFabric()
+func RestoreCable(o Options) error {
+	fabric, bridge, err := openFabric(o)
 	if err != nil {
 		return err
 	}
 	defer fabric.close()
-	if err := plugInFarNode(fabric, bridge); err != nil {
+	if err := plugInFarNode(o, fabric, bridge); err != nil {
 		return err
 	}
 	// To delete the detour takes many seconds. It stays, cut off.
@@ -288,8 +288,8 @@ func RestoreCable() error {
 }
 
 // plugInFarNode plugs the cards of node-b into a bridge of the fabric.
-func plugInFarNode(fabric netnsHandle, bridge netlink.Link) error {
-	far := nodes([2][]int{})[1]
+func plugInFarNode(o Options, fabric netnsHandle, bridge netlink.Link) error {
+	far := site(o.Number).nodes([2][]int{})[1]
 	for _, pf := range far.nics() {
 		for _, device := range append([]nic{pf}, pf.VFs...) {
 			if err := plugIn(fabric, far.port(device), bridge); err != nil {

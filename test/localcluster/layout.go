@@ -7,24 +7,44 @@ import (
 
 // Addresses are from the range that RFC 2544 sets apart for benchmarks, which no network in use should have.
 const (
-	hostIP         = "198.19.0.2"
-	controlPlaneIP = "198.19.0.1"
-	prefixLength   = 24
-	serviceIP      = "10.96.0.1"
-	serviceCIDR    = "10.96.0.0/16"
+	prefixLength = 24
+	serviceIP    = "10.96.0.1"
+	serviceCIDR  = "10.96.0.0/16"
 	// dnsIP answers nothing: there is no DNS in the cluster. Without any address the kubelet would warn about each pod.
 	dnsIP         = "10.96.0.10"
 	apiServerPort = 443
 )
 
-// Names of the network namespaces, of the bridge in one of them, and of the only link on the host.
-const (
-	controlPlaneNetns = "tailgate-cp"
-	fabricNetns       = "tailgate-fabric"
-	fabricBridge      = "fabric"
-	hostLink          = "tailgate0"
-	cgroupPrefix      = "tailgate-node-"
-)
+// fabricBridge is the cable between the cards, in a network namespace of its own.
+const fabricBridge = "fabric"
+
+// site is a cluster's Number. The names and addresses of two clusters differ, so that they can run side by side.
+type site int
+
+// name begins with the same word for everything that the machine has of a cluster.
+func (s site) name(what string) string {
+	if s == 0 {
+		return "tailgate-" + what
+	}
+	return fmt.Sprintf("tailgate%d-%s", s, what)
+}
+
+func (s site) controlPlaneNetns() string { return s.name("cp") }
+func (s site) fabricNetns() string       { return s.name("fabric") }
+func (s site) cgroupPrefix() string      { return s.name("node-") }
+
+// hostLink is the only link of the cluster on the host.
+func (s site) hostLink() string { return fmt.Sprintf("tailgate%d", s) }
+
+// ip is an address in the subnet of the control plane and the nodes (0), or in that of a node's pods.
+func (s site) ip(subnet, last int) string { return fmt.Sprintf("198.19.%d.%d", 4*int(s)+subnet, last) }
+
+func (s site) controlPlaneIP() string { return s.ip(0, 1) }
+func (s site) hostIP() string         { return s.ip(0, 2) }
+
+func (s site) netnsNames() []string {
+	return []string{s.controlPlaneNetns(), s.fabricNetns(), s.name("a"), s.name("b")}
+}
 
 // Sizes of packets in bytes. Every interface begins with the first, but for the PFs with VFs: these and the fabric
 // carry more, as a cable between two cards does, for what a network attachment gives another.
@@ -35,6 +55,7 @@ const (
 
 // node is one of the two Kubernetes nodes.
 type node struct {
+	site site
 	// Name as Kubernetes knows it.
 	Name string
 	// Letter is a or b.
@@ -49,23 +70,23 @@ type node struct {
 }
 
 // nodes lays out the two nodes on a machine whose NUMA nodes, as shown to the kubelets, have the given CPUs.
-func nodes(numa [2][]int) []node {
+func (s site) nodes(numa [2][]int) []node {
 	return []node{
 		{
-			Name: "node-a", Letter: "a", IP: "198.19.0.11", PodCIDR: "198.19.1.0/24", PodGateway: "198.19.1.1",
+			site: s, Name: "node-a", Letter: "a", IP: s.ip(0, 11), PodCIDR: s.ip(1, 0) + "/24", PodGateway: s.ip(1, 1),
 			Reserved: numa[0], Exclusive: numa[1], NearNUMA: 1, FarNUMA: 0,
 		},
 		{
-			Name: "node-b", Letter: "b", IP: "198.19.0.12", PodCIDR: "198.19.2.0/24", PodGateway: "198.19.2.1",
+			site: s, Name: "node-b", Letter: "b", IP: s.ip(0, 12), PodCIDR: s.ip(2, 0) + "/24", PodGateway: s.ip(2, 1),
 			Reserved: numa[1], Exclusive: numa[0], NearNUMA: 0, FarNUMA: 1,
 		},
 	}
 }
 
-func (n node) netns() string { return "tailgate-" + n.Letter }
+func (n node) netns() string { return n.site.name(n.Letter) }
 
 // cgroup is the parent of the cgroups of all of the node's pods.
-func (n node) cgroup() string { return cgroupPrefix + n.Letter }
+func (n node) cgroup() string { return n.site.cgroupPrefix() + n.Letter }
 
 // nic is a PF or a VF.
 type nic struct {
@@ -140,8 +161,11 @@ func (n node) pools() []pool {
 	}
 }
 
-// paths of the state folder.
-type paths struct{ state string }
+// paths of the state folder of a cluster.
+type paths struct {
+	state string
+	site
+}
 
 func (p paths) join(elem ...string) string {
 	return filepath.Join(append([]string{p.state}, elem...)...)

@@ -101,7 +101,7 @@ func TestNodesShareNoCPU(t *testing.T) {
 			t.Fatal(err)
 		}
 		owner := map[int]string{}
-		for _, n := range nodes(numa) {
+		for _, n := range site(0).nodes(numa) {
 			for _, cpu := range n.Exclusive {
 				if owner[cpu] != "" {
 					t.Errorf("on CPUs %s, both %s and %s give CPU %d to pods", online, owner[cpu], n.Name, cpu)
@@ -120,7 +120,7 @@ func TestNodesShareNoCPU(t *testing.T) {
 
 // TestPoolsShareNoDevice checks what pods rely on, and what the SR-IOV device plugin never does: offer a PF with VFs.
 func TestPoolsShareNoDevice(t *testing.T) {
-	for _, n := range nodes([2][]int{{0}, {1}}) {
+	for _, n := range site(0).nodes([2][]int{{0}, {1}}) {
 		owner := map[string]string{}
 		for _, p := range n.pools() {
 			if len(p.Devices) == 0 {
@@ -141,9 +141,9 @@ func TestPoolsShareNoDevice(t *testing.T) {
 
 // TestGeneratedFiles compares what a node of a four-core machine is given with testdata.
 func TestGeneratedFiles(t *testing.T) {
-	p := paths{"/state"}
+	p := paths{state: "/state"}
 	numa := [2][]int{{0, 1}, {2, 3}}
-	n := nodes(numa)[1]
+	n := site(0).nodes(numa)[1]
 	show := func(t tree) func() ([]byte, error) {
 		return func() ([]byte, error) { return json.MarshalIndent(t, "", "  ") }
 	}
@@ -250,7 +250,7 @@ func TestMissingControllers(t *testing.T) {
 
 // TestControllersAreGivenBack plays a version 2 hierarchy with plain files.
 func TestControllersAreGivenBack(t *testing.T) {
-	root, p := t.TempDir(), paths{t.TempDir()}
+	root, p := t.TempDir(), paths{state: t.TempDir()}
 	control := filepath.Join(root, "cgroup.subtree_control")
 	for path, content := range map[string]string{
 		filepath.Join(root, "cgroup.controllers"): "cpu memory pids\n", control: "cpu memory\n",
@@ -271,7 +271,7 @@ func TestControllersAreGivenBack(t *testing.T) {
 	if got, err := os.ReadFile(control); err != nil || string(got) != "-pids" {
 		t.Errorf("wrote %q, %v, want only what had been enabled to be disabled", got, err)
 	}
-	if err := restoreControllers(paths{t.TempDir()}); err != nil {
+	if err := restoreControllers(paths{state: t.TempDir()}); err != nil {
 		t.Errorf("with nothing noted: %v", err)
 	}
 }
@@ -283,7 +283,7 @@ func TestInNodeCgroup(t *testing.T) {
 		"0::/user.slice/tailgate-node-a\n":              false,
 		"":                                              false,
 	} {
-		if got := inNodeCgroup(content); got != want {
+		if got := site(0).inNodeCgroup(content); got != want {
 			t.Errorf("%q: %v", content, got)
 		}
 	}
@@ -324,8 +324,8 @@ func TestOnceIsWholeOrAbsent(t *testing.T) {
 
 func TestFaultsTellWhatThereIs(t *testing.T) {
 	for want, err := range map[string]error{
-		"there are node-a and node-b":    SetMTU("node-z", ResourceVF, 1400),
-		`no node has devices of "sf_vf"`: SetMTU("node-a", "sf_vf", 1400),
+		"there are node-a and node-b":    SetMTU(Options{}, "node-z", ResourceVF, 1400),
+		`no node has devices of "sf_vf"`: SetMTU(Options{}, "node-a", "sf_vf", 1400),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -334,7 +334,7 @@ func TestFaultsTellWhatThereIs(t *testing.T) {
 }
 
 func TestExplanationOfUnknownProcess(t *testing.T) {
-	c := &cluster{nodes: nodes([2][]int{{0}, {1}})}
+	c := &cluster{nodes: site(0).nodes([2][]int{{0}, {1}})}
 	_, err := c.process("kubelet")
 	if err == nil || !strings.Contains(err.Error(), "kubelet-node-a") {
 		t.Errorf("got %v, want an error that lists the names", err)

@@ -16,14 +16,6 @@ import (
 // netnsDir is where named network namespaces are, as for the ip command.
 const netnsDir = "/run/netns/"
 
-func netnsNames(nodes []node) []string {
-	names := []string{controlPlaneNetns, fabricNetns}
-	for _, n := range nodes {
-		names = append(names, n.netns())
-	}
-	return names
-}
-
 // netnsExists tells whether the named network namespace is there, and not only the file it once was mounted on.
 func netnsExists(name string) bool {
 	return isMountOf(netnsDir+name, unix.NSFS_MAGIC)
@@ -143,7 +135,7 @@ func (h netnsHandle) close() {
 	}
 }
 
-func openNetwork(nodes []node) (nw *network, err error) {
+func openNetwork(s site, nodes []node) (nw *network, err error) {
 	nw = &network{nodes: map[string]netnsHandle{}}
 	defer func() {
 		if err != nil {
@@ -153,10 +145,10 @@ func openNetwork(nodes []node) (nw *network, err error) {
 	if nw.host, err = openNetns(""); err != nil {
 		return nil, err
 	}
-	if nw.controlPlane, err = openNetns(controlPlaneNetns); err != nil {
+	if nw.controlPlane, err = openNetns(s.controlPlaneNetns()); err != nil {
 		return nil, err
 	}
-	if nw.fabric, err = openNetns(fabricNetns); err != nil {
+	if nw.fabric, err = openNetns(s.fabricNetns()); err != nil {
 		return nil, err
 	}
 	for _, n := range nodes {
@@ -177,8 +169,8 @@ func (nw *network) close() {
 }
 
 // ensureNetwork makes whatever is missing of the links, addresses and routes. The namespaces must be there.
-func ensureNetwork(nodes []node) error {
-	nw, err := openNetwork(nodes)
+func ensureNetwork(s site, nodes []node) error {
+	nw, err := openNetwork(s, nodes)
 	if err != nil {
 		return err
 	}
@@ -189,13 +181,13 @@ func ensureNetwork(nodes []node) error {
 		return err
 	}
 	if err := errors.Join(
-		ensureAddress(nw.controlPlane, bridge, controlPlaneIP, prefixLength),
+		ensureAddress(nw.controlPlane, bridge, s.controlPlaneIP(), prefixLength),
 		ensureAddress(nw.controlPlane, bridge, serviceIP, 32),
-		ensureVeth(nw.controlPlane, bridge, "host", nw.host, hostLink, mtu, ""),
+		ensureVeth(nw.controlPlane, bridge, "host", nw.host, s.hostLink(), mtu, ""),
 	); err != nil {
 		return err
 	}
-	if err := ensureEndpoint(nw.host, hostLink, hostIP); err != nil {
+	if err := ensureEndpoint(nw.host, s.hostLink(), s.hostIP()); err != nil {
 		return err
 	}
 	fabric, err := ensureBridge(nw.fabric, fabricBridge, fabricMTU)
@@ -210,7 +202,7 @@ func ensureNetwork(nodes []node) error {
 		if err := ensureEndpoint(h, "eth0", n.IP); err != nil {
 			return err
 		}
-		if err := errors.Join(ensureRoute(h, "", controlPlaneIP), ensureRoute(nw.controlPlane, n.PodCIDR, n.IP)); err != nil {
+		if err := errors.Join(ensureRoute(h, "", s.controlPlaneIP()), ensureRoute(nw.controlPlane, n.PodCIDR, n.IP)); err != nil {
 			return err
 		}
 		for _, other := range nodes {
@@ -358,14 +350,14 @@ func enableForwarding(n node) error {
 }
 
 // removeNetwork deletes the host's link and the cluster's network namespaces with all links in them.
-func removeNetwork() error {
+func removeNetwork(s site) error {
 	var errs []error
-	if link, err := netlink.LinkByName(hostLink); err == nil {
+	if link, err := netlink.LinkByName(s.hostLink()); err == nil {
 		if err := netlink.LinkDel(link); err != nil {
-			errs = append(errs, fmt.Errorf("deleting %s: %w", hostLink, err))
+			errs = append(errs, fmt.Errorf("deleting %s: %w", s.hostLink(), err))
 		}
 	}
-	for _, name := range netnsNames(nodes([2][]int{})) {
+	for _, name := range s.netnsNames() {
 		if _, err := os.Lstat(netnsDir + name); err != nil {
 			continue
 		}

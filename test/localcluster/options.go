@@ -1,28 +1,33 @@
 package localcluster
 
 import (
+	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 )
 
-// DefaultStateDir is where the cluster keeps its state unless Options say otherwise.
-const DefaultStateDir = "/var/lib/tailgate-localcluster"
+// stateDir is the folder of everything that the first cluster writes, removed by Down.
+const stateDir = "/var/lib/tailgate-localcluster"
 
 // Options of the local cluster. The zero value is ready for use.
 type Options struct {
-	// StateDir is an absolute path to the folder of everything the cluster writes, removed by Down. Empty means
-	// DefaultStateDir. There is one cluster a machine at a time, whatever the folder.
-	StateDir string
+	// Number tells clusters apart that run side by side, 0 to maxClusters-1. That with 0 starts first and ends last: it alone
+	// prepares the machine, and Down of it takes down the others.
+	Number int
 	// Log gets a line for each slow step. Nil means standard error.
 	Log io.Writer
 }
 
-func (o Options) stateDir() string {
-	if o.StateDir == "" {
-		return DefaultStateDir
+// maxClusters is how many clusters can run side by side.
+const maxClusters = 4
+
+func (o Options) paths() paths { return sitePaths(site(o.Number)) }
+
+func sitePaths(s site) paths {
+	if s == 0 {
+		return paths{stateDir, s}
 	}
-	return filepath.Clean(o.StateDir)
+	return paths{fmt.Sprintf("%s-%d", stateDir, s), s}
 }
 
 func (o Options) log() io.Writer {
@@ -32,5 +37,8 @@ func (o Options) log() io.Writer {
 	return o.Log
 }
 
+// Cgroup is the name of the cgroup of all pods of a node, or, with "node-", how those of all nodes begin.
+func Cgroup(o Options, node string) string { return "/" + site(o.Number).name(node) }
+
 // Kubeconfig returns the path of the cluster administrator's kubeconfig. The file exists when the cluster is up.
-func Kubeconfig(o Options) string { return filepath.Join(o.stateDir(), "admin.kubeconfig") }
+func Kubeconfig(o Options) string { return o.paths().kubeconfig("admin") }

@@ -37,12 +37,12 @@ type identity struct {
 // multinetUser is the API user of the CNI meta-plugin, which RBAC gives what it needs.
 const multinetUser = "tailgate-multinet"
 
-func identities(nodes []node) []identity {
+func identities(s site, nodes []node) []identity {
 	ids := []identity{
 		{
 			Name: "apiserver", User: "kube-apiserver",
 			DNS: []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
-			IPs: []string{"127.0.0.1", serviceIP, controlPlaneIP},
+			IPs: []string{"127.0.0.1", serviceIP, s.controlPlaneIP()},
 		},
 		{Name: "admin", User: "admin", Group: "system:masters", Kubeconfig: true},
 		{Name: "multinet", User: multinetUser, Kubeconfig: true},
@@ -141,7 +141,7 @@ func writePEM(path, kind string, der []byte) error {
 func writeKubeconfig(p paths, id identity) error {
 	config := clientcmdapi.NewConfig()
 	cluster, user := clientcmdapi.NewCluster(), clientcmdapi.NewAuthInfo()
-	cluster.Server = "https://" + net.JoinHostPort(controlPlaneIP, strconv.Itoa(apiServerPort))
+	cluster.Server = "https://" + net.JoinHostPort(p.controlPlaneIP(), strconv.Itoa(apiServerPort))
 	for path, into := range map[string]*[]byte{
 		p.pki("ca.crt"):         &cluster.CertificateAuthorityData,
 		p.pki(id.Name + ".crt"): &user.ClientCertificateData,

@@ -306,7 +306,7 @@ func TestPods(t *testing.T) {
 	})
 
 	t.Run("an MTU at one end", func(t *testing.T) {
-		if err := SetMTU("node-a", ResourcePF, 1400); err != nil {
+		if err := SetMTU(Options{}, "node-a", ResourcePF, 1400); err != nil {
 			t.Fatal(err)
 		}
 		createPod(ctx, t, client, "small", "sf-pf", ResourcePF)
@@ -314,7 +314,7 @@ func TestPods(t *testing.T) {
 		if link.MTU != 1400 {
 			t.Errorf("the pod's interface has MTU %d", link.MTU)
 		}
-		if err := SetMTU("node-a", ResourcePF, mtu); err == nil {
+		if err := SetMTU(Options{}, "node-a", ResourcePF, mtu); err == nil {
 			t.Error("the MTU of a device that a pod has was set")
 		}
 		removePod(ctx, t, client, "small")

@@ -54,7 +54,7 @@ func (c *cluster) start(pr process) error {
 	err = inThread(func() error {
 		var err error
 		if pr.Node == nil {
-			err = enterNetns(controlPlaneNetns)
+			err = enterNetns(c.controlPlaneNetns())
 		} else {
 			err = enterNode(c.paths, *pr.Node)
 		}
@@ -161,28 +161,29 @@ func inode(path string) uint64 {
 
 // ours matches every process that belongs to a cluster with this state folder: started by us or by what we started,
 // in a cgroup of a node, or in a namespace of the cluster.
-func ours(p paths, nodes []node) func(found) bool {
+func ours(p paths) func(found) bool {
 	netns, mountns := map[uint64]bool{}, map[uint64]bool{}
-	for _, name := range netnsNames(nodes) {
+	for _, name := range p.netnsNames() {
 		if netnsExists(name) {
 			netns[inode(netnsDir+name)] = true
 		}
 	}
-	for _, n := range nodes {
+	// Which CPUs the nodes had does not matter here.
+	for _, n := range p.nodes([2][]int{}) {
 		if isMountOf(p.mountNamespace(n), unix.NSFS_MAGIC) {
 			mountns[inode(p.mountNamespace(n))] = true
 		}
 	}
 	return func(f found) bool {
-		return f.State == p.state || inNodeCgroup(f.Cgroup) || netns[f.NetNS] || mountns[f.MountNS]
+		return f.State == p.state || p.inNodeCgroup(f.Cgroup) || netns[f.NetNS] || mountns[f.MountNS]
 	}
 }
 
 // inNodeCgroup tells from the content of /proc/PID/cgroup whether a process is in a cgroup of a node.
-func inNodeCgroup(content string) bool {
+func (s site) inNodeCgroup(content string) bool {
 	for line := range strings.Lines(content) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(fields) == 3 && strings.HasPrefix(fields[2], "/"+cgroupPrefix) {
+		if len(fields) == 3 && strings.HasPrefix(fields[2], "/"+s.cgroupPrefix()) {
 			return true
 		}
 	}

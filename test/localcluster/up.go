@@ -21,18 +21,14 @@ func Up(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := lock(ctx)
+	unlock, err := lock(ctx, c.site)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 
-	others, err := findProcesses(func(f found) bool { return f.State != "" && f.State != c.state })
-	if err != nil {
-		return err
-	}
-	if len(others) > 0 {
-		return fmt.Errorf("a local cluster runs already with its state in %s, take it down first", others[0].State)
+	if _, err := os.Stat(sitePaths(0).generationFile()); err != nil && c.site != 0 {
+		return fmt.Errorf("starting cluster %d: that with number 0 comes first: %w", c.site, err)
 	}
 	generation, err := c.generation()
 	if err != nil {
@@ -51,7 +47,7 @@ func Up(ctx context.Context, o Options) error {
 }
 
 // generationFile tells what the running cluster was started from.
-func (c *cluster) generationFile() string { return c.join("generation") }
+func (p paths) generationFile() string { return p.join("generation") }
 
 // startAnew takes down what there is and starts the cluster.
 func (c *cluster) startAnew(ctx context.Context, generation string) error {
@@ -75,7 +71,7 @@ func (c *cluster) startAnew(ctx context.Context, generation string) error {
 func (c *cluster) startAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("it did not become ready in time"))
 	defer cancel()
-	if err := ensureNetwork(c.nodes); err != nil {
+	if err := ensureNetwork(c.site, c.nodes); err != nil {
 		return err
 	}
 	for _, n := range c.nodes {
@@ -101,7 +97,7 @@ func (c *cluster) startAll(ctx context.Context) error {
 
 // lock keeps two commands from changing the cluster at once. It is in the cache since nothing of it may be left on the
 // host when the cluster is down.
-func lock(ctx context.Context) (unlock func(), err error) {
+func lock(ctx context.Context, s site) (unlock func(), err error) {
 	dir, err := cacheDir()
 	if err != nil {
 		return nil, err
@@ -109,5 +105,5 @@ func lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("creating the cache: %w", err)
 	}
-	return lockFile(ctx, filepath.Join(dir, "localcluster.lock"))
+	return lockFile(ctx, filepath.Join(dir, fmt.Sprintf("localcluster%d.lock", s)))
 }
