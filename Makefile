@@ -64,6 +64,10 @@ devices: ## As root: agents and proof on real VFs, PFs and NUMA nodes in an emul
 lab: ## As root: tests in an emulated machine; ONLOAD_DIR names an Onload to test with (README).
 	ONLOAD_DIR='$(ONLOAD_DIR)' go test -p 1 -v -count=1 -timeout 60m -tags e2e ./test/lab/...
 
+.PHONY: pinger-arm64
+pinger-arm64: ## The pinger's tests on the program for arm64, in an emulator; about 2 minutes.
+	PINGER_ARCH=arm64 go test -count=1 -timeout 30m ./bench-image/pinger
+
 .PHONY: fuzz
 fuzz: ## Fuzz every parser, FUZZTIME (default 30s) each.
 	hack/fuzz.sh $${FUZZTIME:-30s}

@@ -4,22 +4,73 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/bench-image/pinger"
+	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
 // The programs under test: as it is shipped, and with the sanitizers.
 var program, sanitized, unitTest string
+
+// With PINGER_ARCH=arm64 the tests run on the program for that architecture, in QEMU's emulator. The kernel's clock source that it sees
+// is the architectural counter, so it uses that. The sanitizers cannot run there.
+var (
+	emulated = os.Getenv("PINGER_ARCH") == "arm64"
+	emulator []string
+	cross    = images.Options{Root: "../..", Log: os.Stderr, Arch: "arm64"}
+)
+
+// skipUnknown skips a test that the emulator cannot run.
+func skipUnknown(t *testing.T, protocol string) {
+	t.Helper()
+	if emulated && protocol == "multicast" {
+		t.Skip("QEMU's emulator does not pass on the socket option IP_MULTICAST_IF")
+	}
+}
+
+// command runs one of the programs.
+func command(path string, args ...string) *exec.Cmd {
+	argv := append(append(slices.Clone(emulator), path), args...)
+	return exec.Command(argv[0], argv[1:]...)
+}
+
+// emulate compiles the programs for arm64, and makes the root folder that the emulator shows them.
+func emulate(dir string) error {
+	toolchain, err := images.Toolchain(context.Background(), cross)
+	if err != nil {
+		return err
+	}
+	emulator = []string{filepath.Join(toolchain, "usr/bin/qemu-aarch64-static"), "-L", filepath.Join(dir, "root")}
+	sanitized, unitTest = program, program+".unit_test"
+	clocks := filepath.Join(dir, "root/sys/devices/system/clocksource/clocksource0")
+	return errors.Join(
+		os.MkdirAll(clocks, 0o755),
+		os.WriteFile(filepath.Join(clocks, "current_clocksource"), []byte("arch_sys_counter\n"), 0o644),
+		os.Symlink(filepath.Join(toolchain, "usr/aarch64-linux-gnu/lib"), filepath.Join(dir, "root/lib")),
+		compile(program),
+		compile(unitTest),
+	)
+}
+
+// compile makes one of the Makefile's programs, for this machine or for the emulated one.
+func compile(path string, variables ...string) error {
+	if emulated {
+		return images.CrossCompile(context.Background(), cross, path)
+	}
+	return pinger.Build(context.Background(), "../..", path, variables...)
+}
 
 const token = "a-token"
 
@@ -38,12 +89,19 @@ func TestMain(m *testing.M) {
 		defer os.RemoveAll(dir)
 		program, sanitized = filepath.Join(dir, pinger.Program), filepath.Join(dir, "sanitized")
 		unitTest = sanitized + ".unit_test"
+		if emulated {
+			if err := emulate(dir); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+			return m.Run()
+		}
 		for path, variables := range map[string][]string{
 			program:   nil,
 			sanitized: {"SANITIZE=address,undefined", "CFLAGS=-O1"},
 			unitTest:  {"SANITIZE=address,undefined", "CFLAGS=-O1", "PROGRAM=" + sanitized},
 		} {
-			if err := pinger.Build(context.Background(), "../..", path, variables...); err != nil {
+			if err := compile(path, variables...); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				return 1
 			}
@@ -131,8 +189,14 @@ type process struct {
 
 func start(t *testing.T, path string, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{Cmd: exec.Command(path, args...), done: make(chan struct{})}
-	p.Env = append(append(os.Environ(), "TAILGATE_PINGER_TOKEN="+token), env...)
+	p := &process{Cmd: command(path, args...), done: make(chan struct{})}
+	p.Env = append(os.Environ(), "TAILGATE_PINGER_TOKEN="+token)
+	for _, v := range env {
+		if emulated && strings.HasPrefix(v, "LD_PRELOAD=") {
+			v = "QEMU_SET_ENV=" + v // for the program, not for the emulator
+		}
+		p.Env = append(p.Env, v)
+	}
 	p.Stdout, p.Stderr = &p.stdout, &p.stderr
 	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := p.Start(); err != nil {

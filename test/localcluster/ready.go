@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -61,7 +62,7 @@ func (c *cluster) startRuntimes(ctx context.Context) error {
 	if err := c.buildOwn(ctx); err != nil {
 		return err
 	}
-	pause, err := images.Build(ctx, images.Options{Root: c.root, OutDir: c.state, Log: c.options.log()}, "pause")
+	pause, err := images.Build(ctx, images.Options{Root: c.root, OutDir: c.state, Log: c.options.log(), Arch: runtime.GOARCH}, "pause")
 	if err != nil {
 		return err
 	}

@@ -274,7 +274,7 @@ static void object(struct json *j, const char *key, const struct coarse *c) {
 static void client_json(struct json *j, const struct counters *before, const struct counters *after, const char *memory, const char *fast, int64_t resent) {
 	json_open(j, "client", '{');
 	json_bool(j, "spin", cell.spin);
-	json_string(j, "clock", clock_now.tsc ? "tsc" : "monotonic");
+	json_string(j, "clock", clock_name());
 	json_string(j, "memory_locked", memory);
 	json_string(j, "accelerated", fast);
 	counters_json(j, before, after);
@@ -374,15 +374,15 @@ static void run_cell(struct json *j, const struct client_options *o, struct link
 
 static void clock_json(struct json *j) {
 	json_open(j, "clock", '{');
-	json_string(j, "source", clock_now.tsc ? "tsc" : "monotonic");
-	if (clock_now.tsc) {
+	json_string(j, "source", clock_name());
+	if (clock_now.counter) {
 		json_double(j, "hz", clock_now.hertz);
 		json_double(j, "hz_before", clock_now.before);
 		json_double(j, "hz_during", clock_now.during);
 		json_double(j, "hz_after", clock_now.after);
 		json_double(j, "drift_ppm", clock_now.drift_ppm);
 	} else {
-		json_string(j, "why_not_tsc", clock_now.why_not);
+		json_string(j, "why_not_counter", clock_now.why_not);
 	}
 	json_close(j, '}');
 }

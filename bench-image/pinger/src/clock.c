@@ -11,7 +11,7 @@ struct clock_state clock_now = {.multiplier = 1ull << 32, .hertz = 1e9};
 
 // pair is the two clocks read at one moment.
 struct pair {
-	uint64_t tsc, raw;
+	uint64_t ticks, raw;
 };
 
 static struct pair begin, end;
@@ -33,7 +33,7 @@ static struct pair read_pair(void) {
 }
 
 static double rate(struct pair a, struct pair b) {
-	return b.raw > a.raw ? (double)(b.tsc - a.tsc) * 1e9 / (double)(b.raw - a.raw) : 0;
+	return b.raw > a.raw ? (double)(b.ticks - a.ticks) * 1e9 / (double)(b.raw - a.raw) : 0;
 }
 
 // has_word says whether a file has a line that begins with key and holds the word.
@@ -58,14 +58,12 @@ static bool has_word(const char *root, const char *path, const char *key, const 
 	return found;
 }
 
-// distrust says why the TSC is not to be trusted, or returns NULL.
+// distrust says why the counter is not to be trusted, or returns NULL.
 static const char *distrust(const char *root) {
-#if !defined(__x86_64__)
-	(void)root;
-	(void)has_word;
-	return "this CPU has no TSC";
-#else
 	static const char source[] = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+#if defined(__aarch64__)
+	return has_word(root, source, "", "arch_sys_counter") ? NULL : "the kernel's clock source is not arch_sys_counter";
+#else
 	static const char available[] = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 	if (!has_word(root, "/proc/cpuinfo", "flags", "constant_tsc"))
 		return "/proc/cpuinfo does not list constant_tsc";
@@ -83,27 +81,27 @@ static const char *distrust(const char *root) {
 
 void clock_choose(enum clock_choice choice, const char *root) {
 	const char *why = choice == CLOCK_NANOSECONDS ? "clock_gettime was asked for" : distrust(root);
-	if (why && choice == CLOCK_TSC)
-		die(EXIT_CLOCK, "the TSC cannot be trusted: %s; use --clock auto or monotonic", why);
-	clock_now.tsc = !why;
+	if (why && choice == CLOCK_COUNTER)
+		die(EXIT_CLOCK, "the CPU's counter cannot be trusted: %s; use --clock auto or monotonic", why);
+	clock_now.counter = !why;
 	snprintf(clock_now.why_not, sizeof clock_now.why_not, "%s", why ? why : "");
 }
 
 void clock_calibrate_begin(void) { begin = read_pair(); }
 
 void clock_calibrate_end(void) {
-	if (!clock_now.tsc)
+	if (!clock_now.counter)
 		return;
 	end = read_pair();
 	clock_now.before = rate(begin, end);
 	if (clock_now.before < 1e7)
-		die(EXIT_CLOCK, "the TSC does not advance; use --clock monotonic");
+		die(EXIT_CLOCK, "the CPU's counter does not advance; use --clock monotonic");
 	clock_now.hertz = clock_now.before;
 	clock_now.multiplier = (uint64_t)(1e9 / clock_now.hertz * 4294967296.0 + 0.5);
 }
 
 void clock_verify(void) {
-	if (!clock_now.tsc)
+	if (!clock_now.counter)
 		return;
 	struct pair first = read_pair();
 	struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
@@ -114,6 +112,6 @@ void clock_verify(void) {
 	double during = fabs(clock_now.during - clock_now.before), after = fabs(clock_now.after - clock_now.before);
 	clock_now.drift_ppm = (during > after ? during : after) / clock_now.before * 1e6;
 	if (!(clock_now.drift_ppm <= MAX_DRIFT_PPM))
-		die(EXIT_CLOCK, "the TSC drifted by %.0f ppm against CLOCK_MONOTONIC_RAW, more than %.0f: the times are worth nothing; use --clock monotonic",
+		die(EXIT_CLOCK, "the CPU's counter drifted by %.0f ppm against CLOCK_MONOTONIC_RAW, more than %.0f: the times are worth nothing; use --clock monotonic",
 		    clock_now.drift_ppm, MAX_DRIFT_PPM);
 }

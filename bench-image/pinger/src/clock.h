@@ -1,10 +1,12 @@
-// Time in ticks: of the TSC where it can be trusted, else nanoseconds of CLOCK_MONOTONIC_RAW.
+// Time in ticks: of the CPU's counter where it can be trusted, else nanoseconds of CLOCK_MONOTONIC_RAW. The counter is the TSC, and
+// on arm64 the architectural counter.
 //
 // The TSC costs 9 ns to read, clock_gettime 20 to 40; that is why. It is trusted where the CPU says that it runs at
 // one rate in all states (constant_tsc, nonstop_tsc) and the kernel agrees: the clock source is tsc, or it is
 // kvm-clock and tsc is available beside it. (Under KVM kvm-clock is the default; it is computed from the TSC, and the
 // kernel offers tsc only as long as it has not found it unstable. Other clock sources of hypervisors are not
-// trusted.) Its rate is then held against CLOCK_MONOTONIC_RAW before and after the measurement.
+// trusted.) The architectural counter has one rate by definition; it is trusted where it is the kernel's clock source, because the
+// kernel works around the defects of known CPUs. The rate of either is then held against CLOCK_MONOTONIC_RAW before and after the measurement.
 #ifndef CLOCK_H
 #define CLOCK_H
 
@@ -14,17 +16,23 @@
 
 __extension__ typedef unsigned __int128 u128;
 
-enum clock_choice { CLOCK_AUTO, CLOCK_TSC, CLOCK_NANOSECONDS };
+enum clock_choice { CLOCK_AUTO, CLOCK_COUNTER, CLOCK_NANOSECONDS };
+
+#if defined(__aarch64__)
+#define COUNTER_NAME "cntvct"
+#else
+#define COUNTER_NAME "tsc"
+#endif
 
 // MAX_DRIFT_PPM is how much the rates of two calibrations may differ.
 #define MAX_DRIFT_PPM 100.0
 
 struct clock_state {
-	bool tsc;
+	bool counter;
 	// Nanoseconds are ticks * multiplier >> 32, in 128 bits: nothing overflows.
 	uint64_t multiplier;
 	double hertz;
-	// why_not says why the TSC is not used; empty when it is.
+	// why_not says why the counter is not used; empty when it is.
 	char why_not[160];
 	// The rates in Hz: of the calibration before, of all the time since, and of the calibration after.
 	double before, during, after;
@@ -33,7 +41,7 @@ struct clock_state {
 
 extern struct clock_state clock_now;
 
-// clock_choose takes the clock, or dies with EXIT_CLOCK when CLOCK_TSC was asked for and cannot be trusted. root is
+// clock_choose takes the clock, or dies with EXIT_CLOCK when CLOCK_COUNTER was asked for and cannot be trusted. root is
 // "" or, in tests, a folder that holds proc/cpuinfo and sys/devices.
 void clock_choose(enum clock_choice choice, const char *root);
 // clock_calibrate_begin and _end measure the rate from the one call to the other: at least 50 ms.
@@ -51,11 +59,20 @@ static inline uint64_t nanoseconds(clockid_t id) {
 // ticks is the time now. It does not serialise: a system call lies on either side of what is measured.
 static inline uint64_t ticks(void) {
 #if defined(__x86_64__)
-	if (__builtin_expect(clock_now.tsc, 1))
+	if (__builtin_expect(clock_now.counter, 1))
 		return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+	if (__builtin_expect(clock_now.counter, 1)) {
+		uint64_t t;
+		__asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
+		return t;
+	}
 #endif
 	return nanoseconds(CLOCK_MONOTONIC_RAW);
 }
+
+// clock_name is what results call the clock that is used.
+static inline const char *clock_name(void) { return clock_now.counter ? COUNTER_NAME : "monotonic"; }
 
 static inline uint64_t to_ns(uint64_t t) {
 	return (uint64_t)(((u128)t * clock_now.multiplier) >> 32);

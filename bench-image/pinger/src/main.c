@@ -5,7 +5,7 @@
 //   client.c     cells, reports, the result       outliers.c   the slowest samples and their causes
 //   cell.c       the measuring loops              intervals.c  the course of long measurements
 //   server.c     the other end                    evidence.c   interruptions, as the system counts them
-//   clock.c      TSC or clock_gettime             net.c        sockets, control connections
+//   clock.c      counter or clock_gettime         net.c        sockets, control connections
 //   fail.c       how it ends                      json.c       the result's text
 //
 // It is written against the C library and linked dynamically, so that a preloaded network stack such as Onload sees
@@ -41,7 +41,7 @@ static const char usage[] =
     "  --interval T        length of an interval of the log, or the multiple of which 128 are enough; default 1s\n"
     "  --local ADDR        the client's own address, and so the interface; default as the system routes\n"
     "  --group ADDR        multicast group; default 239.255.77.71. Answers go to the group as well, to another port\n"
-    "  --clock C           auto (default), tsc or monotonic\n"
+    "  --clock C           auto (default), counter (TSC, or cntvct on arm64) or monotonic\n"
     "  --deadline SECONDS  the program ends by then, whatever happens; default none\n"
     "\n"
     "A client that succeeds prints its result, one JSON document, and exits with 0. Otherwise stdout is empty, stderr\n"
@@ -111,11 +111,11 @@ static size_t list(const char *option, const char *text, double *values, size_t 
 static enum clock_choice clock_of(const char *text) {
 	if (strcmp(text, "auto") == 0)
 		return CLOCK_AUTO;
-	if (strcmp(text, "tsc") == 0)
-		return CLOCK_TSC;
+	if (strcmp(text, "counter") == 0)
+		return CLOCK_COUNTER;
 	if (strcmp(text, "monotonic") == 0)
 		return CLOCK_NANOSECONDS;
-	die(EXIT_USAGE, "--clock takes auto, tsc or monotonic, not %s", text);
+	die(EXIT_USAGE, "--clock takes auto, counter or monotonic, not %s", text);
 }
 
 static enum protocol protocol_of(const char *text) {

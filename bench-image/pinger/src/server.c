@@ -323,7 +323,7 @@ static bool report(struct link *l, const struct counters *before, const struct c
 	struct json j = {0}, list = {0};
 	json_open(&j, NULL, '{');
 	json_bool(&j, "spin", server.options->spin);
-	json_string(&j, "clock", clock_now.tsc ? "tsc" : "monotonic");
+	json_string(&j, "clock", clock_name());
 	json_string(&j, "memory_locked", server.memory);
 	json_string(&j, "accelerated", fast);
 	json_uint(&j, "served", cell.served);

@@ -1,5 +1,5 @@
 // Package images puts container images together without a container engine and without a registry, for the local
-// cluster. Their content is that of the Dockerfiles. The same input gives the same archive, byte for byte.
+// cluster and for releases. Their content is that of the Dockerfiles. The same input gives the same archive, byte for byte.
 package images
 
 import (
@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // References under which the images are imported into the nodes.
@@ -44,6 +45,13 @@ type Options struct {
 	SFNetTestDir string
 	// Log gets a line for each step that takes long.
 	Log io.Writer
+	// Arch is the CPU architecture of the images.
+	Arch string
+	// Release records the version of the repository in the Go programs, and compiles the pinger with the compiler of the image's
+	// Debian release instead of this machine's.
+	Release bool
+	// Labels are added to the images.
+	Labels map[string]string
 }
 
 // DefaultOptions are those for the repository at root: the cache is the user's ($XDG_CACHE_HOME or $HOME/.cache),
@@ -54,7 +62,7 @@ func DefaultOptions(root string, log io.Writer) (Options, error) {
 		return Options{}, fmt.Errorf("looking for the cache folder: %w", err)
 	}
 	dir := filepath.Join(cache, "tailgate", "images")
-	return Options{Root: root, OutDir: dir, CacheDir: dir, SFNetTestDir: os.Getenv("SFNETTEST_BIN"), Log: log}, nil
+	return Options{Root: root, OutDir: dir, CacheDir: dir, SFNetTestDir: os.Getenv("SFNETTEST_BIN"), Log: log, Arch: runtime.GOARCH}, nil
 }
 
 // Image is an image that was written.
@@ -100,48 +108,75 @@ func Names() []string {
 
 // Build makes the named images, in that order. Only bench needs more than the Go toolchain: gcc, make and packages.
 func Build(ctx context.Context, o Options, names ...string) ([]Image, error) {
-	byName := map[string]recipe{}
-	for _, r := range recipes() {
-		byName[r.name] = r
-	}
+	var wanted []recipe
 	for _, n := range names {
-		if _, ok := byName[n]; !ok {
-			return nil, fmt.Errorf("no image is called %q, only %q", n, Names())
+		r, err := recipeOf(n)
+		if err != nil {
+			return nil, err
 		}
+		wanted = append(wanted, r)
 	}
 	var built []Image
-	for _, n := range names {
-		r := byName[n]
-		layers, err := r.layers(ctx, o)
+	for _, r := range wanted {
+		image, err := r.image(ctx, o)
 		if err != nil {
-			return nil, fmt.Errorf("making image %s: %w", n, err)
+			return nil, err
 		}
-		image, err := write(r, layers, filepath.Join(o.OutDir, n+".tar"))
+		written, err := write(r, image, filepath.Join(o.OutDir, r.name+".tar"))
 		if err != nil {
-			return nil, fmt.Errorf("making image %s: %w", n, err)
+			return nil, fmt.Errorf("making image %s: %w", r.name, err)
 		}
-		built = append(built, image)
+		built = append(built, written)
 	}
 	return built, nil
 }
 
-// write puts layers and configuration together into an archive.
-func write(r recipe, layers []v1.Layer, path string) (Image, error) {
-	image, err := mutate.AppendLayers(empty.Image, layers...)
+func recipeOf(name string) (recipe, error) {
+	for _, r := range recipes() {
+		if r.name == name {
+			return r, nil
+		}
+	}
+	return recipe{}, fmt.Errorf("no image is called %q, only %q", name, Names())
+}
+
+// image builds an image.
+func (r recipe) image(ctx context.Context, o Options) (v1.Image, error) {
+	layers, err := r.layers(ctx, o)
 	if err != nil {
-		return Image{}, fmt.Errorf("adding the layers: %w", err)
+		return nil, fmt.Errorf("making image %s: %w", r.name, err)
+	}
+	image, err := r.assemble(o, layers)
+	if err != nil {
+		return nil, fmt.Errorf("making image %s: %w", r.name, err)
+	}
+	return image, nil
+}
+
+// assemble puts layers and configuration together.
+func (r recipe) assemble(o Options, layers []v1.Layer) (v1.Image, error) {
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.AppendLayers(image, layers...)
+	if err != nil {
+		return nil, fmt.Errorf("adding the layers: %w", err)
 	}
 	config, err := image.ConfigFile()
 	if err != nil {
-		return Image{}, fmt.Errorf("reading the configuration: %w", err)
+		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture = "linux", runtime.GOARCH
+	config.OS, config.Architecture = "linux", o.Arch
 	config.Created = v1.Time{Time: epoch}
 	config.Config = r.config
+	config.Config.Labels = o.Labels
 	if image, err = mutate.ConfigFile(image, config); err != nil {
-		return Image{}, fmt.Errorf("setting the configuration: %w", err)
+		return nil, fmt.Errorf("setting the configuration: %w", err)
 	}
+	return image, nil
+}
+
+// write writes an image into an archive.
+func write(r recipe, image v1.Image, path string) (Image, error) {
 	ref, err := name.NewTag(r.ref)
 	if err != nil {
 		return Image{}, fmt.Errorf("naming the image: %w", err)
@@ -271,9 +306,9 @@ func goProgram(ctx context.Context, o Options, pkg string) ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "program")
-	// Without -buildvcs=false every commit would change the image.
-	err = runCommand(ctx, o.Root, []string{"CGO_ENABLED=0"},
-		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, pkg)
+	// With the version in the program every commit changes the image: only a release needs that.
+	err = runCommand(ctx, o.Root, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + o.Arch},
+		"go", "build", "-trimpath", fmt.Sprintf("-buildvcs=%v", o.Release), "-ldflags", "-s -w", "-o", program, pkg)
 	if err != nil {
 		return nil, fmt.Errorf("building %s: %w", pkg, err)
 	}

@@ -139,6 +139,8 @@ func TestFilterRootfs(t *testing.T) {
 		{Typeflag: tar.TypeReg, Name: "./usr/share/doc/sockperf/changelog.gz", Mode: 0o644},
 		{Typeflag: tar.TypeReg, Name: "./usr/share/doc/sockperf/copyright", Mode: 0o644},
 		{Typeflag: tar.TypeReg, Name: "./usr/share/man/man1/x", Mode: 0o644},
+		{Typeflag: tar.TypeReg, Name: "./var/lib/dpkg/status", Mode: 0o644},
+		{Typeflag: tar.TypeReg, Name: "./var/lib/dpkg/status.d/sockperf", Mode: 0o644},
 	} {
 		if err := w.WriteHeader(&h); err != nil {
 			t.Fatal(err)
@@ -158,6 +160,7 @@ func TestFilterRootfs(t *testing.T) {
 		"-rw-r--r-- usr/lib/x86_64-linux-gnu/gconvert.so",
 		"drwxr-xr-x usr/share/doc/sockperf/",
 		"-rw-r--r-- usr/share/doc/sockperf/copyright",
+		"-rw-r--r-- var/lib/dpkg/status.d/sockperf",
 		"drwxr-xr-x etc/",
 		"-rw-r--r-- etc/group  nonroot:x:65532:",
 		"-rw-r--r-- etc/passwd  nonroot:x:65532:65532:nonroot:/:/sbin/nologin",
@@ -176,7 +179,11 @@ func TestImageIsDeterministic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		image, err := write(r, append(mustLayers(t), layer), filepath.Join(dir, name))
+		made, err := r.assemble(Options{Arch: "arm64"}, append(mustLayers(t), layer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		image, err := write(r, made, filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +212,7 @@ func TestImageIsDeterministic(t *testing.T) {
 	if diff := cmp.Diff(r.config, config.Config); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
-	if config.Architecture != runtime.GOARCH {
+	if config.Architecture != "arm64" {
 		t.Errorf("architecture %q", config.Architecture)
 	}
 	flat := mutate.Extract(image)
@@ -251,7 +258,7 @@ func TestBuildRefusesUnknownNames(t *testing.T) {
 }
 
 func TestPinger(t *testing.T) {
-	files, err := pingerProgram(t.Context(), Options{Root: root, Log: io.Discard})
+	files, err := pingerProgram(t.Context(), Options{Root: root, Log: io.Discard, Arch: runtime.GOARCH})
 	if err != nil {
 		t.Fatal(err)
 	}

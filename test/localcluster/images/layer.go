@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // epoch is the time of every file in the images, so that the same content always gives the same digest.
@@ -75,12 +76,11 @@ func fileLayer(files ...file) (v1.Layer, error) {
 	return tarLayer(buffer.Bytes())
 }
 
-// tarLayer makes a layer of a tar archive. It is compressed fast rather than well: it goes no further than this
-// machine.
+// tarLayer makes a layer of a tar archive. It is compressed fast rather than well: most layers do not leave this machine.
 func tarLayer(archive []byte) (v1.Layer, error) {
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(archive)), nil
-	}, tarball.WithCompressionLevel(gzip.BestSpeed), tarball.WithCompressedCaching)
+	}, tarball.WithCompressionLevel(gzip.BestSpeed), tarball.WithCompressedCaching, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return nil, fmt.Errorf("making a layer: %w", err)
 	}
@@ -88,13 +88,14 @@ func tarLayer(archive []byte) (v1.Layer, error) {
 }
 
 // unwanted are folders that no tool reads when it runs: documentation, translations, character sets, package
-// management, and what the container runtime puts there itself.
+// management, and what the container runtime puts there itself. Scanners read the list of packages in var/lib/dpkg/status.d.
 var unwanted = []string{
 	"dev", "proc", "sys", "run",
 	"etc/apt", "etc/dpkg", "etc/fstab", "etc/hostname", "etc/resolv.conf",
 	"usr/lib/*/gconv", "usr/share/bash-completion", "usr/share/doc-base", "usr/share/gcc", "usr/share/gdb",
 	"usr/share/info", "usr/share/lintian", "usr/share/locale", "usr/share/man", "usr/share/sockperf",
-	"var/cache", "var/lib/apt", "var/lib/dpkg", "var/log",
+	"var/cache", "var/lib/apt", "var/lib/dpkg/alternatives", "var/lib/dpkg/arch", "var/lib/dpkg/info", "var/lib/dpkg/status",
+	"var/lib/dpkg/triggers", "var/lib/dpkg/updates", "var/log",
 }
 
 // wanted says whether the file or folder of this relative path belongs into an image. Of the documentation the

@@ -16,8 +16,9 @@ import (
 // suiteLibc is the minor version of the suite's C library, 2.36.
 const suiteLibc = 36
 
-// pingerProgram compiles the pinger with this machine's gcc. It is linked dynamically, so this machine's C library must
-// not be newer than the image's in what the program uses of it; then the image does without, and the log says so.
+// pingerProgram compiles the pinger, for a release with the compiler of the image's suite, and otherwise with this machine's. It is
+// linked dynamically, so the C library must not be newer than the image's in what the program uses of it; then the image does
+// without, and the log says so.
 func pingerProgram(ctx context.Context, o Options) ([]file, error) {
 	dir, err := os.MkdirTemp("", "tailgate-build-")
 	if err != nil {
@@ -25,7 +26,12 @@ func pingerProgram(ctx context.Context, o Options) ([]file, error) {
 	}
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, pinger.Program)
-	if err := pinger.Build(ctx, o.Root, program); err != nil {
+	if o.Release {
+		err = CrossCompile(ctx, o, program)
+	} else {
+		err = pinger.Build(ctx, o.Root, program)
+	}
+	if err != nil {
 		return nil, err
 	}
 	data, err := os.ReadFile(program)

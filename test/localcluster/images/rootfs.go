@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 )
 
@@ -20,13 +19,17 @@ const (
 	// components are the archive's areas that the packages come from, the same as in the Dockerfile.
 	components = "main non-free"
 	// rootfsVersion is part of the cache's key. Raise it with every change of what is made from the packages.
-	rootfsVersion = "1"
+	rootfsVersion = "2"
+	// listPackages is a hook of mmdebstrap: it writes the metadata and the digest of each package to where scanners look in an
+	// image without dpkg.
+	listPackages = `mkdir -p "$1/var/lib/dpkg/status.d" && for deb in "$1"/var/cache/apt/archives/*.deb; do ` +
+		`{ dpkg-deb -f "$deb"; echo "SHA256: $(sha256sum <"$deb" | cut -d" " -f1)"; } >"$1/var/lib/dpkg/status.d/$(dpkg-deb -f "$deb" Package)"; done`
 )
 
 // rootfs returns the archive of the bench image's root file system: the packages and what they need, unpacked and
 // not set up, which is enough for programs and their libraries. It is made once and cached.
 func rootfs(ctx context.Context, o Options, packages []string) ([]byte, error) {
-	key := sha256.Sum256(fmt.Appendf(nil, "%q", []any{rootfsVersion, suite, components, runtime.GOARCH, packages, unwanted}))
+	key := sha256.Sum256(fmt.Appendf(nil, "%q", []any{rootfsVersion, suite, components, o.Arch, packages, unwanted}))
 	cached := filepath.Join(o.CacheDir, fmt.Sprintf("rootfs-%s-%x.tar", suite, key[:6]))
 	archive, err := os.ReadFile(cached)
 	if err == nil {
@@ -43,7 +46,7 @@ func rootfs(ctx context.Context, o Options, packages []string) ([]byte, error) {
 	defer os.RemoveAll(dir)
 	target := filepath.Join(dir, "rootfs.tar")
 	// Without a mirror given, mmdebstrap takes Debian's own with its security updates.
-	err = Mmdebstrap(ctx, o, "--variant=extract", "--components="+components,
+	err = Mmdebstrap(ctx, o, "--variant=extract", "--architectures="+o.Arch, "--components="+components, "--extract-hook="+listPackages,
 		"--include="+strings.Join(packages, ","), "--format=tar", suite, target)
 	if err != nil {
 		return nil, fmt.Errorf("unpacking the bench image's packages: %w", err)

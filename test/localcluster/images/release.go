@@ -1,0 +1,139 @@
+package images
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/tailgate-dev/tailgate/bench-image/pinger"
+	"github.com/tailgate-dev/tailgate/test/cached"
+)
+
+// compilers are the C compilers of the toolchain, by the architecture that they compile for.
+var compilers = map[string]string{"amd64": "gcc", "arm64": "aarch64-linux-gnu-gcc"}
+
+// Toolchain is a folder with the compilers of the bench image's suite and an emulator of arm64, from Debian's packages for amd64.
+func Toolchain(ctx context.Context, o Options) (string, error) {
+	return cached.Folder("toolchain-"+suite+"-1", func(tmp string) error {
+		fmt.Fprintln(o.Log, "fetching compilers (once, 150 MB)")
+		err := Mmdebstrap(ctx, o, "--variant=extract", "--architectures=amd64", "--format=directory",
+			"--include=gcc,libc6-dev,gcc-aarch64-linux-gnu,libc6-dev-arm64-cross,make,dash,qemu-user-static", suite, tmp)
+		if err != nil {
+			return fmt.Errorf("unpacking the compilers: %w", err)
+		}
+		return nil
+	})
+}
+
+// CrossCompile compiles the pinger, or what else of its Makefile has the name of the file at path, for the architecture of the
+// options. The compiler runs with the toolchain as its root, so that nothing of this machine gets into the program.
+func CrossCompile(ctx context.Context, o Options, path string) error {
+	root, err := Toolchain(ctx, o)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(filepath.Join(root, "tmp"), "pinger-")
+	if err != nil {
+		return fmt.Errorf("making a folder to compile in: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.CopyFS(filepath.Join(dir, "src"), os.DirFS(filepath.Join(o.Root, "bench-image", "pinger"))); err != nil {
+		return fmt.Errorf("copying the pinger's sources: %w", err)
+	}
+	inside := "/tmp/" + filepath.Base(dir) + "/"
+	make := exec.CommandContext(ctx, "/usr/bin/make", "-C", inside+"src", "CC="+compilers[o.Arch], "PROGRAM="+inside+pinger.Program, inside+filepath.Base(path))
+	make.Dir, make.Env = "/", []string{"PATH=/usr/bin:/bin"}
+	make.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
+	if uid, gid := os.Geteuid(), os.Getegid(); uid != 0 {
+		make.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
+		make.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: uid, Size: 1}}
+		make.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: gid, Size: 1}}
+	}
+	if output, err := make.CombinedOutput(); err != nil {
+		return fmt.Errorf("compiling the pinger for %s: %w: %s", o.Arch, err, bytes.TrimSpace(output))
+	}
+	program, err := os.ReadFile(filepath.Join(dir, filepath.Base(path)))
+	if err != nil {
+		return fmt.Errorf("reading the pinger: %w", err)
+	}
+	return os.WriteFile(path, program, 0o755)
+}
+
+// Release builds an image for each architecture and writes one archive with all of them, an OCI image layout, to path. ref is the
+// image's name with its tag. The result is the digest of the index, by which a registry knows the image.
+func Release(ctx context.Context, o Options, image, ref, path string, architectures ...string) (v1.Hash, error) {
+	r, err := recipeOf(image)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	var index v1.ImageIndex = mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, arch := range architectures {
+		one := o
+		one.Arch = arch
+		if arch != "amd64" {
+			one.SFNetTestDir = "" // the tools in it are for amd64
+		}
+		made, err := r.image(ctx, one)
+		if err != nil {
+			return v1.Hash{}, err
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: made, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}})
+	}
+	dir, err := os.MkdirTemp("", "tailgate-layout-")
+	if err != nil {
+		return v1.Hash{}, fmt.Errorf("making a folder for the image layout: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	top, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return v1.Hash{}, fmt.Errorf("writing the image layout: %w", err)
+	}
+	_, tag, _ := strings.Cut(filepath.Base(ref), ":")
+	// The first name is the specification's, the second containerd's.
+	err = top.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag, "io.containerd.image.name": ref}))
+	if err != nil {
+		return v1.Hash{}, fmt.Errorf("writing the image layout: %w", err)
+	}
+	if err := archive(dir, path); err != nil {
+		return v1.Hash{}, fmt.Errorf("writing %s: %w", path, err)
+	}
+	return index.Digest()
+}
+
+// archive writes the files of a folder to a tar archive that depends on nothing but their content.
+func archive(dir, path string) error {
+	var files []file
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		files = append(files, file{path: "/" + name, mode: 0o644, data: data})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var buffer bytes.Buffer
+	w := tar.NewWriter(&buffer)
+	if err := writeFiles(w, files); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return writeAtomically(path, buffer.Bytes())
+}
