@@ -46,7 +46,7 @@ const (
 	// ReasonNodeBusy surfaces when the selected nodes have what is asked, but pods, not of benchmarks, have taken it; the
 	// message names the one that takes most.
 	ReasonNodeBusy = "NodeBusy"
-	// ReasonTopologyInsufficient surfaces when placement.numa is Required and no NUMA node of the selected nodes has both
+	// ReasonTopologyInsufficient surfaces when placement.numaPolicy is Required and no NUMA node of the selected nodes has both
 	// the CPUs and the device.
 	ReasonTopologyInsufficient = "TopologyInsufficient"
 	// ReasonSameNode surfaces when the selectors leave one and the same node for both endpoints.

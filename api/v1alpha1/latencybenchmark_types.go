@@ -103,7 +103,7 @@ func HeadlinePercentiles() []Percentile { return []Percentile{P50, P99, P999} }
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || has(self.workload.ratesPerSecond)",message="spec.workload.ratesPerSecond: sfnt-stream sends at a rate; give at least one, or use pinger, sfnt-pingpong, sockperf or netperf for ping-pong"
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || !('TCP' in self.workload.protocols)",message="spec.workload.protocols: sfnt-stream sends UDP only; use protocols: [UDP], or pinger or sockperf for TCP at a rate"
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 24)",message="spec.workload.messageSizes: sfnt-stream needs at least 24 bytes (its own header takes them); use larger sizes, or pinger"
-// +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || !has(self.placement.cpus) || self.placement.cpus >= 2",message="spec.placement.cpus: sfnt-stream needs two CPUs at the client's end, one to send and one to receive; ask for 2 or more"
+// +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || (has(self.placement.client) && has(self.placement.client.cpus) ? self.placement.client.cpus >= 2 : !has(self.placement.cpus) || self.placement.cpus >= 2)",message="spec.placement.cpus: sfnt-stream needs two CPUs at the client's end, one to send and one to receive; ask for 2 or more, or set client.cpus"
 // +kubebuilder:validation:XValidation:rule="!has(self.workload.streams) || self.tool in ['netperf', 'sockperf']",message="spec.workload.streams: only netperf and sockperf measure bandwidth; use one of them, or remove streams"
 // +kubebuilder:validation:XValidation:rule="!has(self.highestPercentile) || self.tool != 'netperf' || self.highestPercentile in ['p50', 'p90', 'p99']",message="spec.highestPercentile: netperf reports only p50, p90 and p99; use one of these, or pinger, sfnt-pingpong, sfnt-stream or sockperf"
 // +kubebuilder:validation:XValidation:rule="!has(self.variants) || self.rounds * self.variants.size() <= 400",message="spec.rounds: rounds times variants must be at most 400"
@@ -155,7 +155,7 @@ type LatencyBenchmarkSpec struct {
 	// capture also takes the latency of the server from packets: its agent captures the measured interface and
 	// tells the time from the arrival of each request to the departure of its answer, by the kernel's timestamps.
 	// It gives the server's pod the capability NET_RAW, which the operator refuses unless it was started with
-	// --allow-packet-capture. With placement.cpus of 2 or more it has a CPU of its own; with one it disturbs what it
+	// --allow-packet-capture. If the server has 2 CPUs or more, the agent has a CPU of its own; with one it disturbs what it
 	// measures, and the results say so. Variants may differ.
 	// +optional
 	Capture bool `json:"capture,omitempty"`
@@ -265,6 +265,11 @@ type Variant struct {
 	// capture also takes the server's latency from packets; default spec.capture.
 	// +optional
 	Capture *bool `json:"capture,omitempty"`
+
+	// numaPolicy says what it means when a measuring CPU of this variant is not on the NUMA node of the device: Required,
+	// Preferred or Ignore; default that of spec.placement.
+	// +optional
+	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
 
 	// env are environment variables of the variant's tools, added to those of spec.pods; of equal names these
 	// count.
@@ -385,12 +390,10 @@ type LatencyBenchmarkStatus struct {
 	// +optional
 	Pair *Pair `json:"pair,omitempty"`
 
-	// cpus is how many CPUs each endpoint gets: spec.placement.cpus or, if that is unset, what the operator chose together
-	// with the nodes.
+	// cpus is how many CPUs each endpoint gets: those of spec.placement or, if it sets none, those that the operator chose
+	// together with the nodes.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=64
-	CPUs int32 `json:"cpus,omitempty"`
+	CPUs *EndpointCPUs `json:"cpus,omitempty"`
 
 	// extendedRounds is by how many rounds the plan grew because the planned ones left the verdict Inconclusive. It
 	// happens at most once.

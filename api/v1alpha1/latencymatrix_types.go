@@ -352,6 +352,7 @@ func (m *LatencyMatrix) Overview() *LatencyBenchmark {
 		Summary: m.Status.Summary, StartTime: m.Status.StartTime, CompletionTime: m.Status.CompletionTime,
 	}}
 	b.Spec.Suspend, b.Spec.TTLSecondsAfterFinished = m.Spec.Suspend, m.Spec.TTLSecondsAfterFinished
-	b.Spec.Placement.Client, b.Spec.Placement.Server = &m.Spec.Nodes, cmp.Or(m.Spec.Server, &m.Spec.Nodes)
+	p := &b.Spec.Placement
+	p.Client, p.Server = p.Client.On(m.Spec.Nodes), p.Server.On(*cmp.Or(m.Spec.Server, &m.Spec.Nodes))
 	return b.DeepCopy()
 }

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
@@ -20,17 +22,19 @@ const (
 	NUMAIgnore NUMAPolicy = "Ignore"
 )
 
-// Placement says where the endpoints run and what each of them gets.
+// Placement says where the endpoints run and what each of them gets. What client or server set themselves overrides what
+// both share.
 type Placement struct {
-	// client selects the node of the client; default any node.
+	// client selects the node of the client (default any node), and says what only the client gets.
 	// +optional
 	// +kubebuilder:default={}
-	Client *NodeSelection `json:"client,omitempty"`
+	Client *EndpointPlacement `json:"client,omitempty"`
 
-	// server selects the node of the server, always another one than the client's; default any node.
+	// server selects the node of the server, always another one than the client's (default any node), and says what only
+	// the server gets.
 	// +optional
 	// +kubebuilder:default={}
-	Server *NodeSelection `json:"server,omitempty"`
+	Server *EndpointPlacement `json:"server,omitempty"`
 
 	// cpus is how many whole, exclusive CPUs each endpoint gets, 1 to 64. If unset, the operator chooses together with the
 	// nodes (status.cpus): 2, which is a whole core where CPUs have two SMT threads, or 1 where a node has no second
@@ -48,32 +52,100 @@ type Placement struct {
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('128Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity from 128Mi to 64Gi, such as 512Mi"
 	Memory resource.Quantity `json:"memory,omitempty"`
 
-	// numa says what it means when the measuring CPU is not on the NUMA node of the device: Required, that
+	// numaPolicy says what it means when the measuring CPU is not on the NUMA node of the device: Required, that
 	// nothing is concluded from the results; Preferred, that they say so; Ignore, nothing. If unset, it is Required for
 	// variants with network type VF or PF, where the kubelet can align the two (topologyManagerPolicy), and Preferred for
-	// the others, where it cannot.
+	// the others, where it cannot. The policy of client or server overrides it, and that of a variant overrides both.
 	// +optional
-	NUMA NUMAPolicy `json:"numa,omitempty"`
+	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
 }
 
-// NUMAOf returns the NUMA policy of variants with a network of this type.
-func (p Placement) NUMAOf(network NetworkType) NUMAPolicy {
-	switch {
-	case p.NUMA != "":
-		return p.NUMA
-	case network.HasDevice():
-		return NUMARequired
+// EndpointPlacement says where one endpoint runs and what it gets.
+type EndpointPlacement struct {
+	NodeSelection `json:",inline"`
+
+	// cpus is how many whole, exclusive CPUs this endpoint gets, 1 to 64; default placement.cpus.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	CPUs int32 `json:"cpus,omitempty"`
+
+	// memory is the memory of this endpoint, 128Mi to 64Gi; default placement.memory.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('128Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity from 128Mi to 64Gi, such as 512Mi"
+	Memory *resource.Quantity `json:"memory,omitempty"`
+
+	// numaPolicy says what it means when the measuring CPU of this endpoint is not on the NUMA node of its device:
+	// Required, Preferred or Ignore; default placement.numaPolicy.
+	// +optional
+	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
+
+	// tolerations let the pod of this endpoint run on tainted nodes, at most 16, in addition to those of pods.tolerations.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+}
+
+// On returns a copy that selects other nodes.
+func (e *EndpointPlacement) On(nodes NodeSelection) *EndpointPlacement {
+	own := cmp.Or(e, &EndpointPlacement{}).DeepCopy()
+	own.NodeSelection = nodes
+	return own
+}
+
+// Of returns the placement of the endpoint with a role, with what both endpoints share filled in. CPUs and NUMAPolicy are
+// empty if the spec does not set them.
+func (p Placement) Of(role string) EndpointPlacement {
+	given := p.Server
+	if role == RoleClient {
+		given = p.Client
 	}
-	return NUMAPreferred
+	own := *cmp.Or(given, &EndpointPlacement{})
+	own.CPUs = cmp.Or(own.CPUs, p.CPUs)
+	own.Memory = cmp.Or(own.Memory, &p.Memory)
+	own.NUMAPolicy = cmp.Or(own.NUMAPolicy, p.NUMAPolicy)
+	return own
+}
+
+// NUMAPolicyOf returns the NUMA policy of the endpoint with a role in a variant that has everything filled in.
+func (p Placement) NUMAPolicyOf(v Variant, role string) NUMAPolicy {
+	usual := NUMAPreferred
+	if v.Network.Type.HasDevice() {
+		usual = NUMARequired
+	}
+	return cmp.Or(v.NUMAPolicy, p.Of(role).NUMAPolicy, usual)
+}
+
+// EndpointCPUs is how many CPUs each endpoint gets.
+type EndpointCPUs struct {
+	// client is the number of CPUs of the client.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	Client int32 `json:"client"`
+	// server is the number of CPUs of the server.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	Server int32 `json:"server"`
 }
 
 // CPUs returns how many CPUs each endpoint gets: what the spec says, or what the operator chose together with the nodes; 0
 // as long as neither is known.
-func (b *LatencyBenchmark) CPUs() int32 {
-	if n := b.Spec.Placement.CPUs; n != 0 {
-		return n
+func (b *LatencyBenchmark) CPUs() EndpointCPUs {
+	chosen := cmp.Or(b.Status.CPUs, &EndpointCPUs{})
+	return EndpointCPUs{
+		Client: cmp.Or(b.Spec.Placement.Of(RoleClient).CPUs, chosen.Client),
+		Server: cmp.Or(b.Spec.Placement.Of(RoleServer).CPUs, chosen.Server),
 	}
-	return b.Status.CPUs
+}
+
+// Of returns the number of CPUs of the endpoint with a role.
+func (c EndpointCPUs) Of(role string) int32 {
+	if role == RoleClient {
+		return c.Client
+	}
+	return c.Server
 }
 
 // NodeSelection picks nodes.

@@ -45,7 +45,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 		// It gives up its place in the queue: others may have begun when it goes on.
 		b.Status.StartTime = nil
 	case stepAccept:
-		b.Status.Pair, b.Status.CPUs = &s.pair, s.cpus
+		b.Status.Pair, b.Status.CPUs = &s.pair, &s.cpus
 	case stepClaim:
 		now := metav1.NewMicroTime(w.now)
 		b.Status.Active = &v1alpha1.ActiveAttempt{Run: s.run.Name, Variant: s.run.Variant.Name, Round: s.run.Round, Attempt: s.attempt, Pair: *b.Status.Pair, ClaimedAt: now}

@@ -45,7 +45,6 @@ func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 		return err
 	}
 	accepted.Networks, accepted.Profiles = map[string]*preflight.NetworkDefinition{}, map[string]*preflight.Profile{}
-	aligned := false
 	for _, v := range plan.Variants(b.Spec) {
 		var err error
 		if v.Network.Type.Attached() {
@@ -58,7 +57,6 @@ func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 				return err
 			}
 		}
-		aligned = aligned || v.Network.Type.HasDevice() && b.Spec.Placement.NUMAOf(v.Network.Type) == v1alpha1.NUMARequired
 	}
 
 	if err := r.observeClasses(ctx, w); err != nil {
@@ -78,7 +76,7 @@ func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 	if accepted.NodeStates, err = ofNodes(ctx, r, foreign.SriovNetworkNodeStateKind, nodes, foreign.DecodeSriovNetworkNodeState); err != nil {
 		return err
 	}
-	if aligned {
+	if preflight.Aligned(*accepted) {
 		if accepted.Topologies, err = ofNodes(ctx, r, foreign.NodeResourceTopologyKind, nodes, foreign.DecodeNodeResourceTopology); err != nil {
 			return err
 		}

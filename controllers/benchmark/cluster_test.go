@@ -173,7 +173,7 @@ const (
 func TestObserveCluster(t *testing.T) {
 	vf := func(w *world) {
 		w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}
-		w.benchmark.Spec.Placement.NUMA = "" // one NUMA node is required by default
+		w.benchmark.Spec.Placement.NUMAPolicy = "" // one NUMA node is required by default
 		for _, n := range w.accepted.Nodes {
 			n.Status.Allocatable["amd.com/sf_vf"] = resource.MustParse("4")
 		}
@@ -217,8 +217,8 @@ func TestObserveCluster(t *testing.T) {
 		},
 		"nodes that the selectors do not match are not asked about": {
 			changes: on(notAccepted, withNodes(manyNodes(40)...), func(w *world) {
-				w.benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeName: "n03"}
-				w.benchmark.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: "n04"}
+				w.benchmark.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "n03"}}
+				w.benchmark.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "n04"}}
 			}),
 			wantAsked: []string{askedStates + "metadata.name=n03", askedClasses, askedPods + "spec.nodeName=n03," + notEnded, askedPods + "spec.nodeName=n04," + notEnded},
 		},

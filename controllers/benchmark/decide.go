@@ -45,7 +45,7 @@ type step struct {
 	message string
 	// pair for stepAccept, and cpus for each of its ends.
 	pair v1alpha1.Pair
-	cpus int32
+	cpus v1alpha1.EndpointCPUs
 	// run and attempt for stepClaim; taken says that the names of the run's pods were taken.
 	run     plan.Run
 	attempt int32

@@ -62,8 +62,8 @@ func goesWith(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
 // verdict rests on, so that a later acceptance cannot change what it was compared with.
 func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer string, number int64) *v1alpha1.LatencyBenchmark {
 	spec := *gate.Spec.Template.Spec.DeepCopy()
-	spec.Placement.Client = &v1alpha1.NodeSelection{NodeName: v.Spec.NodeName}
-	spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: peer}
+	spec.Placement.Client = spec.Placement.Client.On(v1alpha1.NodeSelection{NodeName: v.Spec.NodeName})
+	spec.Placement.Server = spec.Placement.Server.On(v1alpha1.NodeSelection{NodeName: peer})
 	spec.Pods = podsOf(gate)
 	spec.Criteria = rulesOf(spec.Criteria, v.Status.Accepted, peer)
 	return &v1alpha1.LatencyBenchmark{

@@ -46,6 +46,7 @@ func TestBenchmarkOf(t *testing.T) {
 			if c.verification != nil {
 				c.verification(v)
 			}
+			g.Spec.Template.Spec.Placement.Server.CPUs = 4
 			before := g.DeepCopy()
 			b := benchmarkOf(g, v, c.peer, 4)
 			if diff := cmp.Diff(c.want, b.Spec.Criteria); diff != "" {
@@ -57,7 +58,7 @@ func TestBenchmarkOf(t *testing.T) {
 			if b.Namespace != "perf" || b.Name != "up-a-4" || b.Labels[v1alpha1.LabelGate] != "up" || b.Labels[v1alpha1.LabelNode] != "a" || b.OwnerReferences[0].UID != v.UID {
 				t.Errorf("metadata %+v", b.ObjectMeta)
 			}
-			if b.Spec.Placement.Client.NodeName != "a" || b.Spec.Placement.Server.NodeName != c.peer || len(b.Spec.Placement.Server.NodeSelector) > 0 {
+			if b.Spec.Placement.Client.NodeName != "a" || b.Spec.Placement.Server.NodeName != c.peer || len(b.Spec.Placement.Server.NodeSelector) > 0 || b.Spec.Placement.Server.CPUs != 4 {
 				t.Errorf("placement %+v", b.Spec.Placement)
 			}
 			if diff := cmp.Diff([]corev1.Toleration{{Key: "tailgate.dev/latency-unverified", Operator: "Exists"}}, b.Spec.Pods.Tolerations); diff != "" {

@@ -135,18 +135,19 @@ func (l lineup) unfit(v *v1alpha1.LatencyVerification, asked identity.Keys) stri
 	case !published(node, publicationOf(l.gate, v)):
 		return "it is being marked as not verified"
 	}
-	return l.unusable(node)
+	return l.unusable(node, v1alpha1.RoleClient)
 }
 
-// unusable is why the benchmark's pod could not run on a node; empty when it could.
-func (l lineup) unusable(node *corev1.Node) string {
+// unusable is why the benchmark's pod with a role could not run on a node; empty when it could.
+func (l lineup) unusable(node *corev1.Node, role string) string {
 	switch {
 	case !preflight.NodeReady(*node):
 		return "the node is not ready"
 	case !node.DeletionTimestamp.IsZero():
 		return "the node is being deleted"
 	}
-	if why := preflight.Untolerated(node, l.pods.Tolerations); why != "" {
+	own := l.gate.Spec.Template.Spec.Placement.Of(role).Tolerations
+	if why := preflight.Untolerated(node, slices.Concat(l.pods.Tolerations, own)); why != "" {
 		return "the node is " + why + "; change that, or tolerate it in spec.template.spec.pods.tolerations"
 	}
 	return ""
@@ -165,7 +166,7 @@ func (l lineup) due(most int) []*v1alpha1.LatencyVerification {
 			continue
 		}
 		node := l.nodes[v.Spec.NodeName]
-		if last := lastMeasured(v); node == nil || l.unusable(node) != "" || !last.Before(l.fired) && !last.After(l.now.Add(maxSkew)) {
+		if last := lastMeasured(v); node == nil || l.unusable(node, v1alpha1.RoleClient) != "" || !last.Before(l.fired) && !last.After(l.now.Add(maxSkew)) {
 			continue
 		}
 		all = append(all, v)
@@ -204,7 +205,7 @@ func (l lineup) peers() peers {
 		own[v.Spec.NodeName] = true
 	}
 	for name, node := range l.nodes {
-		if !isPeer(l.gate, node, own[name]) || l.standing[name] == v1alpha1.VerificationFailed || l.unusable(node) != "" {
+		if !isPeer(l.gate, node, own[name]) || l.standing[name] == v1alpha1.VerificationFailed || l.unusable(node, v1alpha1.RoleServer) != "" {
 			continue
 		}
 		if l.standing[name] == v1alpha1.VerificationVerified {

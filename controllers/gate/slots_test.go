@@ -77,6 +77,11 @@ func TestChooseStarts(t *testing.T) {
 			g.Spec.Template.Spec.Pods = &v1alpha1.PodSettings{Tolerations: []corev1.Toleration{toleration}}
 		}
 	}
+	ofServer := func(toleration corev1.Toleration) func(*v1alpha1.LatencyGate) {
+		return func(g *v1alpha1.LatencyGate) {
+			g.Spec.Template.Spec.Placement.Server.Tolerations = []corev1.Toleration{toleration}
+		}
+	}
 	cordoned := func(n *corev1.Node) {
 		n.Spec.Unschedulable = true
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
@@ -136,12 +141,14 @@ func TestChooseStarts(t *testing.T) {
 			nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) { n.Spec.Taints = nil }), nil, "being marked"},
 		"the gate's own taint is in nobody's way": {func(g *v1alpha1.LatencyGate) { g.Spec.Enforcement.Taint = &v1alpha1.GateTaint{Effect: "NoExecute"} },
 			nodes{"a": {waits}, "b": {waits}}, nil, []string{"a-b"}, ""},
-		"a node that has just changed": {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) { n.Status.NodeInfo.BootID = "boot-2" }), nil, "just changed"},
-		"a node that was made again":   {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) { n.UID = "other" }), nil, "just changed"},
-		"a node that is not ready":     {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }), nil, "not ready"},
-		"a cordoned node":              {nil, nodes{"a": {waits}, "b": {verified}}, node("a", cordoned), nil, "cordoned"},
-		"a cordoned node, tolerated":   {tolerates(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}), nodes{"a": {waits}, "b": {verified}}, node("a", cordoned), []string{"a-b+"}, ""},
-		"a cordoned peer":              {nil, nodes{"a": {waits}, "b": {verified}, "c": {waitingSince(0)}}, node("b", cordoned), []string{"a-c"}, ""},
+		"a node that has just changed":              {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) { n.Status.NodeInfo.BootID = "boot-2" }), nil, "just changed"},
+		"a node that was made again":                {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) { n.UID = "other" }), nil, "just changed"},
+		"a node that is not ready":                  {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }), nil, "not ready"},
+		"a cordoned node":                           {nil, nodes{"a": {waits}, "b": {verified}}, node("a", cordoned), nil, "cordoned"},
+		"a cordoned node, tolerated":                {tolerates(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}), nodes{"a": {waits}, "b": {verified}}, node("a", cordoned), []string{"a-b+"}, ""},
+		"a cordoned node, tolerated for the server": {ofServer(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}), nodes{"a": {waits}, "b": {verified}}, node("a", cordoned), nil, "cordoned"},
+		"a cordoned peer, tolerated for the server": {ofServer(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}), nodes{"a": {waits}, "b": {verified}}, node("b", cordoned), []string{"a-b+"}, ""},
+		"a cordoned peer":                           {nil, nodes{"a": {waits}, "b": {verified}, "c": {waitingSince(0)}}, node("b", cordoned), []string{"a-c"}, ""},
 		"a taint of somebody else": {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule})
 		}), nil, "tainted with gpu"},

@@ -230,8 +230,9 @@ func (w *world) makeChild(number int32) *v1alpha1.LatencyBenchmark {
 		Spec: *m.Spec.Template.Spec.DeepCopy(),
 	}
 	child.Spec.Criteria, child.Spec.Suspend = w.criteria(number).DeepCopy(), m.Spec.Suspend
-	child.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeName: p.ClientNode}
-	child.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: p.ServerNode}
+	placement := &child.Spec.Placement
+	placement.Client = placement.Client.On(v1alpha1.NodeSelection{NodeName: p.ClientNode})
+	placement.Server = placement.Server.On(v1alpha1.NodeSelection{NodeName: p.ServerNode})
 	// Pairs that run at the same time have different addresses.
 	for _, i := range ranges(&child.Spec) {
 		if starts := pods.StaticBlocks(*i, w.blocks); len(starts) == w.blocks {

@@ -15,6 +15,7 @@ import (
 func TestMakeChild(t *testing.T) {
 	w := makeWorld(withGate(2*time.Microsecond), priority(7))
 	w.matrix.Spec.Template.Spec.Variants = []v1alpha1.Variant{{Name: "block"}, {Name: "spin", Wait: v1alpha1.WaitSpin}}
+	w.matrix.Spec.Template.Spec.Placement.Server = &v1alpha1.EndpointPlacement{CPUs: 4}
 	child := w.makeChild(3)
 
 	if child.Name != "x-p3" || child.Namespace != "perf" || !metav1.IsControlledBy(child, w.matrix) {
@@ -24,7 +25,8 @@ func TestMakeChild(t *testing.T) {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 	want := w.matrix.Spec.Template.Spec.DeepCopy()
-	want.Placement.Client, want.Placement.Server = &v1alpha1.NodeSelection{NodeName: "d"}, &v1alpha1.NodeSelection{NodeName: "b"}
+	want.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "d"}}
+	want.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "b"}, CPUs: 4}
 	if diff := cmp.Diff(*want, child.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}

@@ -160,7 +160,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
 	own := slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return !planned[n.Name] })
-	usable := preflight.Usable(preflight.Observed{Benchmark: m.Overview(), Nodes: own, Empty: true})
+	usable := preflight.Usable(preflight.Observed{Benchmark: m.Overview(), Nodes: own, Empty: true}, m.Status.Server)
 	w.unusable = map[string]bool{}
 	for name := range planned {
 		w.unusable[name] = !usable[name]

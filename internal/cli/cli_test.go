@@ -84,7 +84,7 @@ func newCluster(t *testing.T) *apiServer {
 				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{1, 64}, Duration: metav1.Duration{Duration: time.Second},
 				Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone,
 			},
-			Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi"), Client: &v1alpha1.NodeSelection{}, Server: &v1alpha1.NodeSelection{}},
+			Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi"), Client: &v1alpha1.EndpointPlacement{}, Server: &v1alpha1.EndpointPlacement{}},
 		},
 	}
 	cm, stored := storedRun(t, "sweep-r1", nil)
@@ -153,7 +153,7 @@ func (s *apiServer) addMesh() {
 		s.benchmarks[types.NamespacedName{Namespace: "perf", Name: name}] = b
 	}
 	template := s.benchmarks[sweep].DeepCopy().Spec
-	template.Placement.Client, template.Placement.Server = &v1alpha1.NodeSelection{}, &v1alpha1.NodeSelection{}
+	template.Placement.Client, template.Placement.Server = &v1alpha1.EndpointPlacement{}, &v1alpha1.EndpointPlacement{}
 	m := &v1alpha1.LatencyMatrix{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyMatrix"}}
 	m.Namespace, m.Name, m.UID = "perf", "mesh", "of-mesh"
 	m.Spec = v1alpha1.LatencyMatrixSpec{

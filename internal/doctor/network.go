@@ -39,7 +39,7 @@ func nics(_ Observed, n Node) []Line {
 	}
 	found := strings.Join(all, "; ")
 	if len(nowhere) > 0 {
-		return advice{"neither kubelet nor Tailgate knows which CPUs are near it: results do not verify with placement.numa: Required",
+		return advice{"neither kubelet nor Tailgate knows which CPUs are near it: results do not verify with placement.numaPolicy: Required",
 			"update the machine's firmware, or look for its setting of NUMA nodes per socket"}.
 			warn(check, "", "the firmware does not report the NUMA node of %s (%s)", strings.Join(nowhere, ", "), found)
 	}
@@ -86,7 +86,7 @@ func device(o Observed, n Node, check, name string) []Line {
 // topology asks whether CPU and device came from one NUMA node.
 func topology(_ Observed, n Node) []Line {
 	const check = "topology"
-	remote := advice{"every message crosses the link between the sockets: some 100 ns each way, more under load; with placement.numa: Required results do not verify",
+	remote := advice{"every message crosses the link between the sockets: some 100 ns each way, more under load; with placement.numaPolicy: Required results do not verify",
 		"give the kubelet topologyManagerPolicy: single-numa-node, and the device plugin NUMA hints (not excludeTopology); or measure from CPUs of the NIC's node"}
 	var lines []Line
 	for _, l := range n.Looks {
@@ -107,7 +107,7 @@ func topology(_ Observed, n Node) []Line {
 		case e.CPUNUMANode >= 0 && e.DeviceNUMANode >= 0:
 			lines = append(lines, good(check, l.Network, "%s", found)...)
 		case len(l.Inspection.NUMA) > 1:
-			remote.effect = "it is unknown whether messages cross the link between the sockets; with placement.numa: Required results do not verify"
+			remote.effect = "it is unknown whether messages cross the link between the sockets; with placement.numaPolicy: Required results do not verify"
 			lines = append(lines, remote.warn(check, l.Network, "%s", found)...)
 		}
 	}

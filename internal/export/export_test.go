@@ -41,7 +41,7 @@ func measured(t testing.TB, name string) Benchmark {
 				Duration: metav1.Duration{Duration: time.Second}, Warmup: metav1.Duration{Duration: time.Second},
 				Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone,
 			},
-			Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi"), NUMA: v1alpha1.NUMARequired, Client: &v1alpha1.NodeSelection{NodeName: "a"}, Server: &v1alpha1.NodeSelection{NodeName: "b"}},
+			Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi"), NUMAPolicy: v1alpha1.NUMARequired, Client: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "a"}}, Server: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "b"}}},
 		},
 	}
 	all := Benchmark{Object: b}
@@ -72,7 +72,7 @@ func measured(t testing.TB, name string) Benchmark {
 func mesh(t testing.TB) Benchmark {
 	t.Helper()
 	template := measured(t, "mesh").Object
-	template.Spec.Placement.Client, template.Spec.Placement.Server = &v1alpha1.NodeSelection{}, &v1alpha1.NodeSelection{}
+	template.Spec.Placement.Client, template.Spec.Placement.Server = &v1alpha1.EndpointPlacement{}, &v1alpha1.EndpointPlacement{}
 	m := &v1alpha1.LatencyMatrix{ObjectMeta: template.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{
 		Topology: v1alpha1.TopologyRing, Parallelism: 1, Nodes: v1alpha1.NodeSelection{NodeSelector: map[string]string{"a": "b"}},
 		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.Spec},

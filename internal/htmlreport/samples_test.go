@@ -416,7 +416,7 @@ func pairsSample(t *testing.T, nodes int) []export.Benchmark {
 		for _, pair := range slot {
 			one := &v1alpha1.LatencyBenchmark{Spec: *m.Spec.Template.Spec.DeepCopy()}
 			one.Namespace, one.Name = m.Namespace, m.PairName(int32(len(out.Pairs)+1))
-			one.Spec.Placement = v1alpha1.Placement{CPUs: 1, Client: &v1alpha1.NodeSelection{NodeName: pair.ClientNode}, Server: &v1alpha1.NodeSelection{NodeName: pair.ServerNode}}
+			one.Spec.Placement = v1alpha1.Placement{CPUs: 1, Client: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: pair.ClientNode}}, Server: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: pair.ServerNode}}}
 			by := 1 + 0.03*r.NormFloat64()
 			if pair.ServerNode == "rack-03" || pair.ClientNode == "rack-03" {
 				by *= 1.4

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
@@ -60,7 +59,7 @@ func blockers(r Results, v *rounds.Variant) []verdict.Blocker {
 		all = append(all, *r.Trouble)
 	}
 	for _, w := range v.Warnings {
-		if proof.Blocks(r.Spec, v.Variant, w.Reason) {
+		if w.Blocks {
 			all = append(all, verdict.Blocker{Reason: w.Reason, Message: w.Message})
 		}
 	}

@@ -266,7 +266,17 @@ func TestBlockers(t *testing.T) {
 		s.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf"}
 	}
 	capture := func(s *v1alpha1.LatencyBenchmarkSpec) { s.Capture = true }
-	preferred := func(s *v1alpha1.LatencyBenchmarkSpec) { s.Placement.NUMA = v1alpha1.NUMAPreferred }
+	preferred := func(s *v1alpha1.LatencyBenchmarkSpec) { s.Placement.NUMAPolicy = v1alpha1.NUMAPreferred }
+	preferredAt := func(role string) func(*v1alpha1.LatencyBenchmarkSpec) {
+		return func(s *v1alpha1.LatencyBenchmarkSpec) {
+			e := &v1alpha1.EndpointPlacement{NUMAPolicy: v1alpha1.NUMAPreferred}
+			if role == v1alpha1.RoleClient {
+				s.Placement.Client = e
+			} else {
+				s.Placement.Server = e
+			}
+		}
+	}
 	far := func(s *result.Stored) { s.Server.Evidence.DeviceNUMANode = 1 }
 	cases := map[string]struct {
 		spec v1alpha1.LatencyBenchmarkSpec
@@ -286,6 +296,12 @@ func TestBlockers(t *testing.T) {
 		"a device on another NUMA node": {spec: spec(device), second: far, want: []string{"NUMAMismatch", "EvidenceDiffers"}},
 		"a far device where near is only preferred: what blocks is that the rounds differ": {
 			spec: spec(device, preferred), second: far, want: []string{"EvidenceDiffers"},
+		},
+		"a far device at the end where near is only preferred": {
+			spec: spec(device, preferredAt(v1alpha1.RoleServer)), second: far, want: []string{"EvidenceDiffers"},
+		},
+		"a far device at the other end": {
+			spec: spec(device, preferredAt(v1alpha1.RoleClient)), second: far, want: []string{"NUMAMismatch", "EvidenceDiffers"},
 		},
 		"a device of which nobody knows": {
 			spec: spec(device), second: func(s *result.Stored) { s.Server.Evidence.AllocatedDevices = nil }, want: []string{"DeviceUnproved"},

@@ -51,6 +51,9 @@ func declared(spec v1alpha1.LatencyBenchmarkSpec, one, other string) []string {
 		keys = append(keys, "env.EF_*", "env.LD_PRELOAD", "module.*", "onload.*")
 		keys = append(keys, ofAcceleration...)
 	}
+	if a.NUMAPolicy != b.NUMAPolicy {
+		keys = append(keys, "numa.*")
+	}
 	if !slices.Equal(a.Env, b.Env) {
 		keys = append(keys, "env.*")
 	}

@@ -178,6 +178,10 @@ func TestGateAgainstAVariant(t *testing.T) {
 			ofB(func(s *result.Stored) { s.Client.Evidence.Facts["env.XLIO_SPEC"] = "latency" }), "Inconclusive", "EvidenceDiffers"},
 		"another MTU of the same network": {v1alpha1.Variant{Network: &v1alpha1.Network{Type: v1alpha1.NetworkPod, MTU: 9000}}, quick,
 			ofB(func(s *result.Stored) { s.Client.Evidence.MTU, s.Server.Evidence.MTU = 9000, 9000 }), "Pass", "WithinLimit"},
+		"another NUMA policy, and the other NUMA node": {v1alpha1.Variant{NUMAPolicy: v1alpha1.NUMAIgnore}, quick,
+			ofB(func(s *result.Stored) { s.Server.Evidence.DeviceNUMANode = 1 }), "Pass", "WithinLimit"},
+		"the other NUMA node under one NUMA policy": {v1alpha1.Variant{}, quick,
+			ofB(func(s *result.Stored) { s.Server.Evidence.DeviceNUMANode = 1 }), "Inconclusive", "EvidenceDiffers"},
 		"no difference is declared, and a cell waits otherwise": {v1alpha1.Variant{}, quick,
 			ofB(only(func(c *result.Cell) { c.Wait = v1alpha1.WaitSpin })), "Inconclusive", "EvidenceDiffers"},
 	}

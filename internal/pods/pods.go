@@ -164,6 +164,8 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 		pod.Spec.PriorityClassName = t.PriorityClassName
 		pod.Spec.Tolerations = t.Tolerations
 	}
+	placement := e.Benchmark.Spec.Placement.Of(e.Task.Role)
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations, placement.DeepCopy().Tolerations...)
 	switch network := e.Variant.Network; {
 	case network.Type == v1alpha1.NetworkHost:
 		pod.Spec.HostNetwork = true
@@ -207,10 +209,9 @@ func capabilities(e Endpoint) []corev1.Capability {
 // are not mounted: Onload takes its packet buffers from memfd_create with MFD_HUGETLB (init_resource_alloc in its
 // netif_init.c), and the request is what lets the container have them.
 func resources(e Endpoint) corev1.ResourceRequirements {
-	p := e.Benchmark.Spec.Placement
 	list := corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewQuantity(int64(e.Benchmark.CPUs()), resource.DecimalSI),
-		corev1.ResourceMemory: p.Memory,
+		corev1.ResourceCPU:    *resource.NewQuantity(int64(e.Benchmark.CPUs().Of(e.Task.Role)), resource.DecimalSI),
+		corev1.ResourceMemory: *e.Benchmark.Spec.Placement.Of(e.Task.Role).Memory,
 	}
 	for _, device := range []string{e.Variant.Network.ResourceName, e.Variant.Acceleration.ResourceName} {
 		if device != "" {

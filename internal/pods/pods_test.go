@@ -208,6 +208,41 @@ func TestPodsAreGuaranteedWholeCPUs(t *testing.T) {
 	})
 }
 
+// Client and server may get different CPUs and memory, and tolerate different taints beside those of the template.
+func TestEndpointsDiffer(t *testing.T) {
+	common := corev1.Toleration{Key: "common", Operator: corev1.TolerationOpExists}
+	own := corev1.Toleration{Key: "own", Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(5))}
+	want := map[string]struct {
+		cpus, memory string
+		tolerations  []corev1.Toleration
+	}{
+		v1alpha1.RoleClient: {"4", "1Gi", []corev1.Toleration{common, own}},
+		v1alpha1.RoleServer: {"2", "512Mi", []corev1.Toleration{common}},
+	}
+	for role, want := range want {
+		e := endpoint("pod", role)
+		e.Benchmark.Spec.Pods = &v1alpha1.PodSettings{Tolerations: []corev1.Toleration{common}}
+		e.Benchmark.Spec.Placement.Client = &v1alpha1.EndpointPlacement{CPUs: 4, Memory: new(resource.MustParse("1Gi")), Tolerations: []corev1.Toleration{own}}
+		before := e.Benchmark.DeepCopy()
+		pod, err := Build(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(corev1.ResourceList{"cpu": resource.MustParse(want.cpus), "memory": resource.MustParse(want.memory)}, pod.Spec.Containers[0].Resources.Limits); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", role, diff)
+		}
+		if diff := cmp.Diff(want.tolerations, pod.Spec.Tolerations); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", role, diff)
+		}
+		for i := range pod.Spec.Tolerations {
+			pod.Spec.Tolerations[i].Key = "changed"
+		}
+		if diff := cmp.Diff(before, e.Benchmark); diff != "" {
+			t.Errorf("the benchmark was changed:\n%s", diff)
+		}
+	}
+}
+
 // A device plugin may give Onload's devices with the VF.
 func TestOneDeviceForBoth(t *testing.T) {
 	e := endpoint("vf-ref", v1alpha1.RoleServer)

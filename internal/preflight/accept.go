@@ -110,37 +110,64 @@ const wholeCore = 2
 
 // CPUs is how many CPUs each endpoint gets: what the spec or an earlier acceptance says or, if neither does, a whole core
 // where nodes could give that if they were empty. What other pods have of them is waited for: half a core would not do.
-func CPUs(o Observed) int32 {
-	if n := o.Benchmark.CPUs(); n != 0 {
-		return n
+func CPUs(o Observed) v1alpha1.EndpointCPUs {
+	known, least := o.Benchmark.CPUs(), o.leastCPUs()
+	if known == least {
+		return known
 	}
-	least := o.leastCPUs()
-	empty := o.withCPUs(max(wholeCore, least))
+	whole := v1alpha1.EndpointCPUs{Client: cmp.Or(known.Client, max(wholeCore, least.Client)), Server: cmp.Or(known.Server, wholeCore)}
+	empty := o.withCPUs(whole)
 	empty.Pods, empty.Topologies = nil, nil
 	if _, r := choosePair(empty); r != nil {
 		return least
 	}
-	return empty.Benchmark.Spec.Placement.CPUs
+	return whole
 }
 
-// leastCPUs is how many CPUs the tool needs.
-func (o Observed) leastCPUs() int32 {
-	least := 1
+// leastCPUs is what the spec or an earlier acceptance says or, if neither does, how many CPUs the tool needs.
+func (o Observed) leastCPUs() v1alpha1.EndpointCPUs {
+	client := 1
 	if o.Driver != nil {
 		_ = eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
-			least = max(least, o.Driver.CPUs(c))
+			client = max(client, o.Driver.CPUs(c))
 			return nil
 		})
 	}
-	return int32(least)
+	known := o.Benchmark.CPUs()
+	return v1alpha1.EndpointCPUs{Client: cmp.Or(known.Client, int32(client)), Server: cmp.Or(known.Server, 1)}
 }
 
-// withCPUs is the same with a number of CPUs for each endpoint.
-func (o Observed) withCPUs(n int32) Observed {
+// withCPUs is the same with a number of CPUs for each endpoint of which the spec sets none.
+func (o Observed) withCPUs(n v1alpha1.EndpointCPUs) Observed {
 	b := *o.Benchmark
-	b.Spec.Placement.CPUs = n
+	b.Status.CPUs = &n
 	o.Benchmark = &b
 	return o
+}
+
+// placementPath is the field of the placement of a role that sets something: its own, or the common one.
+func placementPath(own bool, role, field string) string {
+	if own {
+		return "spec.placement." + role + "." + field
+	}
+	return "spec.placement." + field
+}
+
+func cpusPath(o Observed, role string) string {
+	return placementPath(endpointOf(o, role).CPUs != 0, role, "cpus")
+}
+
+func memoryPath(o Observed, role string) string {
+	return placementPath(endpointOf(o, role).Memory != nil, role, "memory")
+}
+
+// endpointOf is what the spec sets for one of the endpoints only.
+func endpointOf(o Observed, role string) *v1alpha1.EndpointPlacement {
+	placement := o.Benchmark.Spec.Placement
+	if role == v1alpha1.RoleClient {
+		return cmp.Or(placement.Client, &v1alpha1.EndpointPlacement{})
+	}
+	return cmp.Or(placement.Server, &v1alpha1.EndpointPlacement{})
 }
 
 // checkSpec runs the checks that look at no node.
@@ -235,26 +262,26 @@ func percentile(o Observed) *Rejection {
 // agentMemory is what an endpoint needs beside the tool, in bytes.
 const agentMemory = 64 << 20
 
-// toolMemory compares what the tool may come to use with what the endpoints get: a client that is killed for
+// toolMemory compares what the tool may come to use with what the client gets: a client that is killed for
 // its memory at the end of an hour has measured nothing.
 func toolMemory(o Observed) *Rejection {
-	memory := o.Benchmark.Spec.Placement.Memory
+	memory := o.Benchmark.Spec.Placement.Of(v1alpha1.RoleClient).Memory
 	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
 		if need := o.Driver.Memory(c) + agentMemory; memory.CmpInt64(need) < 0 {
 			return rejectf(v1alpha1.ReasonInsufficientMemory,
-				"spec.placement.memory: %s keeps every sample and may need %dMi for %s, but each endpoint gets %s; ask for that much, or measure more rounds of a shorter duration",
-				o.Benchmark.Spec.Tool, (need+1<<20-1)>>20, c.Duration, memory.String())
+				"%s: %s keeps every sample and may need %dMi for %s, but the client gets %s; ask for that much, or measure more rounds of a shorter duration",
+				memoryPath(o, v1alpha1.RoleClient), o.Benchmark.Spec.Tool, (need+1<<20-1)>>20, c.Duration, memory.String())
 		}
 		return nil
 	})
 }
 
-// toolCPUs compares the CPUs that the tool needs for itself with what the endpoints get.
+// toolCPUs compares the CPUs that the tool needs for itself with what the client gets.
 func toolCPUs(o Observed) *Rejection {
 	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
-		if need, cpus := o.Driver.CPUs(c), int(o.Benchmark.CPUs()); cpus != 0 && cpus < need {
-			return rejectf(v1alpha1.ReasonInsufficientCPU, "spec.placement.cpus: %s needs %d CPUs at the client's end, and %d asked for; ask for more",
-				o.Benchmark.Spec.Tool, need, cpus)
+		if need, cpus := o.Driver.CPUs(c), int(o.Benchmark.CPUs().Client); cpus != 0 && cpus < need {
+			return rejectf(v1alpha1.ReasonInsufficientCPU, "%s: %s needs %d CPUs at the client's end, and %d asked for; ask for more",
+				cpusPath(o, v1alpha1.RoleClient), o.Benchmark.Spec.Tool, need, cpus)
 		}
 		return nil
 	})

@@ -91,8 +91,8 @@ const vf = "amd.com/sf_vf"
 func TestAccept(t *testing.T) {
 	selecting := func(client, server map[string]string) func(*Observed) {
 		return func(o *Observed) {
-			o.Benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeSelector: client}
-			o.Benchmark.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeSelector: server}
+			o.Benchmark.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: client}}
+			o.Benchmark.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: server}}
 		}
 	}
 	nodes := func(nodes ...corev1.Node) func(*Observed) { return func(o *Observed) { o.Nodes = nodes } }
@@ -186,11 +186,15 @@ func TestAccept(t *testing.T) {
 			want:   "a b",
 		},
 		"a name chooses": {
-			change: []func(*Observed){func(o *Observed) { o.Benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeName: "b"} }},
-			want:   "b a",
+			change: []func(*Observed){func(o *Observed) {
+				o.Benchmark.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "b"}}
+			}},
+			want: "b a",
 		},
 		"a name that no node has": {
-			change:      []func(*Observed){func(o *Observed) { o.Benchmark.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: "z"} }},
+			change: []func(*Observed){func(o *Observed) {
+				o.Benchmark.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "z"}}
+			}},
 			wantReason:  v1alpha1.ReasonNoMatchingNode,
 			wantMessage: []string{"spec.placement.server.nodeName", "no node z"},
 		},
@@ -450,13 +454,13 @@ func TestAccept(t *testing.T) {
 		},
 		"a node by its name": {
 			change: []func(*Observed){func(o *Observed) {
-				o.Benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeName: "b"}
+				o.Benchmark.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "b"}}
 			}},
 			want: "b a",
 		},
 		"the name of a node that there is not": {
 			change: []func(*Observed){func(o *Observed) {
-				o.Benchmark.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: "z"}
+				o.Benchmark.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "z"}}
 			}},
 			wantReason:  v1alpha1.ReasonNoMatchingNode,
 			wantMessage: []string{"spec.placement.server.nodeName", "no node z"},
@@ -575,7 +579,7 @@ func TestAccept(t *testing.T) {
 func TestEndpointsSwap(t *testing.T) {
 	o := Observed{
 		Benchmark: &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{Placement: v1alpha1.Placement{
-			Client: &v1alpha1.NodeSelection{NodeSelector: map[string]string{"name": "c"}},
+			Client: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: map[string]string{"name": "c"}}},
 		}}},
 		Driver: only64{},
 		Nodes:  []corev1.Node{node("a"), node("b"), node("c")},

@@ -19,20 +19,34 @@ func cpu(n string) func(*corev1.Node) { return allocatable(corev1.ResourceCPU, n
 
 // A spec that does not say how many CPUs gets a whole core, where the nodes have one.
 func TestCPUsOfPair(t *testing.T) {
+	each := func(client, server int32) v1alpha1.EndpointCPUs {
+		return v1alpha1.EndpointCPUs{Client: client, Server: server}
+	}
+	own := func(client, server int32) func(*Observed) {
+		return func(o *Observed) {
+			o.Benchmark.Spec.Placement.Client, o.Benchmark.Spec.Placement.Server = &v1alpha1.EndpointPlacement{CPUs: client}, &v1alpha1.EndpointPlacement{CPUs: server}
+		}
+	}
 	cases := map[string]struct {
 		nodes      []corev1.Node
 		change     func(*Observed)
-		want       int32
+		want       v1alpha1.EndpointCPUs
 		wantReason string
 	}{
-		"two where both nodes have them":           {nodes: []corev1.Node{good("a", cpu("8")), good("b", cpu("8"))}, want: 2},
-		"one where a node has no second":           {nodes: []corev1.Node{good("a", cpu("8")), good("b", cpu("1900m"))}, want: 1},
-		"two on the nodes that have them":          {nodes: []corev1.Node{good("a", cpu("1")), good("b", cpu("8")), good("c", cpu("8"))}, want: 2},
-		"one although another node is cordoned":    {nodes: []corev1.Node{good("a", cpu("1")), good("b", cpu("1")), good("c", cordoned), good("d", cordoned)}, want: 1},
-		"as many as the spec says":                 {nodes: []corev1.Node{good("a"), good("b")}, change: func(o *Observed) { o.Benchmark.Spec.Placement.CPUs = 3 }, want: 3},
-		"as many as before":                        {nodes: []corev1.Node{good("a"), good("b")}, change: func(o *Observed) { o.Benchmark.Status.CPUs = 1 }, want: 1},
+		"two where both nodes have them":           {nodes: []corev1.Node{good("a", cpu("8")), good("b", cpu("8"))}, want: each(2, 2)},
+		"one where a node has no second":           {nodes: []corev1.Node{good("a", cpu("8")), good("b", cpu("1900m"))}, want: each(1, 1)},
+		"two on the nodes that have them":          {nodes: []corev1.Node{good("a", cpu("1")), good("b", cpu("8")), good("c", cpu("8"))}, want: each(2, 2)},
+		"one although another node is cordoned":    {nodes: []corev1.Node{good("a", cpu("1")), good("b", cpu("1")), good("c", cordoned), good("d", cordoned)}, want: each(1, 1)},
+		"as many as the spec says":                 {nodes: []corev1.Node{good("a"), good("b")}, change: func(o *Observed) { o.Benchmark.Spec.Placement.CPUs = 3 }, want: each(3, 3)},
+		"as many as before":                        {nodes: []corev1.Node{good("a"), good("b")}, change: func(o *Observed) { o.Benchmark.Status.CPUs = &v1alpha1.EndpointCPUs{Client: 1, Server: 2} }, want: each(1, 2)},
 		"not fewer than the tool needs":            {nodes: []corev1.Node{good("a", cpu("1")), good("b", cpu("1"))}, change: func(o *Observed) { o.Driver = twoCPUs{} }, wantReason: v1alpha1.ReasonInsufficientCPU},
 		"it waits while pods have the second":      {nodes: []corev1.Node{good("a", cpu("2")), good("b")}, change: func(o *Observed) { o.Pods = []Pod{pod("a", "x", "cpu=1"), pod("b", "y", "cpu=7")} }, wantReason: v1alpha1.ReasonNodeBusy},
+		"each endpoint its own":                    {nodes: []corev1.Node{good("a"), good("b")}, change: own(3, 1), want: each(3, 1)},
+		"its own before what both share":           {nodes: []corev1.Node{good("a"), good("b")}, change: func(o *Observed) { own(0, 1)(o); o.Benchmark.Spec.Placement.CPUs = 3 }, want: each(3, 1)},
+		"a whole core for the one without":         {nodes: []corev1.Node{good("a"), good("b")}, change: own(3, 0), want: each(3, 2)},
+		"one CPU for the one without":              {nodes: []corev1.Node{good("a", cpu("1")), good("b")}, change: own(3, 0), want: each(3, 1)},
+		"a tool's server needs only one":           {nodes: []corev1.Node{good("a", cpu("1")), good("b")}, change: func(o *Observed) { o.Driver = twoCPUs{} }, want: each(2, 1)},
+		"too few for the tool's client":            {nodes: []corev1.Node{good("a"), good("b")}, change: func(o *Observed) { o.Driver = twoCPUs{}; own(1, 4)(o) }, wantReason: v1alpha1.ReasonInsufficientCPU},
 		"nothing where a node has no CPU for pods": {nodes: []corev1.Node{good("a", cpu("900m")), good("b", cpu("900m"))}, wantReason: v1alpha1.ReasonInsufficientCPU},
 	}
 	for name, c := range cases {
@@ -45,9 +59,9 @@ func TestCPUsOfPair(t *testing.T) {
 			_, r := Accept(o)
 			switch n := CPUs(o); {
 			case r != nil && r.Reason != c.wantReason:
-				t.Errorf("got %s (%s), want %d CPUs or reason %q", r.Reason, r.Message, c.want, c.wantReason)
+				t.Errorf("got %s (%s), want %+v CPUs or reason %q", r.Reason, r.Message, c.want, c.wantReason)
 			case r == nil && (c.wantReason != "" || n != c.want):
-				t.Errorf("got %d CPUs, want %d or reason %q", n, c.want, c.wantReason)
+				t.Errorf("got %+v CPUs, want %+v or reason %q", n, c.want, c.wantReason)
 			}
 		})
 	}
@@ -85,11 +99,11 @@ func TestNotes(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := asking(c.nodes...)
-			o.Benchmark.Spec.Network, o.Benchmark.Spec.Placement.NUMA = v1alpha1.Network{Type: c.network}, c.numa
+			o.Benchmark.Spec.Network, o.Benchmark.Spec.Placement.NUMAPolicy = v1alpha1.Network{Type: c.network}, c.numa
 			if c.claimed {
 				o.Benchmark.Spec.Network.ResourceName, o.Claimed = vf, []string{vf}
 			}
-			got := Notes(o, v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}, c.cpus)
+			got := Notes(o, v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}, v1alpha1.EndpointCPUs{Client: c.cpus, Server: c.cpus})
 			if len(got) != len(c.want) {
 				t.Fatalf("got %q, want %q", got, c.want)
 			}
@@ -99,5 +113,29 @@ func TestNotes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// An odd number of CPUs matters at the end that has it, and a NUMA policy at the end whose node has several NUMA nodes.
+func TestNotesOfEachEnd(t *testing.T) {
+	label := func(key, value string) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Labels = map[string]string{key: value} }
+	}
+	notes := func(a, b corev1.Node, client, server int32, placement v1alpha1.Placement) string {
+		o := asking(a, b)
+		o.Benchmark.Spec.Network, o.Benchmark.Spec.Placement = v1alpha1.Network{Type: v1alpha1.NetworkHost}, placement
+		return strings.Join(Notes(o, v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}, v1alpha1.EndpointCPUs{Client: client, Server: server}), "; ")
+	}
+	for name, c := range map[string]struct{ got, want, not string }{
+		"the server's":                        {notes(good("a"), good("b"), 2, 3, v1alpha1.Placement{}), "placement.cpus is 3 for the server:", "client"},
+		"both":                                {notes(good("a"), good("b"), 1, 3, v1alpha1.Placement{}), "placement.cpus is 1 for the client and 3 for the server:", "NUMALocal"},
+		"no threads at the server's end":      {notes(good("a"), good("b", label(labelThreads, "false")), 2, 1, v1alpha1.Placement{}), "", "SMTSiblings"},
+		"several NUMA nodes where it matters": {notes(good("a"), good("b", label(labelNUMA, "true")), 2, 2, v1alpha1.Placement{}), "NUMALocal", "SMTSiblings"},
+		"several NUMA nodes where it does not": {notes(good("a"), good("b", label(labelNUMA, "true")), 2, 2,
+			v1alpha1.Placement{Server: &v1alpha1.EndpointPlacement{NUMAPolicy: v1alpha1.NUMAIgnore}}), "", "NUMALocal"},
+	} {
+		if !strings.Contains(c.got, c.want) || strings.Contains(c.got, c.not) {
+			t.Errorf("%s: %q, want %q and not %q", name, c.got, c.want, c.not)
+		}
 	}
 }

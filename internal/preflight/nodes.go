@@ -21,23 +21,8 @@ import (
 // comparable. The time that it takes grows with the number of nodes and the number of pods.
 func choosePair(o Observed) (v1alpha1.Pair, *Rejection) {
 	clients, servers := endpoints(o)
-	c := newChoice(o)
-	for i := range o.Nodes {
-		n := &o.Nodes[i]
-		client, server := clients.matches(n), servers.matches(n)
-		if !client && !server {
-			continue
-		}
-		filter, why := c.judge(n)
-		if client {
-			clients.take(c, n, filter, why)
-		}
-		if server {
-			servers.take(c, n, filter, why)
-		}
-	}
 	for _, e := range []*endpoint{clients, servers} {
-		if r := e.rejection(c); r != nil {
+		if _, r := e.all(o, newChoice(o, e.role)); r != nil {
 			return v1alpha1.Pair{}, r
 		}
 	}
@@ -72,10 +57,10 @@ func Matching(o Observed) []string {
 
 // endpoint is the choice of the node of one of the two.
 type endpoint struct {
-	// path of its field.
-	path      string
-	selection v1alpha1.NodeSelection
-	labels    labels.Selector
+	// role is client or server, and path that of its field.
+	role, path string
+	selection  v1alpha1.NodeSelection
+	labels     labels.Selector
 	// kept is the node that was chosen before; empty when none was.
 	kept string
 	// rejected are the nodes that each filter rejected, and why counts them by what it said.
@@ -88,8 +73,8 @@ type endpoint struct {
 // endpoints are the client and the server before any node was looked at.
 func endpoints(o Observed) (client, server *endpoint) {
 	placement := o.Benchmark.Spec.Placement
-	client = &endpoint{path: "spec.placement.client", selection: *cmp.Or(placement.Client, &v1alpha1.NodeSelection{})}
-	server = &endpoint{path: "spec.placement.server", selection: *cmp.Or(placement.Server, &v1alpha1.NodeSelection{})}
+	client = &endpoint{role: v1alpha1.RoleClient, path: "spec.placement.client", selection: placement.Of(v1alpha1.RoleClient).NodeSelection}
+	server = &endpoint{role: v1alpha1.RoleServer, path: "spec.placement.server", selection: placement.Of(v1alpha1.RoleServer).NodeSelection}
 	if pair := o.Benchmark.Status.Pair; pair != nil {
 		client.kept, server.kept = pair.ClientNode, pair.ServerNode
 	}
@@ -207,8 +192,9 @@ func (c candidate) compare(other candidate) int {
 
 // choice is what each node is compared with.
 type choice struct {
-	o Observed
-	// asks are what each endpoint needs of its node: CPUs, memory, huge pages, and one of each device.
+	o    Observed
+	role string
+	// asks are what the endpoint needs of its node: CPUs, memory, huge pages, and one of each device.
 	asks []ask
 	// used is, by node, how much of each of asks its pods have, and firm what of that those have that do not go for the
 	// benchmark's pods.
@@ -229,7 +215,7 @@ type filter struct {
 	cure func(first *corev1.Node, rejected []*corev1.Node) string
 }
 
-// ask is one thing that each endpoint needs.
+// ask is one thing that an endpoint needs.
 type ask struct {
 	name   corev1.ResourceName
 	amount int64
@@ -244,8 +230,8 @@ type ask struct {
 	device, vf bool
 }
 
-func newChoice(o Observed) *choice {
-	c := &choice{o: o, asks: asks(o)}
+func newChoice(o Observed, role string) *choice {
+	c := &choice{o: o, role: role, asks: asks(o, role)}
 	c.used, c.firm = make(map[string][]int64, len(o.Nodes)), make(map[string][]int64, len(o.Nodes))
 	for i := range o.Pods {
 		p := &o.Pods[i]
@@ -254,7 +240,7 @@ func newChoice(o Observed) *choice {
 			c.count(c.firm, p)
 		}
 	}
-	c.aligned = aligned(o)
+	c.aligned = aligned(o, role)
 
 	c.filters = []filter{
 		{v1alpha1.ReasonNoMatchingNode, c.otherClass, func(*corev1.Node, []*corev1.Node) string {
@@ -283,7 +269,7 @@ func newChoice(o Observed) *choice {
 	c.filters = append(c.filters,
 		filter{v1alpha1.ReasonNodeBusy, c.busy, c.busyCure},
 		filter{v1alpha1.ReasonTopologyInsufficient, c.misaligned, func(*corev1.Node, []*corev1.Node) string {
-			return "free whole CPUs and a device of one NUMA node, ask for fewer in spec.placement.cpus, or set spec.placement.numa: Preferred"
+			return "free whole CPUs and a device of one NUMA node, ask for fewer in " + cpusPath(o, role) + ", or set spec.placement.numaPolicy: Preferred"
 		}})
 	return c
 }
@@ -338,19 +324,19 @@ func extended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// asks lists what each endpoint needs. The variants of a benchmark are measured one after the other, so that one of each
+// asks lists what the endpoint with a role needs. The variants of a benchmark are measured one after the other, so that one of each
 // device is enough.
-func asks(o Observed) []ask {
-	placement, template := o.Benchmark.Spec.Placement, o.Benchmark.Spec.Pods
-	cpus := cmp.Or(o.Benchmark.CPUs(), o.leastCPUs())
+func asks(o Observed, role string) []ask {
+	memory, template := o.Benchmark.Spec.Placement.Of(role).Memory, o.Benchmark.Spec.Pods
+	cpus := o.leastCPUs().Of(role)
 	list := []ask{
 		{
-			name: corev1.ResourceCPU, amount: int64(cpus) * 1000, path: "spec.placement.cpus", reason: v1alpha1.ReasonInsufficientCPU,
+			name: corev1.ResourceCPU, amount: int64(cpus) * 1000, path: cpusPath(o, role), reason: v1alpha1.ReasonInsufficientCPU,
 			lacks: fewer(cpus, "whole CPUs"), lacksFree: fewer(cpus, "free CPUs"),
 		},
 		{
-			name: corev1.ResourceMemory, amount: placement.Memory.Value(), path: "spec.placement.memory", reason: v1alpha1.ReasonInsufficientMemory,
-			lacks: "less than " + placement.Memory.String() + " of memory", lacksFree: "less than " + placement.Memory.String() + " of free memory",
+			name: corev1.ResourceMemory, amount: memory.Value(), path: memoryPath(o, role), reason: v1alpha1.ReasonInsufficientMemory,
+			lacks: "less than " + memory.String() + " of memory", lacksFree: "less than " + memory.String() + " of free memory",
 		},
 	}
 	if template != nil && template.Hugepages != nil {
@@ -421,9 +407,9 @@ func (a ask) cure(rejected []*corev1.Node) string {
 	}
 	if a.name == corev1.ResourceCPU {
 		// Half a CPU cannot be exclusive.
-		return fmt.Sprintf("%d asked for each endpoint, but none has more than %d whole CPUs; ask for fewer in %s", a.amount/1000, most/1000, a.path)
+		return fmt.Sprintf("%d asked for, but none has more than %d whole CPUs; ask for fewer in %s", a.amount/1000, most/1000, a.path)
 	}
-	return fmt.Sprintf("%s asked for each endpoint, but none has more than %s; ask for less in %s", a.quantity(a.amount), a.quantity(most), a.path)
+	return fmt.Sprintf("%s asked for, but none has more than %s; ask for less in %s", a.quantity(a.amount), a.quantity(most), a.path)
 }
 
 // otherClass is for nodes that the RuntimeClass is not for.
@@ -460,9 +446,9 @@ const whyCordoned = "cordoned"
 
 // untolerated is for nodes on which the scheduler would not put the pods.
 func (c *choice) untolerated(n *corev1.Node) string {
-	var all []corev1.Toleration
+	all := c.o.Benchmark.Spec.Placement.Of(c.role).Tolerations
 	if template := c.o.Benchmark.Spec.Pods; template != nil {
-		all = template.Tolerations
+		all = slices.Concat(all, template.Tolerations)
 	}
 	if class := c.o.RuntimeClass; class != nil && class.Scheduling != nil {
 		all = slices.Concat(all, class.Scheduling.Tolerations)

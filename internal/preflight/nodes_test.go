@@ -26,7 +26,7 @@ func asking(nodes ...corev1.Node) Observed {
 				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64},
 				Duration: metav1.Duration{Duration: time.Second},
 			},
-			Placement: v1alpha1.Placement{CPUs: 2, Memory: resource.MustParse("1Gi"), NUMA: v1alpha1.NUMARequired},
+			Placement: v1alpha1.Placement{CPUs: 2, Memory: resource.MustParse("1Gi"), NUMAPolicy: v1alpha1.NUMARequired},
 			Network:   v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: vf},
 		}},
 		Driver: only64{},
@@ -74,8 +74,14 @@ func TestNodes(t *testing.T) {
 		return func(o *Observed) { o.Benchmark.Spec.Pods = &v1alpha1.PodSettings{Tolerations: t} }
 	}
 	kept := func(o *Observed) { o.Benchmark.Status.Pair = &v1alpha1.Pair{ClientNode: "a", ServerNode: "b"} }
+	client := func(e v1alpha1.EndpointPlacement) func(*Observed) {
+		return func(o *Observed) { o.Benchmark.Spec.Placement.Client = &e }
+	}
+	server := func(e v1alpha1.EndpointPlacement) func(*Observed) {
+		return func(o *Observed) { o.Benchmark.Spec.Placement.Server = &e }
+	}
 	numa := func(policy v1alpha1.NUMAPolicy) func(*Observed) {
-		return func(o *Observed) { o.Benchmark.Spec.Placement.NUMA = policy }
+		return func(o *Observed) { o.Benchmark.Spec.Placement.NUMAPolicy = policy }
 	}
 	zones := func(node string, zones ...foreign.Zone) func(*Observed) {
 		return func(o *Observed) {
@@ -265,7 +271,7 @@ func TestNodes(t *testing.T) {
 					{Name: "pf", Network: &v1alpha1.Network{Type: v1alpha1.NetworkPF, ResourceName: "amd.com/sf_pf"}},
 					{Name: "onload", Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}},
 				}
-				o.Benchmark.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: "a"}
+				o.Benchmark.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "a"}}
 			}},
 			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
 			wantMessage: []string{"spec.placement.server: node a: no amd.com/sf_pf", "spec.variants[1].network.resourceName"},
@@ -401,6 +407,52 @@ func TestNodes(t *testing.T) {
 			want:   "b a",
 		},
 
+		// What only one endpoint gets.
+		"more CPUs for the server": {
+			nodes:  []corev1.Node{good("a", cpu("8")), good("b", cpu("2")), good("c", cpu("4"))},
+			change: []func(*Observed){others(map[string]int{"a": 1}), server(v1alpha1.EndpointPlacement{CPUs: 4})},
+			want:   "b c",
+		},
+		"more CPUs for the client than there are": {
+			nodes:       []corev1.Node{good("a"), good("b")},
+			change:      []func(*Observed){client(v1alpha1.EndpointPlacement{CPUs: 32})},
+			wantReason:  v1alpha1.ReasonInsufficientCPU,
+			wantMessage: []string{"spec.placement.client: 2 nodes: 2 fewer than 32 whole CPUs", "ask for fewer in spec.placement.client.cpus"},
+		},
+		"more memory for the server than there is": {
+			nodes:       []corev1.Node{good("a"), good("b")},
+			change:      []func(*Observed){server(v1alpha1.EndpointPlacement{Memory: new(resource.MustParse("60Gi"))})},
+			wantReason:  v1alpha1.ReasonInsufficientMemory,
+			wantMessage: []string{"spec.placement.server: 2 nodes: 2 less than 60Gi of memory", "ask for less in spec.placement.server.memory"},
+		},
+		"a taint that only the server tolerates": {
+			nodes: []corev1.Node{good("a", cordoned), good("b")},
+			change: []func(*Observed){server(v1alpha1.EndpointPlacement{
+				Tolerations: []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}})},
+			want: "b a",
+		},
+		"taints that template and client tolerate together": {
+			nodes: []corev1.Node{good("a", cordoned, tainted(corev1.TaintEffectNoSchedule)), good("b")},
+			change: []func(*Observed){
+				tolerating(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}),
+				client(v1alpha1.EndpointPlacement{Tolerations: []corev1.Toleration{{Key: "example.com/busy", Operator: corev1.TolerationOpExists}}}),
+			},
+			want: "a b",
+		},
+		"a far VF where the client may have one": {
+			nodes: []corev1.Node{good("a"), good("b")},
+			change: []func(*Observed){client(v1alpha1.EndpointPlacement{NUMAPolicy: v1alpha1.NUMAPreferred}),
+				zones("b", zone("node-0", "cpu=4/4"), zone("node-1", "cpu=0/4", vf+"=2/2"))},
+			want: "b a",
+		},
+		"CPUs on the NUMA node of a VF, as many as the endpoint gets": {
+			nodes: []corev1.Node{good("a"), good("b")},
+			change: []func(*Observed){server(v1alpha1.EndpointPlacement{CPUs: 4}), zones("a", zone("node-0", "cpu=4/4"), zone("node-1", "cpu=3/4", vf+"=2/2")),
+				zones("b", zone("node-0", "cpu=4/4"), zone("node-1", "cpu=3/4", vf+"=2/2"))},
+			wantReason:  v1alpha1.ReasonTopologyInsufficient,
+			wantMessage: []string{"spec.placement.server: 2 nodes: 2 fewer than 4 whole CPUs on NUMA node 1", "ask for fewer in spec.placement.server.cpus"},
+		},
+
 		// The RuntimeClass.
 		"nodes that the RuntimeClass is for": {
 			nodes:  []corev1.Node{good("a"), good("b", labelled("tuned", "yes")), good("c", labelled("tuned", "no")), good("d", labelled("tuned", "yes"))},
@@ -458,7 +510,7 @@ func TestNodes(t *testing.T) {
 			nodes:       []corev1.Node{good("a")},
 			change:      []func(*Observed){zones("a", zone("node-0", "cpu=1/4", vf+"=1/1"), zone("node-1", "cpu=0/4", vf+"=1/1"), zone("node-2", "cpu=4/4"))},
 			wantReason:  v1alpha1.ReasonTopologyInsufficient,
-			wantMessage: []string{"node a: fewer than 2 whole CPUs on NUMA node 0 or 1", "spec.placement.cpus", "spec.placement.numa: Preferred"},
+			wantMessage: []string{"node a: fewer than 2 whole CPUs on NUMA node 0 or 1", "spec.placement.cpus", "spec.placement.numaPolicy: Preferred"},
 		},
 		"CPUs on NUMA nodes without a device": {
 			nodes:       []corev1.Node{good("a")},
@@ -526,7 +578,7 @@ func TestNodes(t *testing.T) {
 			nodes: []corev1.Node{good("a"), good("b"), good("c")},
 			change: []func(*Observed){others(map[string]int{"b": 1}), func(o *Observed) {
 				o.Nodes[0].Labels["end"], o.Nodes[1].Labels["end"] = "client", "client"
-				o.Benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeSelector: map[string]string{"end": "client"}}
+				o.Benchmark.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: map[string]string{"end": "client"}}}
 			}},
 			want: "a c",
 		},
@@ -534,7 +586,7 @@ func TestNodes(t *testing.T) {
 			nodes: []corev1.Node{good("a"), good("b"), good("c")},
 			change: []func(*Observed){others(map[string]int{"b": 1}), func(o *Observed) {
 				o.Nodes[0].Labels["end"], o.Nodes[1].Labels["end"] = "server", "server"
-				o.Benchmark.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeSelector: map[string]string{"end": "server"}}
+				o.Benchmark.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: map[string]string{"end": "server"}}}
 			}},
 			want: "c a",
 		},
@@ -603,8 +655,8 @@ func TestMatching(t *testing.T) {
 	}{
 		"any": {func(*Observed) {}, "[a b c]"},
 		"one by its name, one by its labels": {func(o *Observed) {
-			o.Benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeName: "c"}
-			o.Benchmark.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeSelector: map[string]string{"name": "b"}}
+			o.Benchmark.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "c"}}
+			o.Benchmark.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: map[string]string{"name": "b"}}}
 		}, "[b c]"},
 		"the pair that was chosen before": {func(o *Observed) {
 			o.Benchmark.Status.Pair = &v1alpha1.Pair{ClientNode: "c", ServerNode: "a"}

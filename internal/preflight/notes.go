@@ -3,6 +3,9 @@ package preflight
 import (
 	"fmt"
 	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -16,24 +19,36 @@ const (
 
 // Notes lists what the proof may not be able to show for an accepted benchmark, with the remedies, before it is measured.
 // The benchmark uses a pair of nodes, with so many CPUs at each end.
-func Notes(o Observed, pair v1alpha1.Pair, cpus int32) []string {
+func Notes(o Observed, pair v1alpha1.Pair, cpus v1alpha1.EndpointCPUs) []string {
 	var notes []string
 	add := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
-	spec := o.Benchmark.Spec
-	if cpus%wholeCore != 0 && o.count(pair, labelThreads, "false") < 2 {
-		add("placement.cpus is %d: on nodes with SMT other pods may use the other thread of a core (SMTSiblings), and kubelets with full-pcpus-only reject such pods; an even number avoids both", cpus)
+	ends := []struct{ role, node string }{{v1alpha1.RoleClient, pair.ClientNode}, {v1alpha1.RoleServer, pair.ServerNode}}
+	var odd []string
+	for _, end := range ends {
+		if n := cpus.Of(end.role); n%wholeCore != 0 && !o.labelled(end.node, labelThreads, "false") {
+			odd = append(odd, fmt.Sprintf("%d for the %s", n, end.role))
+		}
 	}
-	for _, v := range plan.Variants(spec) {
-		policy := spec.Placement.NUMAOf(v.Network.Type)
+	if odd != nil {
+		add("placement.cpus is %s: on nodes with SMT other pods may use the other thread of a core (SMTSiblings), and kubelets with full-pcpus-only reject such pods; an even number avoids both",
+			strings.Join(odd, " and "))
+	}
+	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		matters, away := false, false
+		for _, end := range ends {
+			policy := o.Benchmark.Spec.Placement.NUMAPolicyOf(v, end.role)
+			matters = matters || policy != v1alpha1.NUMAIgnore
+			away = away || policy == v1alpha1.NUMARequired || policy == v1alpha1.NUMAPreferred && o.labelled(end.node, labelNUMA, "true")
+		}
 		t := v.Network.Type
-		if slices.Contains(o.Claimed, v.Network.ResourceName) && policy != v1alpha1.NUMAIgnore {
+		if slices.Contains(o.Claimed, v.Network.ResourceName) && matters {
 			add("variant %s: Dynamic Resource Allocation provides %s, and the kubelet's topology manager does not align its devices with CPUs, so that the CPUs may be on another NUMA node (NUMALocal): reserve the CPUs of the other NUMA nodes (reservedSystemCPUs)",
 				v.Name, v.Network.ResourceName)
 		}
 		if t != v1alpha1.NetworkHost && t != v1alpha1.NetworkNAD {
 			continue
 		}
-		if policy == v1alpha1.NUMARequired || policy == v1alpha1.NUMAPreferred && o.count(pair, labelNUMA, "true") > 0 {
+		if away {
 			add("variant %s: the kubelet does not know which NIC network %s uses, so that its CPUs may be on another NUMA node (NUMALocal): reserve the CPUs of the other NUMA nodes (reservedSystemCPUs)", v.Name, t)
 		}
 		if t == v1alpha1.NetworkNAD {
@@ -43,14 +58,7 @@ func Notes(o Observed, pair v1alpha1.Pair, cpus int32) []string {
 	return notes
 }
 
-// count is how many of the nodes of a pair have a label with this value.
-func (o Observed) count(pair v1alpha1.Pair, label, value string) int {
-	n := 0
-	for i := range o.Nodes {
-		name := o.Nodes[i].Name
-		if (name == pair.ClientNode || name == pair.ServerNode) && o.Nodes[i].Labels[label] == value {
-			n++
-		}
-	}
-	return n
+// labelled says whether a node has a label with this value.
+func (o Observed) labelled(node, label, value string) bool {
+	return slices.ContainsFunc(o.Nodes, func(n corev1.Node) bool { return n.Name == node && n.Labels[label] == value })
 }

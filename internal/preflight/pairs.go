@@ -62,7 +62,7 @@ func acceptMatrix(o Observed, m v1alpha1.LatencyMatrixSpec) (Nodes, *Rejection) 
 
 // chooseNodes takes all nodes.
 func chooseNodes(o Observed, m v1alpha1.LatencyMatrixSpec, nodes *endpoint) (Nodes, *Rejection) {
-	found, r := nodes.all(o)
+	found, r := nodes.all(o, bothEnds(o))
 	if r != nil {
 		return Nodes{}, r
 	}
@@ -81,11 +81,11 @@ func chooseNodes(o Observed, m v1alpha1.LatencyMatrixSpec, nodes *endpoint) (Nod
 // chooseStar takes all clients and, of the servers, one that is not among them, where there is one: no client is then lost
 // to it.
 func chooseStar(o Observed, clients, servers *endpoint) (Nodes, *Rejection) {
-	from, r := clients.all(o)
+	from, r := clients.all(o, newChoice(o, v1alpha1.RoleClient))
 	if r != nil {
 		return Nodes{}, r
 	}
-	to, r := servers.all(o)
+	to, r := servers.all(o, newChoice(o, v1alpha1.RoleServer))
 	if r != nil {
 		return Nodes{}, r
 	}
@@ -108,9 +108,15 @@ func chooseStar(o Observed, clients, servers *endpoint) (Nodes, *Rejection) {
 	return Nodes{Names: sortedNames(from), Server: server.name, LeftOut: clients.reasons()}, nil
 }
 
+// bothEnds is for nodes that become client and server in turn.
+func bothEnds(o Observed) *choice {
+	c := newChoice(o, v1alpha1.RoleClient)
+	c.filters = append(c.filters, newChoice(o, v1alpha1.RoleServer).filters...)
+	return c
+}
+
 // all are the nodes that no filter rejects, or the reasons why there is none.
-func (e *endpoint) all(o Observed) ([]candidate, *Rejection) {
-	c := newChoice(o)
+func (e *endpoint) all(o Observed, c *choice) ([]candidate, *Rejection) {
 	var found []candidate
 	for i := range o.Nodes {
 		n := &o.Nodes[i]
@@ -167,11 +173,19 @@ func rangeText(i v1alpha1.IPAM) string {
 	return fmt.Sprintf("%s from %s on", i.Range, i.RangeStart)
 }
 
-// Usable says of each node whether it could be an endpoint of the benchmark now if it were empty, whatever selects it.
-func Usable(o Observed) map[string]bool {
-	c := newChoice(o)
+// Usable says of each node whether it could be an endpoint of the benchmark now if it were empty, whatever selects it: both
+// endpoints or, with topology Star, the client or the one server.
+func Usable(o Observed, star string) map[string]bool {
+	clients, servers := bothEnds(o), newChoice(o, v1alpha1.RoleServer)
+	if star != "" {
+		clients = newChoice(o, v1alpha1.RoleClient)
+	}
 	usable := map[string]bool{}
 	for i := range o.Nodes {
+		c := clients
+		if o.Nodes[i].Name == star {
+			c = servers
+		}
 		filter, _ := c.judge(&o.Nodes[i])
 		usable[o.Nodes[i].Name] = filter < 0
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 func TestAcceptMatrix(t *testing.T) {
-	rack := func(number string) *v1alpha1.NodeSelection {
-		return &v1alpha1.NodeSelection{NodeSelector: map[string]string{"rack": number}}
+	rack := func(number string) *v1alpha1.EndpointPlacement {
+		return &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: map[string]string{"rack": number}}}
 	}
 	inRack := func(number string) func(*corev1.Node) { return func(n *corev1.Node) { n.Labels["rack"] = number } }
 	var matrix v1alpha1.LatencyMatrixSpec
@@ -24,7 +24,7 @@ func TestAcceptMatrix(t *testing.T) {
 			o.Benchmark.Spec.Placement.Client, o.Benchmark.Spec.Placement.Server = rack("1"), rack("1")
 		}
 	}
-	star := func(client, server *v1alpha1.NodeSelection) func(*Observed) {
+	star := func(client, server *v1alpha1.EndpointPlacement) func(*Observed) {
 		return func(o *Observed) {
 			matrix = v1alpha1.LatencyMatrixSpec{Topology: v1alpha1.TopologyStar}
 			o.Benchmark.Spec.Placement.Client, o.Benchmark.Spec.Placement.Server = client, server
@@ -65,8 +65,10 @@ func TestAcceptMatrix(t *testing.T) {
 		"all nodes, by name": {nodes: nodes("c", "a", "b"), change: []func(*Observed){all}, want: "a b c"},
 		"those that match":   {nodes: append(nodes("a", "b"), good("c", inRack("2"))), change: []func(*Observed){all}, want: "a b"},
 		"by name, which is one too few": {
-			nodes:      nodes("a", "b"),
-			change:     []func(*Observed){all, func(o *Observed) { o.Benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeName: "b"} }},
+			nodes: nodes("a", "b"),
+			change: []func(*Observed){all, func(o *Observed) {
+				o.Benchmark.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "b"}}
+			}},
 			wantReason: v1alpha1.ReasonSameNode, wantMessage: []string{"spec.nodes: only node b can be measured"},
 		},
 		"those that cannot be measured are told": {
@@ -80,13 +82,13 @@ func TestAcceptMatrix(t *testing.T) {
 		"by names": {
 			nodes: nodes("a", "b", "c"),
 			change: []func(*Observed){all, func(o *Observed) {
-				o.Benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeNames: []string{"c", "a"}}
+				o.Benchmark.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeNames: []string{"c", "a"}}}
 			}}, want: "a c",
 		},
 		"by names of nodes that do not exist": {
 			nodes: nodes("a", "b"),
 			change: []func(*Observed){all, func(o *Observed) {
-				o.Benchmark.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeNames: []string{"x"}}
+				o.Benchmark.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeNames: []string{"x"}}}
 			}},
 			wantReason: v1alpha1.ReasonNoMatchingNode, wantMessage: []string{"spec.nodes.nodeNames: none of these nodes exists"},
 		},
@@ -120,6 +122,17 @@ func TestAcceptMatrix(t *testing.T) {
 		"a tool that nobody knows": {
 			nodes: nodes("a", "b"), change: []func(*Observed){all, func(o *Observed) { o.Driver = nil }},
 			wantReason: v1alpha1.ReasonCellUnsupported, wantMessage: []string{"spec.template.spec.tool: this operator does not know"},
+		},
+
+		"each node as client and as server": {
+			nodes:  append(nodes("a", "b"), good("c", cpu("3"))),
+			change: []func(*Observed){all, func(o *Observed) { o.Benchmark.Spec.Placement.Server.CPUs = 4 }},
+			want:   "a b; 1 fewer than 4 whole CPUs",
+		},
+		"the server of a star as server alone": {
+			nodes:  append(nodes("a", "b"), good("s", inRack("2"), cpu("1"))),
+			change: []func(*Observed){star(rack("1"), rack("2")), func(o *Observed) { o.Benchmark.Spec.Placement.Server.CPUs = 1 }},
+			want:   "a b from s",
 		},
 
 		"a star": {
@@ -196,14 +209,17 @@ func namesOf(nodes []corev1.Node) []string {
 }
 
 func TestUsable(t *testing.T) {
-	o := asking(good("a"), good("b", notReady), good("c", cordoned), good("d", allocatable(vf, "0")))
-	var usable []string
-	for name, yes := range Usable(o) {
-		if yes {
-			usable = append(usable, name)
+	o := asking(good("a"), good("b", notReady), good("c", cordoned), good("d", allocatable(vf, "0")), good("s", cpu("1")))
+	o.Benchmark.Spec.Placement.Server = &v1alpha1.EndpointPlacement{CPUs: 1}
+	for star, want := range map[string][]string{"": {"a"}, "s": {"a", "s"}} {
+		var usable []string
+		for name, yes := range Usable(o, star) {
+			if yes {
+				usable = append(usable, name)
+			}
 		}
-	}
-	if !slices.Equal(usable, []string{"a"}) {
-		t.Errorf("usable are %v, want a alone", usable)
+		if slices.Sort(usable); !slices.Equal(usable, want) {
+			t.Errorf("with server %q, usable are %v, want %v", star, usable, want)
+		}
 	}
 }

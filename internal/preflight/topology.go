@@ -1,7 +1,6 @@
 package preflight
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -13,11 +12,16 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 )
 
-// aligned lists the devices of each variant that has some and requires the NUMA node of its CPUs.
-func aligned(o Observed) [][]corev1.ResourceName {
+// Aligned says whether an endpoint of a variant has devices and requires the NUMA node of its CPUs.
+func Aligned(o Observed) bool {
+	return len(aligned(o, v1alpha1.RoleClient)) > 0 || len(aligned(o, v1alpha1.RoleServer)) > 0
+}
+
+// aligned lists the devices of each variant that has some, if the endpoint with a role requires the NUMA node of its CPUs.
+func aligned(o Observed, role string) [][]corev1.ResourceName {
 	var all [][]corev1.ResourceName
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		if o.Benchmark.Spec.Placement.NUMAOf(v.Network.Type) != v1alpha1.NUMARequired {
+		if o.Benchmark.Spec.Placement.NUMAPolicyOf(v, role) != v1alpha1.NUMARequired {
 			continue
 		}
 		var devices []corev1.ResourceName
@@ -43,7 +47,7 @@ func (c *choice) misaligned(n *corev1.Node) string {
 	// What is available is reported late, and a benchmark that measures, or has just measured, is in it.
 	empty := c.o.Benchmark.Status.Pair != nil || c.o.Empty || c.o.Others[n.Name] > 0
 	for _, devices := range c.aligned {
-		if why := misaligned(topology, devices, cmp.Or(c.o.Benchmark.CPUs(), c.o.leastCPUs()), empty); why != "" {
+		if why := misaligned(topology, devices, c.o.leastCPUs().Of(c.role), empty); why != "" {
 			return why
 		}
 	}

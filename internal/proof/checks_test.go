@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,14 +40,88 @@ func status(change func(*foreign.Status)) func(*world) {
 }
 
 func numa(policy v1alpha1.NUMAPolicy) func(*world) {
-	return func(w *world) { w.spec.Placement.NUMA = policy }
+	return func(w *world) { w.spec.Placement.NUMAPolicy = policy }
+}
+
+// numaOf is the policy of one endpoint.
+func numaOf(role string, policy v1alpha1.NUMAPolicy) func(*world) {
+	return func(w *world) {
+		e := &w.spec.Placement.Client
+		if role == v1alpha1.RoleServer {
+			e = &w.spec.Placement.Server
+		}
+		*e = &v1alpha1.EndpointPlacement{NUMAPolicy: policy}
+	}
+}
+
+// numaOfVariant is the policy of the only variant.
+func numaOfVariant(policy v1alpha1.NUMAPolicy) func(*world) {
+	return func(w *world) {
+		w.spec.Variants = []v1alpha1.Variant{{Name: plan.DefaultVariant, NUMAPolicy: policy}}
+	}
+}
+
+// An endpoint and a variant may have a NUMA policy of their own, and what blocks a verdict is that of the endpoint that is
+// warned of, whichever was seen first.
+func TestNUMAPolicies(t *testing.T) {
+	farClient := client(func(e *result.Evidence, _ *result.Seen) { e.DeviceNUMANode = 0 })
+	farServer := server(func(e *result.Evidence, _ *result.Seen) { e.DeviceNUMANode = 0 })
+	const role = v1alpha1.RoleClient
+	cases := map[string]struct {
+		change []func(*world)
+		// want is the endpoint that is warned of, empty without a warning.
+		want   string
+		blocks bool
+	}{
+		"required of both":                           {[]func(*world){farClient, farServer}, "client", true},
+		"preferred at the client, which is far":      {[]func(*world){numaOf(role, "Preferred"), farClient}, "client", false},
+		"preferred at the client, the server is far": {[]func(*world){numaOf(role, "Preferred"), farServer}, "server", true},
+		"preferred at the client, both are far":      {[]func(*world){numaOf(role, "Preferred"), farClient, farServer}, "server", true},
+		"ignored at the client, which is far":        {[]func(*world){numaOf(role, "Ignore"), farClient}, "", false},
+		"ignored at the client, both are far":        {[]func(*world){numaOf(role, "Ignore"), farClient, farServer}, "server", true},
+		"required at the server alone":               {[]func(*world){numa("Ignore"), numaOf(v1alpha1.RoleServer, "Required"), farClient, farServer}, "server", true},
+		"the variant's before that of its endpoints": {[]func(*world){numaOf(role, "Required"), numaOfVariant("Ignore"), farClient, farServer}, "", false},
+		"the variant's before that of the spec":      {[]func(*world){numa("Ignore"), numaOfVariant("Required"), farServer}, "server", true},
+		"the default of a network with devices":      {[]func(*world){numa(""), farServer}, "server", true},
+		"the variant's before the network's default": {[]func(*world){numa(""), numaOfVariant("Preferred"), farServer}, "server", false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := good(c.change...)
+			got := Warnings(w.spec, w.variant(), w.run)
+			if c.want == "" {
+				if len(got) > 0 {
+					t.Fatalf("warned: %+v", got)
+				}
+				return
+			}
+			if len(got) != 1 || got[0].Reason != v1alpha1.WarningNUMAMismatch || !strings.Contains(got[0].Message, "x-r1, "+c.want+" on ") || got[0].Blocks != c.blocks {
+				t.Errorf("%+v, want one of the %s, blocking %t", got, c.want, c.blocks)
+			}
+		})
+	}
+}
+
+// Of several warnings with one reason the first is kept, unless a later one blocks and it does not.
+func TestAddWarning(t *testing.T) {
+	of := func(message string, blocks bool) Warning {
+		return Warning{v1alpha1.Warning{Reason: v1alpha1.WarningNUMAMismatch, Message: message}, blocks}
+	}
+	var all []Warning
+	for _, w := range []Warning{of("1", false), of("2", false), of("3", true), of("4", true), of("5", false)} {
+		all = AddWarning(all, w)
+	}
+	if diff := cmp.Diff([]Warning{of("3", true)}, all); diff != "" {
+		t.Error(diff)
+	}
 }
 
 func TestChecks(t *testing.T) {
 	asIs := func(*world) {}
 	cpus := func(n int32, list string) func(*world) {
 		return func(w *world) {
-			w.spec.Placement.CPUs = n
+			w.spec.Placement.CPUs = 9
+			w.spec.Placement.Client = &v1alpha1.EndpointPlacement{CPUs: n}
 			w.client().CPUsAllowed, w.client().Facts["cgroup.cpus"] = list, list
 		}
 	}

@@ -50,7 +50,7 @@ func cpusExclusive(e endpoint) finding {
 // cpus is how many CPUs the endpoint asked for. Where the spec leaves that to the operator, it is what its pod requests:
 // PodUnchanged says whether that is what the operator built. 0 when it is not known.
 func (e endpoint) cpus() int {
-	if n := e.spec.Placement.CPUs; n != 0 {
+	if n := e.spec.Placement.Of(e.role).CPUs; n != 0 {
 		return int(n)
 	}
 	n, err := strconv.Atoi(e.seen.Requests["cpu"])

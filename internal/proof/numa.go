@@ -34,7 +34,7 @@ func numaLocal(e endpoint) finding {
 	expected := fmt.Sprintf("CPU on the NUMA node of %s", orNotKnown(e.own.Interface))
 	advice := "give the kubelet topologyManagerPolicy: single-numa-node"
 	if !e.network().Type.HasDevice() {
-		advice = "measure from CPUs of the NUMA node of the interface, or set placement.numa to Preferred"
+		advice = "measure from CPUs of the NUMA node of the interface, or set placement.numaPolicy to Preferred"
 	}
 	cpu, nic := e.own.CPUNUMANode, e.own.DeviceNUMANode
 	iface := orNotKnown(e.own.Interface)
@@ -58,15 +58,19 @@ func numaLocal(e endpoint) finding {
 }
 
 // numaUnknown is what to do where a NUMA node is not known.
-const numaUnknown = "measure on nodes whose kernel tells it (numa_node in sysfs), or set placement.numa to Preferred"
+const numaUnknown = "measure on nodes whose kernel tells it (numa_node in sysfs), or set placement.numaPolicy to Preferred"
 
 // numa is a finding about NUMA nodes as the spec wants it: only noted where it wants none, or where the network is no
 // device of which there could be one.
 func (e endpoint) numa(f finding) finding {
-	if e.spec.Placement.NUMAOf(e.network().Type) == v1alpha1.NUMAIgnore || !e.hasDevice() {
+	if e.numaPolicy() == v1alpha1.NUMAIgnore || !e.hasDevice() {
 		return noted(f.found)
 	}
 	return f
+}
+
+func (e endpoint) numaPolicy() v1alpha1.NUMAPolicy {
+	return e.spec.Placement.NUMAPolicyOf(e.variant, e.role)
 }
 
 // hasDevice says whether the network is on a PCI device: one that was asked for, a NIC of the node, or the parent of an

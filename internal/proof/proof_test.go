@@ -61,7 +61,7 @@ func seen(number string) result.Seen {
 func good(change ...func(*world)) *world {
 	w := &world{
 		spec: v1alpha1.LatencyBenchmarkSpec{
-			Placement: v1alpha1.Placement{CPUs: 2, NUMA: v1alpha1.NUMARequired},
+			Placement: v1alpha1.Placement{CPUs: 2, NUMAPolicy: v1alpha1.NUMARequired},
 			Network:   v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: sfVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}},
 		},
 		run: result.Stored{

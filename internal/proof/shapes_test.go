@@ -191,7 +191,7 @@ func TestShapes(t *testing.T) {
 // blocks says whether there is no verdict on a run because of a check.
 func blocks(w *world, check string) bool {
 	for _, c := range chain {
-		if c.name == check && !Blocks(w.spec, w.variant(), c.failed) {
+		if e := endpoints(w.spec, w.variant(), w.run); c.name == check && !e[0].blocks(c.failed) && !e[1].blocks(c.failed) {
 			return false
 		}
 	}

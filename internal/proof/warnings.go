@@ -8,12 +8,31 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
+// Warning is something that a run did not prove.
+type Warning struct {
+	v1alpha1.Warning
+	// Blocks is true if nothing can be concluded from results with this warning.
+	Blocks bool
+}
+
+// AddWarning adds a warning to those that are known, each reason at most once: the first one, or the first one that blocks.
+func AddWarning(all []Warning, w Warning) []Warning {
+	i := slices.IndexFunc(all, func(known Warning) bool { return known.Reason == w.Reason })
+	switch {
+	case i < 0:
+		return append(all, w)
+	case w.Blocks && !all[i].Blocks:
+		all[i] = w
+	}
+	return all
+}
+
 // Warnings are what a run of a variant, which has everything filled in, did not prove, each reason at most once: of the
-// client, if both ends have it. A run on a simulated NIC has a warning of that, too.
-func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) []v1alpha1.Warning {
-	var warnings []v1alpha1.Warning
+// client, if both ends have it and both block or neither does. A run on a simulated NIC has a warning of that, too.
+func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) []Warning {
+	var warnings []Warning
 	if Simulated(run.Client.Evidence, run.Server.Evidence) {
-		warnings = append(warnings, v1alpha1.Warning{Reason: v1alpha1.WarningSimulatedNIC, Message: "simulated NIC: both endpoints ran on one kernel (the same boot), so these are real timings of virtual Ethernet on one machine, not of a NIC and a wire"})
+		warnings = AddWarning(warnings, Warning{Warning: v1alpha1.Warning{Reason: v1alpha1.WarningSimulatedNIC, Message: "simulated NIC: both endpoints ran on one kernel (the same boot), so these are real timings of virtual Ethernet on one machine, not of a NIC and a wire"}})
 	}
 	for _, e := range endpoints(spec, v, run) {
 		for _, c := range chain {
@@ -27,25 +46,20 @@ func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result
 			default:
 				continue
 			}
-			if slices.ContainsFunc(warnings, func(w v1alpha1.Warning) bool { return w.Reason == reason }) {
-				continue
-			}
 			l := c.line(f)
-			warnings = append(warnings, v1alpha1.Warning{Reason: reason, Message: Bounded(fmt.Sprintf("in %s, %s on %s: %s: expected %s, found %s; %s",
-				run.Client.Run, e.role, e.own.Node, c.name, l.Expected, l.Found, f.advice), maxMessage)})
+			warnings = AddWarning(warnings, Warning{Blocks: e.blocks(reason), Warning: v1alpha1.Warning{Reason: reason, Message: Bounded(
+				fmt.Sprintf("in %s, %s on %s: %s: expected %s, found %s; %s", run.Client.Run, e.role, e.own.Node, c.name, l.Expected, l.Found, f.advice), maxMessage)}})
 		}
 	}
 	return warnings
 }
 
-// Blocks says whether nothing can be concluded from results with a warning of the proof. It is so of all but a simulated
-// NIC, and of what is not on one NUMA node unless that is required.
-func Blocks(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, reason string) bool {
+// blocks says whether nothing can be concluded from results if this endpoint has a warning: always, unless the warning is
+// about NUMA nodes and the endpoint does not require one.
+func (e endpoint) blocks(reason string) bool {
 	switch reason {
-	case v1alpha1.WarningSimulatedNIC:
-		return false
 	case v1alpha1.WarningNUMAMismatch, v1alpha1.WarningNUMAUnknown:
-		return spec.Placement.NUMAOf(v.Network.Type) == v1alpha1.NUMARequired
+		return e.numaPolicy() == v1alpha1.NUMARequired
 	}
 	return true
 }

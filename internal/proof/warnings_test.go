@@ -17,7 +17,7 @@ func warned(t *testing.T, w *world) (reasons, blocking []string) {
 	seen := map[string]bool{}
 	for _, warning := range Warnings(w.spec, w.variant(), w.run) {
 		reasons = append(reasons, warning.Reason)
-		if Blocks(w.spec, w.variant(), warning.Reason) {
+		if warning.Blocks {
 			blocking = append(blocking, warning.Reason)
 		}
 		if seen[warning.Reason] || warning.Reason == "" || warning.Message == "" {

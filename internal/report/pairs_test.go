@@ -28,7 +28,7 @@ func matrixOf(topology v1alpha1.Topology, nodes int, fill func(b *v1alpha1.Laten
 			b := template.DeepCopy()
 			b.Name = fmt.Sprintf("mesh-%s-%s", p.ClientNode[5:], p.ServerNode[5:])
 			b.Spec.Placement = v1alpha1.Placement{
-				Client: &v1alpha1.NodeSelection{NodeName: p.ClientNode}, Server: &v1alpha1.NodeSelection{NodeName: p.ServerNode},
+				Client: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: p.ClientNode}}, Server: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: p.ServerNode}},
 			}
 			fill(b)
 			all = append(all, *b)

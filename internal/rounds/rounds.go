@@ -46,8 +46,8 @@ type Variant struct {
 	Runs int
 	// First and Last are the first and the last run without their measurements; nil without runs.
 	First, Last *result.Stored
-	// Warnings are what runs did not prove, each reason once, with the message of the first run that has it.
-	Warnings []v1alpha1.Warning
+	// Warnings are what runs did not prove, each reason once: the first, or the first that blocks a verdict.
+	Warnings []proof.Warning
 	// Unequal says how the conditions of a run differ from those of the first; empty when they do not.
 	Unequal string
 	// Proof is that of the two ends over all runs.
@@ -182,9 +182,7 @@ func (c *Collection) Add(run result.Stored) error {
 // prove adds what a run proves, and whether its conditions equal those of the first.
 func (v *Variant) prove(spec v1alpha1.LatencyBenchmarkSpec, run result.Stored) {
 	for _, w := range proof.Warnings(spec, v.Variant, run) {
-		if !slices.ContainsFunc(v.Warnings, func(other v1alpha1.Warning) bool { return other.Reason == w.Reason }) {
-			v.Warnings = append(v.Warnings, w)
-		}
+		v.Warnings = proof.AddWarning(v.Warnings, w)
 	}
 	lean := run.WithoutMeasurements()
 	v.Proof.Add(spec, v.Variant, run)

@@ -36,7 +36,7 @@ func latencyGate() *v1alpha1.LatencyGate {
 	template := benchmark("", overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
 		s.Tool, s.Rounds = v1alpha1.ToolPinger, 5
 		s.Workload.Duration.Duration = time.Second
-		s.Placement.Client, s.Placement.Server = &v1alpha1.NodeSelection{}, &v1alpha1.NodeSelection{}
+		s.Placement.Client, s.Placement.Server = &v1alpha1.EndpointPlacement{}, &v1alpha1.EndpointPlacement{}
 		s.Criteria = &v1alpha1.Criteria{
 			Rules:    []v1alpha1.GateRule{{Metric: v1alpha1.MetricMin, MaxLatency: metav1.Duration{Duration: 20 * time.Millisecond}}, {Metric: v1alpha1.MetricMin, MaxIncrease: "100%"}},
 			Baseline: &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{}},

@@ -211,7 +211,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		}
 		b := benchmark("fragile", short, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Rounds = 5
-			s.Placement.NUMA = v1alpha1.NUMAPreferred
+			s.Placement.NUMAPolicy = v1alpha1.NUMAPreferred
 			s.Variants = []v1alpha1.Variant{
 				{Name: "fragile", Network: over(localcluster.ResourceFragile, "198.18.80.0/24")},
 				{Name: "pod", Network: &v1alpha1.Network{Type: v1alpha1.NetworkPod}},
@@ -283,7 +283,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 				s.Network = v1alpha1.Network{
 					Type: v1alpha1.NetworkVF, ResourceName: localcluster.ResourceVFNoHint, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf-nohint"},
 				}
-				s.Placement.NUMA = numa
+				s.Placement.NUMAPolicy = numa
 			}
 		}
 		preferred := benchmark("preferred", short, slowest, anywhere(v1alpha1.NUMAPreferred))

@@ -40,8 +40,8 @@ func (b *BenchmarkBuilder) Rounds(n int32) *BenchmarkBuilder {
 
 // On sets the nodes of client and server.
 func (b *BenchmarkBuilder) On(client, server string) *BenchmarkBuilder {
-	b.Spec.Placement.Client = &v1alpha1.NodeSelection{NodeSelector: map[string]string{nodeLabel: client}}
-	b.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeSelector: map[string]string{nodeLabel: server}}
+	b.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: map[string]string{nodeLabel: client}}}
+	b.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: map[string]string{nodeLabel: server}}}
 	return b
 }
 
@@ -120,7 +120,7 @@ func (b *BenchmarkBuilder) AgainstGate(name string) *BenchmarkBuilder {
 
 // Free lets client and server run on any node.
 func (b *BenchmarkBuilder) Free() *BenchmarkBuilder {
-	b.Spec.Placement.Client, b.Spec.Placement.Server = &v1alpha1.NodeSelection{}, &v1alpha1.NodeSelection{}
+	b.Spec.Placement.Client, b.Spec.Placement.Server = &v1alpha1.EndpointPlacement{}, &v1alpha1.EndpointPlacement{}
 	return b
 }
 

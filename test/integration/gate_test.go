@@ -61,7 +61,7 @@ func (g *GateBuilder) With(change func(*v1alpha1.LatencyGateSpec)) *GateBuilder 
 // Alone leaves the gate one node, and another that the gate does not select as peer.
 func (g *GateBuilder) Alone(node, peer string) *GateBuilder {
 	g.Spec.NodeSelector = map[string]string{nodeLabel: node}
-	g.Spec.Template.Spec.Placement.Server = &v1alpha1.NodeSelection{NodeName: peer}
+	g.Spec.Template.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: peer}}
 	return g
 }
 

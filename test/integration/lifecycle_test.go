@@ -91,7 +91,7 @@ var _ = Describe("A benchmark", func() {
 		w.Kubelet.Measure(ctx, "x-r1", 1)
 		ExpectSucceeded(ctx, b, "^True Complete")
 		status := Get(ctx, b).Status
-		Expect(status.CPUs).To(Equal(int32(2)))
+		Expect(status.CPUs).To(Equal(&v1alpha1.EndpointCPUs{Client: 2, Server: 2}))
 		Expect(storedRuns(ctx, b)[0].ClientSeen.Changed).To(BeEmpty())
 	})
 

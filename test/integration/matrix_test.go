@@ -638,7 +638,7 @@ var _ = Describe("The API of a matrix", func() {
 		},
 		Entry("the smallest", "{}", "{}"),
 		Entry("a star", "{topology: Star, server: {nodeName: a}, parallelism: 50}", "{}"),
-		Entry("a ring of nodes by names", "{topology: Ring, nodes: {nodeNames: [a, b, c]}}", "placement: {client: {}, server: {}, cpus: 2, numa: Preferred}"),
+		Entry("a ring of nodes by names", "{topology: Ring, nodes: {nodeNames: [a, b, c]}}", "placement: {client: {}, server: {}, cpus: 2, numaPolicy: Preferred}"),
 		Entry("another matrix as baseline", "{suspend: true, ttlSecondsAfterFinished: 0}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: m}}}"),
 	)
 
@@ -648,7 +648,7 @@ var _ = Describe("The API of a matrix", func() {
 		m := asType(object).(*v1alpha1.LatencyMatrix)
 		Expect(m.Spec.Parallelism).To(BeEquivalentTo(1))
 		Expect(m.Spec.Template.Spec.Rounds).To(BeEquivalentTo(5))
-		Expect(m.Spec.Template.Spec.Placement.Client).To(Equal(&v1alpha1.NodeSelection{}))
+		Expect(m.Spec.Template.Spec.Placement.Client).To(Equal(&v1alpha1.EndpointPlacement{}))
 	})
 
 	It("answers in one line, and says the rest in wide columns", func(ctx SpecContext) {

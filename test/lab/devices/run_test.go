@@ -64,7 +64,7 @@ func (n network) benchmark(program v1alpha1.Tool, duration time.Duration) *v1alp
 				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}, MessageSizes: []int32{size},
 				Duration: metav1.Duration{Duration: duration}, Warmup: metav1.Duration{Duration: 100 * time.Millisecond},
 			},
-			Placement: v1alpha1.Placement{CPUs: 2, Memory: resource.MustParse("256Mi"), NUMA: v1alpha1.NUMARequired},
+			Placement: v1alpha1.Placement{CPUs: 2, Memory: resource.MustParse("256Mi"), NUMAPolicy: v1alpha1.NUMARequired},
 			Network: v1alpha1.Network{
 				Type: n.kind, ResourceName: n.resourceName(), MTU: n.mtu, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: n.subnet},
 			},
