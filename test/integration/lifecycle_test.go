@@ -100,7 +100,7 @@ var _ = Describe("A benchmark", func() {
 		createConfiguredNetwork(ctx, w.Namespace, "net", "", `{"type":"ipvlan","master":"enp59s0f0"}`)
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").NAD("net").On(w.A, w.B))
-		ExpectAccepted(ctx, b, "^True Accepted: client on .*; placement.cpus is 1: .*SMTSiblings.*; variant default: .*firmware")
+		ExpectAccepted(ctx, b, "^True Accepted: client on .*; placement.cpus is 1 for the client and 1 for the server: .*SMTSiblings.*; variant default: .*firmware")
 		task, err := taskOf(w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(task.Parent).To(Equal("enp59s0f0"))
