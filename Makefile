@@ -17,8 +17,8 @@ BENCH_IMAGE ?= tailgate-bench:latest
 PROSE := $(wildcard *.md) docs api cmd config controllers hack internal test
 # Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, doctor, docs, install; empty: all.
 LABELS ?=
-# How many local clusters run e2e specs side by side.
-PROCS ?= 1
+# How many local clusters run e2e specs side by side; the specs that take minutes start first (SpecPriority).
+PROCS ?= $(if $(E2E_KUBECONFIG),1,2)
 
 .PHONY: help
 help: ## Show this help.
@@ -44,14 +44,14 @@ unit: ## Unit tests; no root needed. The first time promtool is built, which tak
 .PHONY: integration
 integration: ## API and controller tests against a real API server (envtest); no root needed.
 	assets="$${KUBEBUILDER_ASSETS:-$$(go run ./hack/localcluster assets)}"; \
+	trap 'go run ./hack/durations bin/integration.json' EXIT; \
 	GOGC=300 KUBEBUILDER_ASSETS="$$assets" go tool ginkgo --procs=3 --no-color --timeout=60m --json-report=integration.json --output-dir=bin ./test/integration
-	go run ./hack/durations bin/integration.json
 
 .PHONY: e2e
 e2e: ## As root: tests on the local cluster; LABELS=measurement (or placement, faults, a || b) picks specs.
 	mkdir -p bin
+	trap 'go run ./hack/durations bin/e2e.json' EXIT; \
 	go tool ginkgo --procs=$(PROCS) --tags=e2e -v --no-color --timeout=60m --label-filter='$(LABELS)' --json-report=e2e.json --output-dir=bin ./test/e2e
-	go run ./hack/durations bin/e2e.json
 ifeq ($(LABELS),)
 	go test -v -count=1 -timeout 10m -tags e2e ./test/localcluster
 endif

@@ -33,7 +33,7 @@ const (
 
 // The commands of README.md and docs/*.md run as users copy them: in a shell with kubectl and kubectl-tailgate in PATH, in
 // a folder with config/ and the files that the page itself gives, block by block, in an empty namespace.
-var _ = Describe("The commands of a page of the documentation run as they stand there", Label("docs"), Ordered, ContinueOnFailure, func() {
+var _ = Describe("The commands of a page of the documentation run as they stand there", Label("docs"), SpecPriority(1), Ordered, ContinueOnFailure, func() {
 	var path string // PATH with the commands
 	BeforeAll(func(ctx context.Context) {
 		bin := GinkgoT().TempDir()

@@ -261,7 +261,7 @@ func verifyAgain(ctx context.Context) {
 		WithTimeout(soon).WithPolling(20 * time.Millisecond).Should(BeElementOf(v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring))
 }
 
-var _ = Describe("A LatencyGate", Label("gate"), func() {
+var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(1), func() {
 	AfterEach(func(ctx context.Context) {
 		g := latencyGate()
 		Expect(client.IgnoreNotFound(kube.Delete(ctx, g))).To(Succeed())

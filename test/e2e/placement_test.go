@@ -198,7 +198,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		}
 	})
 
-	It("waits for a device plugin that exits when interfaces move, and no try is lost", func(ctx context.Context) {
+	It("waits for a device plugin that exits when interfaces move, and no try is lost", SpecPriority(1), func(ctx context.Context) {
 		for _, node := range []string{"node-a", "node-b"} {
 			Expect(localcluster.StartFragilePlugin(ctx, options, node)).To(Succeed())
 			DeferCleanup(func(ctx context.Context) { Expect(localcluster.KillFragilePlugin(ctx, options, node)).To(Succeed()) })
