@@ -171,15 +171,33 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 			return fmt.Errorf("watching the certificate: %w", err)
 		}
 	}
-	clientset, err := kubernetes.NewForConfig(config)
+	if err := setUpControllers(mgr, o); err != nil {
+		return err
+	}
+	if err := setUpVerdicts(mgr); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the health check: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the readiness check: %w", err)
+	}
+	return mgr.Start(ctx)
+}
+
+// setUpControllers adds the controllers and their metrics.
+func setUpControllers(mgr ctrl.Manager, o options) error {
+	clientset, err := kubernetes.NewForConfig(mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
+	recorder := mgr.GetEventRecorder("tailgate")
 	reconciler := &benchmark.Reconciler{
 		Client: mgr.GetClient(),
 		Live:   mgr.GetAPIReader(),
 		Logs:   podLogs(clientset), LogTimeout: logTimeout,
-		Recorder: mgr.GetEventRecorder("tailgate"),
+		Recorder: recorder,
 		Clock:    clock.RealClock{},
 		Tools:    all.Registry(),
 		Settings: o.settings,
@@ -190,43 +208,36 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return fmt.Errorf("setting up the benchmark controller: %w", err)
 	}
 	err = (&matrix.Reconciler{
-		Client:    mgr.GetClient(),
-		Live:      mgr.GetAPIReader(),
-		Preflight: reconciler.Preflight,
-		Recorder:  mgr.GetEventRecorder("tailgate"),
-		Clock:     clock.RealClock{},
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Preflight: reconciler.Preflight, Recorder: recorder, Clock: clock.RealClock{},
 	}).SetupWithManager(mgr)
 	if err != nil {
 		return fmt.Errorf("setting up the matrix controller: %w", err)
 	}
 	err = (&retention.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Clock: clock.RealClock{},
 	}).SetupWithManager(mgr)
 	if err != nil {
 		return fmt.Errorf("setting up the retention controller: %w", err)
 	}
-	if o.gates {
-		if err := setUpGates(mgr, reconciler, o.settings); err != nil {
-			return err
-		}
+	if !o.gates {
+		return nil
 	}
-	// Its requests are its own, so that many of them do not hold up the controllers, and bounded, whatever callers ask for.
-	verdicts := rest.CopyConfig(config)
-	verdicts.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(verdictQPS, 2*verdictQPS)
-	live, err := client.New(verdicts, client.Options{Scheme: scheme, HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()})
+	return setUpGates(mgr, reconciler, o.settings)
+}
+
+// setUpVerdicts serves the verdicts beside the metrics. Their requests are their own, so that many of them do not hold up the
+// controllers, and bounded, whatever callers ask for.
+func setUpVerdicts(mgr ctrl.Manager) error {
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(verdictQPS, 2*verdictQPS)
+	live, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return fmt.Errorf("making the client of the verdicts: %w", err)
 	}
 	if err := mgr.AddMetricsServerExtraHandler(verdicthttp.Path, verdicthttp.New(live, clock.RealClock{})); err != nil {
 		return fmt.Errorf("adding the verdicts: %w", err)
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("adding the health check: %w", err)
-	}
-	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("adding the readiness check: %w", err)
-	}
-	return mgr.Start(ctx)
+	return nil
 }
 
 // limitMemory makes the garbage collector keep the process below nine tenths of GOMEMLIMIT, which the manifests set to the
