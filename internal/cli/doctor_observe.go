@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/config/crd"
 	"github.com/tailgate-dev/tailgate/internal/doctor"
+	"github.com/tailgate-dev/tailgate/internal/dra"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
@@ -53,19 +55,6 @@ func (d *doctorCall) observe(ctx context.Context, api client.Client, namespace s
 	if err := api.List(ctx, nodes); err != nil {
 		return o, benchImage{}, fmt.Errorf("listing the nodes: %w", err)
 	}
-	if err := d.choose(&o, nodes.Items); err != nil {
-		return o, benchImage{}, err
-	}
-	o.Capacity = map[corev1.ResourceName]int64{}
-	for _, n := range nodes.Items {
-		for name, q := range n.Status.Capacity {
-			o.Capacity[name] += q.Value()
-		}
-	}
-	if o.Onload = d.onload; o.Onload == "" && o.Capacity[plan.DefaultOnloadResource] > 0 {
-		o.Onload = plan.DefaultOnloadResource
-	}
-
 	// note keeps why something was not seen. Other errors than refusals end the command.
 	note := func(what string, err error) error {
 		switch {
@@ -76,6 +65,16 @@ func (d *doctorCall) observe(ctx context.Context, api client.Client, namespace s
 			return nil
 		}
 		return fmt.Errorf("listing %s: %w", what, err)
+	}
+	if err := note("network-attachment-definitions", d.definitionsOfNetworks(ctx, api, namespace, &o)); err != nil {
+		return o, benchImage{}, err
+	}
+	claimed, err := d.drivers(ctx, api, &o, nodes.Items, note)
+	if err != nil {
+		return o, benchImage{}, err
+	}
+	if err := d.choose(&o, nodes.Items, claimed); err != nil {
+		return o, benchImage{}, err
 	}
 	image, err := d.manager(ctx, api, &o)
 	if err := note("deployments", err); err != nil {
@@ -88,9 +87,6 @@ func (d *doctorCall) observe(ctx context.Context, api client.Client, namespace s
 	if err := note("daemonsets", multusWorkloads(ctx, api, &o)); err != nil {
 		return o, image, err
 	}
-	if err := note("network-attachment-definitions", d.definitionsOfNetworks(ctx, api, namespace, &o)); err != nil {
-		return o, image, err
-	}
 	if err := note("pods", podsOf(ctx, api, o.Nodes)); err != nil {
 		return o, image, err
 	}
@@ -101,8 +97,64 @@ func (d *doctorCall) observe(ctx context.Context, api client.Client, namespace s
 	return o, image, nil
 }
 
-// choose takes the nodes that are to be looked at.
-func (d *doctorCall) choose(o *doctor.Observed, nodes []corev1.Node) error {
+// drivers looks for resources of networks and of Onload that a node does not advertise at the drivers of Dynamic Resource
+// Allocation. The nodes then have them as if a device plugin advertised them; it returns which, by node.
+func (d *doctorCall) drivers(ctx context.Context, api client.Client, o *doctor.Observed, nodes []corev1.Node, note func(string, error) error) (map[string][]corev1.ResourceName, error) {
+	names := []string{d.onload}
+	for _, n := range o.Networks {
+		names = append(names, n.Resource)
+	}
+	names = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(names))), func(name string) bool {
+		return name == "" || !slices.ContainsFunc(nodes, func(n corev1.Node) bool {
+			q := n.Status.Allocatable[corev1.ResourceName(name)]
+			return q.Sign() == 0
+		})
+	})
+	if len(names) == 0 {
+		return nil, nil
+	}
+	classes := &resourcev1.DeviceClassList{}
+	// An API server without this kind has no such drivers.
+	if err := note("deviceclasses", client.IgnoreNotFound(api.List(ctx, classes))); err != nil {
+		return nil, err
+	}
+	var all *resourcev1.ResourceSliceList
+	claimed := map[string][]corev1.ResourceName{}
+	o.Classes = map[corev1.ResourceName]string{}
+	for _, text := range names {
+		name := corev1.ResourceName(text)
+		class := dra.Class(classes.Items, name)
+		if class == nil {
+			continue
+		}
+		o.Classes[name] = class.Name
+		if all == nil {
+			all = &resourcev1.ResourceSliceList{}
+			if err := note("resourceslices", client.IgnoreNotFound(api.List(ctx, all))); err != nil {
+				return nil, err
+			}
+		}
+		count := dra.Devices(ctx, class, all.Items)
+		for i := range nodes {
+			if dra.Advertise(nodes[i:i+1], name, count) {
+				claimed[nodes[i].Name] = append(claimed[nodes[i].Name], name)
+			}
+		}
+	}
+	return claimed, nil
+}
+
+// choose takes the nodes that are to be looked at, and counts the devices of all.
+func (d *doctorCall) choose(o *doctor.Observed, nodes []corev1.Node, claimed map[string][]corev1.ResourceName) error {
+	o.Capacity = map[corev1.ResourceName]int64{}
+	for _, n := range nodes {
+		for name, q := range n.Status.Capacity {
+			o.Capacity[name] += q.Value()
+		}
+	}
+	if o.Onload = d.onload; o.Onload == "" && o.Capacity[plan.DefaultOnloadResource] > 0 {
+		o.Onload = plan.DefaultOnloadResource
+	}
 	slices.SortFunc(nodes, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for _, name := range d.nodes {
 		if !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Name == name }) {
@@ -119,7 +171,7 @@ func (d *doctorCall) choose(o *doctor.Observed, nodes []corev1.Node) error {
 			o.LeftOut[n.Name] = taint
 			continue
 		}
-		o.Nodes = append(o.Nodes, doctor.Node{Node: n, Named: named})
+		o.Nodes = append(o.Nodes, doctor.Node{Node: n, Named: named, Claimed: claimed[n.Name]})
 	}
 	if len(o.Nodes) == 0 {
 		return errNoNode

@@ -18,6 +18,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -40,6 +41,8 @@ type ward struct {
 	nodes    []corev1.Node
 	manager  []appsv1.Deployment
 	networks []map[string]any
+	classes  []resourcev1.DeviceClass
+	slices   []resourcev1.ResourceSlice
 	// others are the pods of others.
 	others []corev1.Pod
 	// become is what becomes of an inspect pod; nil: it succeeds.
@@ -108,6 +111,12 @@ func (w *ward) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	mux.HandleFunc("GET /apis/apps/v1/deployments", func(http.ResponseWriter, *http.Request) { list("apps/v1", "DeploymentList", w.manager) })
 	mux.HandleFunc("GET /apis/apps/v1/daemonsets", func(http.ResponseWriter, *http.Request) {
 		list("apps/v1", "DaemonSetList", []appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-multus-ds"}}})
+	})
+	mux.HandleFunc("GET /apis/resource.k8s.io/v1/deviceclasses", func(http.ResponseWriter, *http.Request) {
+		list("resource.k8s.io/v1", "DeviceClassList", w.classes)
+	})
+	mux.HandleFunc("GET /apis/resource.k8s.io/v1/resourceslices", func(http.ResponseWriter, *http.Request) {
+		list("resource.k8s.io/v1", "ResourceSliceList", w.slices)
 	})
 	mux.HandleFunc("GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", func(http.ResponseWriter, *http.Request) {
 		known, _ := ownDefinitions()
@@ -247,6 +256,60 @@ func TestDoctorLooksAndCleansUp(t *testing.T) {
 		if c := p.Spec.Containers[0]; c.Image != "bench:v1" || c.ImagePullPolicy != corev1.PullNever || p.Labels[pods.LabelDoctor] == "" {
 			t.Errorf("pod %+v", p)
 		}
+	}
+}
+
+// VFs that a driver of Dynamic Resource Allocation provides as an extended resource are looked at as those of a device plugin.
+func TestDoctorKnowsDriversOfDevices(t *testing.T) {
+	claimed := func(w *ward) {
+		for i := range w.nodes {
+			w.nodes[i].Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
+			w.nodes[i].Status.Allocatable = w.nodes[i].Status.Capacity.DeepCopy()
+			w.slices = append(w.slices, resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{
+				Driver: "sriov.example.com", NodeName: &w.nodes[i].Name, Pool: resourcev1.ResourcePool{Name: w.nodes[i].Name}, Devices: []resourcev1.Device{{Name: "vf-0"}, {Name: "vf-1"}},
+			}})
+		}
+		w.classes = []resourcev1.DeviceClass{{ObjectMeta: metav1.ObjectMeta{Name: "sf-vf"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new(testVF)}}}
+	}
+	for name, c := range map[string]struct {
+		change        func(*ward)
+		code          int
+		check, found  string
+		level         doctor.Level
+		attachedPods  int
+		nodeOfTheLine string
+	}{
+		"devices on both nodes": {func(*ward) {}, 0, "devices", "2 of DeviceClass sf-vf, 0 in use", doctor.Good, 2, "node-a"},
+		"devices on one node":   {func(w *ward) { w.slices = w.slices[:1] }, 2, "devices", "DeviceClass sf-vf selects no device", doctor.Warning, 1, "node-a"},
+		"no device":             {func(w *ward) { w.slices = nil }, 1, "network", "but selects no device", doctor.Error, 0, ""},
+		"no class":              {func(w *ward) { w.classes = nil }, 1, "network", "no DeviceClass provides it", doctor.Error, 0, ""},
+		"classes out of sight":  {func(w *ward) { w.forbidden = []string{"/deviceclasses"} }, 3, "network", "you may not list deviceclasses", doctor.Unknown, 0, ""},
+		"slices out of sight":   {func(w *ward) { w.forbidden = []string{"/resourceslices"} }, 3, "network", "you may not list resourceslices", doctor.Unknown, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWard()
+			claimed(w)
+			c.change(w)
+			code, stdout, stderr := run(w.serve(t)...)
+			r := diagnosed(t, stdout)
+			if code != c.code || stderr != "" {
+				t.Errorf("exit code %d, it said %q: %+v", code, stderr, r.Lines)
+			}
+			if !slices.ContainsFunc(r.Lines, func(l doctor.Line) bool {
+				return l.Node == c.nodeOfTheLine && l.Check == c.check && l.Level == c.level && strings.Contains(l.Found, c.found)
+			}) {
+				t.Errorf("no line %s of %q is %s with %q: %+v", c.check, c.nodeOfTheLine, c.level, c.found, r.Lines)
+			}
+			attached := 0
+			for _, p := range w.made {
+				if q := p.Spec.Containers[0].Resources.Requests[testVF]; q.Sign() > 0 {
+					attached++
+				}
+			}
+			if attached != c.attachedPods {
+				t.Errorf("%d pods requested a VF, want %d", attached, c.attachedPods)
+			}
+		})
 	}
 }
 

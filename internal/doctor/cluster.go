@@ -143,8 +143,7 @@ func definition(o Observed, n Network) []Line {
 		return cannot.err(check, n.Name, "%s", p.found)
 	}
 	if n.Resource != "" && o.Capacity[corev1.ResourceName(n.Resource)] == 0 {
-		cannot.remedy = "correct the annotation " + foreign.AnnotationResourceName + " (with the prefix of the resource), or see whether the device plugin runs"
-		return cannot.err(check, n.Name, "its resource %s is advertised by no node", n.Resource)
+		return notProvided(o, n)
 	}
 	plugins, keys := n.plugins()
 	if refused := refusedBySFC(keys); len(refused) > 0 && slices.Contains(plugins, "sriov") && hasDriver(o, "sfc") {
@@ -158,8 +157,30 @@ func definition(o Observed, n Network) []Line {
 	}
 	if n.Resource != "" {
 		found += fmt.Sprintf("; resource %s: %d in the cluster", n.Resource, o.Capacity[corev1.ResourceName(n.Resource)])
+		if class := o.Classes[corev1.ResourceName(n.Resource)]; class != "" {
+			found += ", also by DeviceClass " + class
+		}
 	}
 	return good(check, n.Name, "%s", found)
+}
+
+// notProvided is the line of a network whose resource no device plugin and no driver provides.
+func notProvided(o Observed, n Network) []Line {
+	const check = "network"
+	cannot := advice{effect: "pods that ask for it do not start"}
+	for _, kind := range []string{"deviceclasses", "resourceslices"} {
+		if why := o.Unseen[kind]; why != "" {
+			return unknown(check, n.Name, fmt.Sprintf("its resource %s is advertised by no node; a DeviceClass may provide it, but %s", n.Resource, why),
+				"have the ClusterRole tailgate-doctor bound to you")
+		}
+	}
+	if class := o.Classes[corev1.ResourceName(n.Resource)]; class != "" {
+		cannot.remedy = fmt.Sprintf("see whether the pods of the driver run, and compare the selectors of the class with the devices: `kubectl get deviceclass %s -o yaml`, `kubectl get resourceslices -o yaml`", class)
+		return cannot.err(check, n.Name, "DeviceClass %s provides its resource %s, but selects no device of a ResourceSlice of any node", class, n.Resource)
+	}
+	cannot.remedy = "correct the annotation " + foreign.AnnotationResourceName +
+		" (with the prefix of the resource), see whether the device plugin runs, or create a DeviceClass with this extendedResourceName"
+	return cannot.err(check, n.Name, "its resource %s is advertised by no node, and no DeviceClass provides it", n.Resource)
 }
 
 // hasDriver says whether a network card of a node has a driver.

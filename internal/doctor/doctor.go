@@ -92,6 +92,8 @@ type Observed struct {
 	OnloadAsked bool
 	// Capacity has all devices of the cluster: how many each extended resource has on all nodes together.
 	Capacity map[corev1.ResourceName]int64
+	// Classes are the DeviceClasses by which drivers of Dynamic Resource Allocation provide resources, by the resource.
+	Classes map[corev1.ResourceName]string
 	// LeftOut are the taints of nodes that were not looked at, by node, because only who tolerates them may run there and
 	// the user did not name these.
 	LeftOut map[string]string
@@ -142,6 +144,9 @@ type Node struct {
 	Named bool
 	// Pods are those that it has, but for the inspect pods; unfinished ones only.
 	Pods []corev1.Pod
+	// Claimed are the resources that a driver of Dynamic Resource Allocation provides there: Node has them as if a device
+	// plugin did.
+	Claimed []corev1.ResourceName
 	// Topology is nil where no agent writes it.
 	Topology *foreign.NodeResourceTopology
 	// NotLooked is why no pod was sent there; empty when some were.

@@ -103,6 +103,20 @@ func fit() Observed {
 	}
 }
 
+// classOf has a DeviceClass that provides a resource.
+func classOf(name corev1.ResourceName) func(*Observed) {
+	return func(o *Observed) { o.Classes = map[corev1.ResourceName]string{name: "sf-vf"} }
+}
+
+// claimedOnA has the VFs of node a from a driver of Dynamic Resource Allocation.
+func claimedOnA(count string) func(*Observed) {
+	return func(o *Observed) {
+		classOf(vfs)(o)
+		o.Nodes[0].Claimed = []corev1.ResourceName{vfs}
+		o.Nodes[0].Node.Status.Capacity[vfs], o.Nodes[0].Node.Status.Allocatable[vfs] = resource.MustParse(count), resource.MustParse(count)
+	}
+}
+
 func TestGoodClusterIsGood(t *testing.T) {
 	o := fit()
 	o.LeftOut["cp-1"] = "node-role.kubernetes.io/control-plane:NoSchedule"
@@ -237,6 +251,10 @@ func TestChecks(t *testing.T) {
 		{"a PF without a resource", changes{config(`{"type": "host-device"}`), network(func(n *Network) { n.Resource = "" })}, true, "network", sfVF.Name, Error, "host-device"},
 		{"a named device", changes{config(`{"type": "host-device", "device": "ens1f0"}`), network(func(n *Network) { n.Resource = "" })}, true, "network", sfVF.Name, Good, "host-device"},
 		{"a resource that no node advertises", changes{network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Error, "sf_vf is advertised by no node"},
+		{"a resource of a class that selects nothing", changes{classOf("sf_vf"), network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Error, "DeviceClass sf-vf provides its resource sf_vf, but selects no device"},
+		{"a resource of a class that nobody may see", changes{unseen("deviceclasses"), network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Unknown, "a DeviceClass may provide it"},
+		{"devices that nobody may see", changes{unseen("resourceslices"), network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Unknown, "resourceslices"},
+		{"a resource of a driver", changes{classOf(vfs)}, true, "network", sfVF.Name, Good, "8 in the cluster, also by DeviceClass sf-vf"},
 		{"what sfc cannot set", changes{config(`{"type": "sriov", "trust": "on", "vlanQoS": 0, "max_tx_rate": 100}`)}, true, "network", sfVF.Name, Warning, "max_tx_rate, trust"},
 		{"what others can set", changes{config(`{"type": "sriov", "trust": "on"}`), func(o *Observed) {
 			for _, n := range o.Nodes {
@@ -348,6 +366,9 @@ func TestChecks(t *testing.T) {
 		{"a dead device plugin", changes{allocatableOnA(vfs, "0")}, false, "devices", vfs, Error, "0 of 4"},
 		{"a node without devices", changes{onA(func(n *Node) { delete(n.Node.Status.Capacity, vfs) })}, false, "devices", vfs, Warning, "none"},
 		{"devices in use", changes{podOnA(vfs, "4", "4")}, false, "devices", vfs, Warning, "all 4"},
+		{"devices of a driver", changes{claimedOnA("2")}, false, "devices", vfs, Good, "2 of DeviceClass sf-vf, 0 in use"},
+		{"devices of a driver in use", changes{claimedOnA("2"), podOnA(vfs, "2", "2")}, false, "devices", vfs, Warning, "all 2"},
+		{"a driver without devices there", changes{claimedOnA("0"), onA(func(n *Node) { delete(n.Node.Status.Capacity, vfs) })}, false, "devices", vfs, Warning, "DeviceClass sf-vf selects no device"},
 		{"devices of nobody", changes{func(o *Observed) { o.Capacity[vfs] = 0 }}, false, "devices", vfs, "", ""},
 
 		{"a plugin that is missing", changes{troubleOnA(KindNetwork, TroubleNetwork, `failed to find plugin "sriov" in path [/opt/cni/bin]`)}, false, "attachment", sfVF.Name, Error, "failed to find plugin"},

@@ -54,7 +54,7 @@ func devices(o Observed, n Node) []Line {
 	for _, network := range o.Networks {
 		name := network.Resource
 		if name == "" || slices.Contains(seen, name) || o.Capacity[corev1.ResourceName(name)] == 0 {
-			// The network's line says that no node advertises it.
+			// The network's line says that nothing provides it.
 			continue
 		}
 		seen = append(seen, name)
@@ -68,7 +68,12 @@ func device(o Observed, n Node, check, name string) []Line {
 	capacity, allocatable := n.Node.Status.Capacity[corev1.ResourceName(name)], n.Node.Status.Allocatable[corev1.ResourceName(name)]
 	used := requested(n)[corev1.ResourceName(name)]
 	bad := advice{effect: "benchmarks over it cannot run there"}
+	class := o.Classes[corev1.ResourceName(name)]
+	claimed := slices.Contains(n.Claimed, corev1.ResourceName(name))
 	switch {
+	case capacity.Sign() == 0 && class != "":
+		bad.remedy = "let the driver of DeviceClass " + class + ", or a device plugin, run there, if the node has the NIC"
+		return bad.warn(check, name, "the node advertises none, and DeviceClass %s selects no device of its ResourceSlices", class)
 	case capacity.Sign() == 0:
 		bad.remedy = "let the device plugin (or a SriovNetworkNodePolicy) select the node's NIC, if it has one"
 		return bad.warn(check, name, "the node advertises none")
@@ -79,6 +84,8 @@ func device(o Observed, n Node, check, name string) []Line {
 		bad.effect = "benchmarks wait until one is free"
 		bad.remedy = "end the pods that have them, or make more VFs"
 		return bad.warn(check, name, "all %s are in use", allocatable.String())
+	case claimed:
+		return good(check, name, "%s of DeviceClass %s, %d in use", allocatable.String(), class, used)
 	}
 	return good(check, name, "%s of %s healthy, %d in use", allocatable.String(), capacity.String(), used)
 }

@@ -97,6 +97,8 @@ var _ = Describe("kubectl tailgate doctor", Label("doctor"), func() {
 	It("is quiet on a good cluster, and removes its pods when it is interrupted", func(ctx context.Context) {
 		inWard(ctx, "sf-vf", localcluster.ResourceVF, "")
 		inWard(ctx, "macvlan", "", "")
+		classForClaimedVFs(ctx)
+		inWard(ctx, "sf-vf-claimed", localcluster.ResourceVFClaimed, "")
 		code, r := examine(ctx)
 		for _, l := range r.Lines {
 			Expect(l.Level).To(Equal(doctor.Good), "%v", l)
@@ -107,6 +109,8 @@ var _ = Describe("kubectl tailgate doctor", Label("doctor"), func() {
 			Expect(of(r, node, "cpu-manager", "").Level).To(Equal(doctor.Good))
 			Expect(of(r, node, "topology", ofWard("sf-vf")).Level).To(Equal(doctor.Good))
 			Expect(of(r, node, "attachment", ofWard("macvlan")).Level).To(Equal(doctor.Good))
+			Expect(of(r, node, "devices", string(localcluster.ResourceVFClaimed)).Found).To(ContainSubstring("of DeviceClass sf-vf-claimed"))
+			Expect(of(r, node, "attachment", ofWard("sf-vf-claimed")).Level).To(Equal(doctor.Good))
 		}
 
 		By("an interrupt while its pods run")

@@ -99,6 +99,23 @@ func tenant(ctx context.Context, node string, vfs int64) string {
 	return status.DeviceInfo.PCI.Address
 }
 
+// classForClaimedVFs makes a DeviceClass that provides the local cluster's VFs of Dynamic Resource Allocation as an extended
+// resource, until the spec ends.
+func classForClaimedVFs(ctx context.Context) {
+	GinkgoHelper()
+	class := &resourcev1.DeviceClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "sf-vf-claimed"},
+		Spec: resourcev1.DeviceClassSpec{
+			ExtendedResourceName: new(localcluster.ResourceVFClaimed),
+			Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{
+				Expression: fmt.Sprintf(`device.driver == %q && device.attributes[%[1]q].resourceName == %q`, dradriver.Name, localcluster.ResourceVFClaimed),
+			}}},
+		},
+	}
+	Expect(kube.Create(ctx, class)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(kube.Delete(ctx, class))).To(Succeed()) })
+}
+
 var _ = Describe("Placement", Label("placement"), func() {
 	It("compares every way to the peer in one table, with a device of its own for each, and proves each", func(ctx context.Context) {
 		taken := tenant(ctx, "node-a", 1)
@@ -173,17 +190,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 			HaveField("Reason", v1alpha1.ReasonResourceNotAdvertised), HaveField("Message", ContainSubstring("DeviceClass"))))
 
 		By("a DeviceClass that names the resource")
-		class := &resourcev1.DeviceClass{
-			ObjectMeta: metav1.ObjectMeta{Name: "sf-vf-claimed"},
-			Spec: resourcev1.DeviceClassSpec{
-				ExtendedResourceName: new(localcluster.ResourceVFClaimed),
-				Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{
-					Expression: fmt.Sprintf(`device.driver == %q && device.attributes[%[1]q].resourceName == %q`, dradriver.Name, localcluster.ResourceVFClaimed),
-				}}},
-			},
-		}
-		Expect(kube.Create(ctx, class)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(kube.Delete(ctx, class))).To(Succeed()) })
+		classForClaimedVFs(ctx)
 		b = eventuallyCompletes(ctx, b)
 		Expect(report.Table(GinkgoWriter, b)).To(Succeed())
 		Expect(condition(b, v1alpha1.ConditionAccepted).Message).To(ContainSubstring("topology manager"))
