@@ -83,6 +83,9 @@ const (
 	// unseenGrace is for how long after its acceptance a benchmark waits for older ones that no worker has looked at yet, as
 	// after a manager starts.
 	unseenGrace = 5 * time.Second
+	// affinityGrace is for how long a TopologyAffinityError may turn out to be that of a device plugin that ended: a kubelet
+	// reports the devices of its node every 10 seconds.
+	affinityGrace = 15 * time.Second
 	// deadlineGrace is added to the agents' own deadline before the controller loses its patience.
 	deadlineGrace = 30 * time.Second
 )
@@ -176,7 +179,12 @@ func decideIdle(w *world) step {
 		}
 	}
 
-	pair, rejection := preflight.Accept(w.accepted)
+	accepted := w.accepted
+	if b.Status.StartTime != nil {
+		// A device plugin that does not run holds up only the runs that need it.
+		accepted.Next = run.Variant.Name
+	}
+	pair, rejection := preflight.Accept(accepted)
 	if rejection != nil && rejection.Reason == v1alpha1.ReasonResourceNotAdvertised && b.Status.StartTime != nil {
 		return waitForPlugin(w, run.Name, rejection.Message)
 	}
@@ -424,7 +432,7 @@ func (w *world) serverAddress() (address, missing string) {
 // ended is for an attempt in which a pod has ended, well or not.
 func ended(w *world) (step, bool) {
 	if reason, message := failure(w); reason != "" {
-		return conclude(reason, message), true
+		return concludeFailure(w, reason, message), true
 	}
 	serverDone, clientDone := endedWell(w.server), endedWell(w.client)
 	switch {
@@ -440,6 +448,21 @@ func ended(w *world) (step, bool) {
 		return step{kind: stepWatch, reason: v1alpha1.ReasonRunning, message: "waiting for both ends to finish", again: lookAgain}, true
 	}
 	return step{}, false
+}
+
+// concludeFailure ends an attempt that failed. A kubelet whose device plugin ended has no device on any NUMA node, and rejects
+// a pod with the same words as one whose free CPUs and devices are on different NUMA nodes. Its node tells the two apart, a
+// moment later.
+func concludeFailure(w *world, reason, message string) step {
+	switch v := w.activeRun().Variant; {
+	case reason != v1alpha1.OutcomeTopologyAffinity || v.Network.ResourceName == "" && v.Acceleration.ResourceName == "":
+		return conclude(reason, message)
+	case w.unplugged != "":
+		return conclude(v1alpha1.OutcomeDevicePluginUnavailable, fmt.Sprintf("%s; %s; the attempt does not count, and the operator waits for the device plugin", message, w.unplugged))
+	case w.sinceEnd() < affinityGrace:
+		return step{kind: stepWatch, reason: reason, message: message + "; waiting for the node to report its devices", again: lookAgain}
+	}
+	return conclude(reason, message)
 }
 
 // failure is how the attempt failed, the reason empty while it has not, or while it is not known why: an end that only says

@@ -84,6 +84,15 @@ func overVF(w *world) {
 	w.accepted.Networks = map[string]*preflight.NetworkDefinition{plan.DefaultVariant: {Name: "perf/x"}}
 }
 
+// podAndVF is a benchmark of the pod network and of VFs, which no node advertises.
+func podAndVF(w *world) {
+	overVF(w)
+	vf := w.benchmark.Spec.Network
+	w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkPod}
+	w.benchmark.Spec.Variants = []v1alpha1.Variant{{Name: "pod"}, {Name: "vf", Network: &vf}}
+	w.accepted.Networks = map[string]*preflight.NetworkDefinition{"vf": {Name: "perf/x"}}
+}
+
 func TestDecideWithoutAnAttempt(t *testing.T) {
 	cordoned := readyNode("a")
 	cordoned.Spec.Unschedulable = true
@@ -270,6 +279,18 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 		"not for ever": {
 			changes: on(overVF, begun, missingFor(pluginPatience+time.Second)),
 			kind:    stepFail, reason: v1alpha1.ReasonFailed, message: []string{"30m0s", "amd.com/sf_vf"}, none: true,
+		},
+		"one whose next run needs no device measures it": {
+			changes: on(podAndVF, begun),
+			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-pod-r1", attempt: 1,
+		},
+		"one whose next run needs the device waits": {
+			changes: on(podAndVF, begun, withStored("x-pod-r1")),
+			kind:    stepReject, reason: v1alpha1.ReasonDevicePluginUnavailable, message: []string{"x-vf-r1", "spec.variants[1].network", "amd.com/sf_vf"}, again: waitAgain,
+		},
+		"one that has not started is rejected even if its first run needs no device": {
+			changes: on(podAndVF),
+			kind:    stepReject, reason: v1alpha1.ReasonResourceNotAdvertised, message: []string{"amd.com/sf_vf"}, again: waitAgain,
 		},
 		"one that has not started is rejected": {
 			changes: on(overVF),
@@ -572,6 +593,18 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 		},
 		"a server that the kubelet refused": {
 			changes: on(active(0), withServer(refused("TopologyAffinityError", "Resources cannot be allocated with Topology locality"))),
+			kind:    stepConclude, reason: v1alpha1.OutcomeTopologyAffinity, message: []string{"b", "NUMA"},
+		},
+		"a server that the kubelet refused for a device that its node may have lost": {
+			changes: on(overVF, active(0), withServer(refused("TopologyAffinityError", "Resources cannot be allocated with Topology locality")), seenEnded(affinityGrace-time.Second)),
+			kind:    stepWatch, reason: v1alpha1.OutcomeTopologyAffinity, message: []string{"NUMA", "waiting for the node"}, again: lookAgain,
+		},
+		"a server that the kubelet refused for a device that its node has lost": {
+			changes: on(overVF, active(0), withServer(refused("TopologyAffinityError", "Resources cannot be allocated with Topology locality")), func(w *world) { w.unplugged = "node b has no allocatable amd.com/sf_vf" }),
+			kind:    stepConclude, reason: noPlugin, message: []string{"NUMA", "node b has no allocatable amd.com/sf_vf", "does not count"},
+		},
+		"a server that the kubelet refused for a device that its node has": {
+			changes: on(overVF, active(0), withServer(refused("TopologyAffinityError", "Resources cannot be allocated with Topology locality")), seenEnded(affinityGrace)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeTopologyAffinity, message: []string{"b", "NUMA"},
 		},
 		"a server that somebody deleted": {

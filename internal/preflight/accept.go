@@ -48,6 +48,9 @@ type Observed struct {
 	// Pods are what occupies the nodes that the selectors match. Empty while they were not read: what nodes could give if
 	// they were empty is then all that is checked.
 	Pods []Pod
+	// Next is the variant of the next run of a benchmark that has started, which needs no devices of other variants; empty:
+	// the devices of all variants are needed.
+	Next string
 	// Empty says to look at what nodes could give if they were empty, also where only what is available is known.
 	Empty bool
 	// RuntimeClass and PriorityClass are those of template, nil if they do not exist. If it names no PriorityClass, it is

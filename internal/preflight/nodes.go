@@ -360,11 +360,16 @@ func asks(o Observed, role string) []ask {
 			list[i].overhead = amount(list[i].name, class.Overhead.PodFixed[list[i].name])
 		}
 	}
-	for _, v := range plan.Variants(o.Benchmark.Spec) {
+	for _, v := range o.variants() {
 		add(v.Network.ResourceName, networkPath(o, v), v.Network.Type == v1alpha1.NetworkVF)
 		add(v.Acceleration.ResourceName, accelerationPath(o, v), false)
 	}
 	return list
+}
+
+// variants are those whose devices are needed.
+func (o Observed) variants() []v1alpha1.Variant {
+	return slices.DeleteFunc(plan.Variants(o.Benchmark.Spec), func(v v1alpha1.Variant) bool { return o.Next != "" && v.Name != o.Next })
 }
 
 // fewer says that there are not as many of something as are asked.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
-	"github.com/tailgate-dev/tailgate/internal/plan"
 )
 
 // Aligned says whether an endpoint of a variant has devices and requires the NUMA node of its CPUs.
@@ -20,7 +19,7 @@ func Aligned(o Observed) bool {
 // aligned lists the devices of each variant that has some, if the endpoint with a role requires the NUMA node of its CPUs.
 func aligned(o Observed, role string) [][]corev1.ResourceName {
 	var all [][]corev1.ResourceName
-	for _, v := range plan.Variants(o.Benchmark.Spec) {
+	for _, v := range o.variants() {
 		if o.Benchmark.Spec.Placement.NUMAPolicyOf(v, role) != v1alpha1.NUMARequired {
 			continue
 		}

@@ -100,10 +100,11 @@ var (
 	noPod     = Outcome{Never: "no pod exists"}
 	noProcess = Outcome{Never: "the process does not exist yet"}
 	toolEnded = Outcome{Never: "the tool has ended"}
-	// rejected is by a kubelet that has lost the device: one reason before it marks the device unhealthy, the other after.
+	// rejected is by a kubelet that has lost the device, whose node says so within the operator's patience or not.
 	rejected = again(v1alpha1.OutcomeTopologyAffinity + " or " + v1alpha1.OutcomeDevicePluginUnavailable)
-	// restarted is a kubelet that admits its first pod after the start with what its checkpoint says.
-	restarted = Outcome{Attempts: once.Attempts, Or: again(v1alpha1.OutcomeTopologyAffinity).Attempts}
+	// restarted is a kubelet that admits its first pod after the start with what its checkpoint says. Until the device plugins
+	// have registered again its node has no devices, which may be what the operator sees.
+	restarted = Outcome{Attempts: once.Attempts, Or: rejected.Attempts}
 )
 
 // again is an attempt that fails, and a second one that measures.
