@@ -31,7 +31,7 @@ var _ = Describe("Wrong input", Label("placement"), func() {
 		Eventually(func() string { return condition(get(ctx, b), v1alpha1.ConditionSucceeded).Message }).
 			WithTimeout(soon).Should(And(ContainSubstring(v1alpha1.OutcomeTopologyAffinity), ContainSubstring("one NUMA node")))
 		Eventually(func() string { return condition(get(ctx, b), v1alpha1.ConditionSucceeded).Reason }).
-			WithTimeout(2 * time.Minute).Should(Equal(v1alpha1.ReasonFailed))
+			WithTimeout(4 * time.Minute).Should(Equal(v1alpha1.ReasonFailed))
 		Expect(get(ctx, b).Status.Attempts).To(HaveLen(3))
 		Eventually(benchmarkPods).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
 	})
