@@ -1,11 +1,14 @@
 package proof
 
 import (
+	"cmp"
+	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -28,12 +31,15 @@ func (s shape) String() string {
 	for _, w := range []struct {
 		is   bool
 		word string
-	}{{s.smt, "SMT"}, {!s.smt, "no SMT"}, {s.fullPCPUsOnly, "full-pcpus-only"}, {s.aligned, "single-numa-node"}, {s.fragmented, "fragmented"}} {
+	}{
+		{s.smt, "SMT"}, {!s.smt, "no SMT"}, {s.fullPCPUsOnly, "`full-pcpus-only`"}, {s.fragmented, "no free whole core"},
+		{s.numa == 1, "one NUMA node"}, {s.numa == 2, fmt.Sprintf("two NUMA nodes, NIC on %d", s.nic)}, {s.numa == 2 && !s.aligned, "no alignment"},
+	} {
 		if w.is {
 			words = append(words, w.word)
 		}
 	}
-	return fmt.Sprintf("%s, NIC on %d of %d", strings.Join(words, ", "), s.nic, s.numa)
+	return strings.Join(words, ", ")
 }
 
 func (s shape) cores() int { return 4 * s.numa }
@@ -101,90 +107,177 @@ func (s shape) on(network v1alpha1.NetworkType, cpus int, given []int) func(*wor
 	}
 }
 
+// ofType is a VF or PF.
+func ofType(t v1alpha1.NetworkType, function string) func(*world) {
+	return func(w *world) {
+		w.network().Type = t
+		for _, e := range []*result.Evidence{w.client(), w.server()} {
+			e.Facts["nic.function"] = function
+		}
+	}
+}
+
+// ipvlan is a network on a NIC of the node.
+func ipvlan(w *world) {
+	network(v1alpha1.NetworkNAD, "net1")(w)
+	other := *w.run.ClientSeen.Network
+	other.MAC, other.IPs = w.server().MAC, []string{"192.0.2.2"}
+	w.run.ServerSeen.Network = &other
+	for _, e := range []*result.Evidence{w.client(), w.server()} {
+		e.PCIAddress, e.Facts["nic.parent"] = "0000:3b:00.0", "enp59s0f0"
+	}
+}
+
+// ways are the networks of the table.
+var ways = []struct {
+	network v1alpha1.NetworkType
+	on      func(*world)
+}{
+	{v1alpha1.NetworkPod, network(v1alpha1.NetworkPod, "eth0")},
+	{v1alpha1.NetworkVF, ofType(v1alpha1.NetworkVF, "VF")},
+	{v1alpha1.NetworkPF, ofType(v1alpha1.NetworkPF, "PF")},
+	{v1alpha1.NetworkNAD, ipvlan},
+	{v1alpha1.NetworkHost, hostNIC},
+}
+
+// shapeCase is a kind of node, with so many CPUs of the spec; 0: as the operator chooses.
+type shapeCase struct {
+	shape
+	cpus int
+	// blocked are, by network, the lines for which there is no verdict, and warned those that only warn. Of all networks
+	// by "".
+	blocked, warned map[v1alpha1.NetworkType]string
+}
+
+const far = "NUMALocal Failed"
+
+var (
+	// unaligned is where nothing ties CPUs to the NIC.
+	unaligned = map[v1alpha1.NetworkType]string{v1alpha1.NetworkNAD: far, v1alpha1.NetworkHost: far}
+	// distant is a VF or PF that must be near and is not.
+	distant = map[v1alpha1.NetworkType]string{v1alpha1.NetworkVF: far, v1alpha1.NetworkPF: far}
+	shared  = map[v1alpha1.NetworkType]string{"": "SMTSiblings Failed"}
+)
+
+var shapeCases = []shapeCase{
+	{shape: shape{numa: 1}},
+	{shape: shape{numa: 1}, cpus: 1},
+	{shape: shape{numa: 1, fullPCPUsOnly: true}},
+	{shape: shape{numa: 1, smt: true}},
+	{shape: shape{numa: 1, smt: true, fullPCPUsOnly: true}},
+	// Half a core.
+	{shape: shape{numa: 1, smt: true}, cpus: 1, blocked: shared},
+	{shape: shape{numa: 1, smt: true, fullPCPUsOnly: true}, cpus: 1, blocked: map[v1alpha1.NetworkType]string{"": "rejected"}},
+	// No whole core is free, and the CPU manager does not insist on one.
+	{shape: shape{numa: 1, smt: true, fragmented: true}, blocked: shared},
+	{shape: shape{numa: 2, aligned: true}},
+	{shape: shape{numa: 2, aligned: true, nic: 1}, warned: unaligned},
+	{shape: shape{numa: 2, smt: true, aligned: true, nic: 1}, warned: unaligned},
+	{shape: shape{numa: 2, smt: true, fullPCPUsOnly: true, aligned: true}},
+	{shape: shape{numa: 2, smt: true, fullPCPUsOnly: true, aligned: true, nic: 1}, warned: unaligned},
+	// The device plugin gives no hint, or the topology manager does not use it.
+	{shape: shape{numa: 2, smt: true}},
+	{shape: shape{numa: 2, nic: 1}, blocked: distant, warned: unaligned},
+	{shape: shape{numa: 2, smt: true, nic: 1}, blocked: distant, warned: unaligned},
+	{shape: shape{numa: 2, smt: true, fullPCPUsOnly: true, nic: 1}, blocked: distant, warned: unaligned},
+}
+
+// asks is how many CPUs each endpoint requests.
+func (c shapeCase) asks() int { return cmp.Or(c.cpus, 2) }
+
+// proofOn is the proof on such nodes: nil if the kubelet rejects the pods.
+func (c shapeCase) proofOn(way v1alpha1.NetworkType, on func(*world)) (*world, []v1alpha1.ProofLine) {
+	given := c.give(c.asks(), way.HasDevice())
+	if given == nil {
+		return nil, nil
+	}
+	w := good(on, c.on(way, c.asks(), given))
+	lines, _ := Endpoints(w.spec, w.variant(), w.run)
+	return w, lines
+}
+
 // A benchmark that says nothing about CPUs and NUMA gets a verdict on every kind of node, but where a VF or PF and its CPUs are
 // not aligned although they could be.
 func TestShapes(t *testing.T) {
-	networks := map[v1alpha1.NetworkType]func(*world){
-		v1alpha1.NetworkPod: network(v1alpha1.NetworkPod, "eth0"),
-		v1alpha1.NetworkVF:  func(*world) {},
-		v1alpha1.NetworkNAD: func(w *world) {
-			network(v1alpha1.NetworkNAD, "net1")(w)
-			other := *w.run.ClientSeen.Network
-			other.MAC, other.IPs = w.server().MAC, []string{"192.0.2.2"}
-			w.run.ServerSeen.Network = &other
-			for _, e := range []*result.Evidence{w.client(), w.server()} {
-				e.PCIAddress, e.Facts["nic.parent"] = "0000:3b:00.0", "enp59s0f0"
-			}
-		},
-		v1alpha1.NetworkHost: hostNIC,
-	}
-	const far = "NUMALocal Failed"
-	shapes := []struct {
-		shape
-		// cpus of the spec; 0: as the operator chooses.
-		cpus int
-		// blocked are, by network, the lines for which there is no verdict, and warned those that only warn. Of all networks
-		// by "".
-		blocked, warned map[v1alpha1.NetworkType]string
-	}{
-		{shape: shape{numa: 1}},
-		{shape: shape{numa: 1, fullPCPUsOnly: true}},
-		{shape: shape{numa: 1, smt: true}},
-		{shape: shape{numa: 1, smt: true, fullPCPUsOnly: true}},
-		{shape: shape{numa: 2, aligned: true}},
-		{shape: shape{numa: 2, smt: true, fullPCPUsOnly: true, aligned: true}},
-		{
-			shape:  shape{numa: 2, smt: true, fullPCPUsOnly: true, aligned: true, nic: 1},
-			warned: map[v1alpha1.NetworkType]string{v1alpha1.NetworkNAD: far, v1alpha1.NetworkHost: far},
-		},
-		{
-			shape:  shape{numa: 2, aligned: true, nic: 1},
-			warned: map[v1alpha1.NetworkType]string{v1alpha1.NetworkNAD: far, v1alpha1.NetworkHost: far},
-		},
-		// The device plugin gives no hint, or the topology manager does not use it: a VF must be near, and is not.
-		{
-			shape:   shape{numa: 2, smt: true, nic: 1},
-			blocked: map[v1alpha1.NetworkType]string{v1alpha1.NetworkVF: far},
-			warned:  map[v1alpha1.NetworkType]string{v1alpha1.NetworkNAD: far, v1alpha1.NetworkHost: far},
-		},
-		// No whole core is free, and the CPU manager does not insist on one.
-		{shape: shape{numa: 1, smt: true, fragmented: true}, blocked: map[v1alpha1.NetworkType]string{"": "SMTSiblings Failed"}},
-		// Half a core.
-		{shape: shape{numa: 1, smt: true}, cpus: 1, blocked: map[v1alpha1.NetworkType]string{"": "SMTSiblings Failed"}},
-		{shape: shape{numa: 1, smt: true, fullPCPUsOnly: true}, cpus: 1, blocked: map[v1alpha1.NetworkType]string{"": "rejected"}},
-		{shape: shape{numa: 1}, cpus: 1},
-	}
-	for _, c := range shapes {
-		for way, on := range networks {
-			cpus := 2
-			if c.cpus != 0 {
-				cpus = c.cpus
-			}
-			t.Run(fmt.Sprintf("%s, %d CPUs, %s", c.shape, cpus, way), func(t *testing.T) {
+	for _, c := range shapeCases {
+		for _, way := range ways {
+			t.Run(fmt.Sprintf("%s, %d CPUs, %s", c.shape, c.asks(), way.network), func(t *testing.T) {
 				blocked, warned := "", ""
-				given := c.give(cpus, way.HasDevice())
-				if given == nil {
+				w, lines := c.proofOn(way.network, way.on)
+				if lines == nil {
 					blocked = "rejected"
-				} else {
-					w := good(on, c.on(way, cpus, given))
-					lines, _ := Endpoints(w.spec, w.variant(), w.run)
-					for _, l := range lines {
-						if l.State != isFailed && l.State != isUnknown {
-							continue
-						}
-						if line := l.Check + " " + string(l.State); blocks(w, l.Check) {
-							blocked += line
-						} else {
-							warned += line
-						}
+				}
+				for _, l := range lines {
+					if l.State != isFailed && l.State != isUnknown {
+						continue
+					}
+					if line := l.Check + " " + string(l.State); blocks(w, l.Check) {
+						blocked += line
+					} else {
+						warned += line
 					}
 				}
-				want := c.blocked[way] + c.blocked[""]
-				if diff := cmp.Diff([]string{want, c.warned[way]}, []string{blocked, warned}); diff != "" {
+				want := c.blocked[way.network] + c.blocked[""]
+				if diff := gocmp.Diff([]string{want, c.warned[way.network]}, []string{blocked, warned}); diff != "" {
 					t.Errorf("blocked and warned (-want +got):\n%s", diff)
 				}
 			})
 		}
+	}
+}
+
+// markdown is a table of whether there can be a verdict, with the lines of the proof about CPUs and NUMA nodes that failed.
+func markdown() string {
+	var out strings.Builder
+	out.WriteString("| node | `placement.cpus` | Pod | VF | PF | NAD | Host |\n|---|---|---|---|---|---|---|\n")
+	for _, c := range shapeCases {
+		fmt.Fprintf(&out, "| %s | %s |", c.shape, map[bool]string{true: "unset", false: fmt.Sprint(c.cpus)}[c.cpus == 0])
+		for _, way := range ways {
+			w, lines := c.proofOn(way.network, way.on)
+			verdict, others := "yes", ""
+			if lines == nil {
+				verdict = "no: the kubelet rejects the pod"
+			}
+			for _, l := range lines {
+				about := l.Check == v1alpha1.ProofCPUsExclusive || l.Check == v1alpha1.ProofSMTSiblings || l.Check == v1alpha1.ProofCPUsOnNUMANode || l.Check == v1alpha1.ProofNUMALocal
+				if !about || badness(l.State) == 0 {
+					continue
+				}
+				if blocks(w, l.Check) {
+					verdict = "no"
+				}
+				others += fmt.Sprintf("; `%s` %s", l.Check, l.State)
+			}
+			fmt.Fprintf(&out, " %s%s |", verdict, others)
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+var update = flag.Bool("update", false, "write the table of docs/support.md")
+
+// TestShapesPage: docs/support.md has the table.
+func TestShapesPage(t *testing.T) {
+	const begin, end = "<!-- the table is printed from internal/proof: go test ./internal/proof -update -->\n\n", "\n<!-- end of the table -->"
+	const file = "../../docs/support.md"
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(page), begin)
+	table, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("docs/support.md has no place for the table, between %q and %q", begin, end)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(head+begin+markdown()+end+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := gocmp.Diff(markdown(), table); diff != "" {
+		t.Errorf("docs/support.md has another table; go test ./internal/proof -update writes it (-want +got):\n%s", diff)
 	}
 }
 
