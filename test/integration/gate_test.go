@@ -485,6 +485,32 @@ var _ = Describe("A gate", func() {
 		Expect(w.Verification(ctx, w.A).ResourceVersion).To(Equal(version))
 	})
 
+	DescribeTable("on nodes with two threads on each core",
+		func(ctx SpecContext, fullPCPUsOnly bool, cpus int32, says, line string) {
+			w := NewGateWorld(ctx)
+			w.Kubelet.Threads(fullPCPUsOnly)
+			w.Start()
+			w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Placement.CPUs = cpus }))
+			w.Expect(ctx, w.A, says)
+			w.Expect(ctx, w.B, says)
+			b := Get(ctx, w.Benchmark(w.A, 1))
+			if line == "" {
+				Expect(b.Status.Endpoints).To(BeEmpty())
+				Expect(condition(ctx, b, v1alpha1.ConditionSucceeded)).To(ContainSubstring("set placement.cpus to a multiple of the CPUs of a core"))
+				return
+			}
+			for _, e := range b.Status.Endpoints {
+				Expect(e.Proof).To(ContainElement(And(HaveField("Check", v1alpha1.ProofSMTSiblings), WithTransform(func(l v1alpha1.ProofLine) string {
+					return fmt.Sprintf("%s: %s", l.State, l.Found)
+				}, Equal(line)))))
+			}
+		},
+		Entry("releases a node whose pods get whole cores, with full-pcpus-only", true, int32(0), isVerified, "Proved: its own: core of CPUs 1,5"),
+		Entry("releases a node whose pods get whole cores, without full-pcpus-only", false, int32(0), isVerified, "Proved: its own: core of CPUs 1,5"),
+		Entry("holds back a node whose pods share a core", false, int32(1), "Inconclusive Inconclusive"+heldBack, "Failed: other containers may run there: core of CPUs 1,5"),
+		Entry("holds back a node whose kubelet rejects the pods", true, int32(1), "Inconclusive BenchmarkFailed"+heldBack, ""),
+	)
+
 	It("marks a node before it measures it, and again when a user removes the marks", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()

@@ -47,6 +47,8 @@ type Kubelet struct {
 	history []PodEvent
 	agents  func(*result.Document)
 	dead    string // the node of which no pod does anything
+	// threads says that the nodes have eight CPUs on four cores, wholeCores that their CPU managers give out whole cores only.
+	threads, wholeCores bool
 	// late is how much the nodes' clocks are late.
 	late time.Duration
 }
@@ -90,6 +92,35 @@ func (k *Kubelet) Agents(change func(*result.Document)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.agents = change
+}
+
+// Threads gives the nodes two threads on each core, and their CPU managers the option full-pcpus-only or not.
+func (k *Kubelet) Threads(fullPCPUsOnly bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.threads, k.wholeCores = true, fullPCPUsOnly
+}
+
+// rejects says whether the CPU manager cannot give a pod as many CPUs as it requests.
+func (k *Kubelet) rejects(pod *corev1.Pod) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.wholeCores && pod.Spec.Containers[0].Resources.Requests.Cpu().Value()%2 != 0
+}
+
+// onThreads is what the agent of a pod observes of the CPUs that it got: core after core, of which the first is reserved.
+func onThreads(pod *corev1.Pod, d *result.Document) {
+	var cpus []string
+	requested := int(pod.Spec.Containers[0].Resources.Requests.Cpu().Value())
+	for i := range requested {
+		cpus = append(cpus, fmt.Sprint(1+i/2+4*(i%2)))
+	}
+	e := &d.Evidence
+	e.CPUsAllowed, e.ThreadSiblings = strings.Join(cpus, ","), "1,5"
+	e.Facts["cpu.smt.active"], e.Facts["cpu.smt.sibling"] = "1", "own"
+	if requested == 1 {
+		e.Facts["cpu.smt.sibling"] = "others"
+	}
 }
 
 // Created are the names of all pods that ever were, each as often as it was created.
@@ -225,8 +256,11 @@ func (k *Kubelet) succeed(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	k.mu.Lock()
-	change := k.agents
+	change, threads := k.agents, k.threads
 	k.mu.Unlock()
+	if threads {
+		onThreads(pod, &document)
+	}
 	if change != nil {
 		change(&document)
 	}
@@ -349,6 +383,12 @@ func (k *Kubelet) turn(ctx context.Context, benchmarks []string) error {
 		case pod.Status.Phase == corev1.PodPending:
 			if err = k.bind(ctx, pod); err == nil {
 				err = k.attachAll(ctx, pod)
+			}
+			if err == nil && k.rejects(pod) {
+				pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "SMTAlignmentError"
+				pod.Status.Message = "SMT Alignment Error: requested 1 cpus not multiple cpus per core = 2"
+				err = k8s.Status().Update(ctx, pod)
+				break
 			}
 			if err == nil {
 				k.SetLog(pod, listenLine+"\n")
