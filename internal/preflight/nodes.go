@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
@@ -465,7 +466,7 @@ func (c *choice) untolerated(n *corev1.Node) string {
 // something else. Empty when it would.
 func Untolerated(n *corev1.Node, tolerations []corev1.Toleration) string {
 	tolerated := func(taint corev1.Taint) bool {
-		return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool { return tolerates(t, taint) })
+		return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), &taint, true) })
 	}
 	// The taint follows the cordon after a moment.
 	if n.Spec.Unschedulable && !tolerated(corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}) {
@@ -477,26 +478,6 @@ func Untolerated(n *corev1.Node, tolerations []corev1.Toleration) string {
 		}
 	}
 	return ""
-}
-
-// tolerates is the scheduler's rule: no effect and no key stand for all of them, and no operator for Equal. (That of
-// k8s.io/api wants a logger.)
-func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
-	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
-		return false
-	}
-	switch t.Operator {
-	case "", corev1.TolerationOpEqual:
-		return t.Value == taint.Value
-	case corev1.TolerationOpExists:
-		return true
-	}
-	limit, err := strconv.ParseInt(t.Value, 10, 64)
-	value, err2 := strconv.ParseInt(taint.Value, 10, 64)
-	if err != nil || err2 != nil {
-		return false
-	}
-	return t.Operator == corev1.TolerationOpLt && value < limit || t.Operator == corev1.TolerationOpGt && value > limit
 }
 
 // lacking is the first thing of which a node has too little beside what is used; nil if there is none.

@@ -676,27 +676,28 @@ func TestMatching(t *testing.T) {
 func TestTolerates(t *testing.T) {
 	const key = "example.com/load"
 	taint := corev1.Taint{Key: key, Value: "5", Effect: corev1.TaintEffectNoSchedule}
+	node := &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{taint}}}
 	cases := map[string]struct {
 		toleration corev1.Toleration
 		want       bool
 	}{
-		"the same":                          {corev1.Toleration{Key: key, Operator: corev1.TolerationOpEqual, Value: "5", Effect: corev1.TaintEffectNoSchedule}, true},
-		"no operator means equal":           {corev1.Toleration{Key: key, Value: "5"}, true},
-		"another value":                     {corev1.Toleration{Key: key, Value: "6"}, false},
-		"any value":                         {corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}, true},
-		"another key":                       {corev1.Toleration{Key: "example.com/other", Operator: corev1.TolerationOpExists}, false},
-		"another effect":                    {corev1.Toleration{Key: key, Value: "5", Effect: corev1.TaintEffectNoExecute}, false},
-		"everything":                        {corev1.Toleration{Operator: corev1.TolerationOpExists}, true},
-		"less than a number":                {corev1.Toleration{Key: key, Operator: corev1.TolerationOpLt, Value: "6"}, true},
-		"not less than a number":            {corev1.Toleration{Key: key, Operator: corev1.TolerationOpLt, Value: "5"}, false},
-		"more than a number":                {corev1.Toleration{Key: key, Operator: corev1.TolerationOpGt, Value: "4"}, true},
-		"not more than a number":            {corev1.Toleration{Key: key, Operator: corev1.TolerationOpGt, Value: "5"}, false},
-		"less than what is no number":       {corev1.Toleration{Key: key, Operator: corev1.TolerationOpLt, Value: "x"}, false},
-		"an operator that nobody has known": {corev1.Toleration{Key: key, Operator: "Near", Value: "5"}, false},
+		"the same":                               {corev1.Toleration{Key: key, Operator: corev1.TolerationOpEqual, Value: "5", Effect: corev1.TaintEffectNoSchedule}, true},
+		"no operator means equal":                {corev1.Toleration{Key: key, Value: "5"}, true},
+		"another value":                          {corev1.Toleration{Key: key, Value: "6"}, false},
+		"any value":                              {corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}, true},
+		"another key":                            {corev1.Toleration{Key: "example.com/other", Operator: corev1.TolerationOpExists}, false},
+		"another effect":                         {corev1.Toleration{Key: key, Value: "5", Effect: corev1.TaintEffectNoExecute}, false},
+		"everything":                             {corev1.Toleration{Operator: corev1.TolerationOpExists}, true},
+		"less than a number":                     {corev1.Toleration{Key: key, Operator: corev1.TolerationOpLt, Value: "6"}, true},
+		"not less than a number":                 {corev1.Toleration{Key: key, Operator: corev1.TolerationOpLt, Value: "5"}, false},
+		"more than a number":                     {corev1.Toleration{Key: key, Operator: corev1.TolerationOpGt, Value: "4"}, true},
+		"not more than a number":                 {corev1.Toleration{Key: key, Operator: corev1.TolerationOpGt, Value: "5"}, false},
+		"less than a value that is not a number": {corev1.Toleration{Key: key, Operator: corev1.TolerationOpLt, Value: "x"}, false},
+		"an unknown operator":                    {corev1.Toleration{Key: key, Operator: "Near", Value: "5"}, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := tolerates(c.toleration, taint); got != c.want {
+			if got := Untolerated(node, []corev1.Toleration{c.toleration}) == ""; got != c.want {
 				t.Errorf("got %t, want %t", got, c.want)
 			}
 		})
