@@ -1,10 +1,9 @@
 package preflight
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/pods"
@@ -30,53 +29,20 @@ func Occupying(p *corev1.Pod) (Pod, bool) {
 	if p.Spec.NodeName == "" || pods.Ended(p) || benchmark {
 		return Pod{}, false
 	}
-	occupying := Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Requests: requests(&p.Spec)}
+	occupying := Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Requests: requests(p)}
 	if p.Spec.Priority != nil {
 		occupying.Priority = *p.Spec.Priority
 	}
 	return occupying, true
 }
 
-// requests is what the scheduler counts for a pod: its containers together with its sidecars, or what an init container
-// needs together with the sidecars before it, whichever is more; what the pod as a whole asks for takes their place; the
-// overhead comes on top. A container that is being resized counts with what it will have.
-func requests(spec *corev1.PodSpec) map[corev1.ResourceName]int64 {
+// requests is what the scheduler counts for a pod. A container that is being resized counts with what it will have.
+func requests(p *corev1.Pod) map[corev1.ResourceName]int64 {
 	total := map[corev1.ResourceName]int64{}
-	for i := range spec.Containers {
-		add(total, spec.Containers[i].Resources.Requests)
+	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
+		total[name] = amount(name, q)
 	}
-	if len(spec.InitContainers) > 0 {
-		sidecars, start := map[corev1.ResourceName]int64{}, map[corev1.ResourceName]int64{}
-		for i := range spec.InitContainers {
-			c := &spec.InitContainers[i]
-			if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-				add(total, c.Resources.Requests)
-				add(sidecars, c.Resources.Requests)
-				continue
-			}
-			for name, q := range c.Resources.Requests {
-				start[name] = max(start[name], sidecars[name]+amount(name, q))
-			}
-		}
-		for name, n := range start {
-			total[name] = max(total[name], n)
-		}
-	}
-	if spec.Resources != nil {
-		for name, q := range spec.Resources.Requests {
-			if name == corev1.ResourceCPU || name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
-				total[name] = amount(name, q)
-			}
-		}
-	}
-	add(total, spec.Overhead)
 	return total
-}
-
-func add(total map[corev1.ResourceName]int64, list corev1.ResourceList) {
-	for name, q := range list {
-		total[name] += amount(name, q)
-	}
 }
 
 // amount is a quantity as Pod.Requests counts it.
