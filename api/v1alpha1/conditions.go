@@ -40,8 +40,8 @@ const (
 	ReasonInsufficientMemory = "InsufficientMemory"
 	// ReasonInsufficientHugepages surfaces when no selected node has as many huge pages allocatable as are asked.
 	ReasonInsufficientHugepages = "InsufficientHugepages"
-	// ReasonResourceNotAdvertised surfaces when no selected node advertises network.resourceName or
-	// acceleration.resourceName.
+	// ReasonResourceNotAdvertised surfaces when no selected node advertises resourceName of the network or of
+	// the acceleration.
 	ReasonResourceNotAdvertised = "ResourceNotAdvertised"
 	// ReasonNodeBusy surfaces when the selected nodes have what is asked, but pods, not of benchmarks, have taken it; the
 	// message names the one that takes most.
@@ -70,13 +70,13 @@ const (
 	// ReasonNetworkNameTaken surfaces when a NetworkAttachmentDefinition that is not the benchmark's has the name of the
 	// one that the operator would make.
 	ReasonNetworkNameTaken = "NetworkNameTaken"
-	// ReasonNetworkRangeTooSmall surfaces when network.ipam of type Static leaves no two addresses.
+	// ReasonNetworkRangeTooSmall surfaces when ipam of type Static leaves no two addresses.
 	ReasonNetworkRangeTooSmall = "NetworkRangeTooSmall"
 	// ReasonClassNotFound surfaces when template.runtimeClassName or template.priorityClassName does not exist.
 	ReasonClassNotFound = "ClassNotFound"
 	// ReasonAccelerationUnsupported surfaces when Onload is asked on the pod network.
 	ReasonAccelerationUnsupported = "AccelerationUnsupported"
-	// ReasonProfileNotFound surfaces when the ConfigMap of acceleration.profileRef does not exist.
+	// ReasonProfileNotFound surfaces when the ConfigMap of acceleration.onload.profileRef does not exist.
 	ReasonProfileNotFound = "ProfileNotFound"
 	// ReasonProfileInvalid surfaces when that ConfigMap holds something else than Onload's settings.
 	ReasonProfileInvalid = "ProfileInvalid"

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -278,6 +280,13 @@ type Variant struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	Env []EnvVar `json:"env,omitempty"`
+}
+
+// Resources returns the extended resources of which each pod of the variant requests one. What the variant inherits must be
+// filled in.
+func (v Variant) Resources() []string {
+	all := []string{v.Network.ResourceName(), v.Acceleration.OnloadSettings().ResourceName}
+	return slices.DeleteFunc(all, func(name string) bool { return name == "" })
 }
 
 // Workload is what the client sends and the server returns. Every protocol is measured with every size, at

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// NetworkType names a way to the peer.
+// NetworkType names a kind of network between client and server.
 // +kubebuilder:validation:Enum=Pod;Host;VF;PF;NAD
 type NetworkType string
 
@@ -11,12 +11,12 @@ const (
 	// NetworkHost is the node's own network namespace. Benchmark pods then run with hostNetwork, which the
 	// operator refuses unless it was started with --allow-host-network.
 	NetworkHost NetworkType = "Host"
-	// NetworkVF is an SR-IOV virtual function, taken from a device plugin and attached by Multus.
+	// NetworkVF is an SR-IOV virtual function, which a device plugin allocates and Multus attaches.
 	NetworkVF NetworkType = "VF"
-	// NetworkPF is a whole physical function, taken from a device plugin and attached by Multus.
+	// NetworkPF is a whole physical function, which a device plugin allocates and Multus attaches.
 	NetworkPF NetworkType = "PF"
-	// NetworkNAD is an interface that Multus attaches from a NetworkAttachmentDefinition without a device of its own,
-	// such as macvlan or ipvlan.
+	// NetworkNAD is an interface without a device of its own, such as macvlan or ipvlan, which Multus attaches as a
+	// NetworkAttachmentDefinition says.
 	NetworkNAD NetworkType = "NAD"
 )
 
@@ -26,59 +26,140 @@ func (t NetworkType) Attached() bool { return t.HasDevice() || t == NetworkNAD }
 // HasDevice says whether a network is a device of its own, which a device plugin gives to the pod.
 func (t NetworkType) HasDevice() bool { return t == NetworkVF || t == NetworkPF }
 
-// Network is the way from client to server.
+// Network is the way from client to server: a union, of which type names the one member that is given.
 //
-// +kubebuilder:validation:XValidation:rule="!(self.type in ['VF', 'PF']) || has(self.resourceName)",message="resourceName is required when type is VF or PF: name the device plugin's resource, such as amd.com/sf_vf"
-// +kubebuilder:validation:XValidation:rule="!(self.type in ['VF', 'PF']) || has(self.networkRef) != has(self.ipam)",message="a network of type VF or PF needs either networkRef, an existing NetworkAttachmentDefinition, or ipam, with which the operator makes one; give exactly one"
-// +kubebuilder:validation:XValidation:rule="self.type != 'NAD' || has(self.networkRef)",message="networkRef is required when type is NAD: name the NetworkAttachmentDefinition to attach"
-// +kubebuilder:validation:XValidation:rule="self.type in ['VF', 'PF', 'NAD'] || !has(self.networkRef)",message="networkRef belongs to types VF, PF and NAD; remove it or set type"
-// +kubebuilder:validation:XValidation:rule="self.type in ['VF', 'PF'] || !has(self.resourceName)",message="resourceName belongs to types VF and PF; remove it or set type"
-// +kubebuilder:validation:XValidation:rule="self.type in ['VF', 'PF'] || !has(self.ipam)",message="ipam belongs to types VF and PF, of which the operator can make the network; remove it or set type"
-// +kubebuilder:validation:XValidation:rule="has(self.ipam) || !has(self.mtu)",message="mtu belongs to networks that the operator makes: give ipam, or set the MTU in the NetworkAttachmentDefinition"
-// +kubebuilder:validation:XValidation:rule="has(self.ipam) || !has(self.vlan)",message="vlan belongs to networks that the operator makes: give ipam, or set the VLAN in the NetworkAttachmentDefinition"
-// +kubebuilder:validation:XValidation:rule="self.type == 'VF' || !has(self.vlan)",message="vlan belongs to type VF, whose PF tags its frames; remove it"
-// +kubebuilder:validation:XValidation:rule="self.type == 'Host' || !has(self.interface)",message="interface belongs to type Host; attached networks are always net1"
+// +union
+// +kubebuilder:validation:XValidation:rule="(self.type == 'VF') == has(self.vf)",message="vf goes with type VF and is required there: give vf.resourceName and vf.networkRef or vf.ipam, or remove vf"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'PF') == has(self.pf)",message="pf goes with type PF and is required there: give pf.resourceName and pf.networkRef or pf.ipam, or remove pf"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'NAD') == has(self.nad)",message="nad goes with type NAD and is required there: give nad.networkRef, or remove nad"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Host' || !has(self.host)",message="host goes with type Host: set type: Host, or remove host"
 type Network struct {
-	// type is Pod (the primary network), Host (the node's own, needs --allow-host-network), VF or PF (a device of
-	// its own from resourceName), or NAD (an attached network without a device, such as macvlan or ipvlan); default Pod.
-	// +optional
-	// +kubebuilder:default=Pod
-	Type NetworkType `json:"type,omitempty"`
+	// type is Pod (the primary pod network), Host (the node's own network, which needs --allow-host-network), VF or PF (an
+	// SR-IOV device of the pod's own), or NAD (an attached network without a device, such as macvlan or ipvlan).
+	// +unionDiscriminator
+	// +required
+	Type NetworkType `json:"type"`
 
-	// interface is, with type Host, the node's interface that is measured; default the one with the node's address.
+	// host has the settings of type Host.
+	// +unionMember
+	// +optional
+	Host *HostNetwork `json:"host,omitempty"`
+
+	// vf has the settings of type VF.
+	// +unionMember
+	// +optional
+	VF *VFNetwork `json:"vf,omitempty"`
+
+	// pf has the settings of type PF.
+	// +unionMember
+	// +optional
+	PF *PFNetwork `json:"pf,omitempty"`
+
+	// nad has the settings of type NAD.
+	// +unionMember
+	// +optional
+	NAD *NADNetwork `json:"nad,omitempty"`
+}
+
+// HostNetwork has the settings of the node's own network.
+type HostNetwork struct {
+	// interface is the node's interface that is measured; default the one that has the node's address.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[^/\s:]{1,15}$`
 	Interface string `json:"interface,omitempty"`
+}
+
+// DeviceNetwork is what networks of types VF and PF have in common.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.networkRef) != has(self.ipam)",message="give exactly one of networkRef, an existing NetworkAttachmentDefinition, and ipam, with which the operator creates one"
+// +kubebuilder:validation:XValidation:rule="has(self.ipam) || !has(self.mtu)",message="mtu is for networks that the operator creates: give ipam, or set the MTU in the NetworkAttachmentDefinition"
+type DeviceNetwork struct {
+	// resourceName is the extended resource of the VFs or PFs, with its prefix, such as amd.com/sf_vf: a device plugin
+	// advertises it, or a DeviceClass has it as extendedResourceName. Each pod requests one. It must equal the annotation
+	// k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition.
+	// +required
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="must be a resource name with its prefix, such as amd.com/sf_vf"
+	ResourceName string `json:"resourceName"`
 
 	// networkRef names the NetworkAttachmentDefinition that Multus attaches to both pods as net1.
 	// +optional
 	NetworkRef *NetworkRef `json:"networkRef,omitempty"`
 
-	// resourceName is the extended resource that gives a VF or PF, with its prefix, such as amd.com/sf_vf: a device plugin
-	// advertises it, or a DeviceClass has it as extendedResourceName. One is requested for each pod. It must equal the
-	// annotation k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition.
-	// +optional
-	// +kubebuilder:validation:MinLength=3
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="must be a resource name with its prefix, such as amd.com/sf_vf"
-	ResourceName string `json:"resourceName,omitempty"`
-
-	// ipam makes the operator make the NetworkAttachmentDefinition, in the benchmark's namespace and gone with it: for a
-	// VF with the CNI plugin sriov, for a PF with host-device. It says where the addresses come from.
+	// ipam says where the addresses come from, and makes the operator create the NetworkAttachmentDefinition, with the CNI
+	// plugin sriov for a VF and host-device for a PF. The definition is in the benchmark's namespace and is deleted with the
+	// benchmark.
 	// +optional
 	IPAM *IPAM `json:"ipam,omitempty"`
 
-	// mtu is the MTU that a network made by the operator gets, in bytes; default the device's own.
+	// mtu is the MTU of a network that the operator creates, in bytes; default the device's own.
 	// +optional
 	// +kubebuilder:validation:Minimum=576
 	// +kubebuilder:validation:Maximum=9600
 	MTU int32 `json:"mtu,omitempty"`
+}
 
-	// vlan is the VLAN into which the PF puts a VF of a network made by the operator, 1 to 4094; default none.
+// VFNetwork has the settings of a network of SR-IOV virtual functions.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.ipam) || !has(self.vlan)",message="vlan is for networks that the operator creates: give ipam, or set the VLAN in the NetworkAttachmentDefinition"
+type VFNetwork struct {
+	DeviceNetwork `json:",inline"`
+
+	// vlan is the VLAN with which the PF tags the frames of the VF, 1 to 4094, in a network that the operator creates;
+	// default none.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4094
 	VLAN int32 `json:"vlan,omitempty"`
+}
+
+// PFNetwork has the settings of a network of whole physical functions.
+type PFNetwork struct {
+	DeviceNetwork `json:",inline"`
+}
+
+// NADNetwork has the settings of an attached network without a device.
+type NADNetwork struct {
+	// networkRef names the NetworkAttachmentDefinition that Multus attaches to both pods as net1.
+	// +required
+	NetworkRef NetworkRef `json:"networkRef"`
+}
+
+// device is the part that VFs and PFs have in common, empty for other networks.
+func (n *Network) device() DeviceNetwork {
+	switch {
+	case n.VF != nil:
+		return n.VF.DeviceNetwork
+	case n.PF != nil:
+		return n.PF.DeviceNetwork
+	}
+	return DeviceNetwork{}
+}
+
+// ResourceName is the extended resource of the network's devices, empty for a network without devices.
+func (n *Network) ResourceName() string { return n.device().ResourceName }
+
+// IPAM says where the addresses of a network come from that the operator creates, nil for other networks.
+func (n *Network) IPAM() *IPAM { return n.device().IPAM }
+
+// MTU is that of a network that the operator creates, 0 if the spec does not set it.
+func (n *Network) MTU() int32 { return n.device().MTU }
+
+// NetworkRef names the NetworkAttachmentDefinition of a network that exists already, nil for other networks.
+func (n *Network) NetworkRef() *NetworkRef {
+	if n.NAD != nil {
+		return &n.NAD.NetworkRef
+	}
+	return n.device().NetworkRef
+}
+
+// Interface is the node's interface that is measured, empty unless the spec names one.
+func (n *Network) Interface() string {
+	if n.Host == nil {
+		return ""
+	}
+	return n.Host.Interface
 }
 
 // NetworkRef names a NetworkAttachmentDefinition.
@@ -95,24 +176,24 @@ type NetworkRef struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// IPAMType says who gives addresses.
+// IPAMType is the source of addresses.
 // +kubebuilder:validation:Enum=Static;Whereabouts
 type IPAMType string
 
 // The IPAM types.
 const (
 	// IPAMStatic is for addresses that the operator assigns: the first of the range to the server, the next to the
-	// client. Reserve the range for this benchmark. It needs the CNI plugin static.
+	// client. The range must be reserved for this benchmark. It needs the CNI plugin static.
 	IPAMStatic IPAMType = "Static"
-	// IPAMWhereabouts is for addresses from the IPAM plugin whereabouts, which gives each once in the whole cluster.
+	// IPAMWhereabouts is for addresses from the IPAM plugin whereabouts, which assigns each address once in the cluster.
 	IPAMWhereabouts IPAMType = "Whereabouts"
 )
 
-// IPAM says where the addresses of a network come from that the operator makes.
+// IPAM says where the addresses of a network that the operator creates come from.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.rangeStart) || cidr(self.range).containsIP(self.rangeStart)",message="rangeStart must be an address of range"
 type IPAM struct {
-	// type is Static (the operator gives two addresses of the range itself) or Whereabouts.
+	// type is Static (the operator itself assigns two addresses of the range) or Whereabouts.
 	// +required
 	Type IPAMType `json:"type"`
 
@@ -122,14 +203,14 @@ type IPAM struct {
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).masked() == cidr(self) && cidr(self).prefixLength() <= (cidr(self).ip().family() == 4 ? 30 : 126)",message="must be a subnet with room for two addresses, such as 192.168.40.0/24"
 	Range string `json:"range"`
 
-	// rangeStart is the first address to be given; default the second of the range.
+	// rangeStart is the first address to assign; default the second of the range.
 	// +optional
 	// +kubebuilder:validation:MaxLength=39
 	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="must be an IP address"
 	RangeStart string `json:"rangeStart,omitempty"`
 }
 
-// AccelerationType says who carries the tools' messages.
+// AccelerationType names the network stack that carries the tools' messages.
 // +kubebuilder:validation:Enum=Kernel;Onload
 type AccelerationType string
 
@@ -161,16 +242,27 @@ const (
 	OnloadFromImage OnloadSource = "Image"
 )
 
-// Acceleration is how the tools' sockets work.
+// Acceleration is how the tools' sockets work: a union, of which type names the one member that may be given.
 //
-// +kubebuilder:validation:XValidation:rule="self.type == 'Onload' || !has(self.profile) && !has(self.profileRef) && !has(self.resourceName) && !has(self.source) && !has(self.library)",message="profile, profileRef, resourceName, source and library belong to type Onload; remove them or set type: Onload"
-// +kubebuilder:validation:XValidation:rule="!has(self.profile) || !has(self.profileRef)",message="give profile or profileRef, not both"
+// +union
+// +kubebuilder:validation:XValidation:rule="self.type == 'Onload' || !has(self.onload)",message="onload goes with type Onload: set type: Onload, or remove onload"
 type Acceleration struct {
 	// type is Kernel or Onload.
+	// +unionDiscriminator
 	// +required
 	Type AccelerationType `json:"type"`
 
-	// profile is a set of Onload's settings: latency. Absent, as profileRef: Onload's defaults.
+	// onload has the settings of type Onload.
+	// +unionMember
+	// +optional
+	Onload *Onload `json:"onload,omitempty"`
+}
+
+// Onload has the settings of AMD's Onload.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.profile) || !has(self.profileRef)",message="give profile or profileRef, not both"
+type Onload struct {
+	// profile is a set of Onload's settings: latency. Without profile and profileRef, Onload's defaults apply.
 	// +optional
 	Profile OnloadProfile `json:"profile,omitempty"`
 
@@ -198,6 +290,14 @@ type Acceleration struct {
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self.matches('^/[A-Za-z0-9._/+-]+/libonload[A-Za-z0-9._+-]*$')",message="must be the absolute path of a library whose name begins with libonload"
 	Library string `json:"library,omitempty"`
+}
+
+// OnloadSettings are the settings of Onload, empty if the spec gives none.
+func (a *Acceleration) OnloadSettings() Onload {
+	if a == nil || a.Onload == nil {
+		return Onload{}
+	}
+	return *a.Onload
 }
 
 // ProfileRef names a ConfigMap of Onload's settings.

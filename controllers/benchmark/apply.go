@@ -254,13 +254,13 @@ func (r *Reconciler) ensureSecret(ctx context.Context, b *v1alpha1.LatencyBenchm
 func (r *Reconciler) settings(ctx context.Context, w *world) (map[string]string, error) {
 	b, v := w.benchmark, w.activeRun().Variant
 	var profile map[string]string
-	if ref := v.Acceleration.ProfileRef; ref != nil {
+	if ref := v.Acceleration.OnloadSettings().ProfileRef; ref != nil {
 		cm, err := r.configMap(ctx, b.Namespace, ref.Name)
 		if err != nil {
 			return nil, err
 		}
 		if cm == nil {
-			return nil, refusef(v1alpha1.OutcomeProfileInvalid, "ConfigMap %s of acceleration.profileRef does not exist any more; create it again", ref.Name)
+			return nil, refusef(v1alpha1.OutcomeProfileInvalid, "ConfigMap %s of acceleration.onload.profileRef does not exist any more; create it again", ref.Name)
 		}
 		profile = cm.Data
 	}
@@ -281,7 +281,7 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 	task := plan.Task{
 		Run: run.Name, Variant: run.Variant.Name, Attempt: active.Attempt, Role: role, Tool: b.Spec.Tool, Cells: run.Cells,
 		Acceleration: run.Variant.Acceleration.Type, Library: onload.Library(*run.Variant.Acceleration), Env: env,
-		Deadline: plan.Deadline(w.driver, run.Cells), Interface: run.Variant.Network.Interface,
+		Deadline: plan.Deadline(w.driver, run.Cells), Interface: run.Variant.Network.Interface(),
 	}
 	if role == v1alpha1.RoleServer {
 		// The server also waits for its client to start.

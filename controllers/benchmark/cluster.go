@@ -52,8 +52,8 @@ func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 				return err
 			}
 		}
-		if v.Acceleration.ProfileRef != nil {
-			if accepted.Profiles[v.Name], err = r.profile(ctx, b.Namespace, v.Acceleration.ProfileRef.Name); err != nil {
+		if ref := v.Acceleration.OnloadSettings().ProfileRef; ref != nil {
+			if accepted.Profiles[v.Name], err = r.profile(ctx, b.Namespace, ref.Name); err != nil {
 				return err
 			}
 		}

@@ -172,7 +172,7 @@ const (
 
 func TestObserveCluster(t *testing.T) {
 	vf := func(w *world) {
-		w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}
+		w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}}}
 		w.benchmark.Spec.Placement.NUMAPolicy = "" // one NUMA node is required by default
 		for _, n := range w.accepted.Nodes {
 			n.Status.Allocatable["amd.com/sf_vf"] = resource.MustParse("4")
@@ -276,22 +276,22 @@ func TestObserveNetworksAndProfiles(t *testing.T) {
 	w := makeWorld()
 	uid := w.benchmark.UID
 	own := metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: uid, Controller: new(true)}}}
-	network := func(n v1alpha1.Network) *v1alpha1.Network {
-		n.Type, n.ResourceName = v1alpha1.NetworkVF, "amd.com/sf_vf"
-		return &n
+	network := func(n v1alpha1.DeviceNetwork) *v1alpha1.Network {
+		n.ResourceName = "amd.com/sf_vf"
+		return &v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: n}}
 	}
 	ipam := &v1alpha1.IPAM{Type: v1alpha1.IPAMWhereabouts, Range: "192.168.40.0/24"}
 	onload := func(profile string) *v1alpha1.Acceleration {
-		return &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, ProfileRef: &v1alpha1.ProfileRef{Name: profile}}
+		return &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{ProfileRef: &v1alpha1.ProfileRef{Name: profile}}}
 	}
 	w.accepted.NetworkNamespaces = []string{"nets"}
 	w.benchmark.Spec.Variants = []v1alpha1.Variant{
 		{Name: "pod"},
-		{Name: "named", Network: network(v1alpha1.Network{NetworkRef: &v1alpha1.NetworkRef{Namespace: "nets", Name: "sf-vf"}}), Acceleration: onload("mine")},
-		{Name: "missing", Network: network(v1alpha1.Network{NetworkRef: &v1alpha1.NetworkRef{Name: "nowhere"}}), Acceleration: onload("nowhere")},
-		{Name: "made", Network: network(v1alpha1.Network{IPAM: ipam})},
-		{Name: "taken", Network: network(v1alpha1.Network{IPAM: ipam})},
-		{Name: "new", Network: network(v1alpha1.Network{IPAM: ipam})},
+		{Name: "named", Network: network(v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Namespace: "nets", Name: "sf-vf"}}), Acceleration: onload("mine")},
+		{Name: "missing", Network: network(v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: "nowhere"}}), Acceleration: onload("nowhere")},
+		{Name: "made", Network: network(v1alpha1.DeviceNetwork{IPAM: ipam})},
+		{Name: "taken", Network: network(v1alpha1.DeviceNetwork{IPAM: ipam})},
+		{Name: "new", Network: network(v1alpha1.DeviceNetwork{IPAM: ipam})},
 	}
 	r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon), Live: &apiServer{
 		networks: map[string]metav1.ObjectMeta{

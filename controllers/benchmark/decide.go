@@ -423,7 +423,7 @@ func startClient(w *world) step {
 
 // serverAddress is the server's address on the measured network, or "" and what is still missing.
 func (w *world) serverAddress() (address, missing string) {
-	if v := w.activeRun().Variant; v.Network.Interface == "" {
+	if v := w.activeRun().Variant; v.Network.Interface() == "" {
 		return pods.Address(w.benchmark, v, w.server)
 	}
 	return w.listening, w.unheard
@@ -455,7 +455,7 @@ func ended(w *world) (step, bool) {
 // moment later.
 func concludeFailure(w *world, reason, message string) step {
 	switch v := w.activeRun().Variant; {
-	case reason != v1alpha1.OutcomeTopologyAffinity || v.Network.ResourceName == "" && v.Acceleration.ResourceName == "":
+	case reason != v1alpha1.OutcomeTopologyAffinity || len(v.Resources()) == 0:
 		return conclude(reason, message)
 	case w.unplugged != "":
 		return conclude(v1alpha1.OutcomeDevicePluginUnavailable, fmt.Sprintf("%s; %s; the attempt does not count, and the operator waits for the device plugin", message, w.unplugged))

@@ -80,7 +80,7 @@ func begun(w *world) { w.benchmark.Status.StartTime = &metav1.Time{Time: ago(tim
 
 // overVF makes a benchmark ask for a VF, which no node advertises.
 func overVF(w *world) {
-	w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "198.18.0.0/24"}}
+	w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf", IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "198.18.0.0/24"}}}}
 	w.accepted.Networks = map[string]*preflight.NetworkDefinition{plan.DefaultVariant: {Name: "perf/x"}}
 }
 
@@ -354,10 +354,10 @@ func TestDecideToSuspend(t *testing.T) {
 
 func TestDecideWhilePodsStart(t *testing.T) {
 	hostInterface := func(w *world) {
-		w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost, Interface: "ens1f0"}
+		w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost, Host: &v1alpha1.HostNetwork{Interface: "ens1f0"}}
 	}
 	secondary := func(w *world) {
-		w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}
+		w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: "sf-vf"}}}
 	}
 	warned := func(reason, message string) func(*world) {
 		return func(w *world) { w.events["uid-server"] = []corev1.Event{{Reason: reason, Message: message}} }

@@ -98,5 +98,5 @@ func (r *Reconciler) claimedDevice(ctx context.Context, w *world, p *corev1.Pod)
 	if err != nil {
 		return "", err
 	}
-	return dra.Address(p, corev1.ResourceName(network.ResourceName), claim, all), nil
+	return dra.Address(p, corev1.ResourceName(network.ResourceName()), claim, all), nil
 }

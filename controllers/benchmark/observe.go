@@ -286,7 +286,7 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 // says why it is unknown. A log that cannot be read is no error: its node may be lost, and the attempt must end.
 func (r *Reconciler) listening(ctx context.Context, w *world) (address, unheard string) {
 	network := w.activeRun().Variant.Network
-	if w.server == nil || w.client != nil || !isRunning(w.server) || network == nil || network.Interface == "" {
+	if w.server == nil || w.client != nil || !isRunning(w.server) || network == nil || network.Interface() == "" {
 		return "", ""
 	}
 	log, err := r.openLog(ctx, w.server)
@@ -347,7 +347,7 @@ func unplugged(w *world, nodes []corev1.Node) string {
 		if n.Name != pair.ClientNode && n.Name != pair.ServerNode {
 			continue
 		}
-		for _, name := range []string{v.Network.ResourceName, v.Acceleration.ResourceName} {
+		for _, name := range v.Resources() {
 			if q, known := n.Status.Allocatable[corev1.ResourceName(name)]; known && q.IsZero() {
 				return fmt.Sprintf("node %s has no allocatable %s: its device plugin does not run there", n.Name, name)
 			}

@@ -34,7 +34,7 @@ func makeGate(changes ...func(*v1alpha1.LatencyGate)) *v1alpha1.LatencyGate {
 			Template: v1alpha1.LatencyBenchmarkTemplate{Spec: v1alpha1.LatencyBenchmarkSpec{
 				Tool: v1alpha1.ToolPinger, Rounds: 10,
 				Placement: v1alpha1.Placement{Client: &v1alpha1.EndpointPlacement{}, Server: &v1alpha1.EndpointPlacement{}},
-				Network:   v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "vf"}},
+				Network:   v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "vf"}}}},
 				Criteria: &v1alpha1.Criteria{
 					Rules: []v1alpha1.GateRule{
 						{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 20 * time.Microsecond}},

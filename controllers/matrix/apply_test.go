@@ -39,20 +39,20 @@ func TestMakeChild(t *testing.T) {
 // The pairs that run at once have addresses of their own, of each range.
 func TestMakeChildOfStaticRanges(t *testing.T) {
 	static := func(subnet, start string) *v1alpha1.Network {
-		return &v1alpha1.Network{Type: v1alpha1.NetworkVF, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: subnet, RangeStart: start}}
+		return &v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: subnet, RangeStart: start}}}}
 	}
 	w := makeWorld(func(w *world) {
 		w.matrix.Spec.Template.Spec.Network = *static("192.168.40.0/29", "")
 		w.matrix.Spec.Template.Spec.Variants = []v1alpha1.Variant{
 			{Name: "same"}, {Name: "other", Network: static("fd00:40::/64", "fd00:40::100")},
-			{Name: "whereabouts", Network: &v1alpha1.Network{Type: v1alpha1.NetworkVF, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMWhereabouts, Range: "10.0.0.0/24"}}},
+			{Name: "whereabouts", Network: &v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMWhereabouts, Range: "10.0.0.0/24"}}}}},
 		}
 		w.blocks = blocks(w.matrix.Spec.Template.Spec, len(w.pairs))
 	})
 	var got []string
 	for number := range w.pairs {
 		spec := w.makeChild(int32(number + 1)).Spec
-		got = append(got, fmt.Sprintf("%s %s %q", spec.Network.IPAM.RangeStart, spec.Variants[1].Network.IPAM.RangeStart, spec.Variants[2].Network.IPAM.RangeStart))
+		got = append(got, fmt.Sprintf("%s %s %q", spec.Network.IPAM().RangeStart, spec.Variants[1].Network.IPAM().RangeStart, spec.Variants[2].Network.IPAM().RangeStart))
 	}
 	want := []string{
 		`192.168.40.1 fd00:40::100 ""`, `192.168.40.3 fd00:40::102 ""`, `192.168.40.5 fd00:40::104 ""`,
@@ -61,7 +61,7 @@ func TestMakeChildOfStaticRanges(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("starts of the ranges (-want +got):\n%s", diff)
 	}
-	if w.matrix.Spec.Template.Spec.Network.IPAM.RangeStart != "" || w.matrix.Spec.Template.Spec.Variants[1].Network.IPAM.RangeStart != "fd00:40::100" {
+	if w.matrix.Spec.Template.Spec.Network.IPAM().RangeStart != "" || w.matrix.Spec.Template.Spec.Variants[1].Network.IPAM().RangeStart != "fd00:40::100" {
 		t.Error("the parent's ranges have changed")
 	}
 }

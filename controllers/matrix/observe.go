@@ -107,8 +107,11 @@ func ranges(spec *v1alpha1.LatencyBenchmarkSpec) []*v1alpha1.IPAM {
 	}
 	var all []*v1alpha1.IPAM
 	for _, n := range networks {
-		if n != nil && n.IPAM != nil && n.IPAM.Type == v1alpha1.IPAMStatic {
-			all = append(all, n.IPAM)
+		if n == nil {
+			continue
+		}
+		if ipam := n.IPAM(); ipam != nil && ipam.Type == v1alpha1.IPAMStatic {
+			all = append(all, ipam)
 		}
 	}
 	return all

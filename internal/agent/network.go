@@ -52,7 +52,7 @@ func (e *endpoint) addressOn(ctx context.Context, wanted string, choose func([]n
 		iface, err := net.InterfaceByName(e.Task.Interface)
 		if err != nil {
 			return net.Interface{}, nil, fail(v1alpha1.OutcomeWrongNetwork,
-				"there is no interface %s, only %s: was the network attached, or, with network type Host, is network.interface right?",
+				"there is no interface %s, only %s: was the network attached, or, with network type Host, is network.host.interface right?",
 				e.Task.Interface, interfaceNames())
 		}
 		addresses, err := iface.Addrs()

@@ -305,8 +305,8 @@ func (e *endpoint) elsewhere() string {
 	h := host{root: e.Root}
 	for _, path := range preloads(os.Getenv(preloadVariable)) {
 		if isOnload(path) && path != e.Task.Library && h.exists(path) {
-			return "; the device plugin mounted " + path + ": set acceleration.library to it"
+			return "; the device plugin mounted " + path + ": set acceleration.onload.library to it"
 		}
 	}
-	return "; set acceleration.library to where the Onload resource mounts the library"
+	return "; set acceleration.onload.library to where the Onload resource mounts the library"
 }

@@ -254,7 +254,7 @@ func TestExplained(t *testing.T) {
 			"oo:x[1]: Using Onload 9.0.2 [3]\noo:x[1]: netif_tcp_helper_alloc_u: ERROR: Failed to allocate stack (rc=-16)\n", nil,
 			v1alpha1.OutcomeResourceUnavailable, []string{"no virtual interface of the NIC is left", "onload_stackdump", "rc=-16"},
 		},
-		"a library elsewhere": {missing + "\n", map[string]string{"other/libonload.so": ""}, v1alpha1.OutcomeAccelerationFailed, []string{missing, "set acceleration.library to it", "/other/libonload.so"}},
+		"a library elsewhere": {missing + "\n", map[string]string{"other/libonload.so": ""}, v1alpha1.OutcomeAccelerationFailed, []string{missing, "set acceleration.onload.library to it", "/other/libonload.so"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("LD_PRELOAD", "/other/libonload.so")

@@ -61,7 +61,7 @@ spec:
   placement: {client: {}, server: {}}
   variants:
   - {name: pod}
-  - {name: vf, wait: Spin, network: {type: VF, networkRef: {name: sf-vf}, resourceName: tailgate.test/sf_vf}}
+  - {name: vf, wait: Spin, network: {type: VF, vf: {networkRef: {name: sf-vf}, resourceName: tailgate.test/sf_vf}}}
   criteria: {rules: [{metric: p99, maxLatency: 2us}], extendRounds: 4}
 `
 
@@ -125,9 +125,9 @@ measuring time 12s in all: 12 runs, 2 of each of 6 pairs in 3 slots; the start a
 `},
 		"a network that does not exist": {
 			file: compared, code: 1, change: func(s *apiServer) { delete(s.networks, types.NamespacedName{Namespace: "perf", Name: "sf-vf"}) },
-			stdout: "perf/x: pinger, HalfRTT\nin the way: spec.variants[1].network.networkRef: NetworkAttachmentDefinition perf/sf-vf does not exist; create it, or name one of " +
+			stdout: "perf/x: pinger, HalfRTT\nin the way: spec.variants[1].network.vf.networkRef: NetworkAttachmentDefinition perf/sf-vf does not exist; create it, or name one of " +
 				"`kubectl get network-attachment-definitions -A` (NetworkNotFound)\n" + runs,
-			stderr: "LatencyBenchmark perf/x would not be accepted now (NetworkNotFound): spec.variants[1].network.networkRef: NetworkAttachmentDefinition perf/sf-vf does not exist",
+			stderr: "LatencyBenchmark perf/x would not be accepted now (NetworkNotFound): spec.variants[1].network.vf.networkRef: NetworkAttachmentDefinition perf/sf-vf does not exist",
 		},
 		"a cluster without Multus": {
 			file: compared, code: 1, change: func(s *apiServer) { s.networks = nil },
@@ -230,7 +230,7 @@ spec:
   tool: pinger
   workload: {protocols: [UDP], messageSizes: [64, 2000]}
   placement: {client: {}, server: {}}
-  network: {type: VF, networkRef: {name: sf-vf}, resourceName: tailgate.test/sf_vf}
+  network: {type: VF, vf: {networkRef: {name: sf-vf}, resourceName: tailgate.test/sf_vf}}
   acceleration: {type: Onload}
 `
 	nodes, err := yaml.Marshal(corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: makeNodes("node-a", "node-b")})

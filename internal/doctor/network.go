@@ -266,7 +266,7 @@ func onload(o Observed, n Node) []Line {
 	}
 	switch {
 	case has.Library == "":
-		bad.remedy = "let the device plugin mount it (Onload resource: devicePlugin.setPreload or mountOnload), set acceleration.library where it is mounted elsewhere, or use acceleration.source: Image with an image that has it"
+		bad.remedy = "let the device plugin mount it (Onload resource: devicePlugin.setPreload or mountOnload), set acceleration.onload.library where it is mounted elsewhere, or use acceleration.onload.source: Image with an image that has it"
 		return bad.err(check, o.Onload, "the pod had the device, but no library of Onload (LD_PRELOAD %q)", has.Preload)
 	case len(has.Devices) == 0:
 		bad.remedy = "load the module (see the pods of KMM or onload-module), then restart the device plugin there"

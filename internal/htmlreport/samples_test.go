@@ -151,7 +151,7 @@ func hardware(role string, v v1alpha1.Variant) result.Evidence {
 	}
 	if v.Network.Type.HasDevice() {
 		e.Driver, e.Firmware, e.DeviceNUMANode, e.PCIAddress, e.PCISource = "sfc", "8.5.2.1000 rx1 tx1", 1, "0000:3b:02.3", result.PCIFromSysfs
-		e.AllocatedDevices = map[string]string{"PCIDEVICE_" + strings.NewReplacer(".", "_", "/", "_").Replace(strings.ToUpper(v.Network.ResourceName)): e.PCIAddress}
+		e.AllocatedDevices = map[string]string{"PCIDEVICE_" + strings.NewReplacer(".", "_", "/", "_").Replace(strings.ToUpper(v.Network.ResourceName())): e.PCIAddress}
 		e.Facts["nic.function"], e.Facts["nic.firmware-variant"], e.Facts["nic.port"] = "VF", "full-feature", "0000:3b:00.0"
 	}
 	if strings.Contains(v.Name, "9000") {
@@ -337,7 +337,7 @@ func gatedSample(t *testing.T, by, spread float64, change ...func(*export.Benchm
 	b := sample(t, "gated.yaml")
 	b.Name = "example"
 	b.Spec.Rounds, b.Spec.Workload.Protocols = 10, []v1alpha1.Protocol{v1alpha1.ProtocolUDP}
-	b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}
+	b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}}}
 	b.Spec.Criteria.Rules = []v1alpha1.GateRule{
 		{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: 40 * time.Microsecond}}, {Metric: v1alpha1.MetricP50, MaxIncrease: "10%", Variants: []string{"spin"}},
 		{Metric: v1alpha1.MetricP99, MaxIncrease: "10%", Variants: []string{"spin"}}, {Metric: v1alpha1.MetricLost, MaxMessages: new(int64(500))},

@@ -19,8 +19,8 @@ func TestSince(t *testing.T) {
 		},
 		Labels: []string{"onload"},
 	}
-	gate.Spec.Template.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/vf"}
-	gate.Spec.Template.Spec.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, ResourceName: "amd.com/onload"}
+	gate.Spec.Template.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/vf"}}}
+	gate.Spec.Template.Spec.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{ResourceName: "amd.com/onload"}}
 	makeNode := func() *corev1.Node {
 		n := &corev1.Node{}
 		n.Labels = map[string]string{"onload": "then"}

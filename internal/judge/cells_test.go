@@ -63,7 +63,7 @@ func evidence(role string, v v1alpha1.Variant) result.Evidence {
 	}
 	if v.Network.Type.HasDevice() {
 		e.DeviceNUMANode, e.PCIAddress, e.PCISource = 0, "0000:3b:02.0", result.PCIFromSysfs
-		e.AllocatedDevices = map[string]string{proof.Variable(v.Network.ResourceName): e.PCIAddress}
+		e.AllocatedDevices = map[string]string{proof.Variable(v.Network.ResourceName()): e.PCIAddress}
 		e.Facts["nic.function"] = string(v.Network.Type)
 	}
 	if v.Acceleration.Type == v1alpha1.AccelerationOnload {
@@ -263,7 +263,7 @@ func TestCells(t *testing.T) {
 func TestBlockers(t *testing.T) {
 	h := histogram(t, 1000, 0, 10)
 	device := func(s *v1alpha1.LatencyBenchmarkSpec) {
-		s.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf"}
+		s.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf"}}}
 	}
 	capture := func(s *v1alpha1.LatencyBenchmarkSpec) { s.Capture = true }
 	preferred := func(s *v1alpha1.LatencyBenchmarkSpec) { s.Placement.NUMAPolicy = v1alpha1.NUMAPreferred }

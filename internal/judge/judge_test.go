@@ -135,7 +135,7 @@ func TestGateAgainstAVariant(t *testing.T) {
 	quick, slow := histogram(t, 10_000, 0, 1000), histogram(t, 12_000, 0, 1000)
 	gate := v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}}, Baseline: &v1alpha1.Baseline{Variant: "a"}}
 	onload := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}
-	secondary := &v1alpha1.Network{Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: "macvlan"}}
+	secondary := &v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: "macvlan"}}}
 	ofB := func(change func(*result.Stored)) func(*result.Stored) {
 		return func(s *result.Stored) {
 			if s.Client.Variant == "b" {
@@ -176,7 +176,7 @@ func TestGateAgainstAVariant(t *testing.T) {
 			ofB(func(s *result.Stored) { s.Client.Evidence.Facts["env.XLIO_SPEC"] = "latency" }), "Pass", "WithinLimit"},
 		"another variable that nobody set": {v1alpha1.Variant{}, quick,
 			ofB(func(s *result.Stored) { s.Client.Evidence.Facts["env.XLIO_SPEC"] = "latency" }), "Inconclusive", "EvidenceDiffers"},
-		"another MTU of the same network": {v1alpha1.Variant{Network: &v1alpha1.Network{Type: v1alpha1.NetworkPod, MTU: 9000}}, quick,
+		"another MTU of the same network": {v1alpha1.Variant{Network: &v1alpha1.Network{Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{MTU: 9000}}}}, quick,
 			ofB(func(s *result.Stored) { s.Client.Evidence.MTU, s.Server.Evidence.MTU = 9000, 9000 }), "Pass", "WithinLimit"},
 		"another NUMA policy, and the other NUMA node": {v1alpha1.Variant{NUMAPolicy: v1alpha1.NUMAIgnore}, quick,
 			ofB(func(s *result.Stored) { s.Server.Evidence.DeviceNUMANode = 1 }), "Pass", "WithinLimit"},

@@ -55,12 +55,13 @@ var profiles = map[v1alpha1.OnloadProfile]map[string]string{
 // Library returns what the tools have to preload, a path or a name that the loader finds; empty when the kernel's stack
 // is measured. The acceleration has to be complete, as plan.Variants returns it.
 func Library(a v1alpha1.Acceleration) string {
+	settings := a.OnloadSettings()
 	switch {
 	case a.Type != v1alpha1.AccelerationOnload:
 		return ""
-	case a.Library != "":
-		return a.Library
-	case a.Source == v1alpha1.OnloadFromImage:
+	case settings.Library != "":
+		return settings.Library
+	case settings.Source == v1alpha1.OnloadFromImage:
 		return ImageLibrary
 	default:
 		return DevicePluginLibrary
@@ -73,12 +74,13 @@ func Library(a v1alpha1.Acceleration) string {
 // used.
 func Environment(v v1alpha1.Variant, configMap map[string]string) (map[string]string, error) {
 	env := map[string]string{}
-	if a := v.Acceleration; a.Type == v1alpha1.AccelerationOnload {
+	if v.Acceleration.Type == v1alpha1.AccelerationOnload {
+		settings := v.Acceleration.OnloadSettings()
 		maps.Copy(env, defaults)
-		maps.Copy(env, profiles[a.Profile])
-		if a.ProfileRef != nil {
+		maps.Copy(env, profiles[settings.Profile])
+		if ref := settings.ProfileRef; ref != nil {
 			if err := validate(configMap); err != nil {
-				return nil, fmt.Errorf("acceleration.profileRef: ConfigMap %s: %w", a.ProfileRef.Name, err)
+				return nil, fmt.Errorf("acceleration.onload.profileRef: ConfigMap %s: %w", ref.Name, err)
 			}
 			maps.Copy(env, configMap)
 		}

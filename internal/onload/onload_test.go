@@ -24,8 +24,8 @@ func TestLibrary(t *testing.T) {
 		"none by default":     {},
 		"none for the kernel": {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}},
 		"the device plugin's": {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}, want: "/opt/onload/usr/lib64/libonload.so"},
-		"the image's":         {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Source: v1alpha1.OnloadFromImage}, want: "libonload.so"},
-		"one that was moved":  {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Library: "/usr/lib64/libonload.so"}, want: "/usr/lib64/libonload.so"},
+		"the image's":         {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Source: v1alpha1.OnloadFromImage}}, want: "libonload.so"},
+		"one that was moved":  {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Library: "/usr/lib64/libonload.so"}}, want: "/usr/lib64/libonload.so"},
 	} {
 		if got := Library(*variant(c.acceleration).Acceleration); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
@@ -35,8 +35,8 @@ func TestLibrary(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	onload := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}
-	latency := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Profile: v1alpha1.OnloadProfileLatency}
-	referred := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, ProfileRef: &v1alpha1.ProfileRef{Name: "mine"}}
+	latency := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Profile: v1alpha1.OnloadProfileLatency}}
+	referred := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{ProfileRef: &v1alpha1.ProfileRef{Name: "mine"}}}
 	settings := func(n int) map[string]string {
 		all := map[string]string{}
 		for i := range n {
@@ -114,7 +114,7 @@ func TestEnvironment(t *testing.T) {
 
 // What one variant adds to its environment is not there for the next.
 func TestEnvironmentsAreApart(t *testing.T) {
-	v := variant(&v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Profile: v1alpha1.OnloadProfileLatency})
+	v := variant(&v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Profile: v1alpha1.OnloadProfileLatency}})
 	first, err := Environment(v, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -67,10 +67,10 @@ func ordered(variants []v1alpha1.Variant, rounds int) []v1alpha1.Variant {
 	var groups [][]v1alpha1.Variant
 	of := map[string]int{}
 	for _, v := range variants {
-		at, known := of[v.Network.ResourceName]
+		at, known := of[v.Network.ResourceName()]
 		if !known {
 			at = len(groups)
-			of[v.Network.ResourceName] = at
+			of[v.Network.ResourceName()] = at
 			groups = append(groups, nil)
 		}
 		groups[at] = append(groups[at], v)
@@ -115,8 +115,8 @@ func Variants(spec v1alpha1.LatencyBenchmarkSpec) []v1alpha1.Variant {
 func Resources(spec v1alpha1.LatencyBenchmarkSpec) []string {
 	var all []string
 	for _, v := range Variants(spec) {
-		for _, name := range []string{v.Network.ResourceName, v.Acceleration.ResourceName} {
-			if name != "" && !slices.Contains(all, name) {
+		for _, name := range v.Resources() {
+			if !slices.Contains(all, name) {
 				all = append(all, name)
 			}
 		}
@@ -129,10 +129,10 @@ func acceleration(given *v1alpha1.Acceleration) *v1alpha1.Acceleration {
 	if given == nil || given.Type != v1alpha1.AccelerationOnload {
 		return &v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}
 	}
-	a := given.DeepCopy()
-	a.ResourceName = cmp.Or(a.ResourceName, DefaultOnloadResource)
-	a.Source = cmp.Or(a.Source, v1alpha1.OnloadFromDevicePlugin)
-	return a
+	settings := given.OnloadSettings()
+	settings.ResourceName = cmp.Or(settings.ResourceName, DefaultOnloadResource)
+	settings.Source = cmp.Or(settings.Source, v1alpha1.OnloadFromDevicePlugin)
+	return &v1alpha1.Acceleration{Type: given.Type, Onload: &settings}
 }
 
 // environment is that of a variant: its own variables after those of the template that it does not have itself.

@@ -40,7 +40,7 @@ func cellNames(cells []tool.Cell) string {
 // Variants with devices of one resource are measured one after the other, and every variant is first in some round.
 func TestVariantsOfOneResourceStayTogether(t *testing.T) {
 	b := benchmark(6, []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, 64)
-	vf, pf := &v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/vf"}, &v1alpha1.Network{Type: v1alpha1.NetworkPF, ResourceName: "amd.com/pf"}
+	vf, pf := &v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/vf"}}}, &v1alpha1.Network{Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/pf"}}}
 	b.Spec.Variants = []v1alpha1.Variant{{Name: "vf", Network: vf}, {Name: "pf", Network: pf}, {Name: "pod"}, {Name: "vf-onload", Network: vf}, {Name: "host", Network: &v1alpha1.Network{Type: v1alpha1.NetworkHost}}}
 	var got []string
 	for i, run := range Runs(b) {
@@ -206,10 +206,10 @@ func TestRunsOfVariants(t *testing.T) {
 func TestVariantsInherit(t *testing.T) {
 	pod := v1alpha1.Network{Type: v1alpha1.NetworkPod}
 	kernel := v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}
-	vf := v1alpha1.Network{Type: v1alpha1.NetworkVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"}
+	vf := v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"}}}
 	spec := v1alpha1.LatencyBenchmarkSpec{
 		Network: pod, Capture: true, Workload: v1alpha1.Workload{Wait: v1alpha1.WaitSpin, Muxer: v1alpha1.MuxerEpoll},
-		Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Profile: v1alpha1.OnloadProfileLatency},
+		Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Profile: v1alpha1.OnloadProfileLatency}},
 		Pods:         &v1alpha1.PodSettings{Env: []v1alpha1.EnvVar{{Name: "EF_POLL_USEC", Value: "1"}, {Name: "EF_TPH_MODE", Value: "2"}}},
 		Variants: []v1alpha1.Variant{
 			{Name: "all"},
@@ -220,8 +220,7 @@ func TestVariantsInherit(t *testing.T) {
 		},
 	}
 	onload := v1alpha1.Acceleration{
-		Type: v1alpha1.AccelerationOnload, Profile: v1alpha1.OnloadProfileLatency, ResourceName: DefaultOnloadResource,
-		Source: v1alpha1.OnloadFromDevicePlugin,
+		Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Profile: v1alpha1.OnloadProfileLatency, ResourceName: DefaultOnloadResource, Source: v1alpha1.OnloadFromDevicePlugin},
 	}
 	want := []v1alpha1.Variant{
 		{
@@ -237,8 +236,8 @@ func TestVariantsInherit(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("variants (-want +got):\n%s", diff)
 	}
-	got[1].Network.ResourceName = "changed"
-	if vf.ResourceName != "amd.com/sf_vf" {
+	got[1].Network.VF.ResourceName = "changed"
+	if vf.ResourceName() != "amd.com/sf_vf" {
 		t.Error("a resolved variant shares its network with the spec")
 	}
 	bare := []v1alpha1.Variant{{Name: DefaultVariant, Network: &v1alpha1.Network{}, Acceleration: &kernel, Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone, Capture: new(false)}}

@@ -19,7 +19,7 @@ import (
 // network: the one that it names or, with ipam, the one that the operator makes. The latter is named after the
 // benchmark, and after the variant too if that has a network of its own.
 func NetworkName(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (namespace, name string) {
-	if ref := v.Network.NetworkRef; ref != nil {
+	if ref := v.Network.NetworkRef(); ref != nil {
 		return cmp.Or(ref.Namespace, b.Namespace), ref.Name
 	}
 	if slices.ContainsFunc(b.Spec.Variants, func(s v1alpha1.Variant) bool { return s.Name == v.Name && s.Network != nil }) {
@@ -31,28 +31,28 @@ func NetworkName(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (namespace, n
 // Network returns the NetworkAttachmentDefinition that the operator makes for a benchmark's variant, and nil for a
 // variant whose network has no ipam. It belongs to the benchmark; variants that share spec.network share it.
 func Network(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (*unstructured.Unstructured, error) {
-	n := v.Network
-	if n.IPAM == nil {
+	n, ipam := v.Network, v.Network.IPAM()
+	if ipam == nil {
 		return nil, nil
 	}
 	device := foreign.CNIPlugin{Type: "host-device"}
-	if n.Type == v1alpha1.NetworkVF {
-		device = foreign.CNIPlugin{Type: "sriov", VLAN: n.VLAN}
+	if n.VF != nil {
+		device = foreign.CNIPlugin{Type: "sriov", VLAN: n.VF.VLAN}
 	}
-	switch n.IPAM.Type {
+	switch ipam.Type {
 	case v1alpha1.IPAMWhereabouts:
-		device.IPAM = &foreign.CNIIPAM{Type: "whereabouts", Range: n.IPAM.Range, RangeStart: n.IPAM.RangeStart}
+		device.IPAM = &foreign.CNIIPAM{Type: "whereabouts", Range: ipam.Range, RangeStart: ipam.RangeStart}
 	default:
 		device.IPAM = &foreign.CNIIPAM{Type: "static"}
 		device.Capabilities = map[string]bool{"ips": true}
 	}
 	plugins := []foreign.CNIPlugin{device}
-	if n.MTU != 0 {
-		plugins = append(plugins, foreign.CNIPlugin{Type: "tuning", MTU: n.MTU})
+	if mtu := n.MTU(); mtu != 0 {
+		plugins = append(plugins, foreign.CNIPlugin{Type: "tuning", MTU: mtu})
 	}
 
 	namespace, name := NetworkName(b, v)
-	definition, err := foreign.Definition(namespace, name, n.ResourceName, foreign.NetworkConfig{CNIVersion: foreign.CNIVersion, Name: name, Plugins: plugins})
+	definition, err := foreign.Definition(namespace, name, n.ResourceName(), foreign.NetworkConfig{CNIVersion: foreign.CNIVersion, Name: name, Plugins: plugins})
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func Network(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (*unstructured.Un
 func selection(e Endpoint) (foreign.Selection, error) {
 	namespace, name := NetworkName(e.Benchmark, e.Variant)
 	s := foreign.Selection{Name: name, Namespace: namespace, Interface: Interface}
-	if ipam := e.Variant.Network.IPAM; ipam != nil && ipam.Type == v1alpha1.IPAMStatic {
+	if ipam := e.Variant.Network.IPAM(); ipam != nil && ipam.Type == v1alpha1.IPAMStatic {
 		server, client, err := StaticAddresses(*ipam)
 		if err != nil {
 			return foreign.Selection{}, err

@@ -16,17 +16,17 @@ import (
 )
 
 func TestNetworkName(t *testing.T) {
-	ipam := &v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "10.0.0.0/24"}}
+	ipam := &v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf", IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "10.0.0.0/24"}}}}
 	cases := map[string]struct {
 		spec     v1alpha1.Network
 		variants []v1alpha1.Variant
 		want     []string
 	}{
 		"one that exists, in the benchmark's namespace": {
-			spec: v1alpha1.Network{Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: "macvlan"}}, want: []string{"perf/macvlan"},
+			spec: v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: "macvlan"}}}, want: []string{"perf/macvlan"},
 		},
 		"one that exists, in another": {
-			spec: v1alpha1.Network{Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: "macvlan", Namespace: "networks"}},
+			spec: v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: "macvlan", Namespace: "networks"}}},
 			want: []string{"networks/macvlan"},
 		},
 		"one that the operator makes":                           {spec: *ipam, want: []string{"perf/x2522"}},
@@ -62,7 +62,7 @@ func TestNetwork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (network != nil) != (e.Variant.Network.IPAM != nil) {
+		if (network != nil) != (e.Variant.Network.IPAM() != nil) {
 			t.Fatalf("%s: the operator makes %v", name, network)
 		}
 		if network == nil {
@@ -81,16 +81,16 @@ func TestNetwork(t *testing.T) {
 		if list.Name != network.GetName() {
 			t.Errorf("%s: the network is named %s, its configuration %s", name, network.GetName(), list.Name)
 		}
-		if want := e.Variant.Network.MTU != 0; (len(list.Plugins) == 2) != want {
+		if want := e.Variant.Network.MTU() != 0; (len(list.Plugins) == 2) != want {
 			t.Errorf("%s: %d plugins; an MTU is asked for: %t", name, len(list.Plugins), want)
 		}
-		if got, want := list.Plugins[0].Network.Capabilities["ips"], e.Variant.Network.IPAM.Type == v1alpha1.IPAMStatic; got != want {
+		if got, want := list.Plugins[0].Network.Capabilities["ips"], e.Variant.Network.IPAM().Type == v1alpha1.IPAMStatic; got != want {
 			t.Errorf("%s: it takes addresses from the pods: %t, want %t", name, got, want)
 		}
 		if !metav1.IsControlledBy(network, e.Benchmark) {
 			t.Errorf("%s: the benchmark does not control it", name)
 		}
-		if network.GetAnnotations()[foreign.AnnotationResourceName] != e.Variant.Network.ResourceName {
+		if network.GetAnnotations()[foreign.AnnotationResourceName] != e.Variant.Network.ResourceName() {
 			t.Errorf("%s: the resource is not that of the variant: %v", name, network.GetAnnotations())
 		}
 	}
@@ -171,7 +171,7 @@ func TestStaticBlocks(t *testing.T) {
 
 func TestBuildRefusesARangeWithoutRoom(t *testing.T) {
 	e := endpoint("vf-static", v1alpha1.RoleServer)
-	e.Variant.Network.IPAM.RangeStart = "192.168.40.254"
+	e.Variant.Network.IPAM().RangeStart = "192.168.40.254"
 	if pod, err := Build(e); err == nil {
 		t.Errorf("got %v", pod.Annotations)
 	}

@@ -213,10 +213,8 @@ func resources(e Endpoint) corev1.ResourceRequirements {
 		corev1.ResourceCPU:    *resource.NewQuantity(int64(e.Benchmark.CPUs().Of(e.Task.Role)), resource.DecimalSI),
 		corev1.ResourceMemory: *e.Benchmark.Spec.Placement.Of(e.Task.Role).Memory,
 	}
-	for _, device := range []string{e.Variant.Network.ResourceName, e.Variant.Acceleration.ResourceName} {
-		if device != "" {
-			list[corev1.ResourceName(device)] = *resource.NewQuantity(1, resource.DecimalSI)
-		}
+	for _, device := range e.Variant.Resources() {
+		list[corev1.ResourceName(device)] = *resource.NewQuantity(1, resource.DecimalSI)
 	}
 	if t := e.Benchmark.Spec.Pods; t != nil && t.Hugepages != nil {
 		list[corev1.ResourceName(corev1.ResourceHugePagesPrefix+t.Hugepages.Size)] = t.Hugepages.Amount

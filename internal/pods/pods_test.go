@@ -25,38 +25,35 @@ var update = flag.Bool("update", false, "write the golden files instead of compa
 var benchmarks = map[string]func(*v1alpha1.LatencyBenchmark){
 	"pod": func(*v1alpha1.LatencyBenchmark) {},
 	"host-interface": func(b *v1alpha1.LatencyBenchmark) {
-		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost, Interface: "ens1f0"}
+		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost, Host: &v1alpha1.HostNetwork{Interface: "ens1f0"}}
 	},
 	"vf-ref": func(b *v1alpha1.LatencyBenchmark) {
 		b.Spec.Network = v1alpha1.Network{
-			Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf", Namespace: "networks"},
+			Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf", Namespace: "networks"}}},
 		}
 	},
 	"vf-static": func(b *v1alpha1.LatencyBenchmark) {
 		b.Spec.Variants = []v1alpha1.Variant{{Name: "tagged", Network: &v1alpha1.Network{
-			Type: v1alpha1.NetworkVF, ResourceName: "amd.com/sf_vf", MTU: 9000, VLAN: 40,
-			IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/24"},
+			Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf", MTU: 9000, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/24"}}, VLAN: 40},
 		}}}
 	},
 	"pf-whereabouts": func(b *v1alpha1.LatencyBenchmark) {
 		b.Spec.Network = v1alpha1.Network{
-			Type: v1alpha1.NetworkPF, ResourceName: "amd.com/sf_pf",
-			IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMWhereabouts, Range: "fd00:40::/64", RangeStart: "fd00:40::100"},
+			Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_pf", IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMWhereabouts, Range: "fd00:40::/64", RangeStart: "fd00:40::100"}}},
 		}
 	},
 	"nad": func(b *v1alpha1.LatencyBenchmark) {
-		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: "macvlan"}}
+		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: "macvlan"}}}
 	},
 	"onload": func(b *v1alpha1.LatencyBenchmark) {
-		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: "ipvlan"}}
-		b.Spec.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Profile: v1alpha1.OnloadProfileLatency}
+		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: "ipvlan"}}}
+		b.Spec.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Profile: v1alpha1.OnloadProfileLatency}}
 	},
 	"template": func(b *v1alpha1.LatencyBenchmark) {
 		b.Spec.Network = v1alpha1.Network{
-			Type: v1alpha1.NetworkPF, ResourceName: "amd.com/sf_pf", MTU: 9000,
-			IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "fd00:40::/64", RangeStart: "fd00:40::ffff"},
+			Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_pf", MTU: 9000, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "fd00:40::/64", RangeStart: "fd00:40::ffff"}}},
 		}
-		b.Spec.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Source: v1alpha1.OnloadFromImage, ResourceName: "example.com/onload"}
+		b.Spec.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Source: v1alpha1.OnloadFromImage, ResourceName: "example.com/onload"}}
 		b.Spec.Pods = &v1alpha1.PodSettings{
 			Annotations:       map[string]string{"irq-load-balancing.crio.io": "disable", "cpu-quota.crio.io": "disable"},
 			RuntimeClassName:  "performance-low-latency",
@@ -93,7 +90,7 @@ func endpoint(name, role string) Endpoint {
 		Task: plan.Task{
 			Run: "x2522-r3", Variant: variant.Name, Attempt: 2, Role: role, Tool: v1alpha1.ToolSfntPingpong,
 			Cells:     []tool.Cell{{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, Duration: 3 * time.Second, Warmup: time.Second}},
-			Interface: variant.Network.Interface, Deadline: 90 * time.Second,
+			Interface: variant.Network.Interface(), Deadline: 90 * time.Second,
 		},
 	}
 	if variant.Network.Type.Attached() {
@@ -187,7 +184,7 @@ func TestPodsAreGuaranteedWholeCPUs(t *testing.T) {
 			t.Errorf("%s CPUs, want 2", cpu.String())
 		}
 		want := 2
-		for _, device := range []string{e.Variant.Network.ResourceName, e.Variant.Acceleration.ResourceName} {
+		for _, device := range e.Variant.Resources() {
 			if device == "" {
 				continue
 			}
@@ -246,7 +243,7 @@ func TestEndpointsDiffer(t *testing.T) {
 // A device plugin may give Onload's devices with the VF.
 func TestOneDeviceForBoth(t *testing.T) {
 	e := endpoint("vf-ref", v1alpha1.RoleServer)
-	e.Variant.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, ResourceName: e.Variant.Network.ResourceName}
+	e.Variant.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{ResourceName: e.Variant.Network.ResourceName()}}
 	want := corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("512Mi"), "amd.com/sf_vf": resource.MustParse("1")}
 	if diff := cmp.Diff(want, build(t, e).Spec.Containers[0].Resources.Requests); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)

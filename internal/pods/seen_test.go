@@ -102,7 +102,7 @@ func TestSeen(t *testing.T) {
 func TestSeenOfWhatCannotBeBuilt(t *testing.T) {
 	e := endpoint("vf-static", v1alpha1.RoleServer)
 	pod := build(t, e)
-	e.Variant.Network.IPAM.Range = "?"
+	e.Variant.Network.IPAM().Range = "?"
 	if seen, err := Seen(e, pod); err == nil {
 		t.Errorf("got %+v", seen)
 	}

@@ -36,7 +36,7 @@ type Observed struct {
 	// Networks are, by name of the variant, what was found of the NetworkAttachmentDefinitions, those that the operator
 	// makes among them; a variant that has none has no entry.
 	Networks map[string]*NetworkDefinition
-	// Profiles are, by name of the variant, what was found of the ConfigMaps that acceleration.profileRef names.
+	// Profiles are, by name of the variant, what was found of the ConfigMaps that acceleration.onload.profileRef names.
 	Profiles map[string]*Profile
 	// NodeStates and Topologies are, by name of the node, what sriov-network-operator and the agents of topology-aware
 	// scheduling say of it, where the cluster has them. Of nodes that the selectors do not match they are not needed.
@@ -80,7 +80,7 @@ type NetworkDefinition struct {
 	ResourceName string
 }
 
-// Profile is what was found of the ConfigMap that a variant's acceleration.profileRef names.
+// Profile is what was found of the ConfigMap that a variant's acceleration.onload.profileRef names.
 type Profile struct {
 	// Name is namespace/name.
 	Name string
@@ -305,13 +305,13 @@ func hostNetwork(o Observed) *Rejection {
 func NetworkNamespace(o Observed) *Rejection {
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
 		namespace := o.Benchmark.Namespace
-		if v.Network.NetworkRef != nil && v.Network.Type.Attached() {
-			namespace = cmp.Or(v.Network.NetworkRef.Namespace, namespace)
+		if ref := v.Network.NetworkRef(); ref != nil {
+			namespace = cmp.Or(ref.Namespace, namespace)
 		}
 		if namespace != o.Benchmark.Namespace && !slices.Contains(o.NetworkNamespaces, namespace) && !slices.Contains(o.NetworkNamespaces, "*") {
 			return rejectf(v1alpha1.ReasonNetworkNamespaceForbidden,
 				"%s.networkRef.namespace: the operator lets no benchmark of another namespace use the networks of %s; it must be started with --network-namespaces=%s, or create the network in %s",
-				networkPath(o, v), namespace, namespace, o.Benchmark.Namespace)
+				memberPath(o, v), namespace, namespace, o.Benchmark.Namespace)
 		}
 	}
 	return nil
@@ -359,6 +359,11 @@ func capture(o Observed) *Rejection {
 // networkPath is the field in which a variant's network stands.
 func networkPath(o Observed, v v1alpha1.Variant) string {
 	return path(o, v, "network", func(given v1alpha1.Variant) bool { return given.Network != nil })
+}
+
+// memberPath is the field in which the settings of a variant's network stand.
+func memberPath(o Observed, v v1alpha1.Variant) string {
+	return networkPath(o, v) + "." + strings.ToLower(string(v.Network.Type))
 }
 
 // accelerationPath is the field in which a variant's acceleration stands.
@@ -410,7 +415,7 @@ func profile(o Observed) *Rejection {
 		}
 		if !p.Found {
 			return rejectf(v1alpha1.ReasonProfileNotFound,
-				"%s.profileRef: ConfigMap %s does not exist; create it with Onload's settings (EF_POLL_USEC and so on) as its keys, or use profile: latency",
+				"%s.onload.profileRef: ConfigMap %s does not exist; create it with Onload's settings (EF_POLL_USEC and so on) as its keys, or use profile: latency",
 				accelerationPath(o, v), p.Name)
 		}
 		if _, err := onload.Environment(v, p.Data); err != nil {
@@ -422,15 +427,15 @@ func profile(o Observed) *Rejection {
 
 func networkExists(o Observed) *Rejection {
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		n, path := o.Networks[v.Name], networkPath(o, v)
+		n := o.Networks[v.Name]
 		switch {
 		case n == nil || n.Found:
 		case n.KindMissing:
 			return rejectf(v1alpha1.ReasonNetworkNotFound,
-				"%s.type: the cluster has no kind NetworkAttachmentDefinition; install Multus to use attached networks", path)
-		case v.Network.IPAM == nil:
+				"%s.type: the cluster has no kind NetworkAttachmentDefinition; install Multus to use attached networks", networkPath(o, v))
+		case v.Network.IPAM() == nil:
 			return rejectf(v1alpha1.ReasonNetworkNotFound,
-				"%s.networkRef: NetworkAttachmentDefinition %s does not exist; create it, or name one of `kubectl get network-attachment-definitions -A`", path, n.Name)
+				"%s.networkRef: NetworkAttachmentDefinition %s does not exist; create it, or name one of `kubectl get network-attachment-definitions -A`", memberPath(o, v), n.Name)
 		}
 	}
 	return nil
@@ -439,10 +444,10 @@ func networkExists(o Observed) *Rejection {
 // networkOwned is about the networks that the operator makes: their names are given.
 func networkOwned(o Observed) *Rejection {
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		if n := o.Networks[v.Name]; n != nil && v.Network.IPAM != nil && n.Found && !n.Own {
+		if n := o.Networks[v.Name]; n != nil && v.Network.IPAM() != nil && n.Found && !n.Own {
 			return rejectf(v1alpha1.ReasonNetworkNameTaken,
 				"%s.ipam: the operator would make NetworkAttachmentDefinition %s, which exists and is not this benchmark's; delete it, use it by networkRef, or give the benchmark another name",
-				networkPath(o, v), n.Name)
+				memberPath(o, v), n.Name)
 		}
 	}
 	return nil
@@ -452,21 +457,21 @@ func networkOwned(o Observed) *Rejection {
 // with unclear words ("VF pci addr is required").
 func networkMatches(o Observed) *Rejection {
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		n, path := o.Networks[v.Name], networkPath(o, v)
+		n, path := o.Networks[v.Name], memberPath(o, v)
 		switch {
-		case n == nil || v.Network.IPAM != nil || n.ResourceName == v.Network.ResourceName:
+		case n == nil || v.Network.IPAM() != nil || n.ResourceName == v.Network.ResourceName():
 		case v.Network.Type == v1alpha1.NetworkNAD:
 			return rejectf(v1alpha1.ReasonNetworkMismatch,
 				"%s.type: NAD is for networks without a device, but NetworkAttachmentDefinition %s takes its device from %q; use type VF or PF with resourceName: %s",
-				path, n.Name, n.ResourceName, n.ResourceName)
+				networkPath(o, v), n.Name, n.ResourceName, n.ResourceName)
 		case n.ResourceName == "":
 			return rejectf(v1alpha1.ReasonNetworkMismatch,
 				"%s.resourceName: %q, but NetworkAttachmentDefinition %s has no annotation k8s.v1.cni.cncf.io/resourceName, so it takes no device; "+
-					"give it that annotation, or use type NAD and remove resourceName", path, v.Network.ResourceName, n.Name)
+					"give it that annotation, or use type NAD", path, v.Network.ResourceName(), n.Name)
 		default:
 			return rejectf(v1alpha1.ReasonNetworkMismatch,
 				"%s.resourceName: %q, but NetworkAttachmentDefinition %s takes its device from %q; set resourceName to that",
-				path, v.Network.ResourceName, n.Name, n.ResourceName)
+				path, v.Network.ResourceName(), n.Name, n.ResourceName)
 		}
 	}
 	return nil
@@ -475,16 +480,17 @@ func networkMatches(o Observed) *Rejection {
 // networkRange is about the networks to which the operator itself gives addresses.
 func networkRange(o Observed) *Rejection {
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		if v.Network.IPAM == nil || v.Network.IPAM.Type != v1alpha1.IPAMStatic {
+		ipam := v.Network.IPAM()
+		if ipam == nil || ipam.Type != v1alpha1.IPAMStatic {
 			continue
 		}
-		server, _, err := pods.StaticAddresses(*v.Network.IPAM)
+		server, _, err := pods.StaticAddresses(*ipam)
 		if err != nil {
-			return rejectf(v1alpha1.ReasonNetworkRangeTooSmall, "%s.%v", networkPath(o, v), err)
+			return rejectf(v1alpha1.ReasonNetworkRangeTooSmall, "%s.%v", memberPath(o, v), err)
 		}
 		if _, only := o.Driver.(tool.IPv4Only); only && server.Addr().Is6() {
 			return rejectf(v1alpha1.ReasonCellUnsupported, "%s.ipam.range: %s takes IPv4 addresses only, and %s is IPv6; give an IPv4 range, or measure with pinger",
-				networkPath(o, v), o.Benchmark.Spec.Tool, v.Network.IPAM.Range)
+				memberPath(o, v), o.Benchmark.Spec.Tool, ipam.Range)
 		}
 	}
 	return nil

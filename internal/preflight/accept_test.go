@@ -103,7 +103,7 @@ func TestAccept(t *testing.T) {
 	// secondary asks for a network with a resource, and finds a definition.
 	secondary := func(resourceName string, found NetworkDefinition) func(*Observed) {
 		return func(o *Observed) {
-			o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: resourceName}
+			o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: resourceName}}}
 			found.Name = "perf/sf-vf"
 			o.Networks = map[string]*NetworkDefinition{plan.DefaultVariant: &found}
 		}
@@ -111,7 +111,7 @@ func TestAccept(t *testing.T) {
 	// nad asks for a network without a device.
 	nad := func(found NetworkDefinition) func(*Observed) {
 		return func(o *Observed) {
-			o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: "lan"}}
+			o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: "lan"}}}
 			found.Name = "perf/lan"
 			o.Networks = map[string]*NetworkDefinition{plan.DefaultVariant: &found}
 		}
@@ -120,7 +120,7 @@ func TestAccept(t *testing.T) {
 	made := func(found NetworkDefinition, ipam v1alpha1.IPAM) func(*Observed) {
 		return func(o *Observed) {
 			o.Nodes = []corev1.Node{node("a", allocatable(vf, "1")), node("b", allocatable(vf, "1"))}
-			o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, IPAM: &ipam, ResourceName: vf}
+			o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{IPAM: &ipam, ResourceName: vf}}}
 			found.Name = "perf/x"
 			o.Networks = map[string]*NetworkDefinition{plan.DefaultVariant: &found}
 		}
@@ -274,12 +274,12 @@ func TestAccept(t *testing.T) {
 		},
 		"a variant's network that takes another device": {
 			change: []func(*Observed){func(o *Observed) {
-				other := v1alpha1.Network{Type: v1alpha1.NetworkVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: vf}
+				other := v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: vf}}}
 				o.Benchmark.Spec.Variants = []v1alpha1.Variant{{Name: "pod"}, {Name: "vf", Network: &other}}
 				o.Networks = map[string]*NetworkDefinition{"vf": {Name: "perf/sf-vf", Found: true, ResourceName: "amd.com/other"}}
 			}},
 			wantReason:  v1alpha1.ReasonNetworkMismatch,
-			wantMessage: []string{"spec.variants[1].network.resourceName", "amd.com/other"},
+			wantMessage: []string{"spec.variants[1].network.vf.resourceName", "amd.com/other"},
 		},
 		"a variant on the host's network, not allowed": {
 			change: []func(*Observed){func(o *Observed) {
@@ -302,14 +302,14 @@ func TestAccept(t *testing.T) {
 		},
 		"a network of a namespace that is not allowed, whether it exists or not": {
 			change: []func(*Observed){nad(NetworkDefinition{Name: "nets/x", Found: true}), func(o *Observed) {
-				o.Benchmark.Spec.Network.NetworkRef.Namespace, o.NetworkNamespaces = "nets", []string{"others"}
+				o.Benchmark.Spec.Network.NetworkRef().Namespace, o.NetworkNamespaces = "nets", []string{"others"}
 			}},
 			wantReason:  v1alpha1.ReasonNetworkNamespaceForbidden,
-			wantMessage: []string{"spec.network.networkRef.namespace", "--network-namespaces=nets"},
+			wantMessage: []string{"spec.network.nad.networkRef.namespace", "--network-namespaces=nets"},
 		},
 		"a network of a namespace that is allowed": {
 			change: []func(*Observed){nad(NetworkDefinition{Name: "nets/x", Found: true}), func(o *Observed) {
-				o.Benchmark.Spec.Network.NetworkRef.Namespace, o.NetworkNamespaces = "nets", []string{"others", "nets"}
+				o.Benchmark.Spec.Network.NetworkRef().Namespace, o.NetworkNamespaces = "nets", []string{"others", "nets"}
 			}},
 			want: "a b",
 		},
@@ -332,12 +332,12 @@ func TestAccept(t *testing.T) {
 		"a network that does not exist": {
 			change:      []func(*Observed){secondary("", NetworkDefinition{})},
 			wantReason:  v1alpha1.ReasonNetworkNotFound,
-			wantMessage: []string{"spec.network.networkRef", "perf/sf-vf", "create it"},
+			wantMessage: []string{"spec.network.vf.networkRef", "perf/sf-vf", "create it"},
 		},
 		"a network that takes another device": {
 			change:      []func(*Observed){secondary(vf, NetworkDefinition{Found: true, ResourceName: "amd.com/other"})},
 			wantReason:  v1alpha1.ReasonNetworkMismatch,
-			wantMessage: []string{"spec.network.resourceName", vf, "amd.com/other", "set resourceName"},
+			wantMessage: []string{"spec.network.vf.resourceName", vf, "amd.com/other", "set resourceName"},
 		},
 		"a network that takes a device, of a type that has none": {
 			change:      []func(*Observed){nad(NetworkDefinition{Found: true, ResourceName: vf})},
@@ -347,7 +347,7 @@ func TestAccept(t *testing.T) {
 		"a network that takes no device": {
 			change:      []func(*Observed){secondary(vf, NetworkDefinition{Found: true})},
 			wantReason:  v1alpha1.ReasonNetworkMismatch,
-			wantMessage: []string{"spec.network.resourceName", "no annotation k8s.v1.cni.cncf.io/resourceName", "type NAD"},
+			wantMessage: []string{"spec.network.vf.resourceName", "no annotation k8s.v1.cni.cncf.io/resourceName", "type NAD"},
 		},
 		"a network without a device": {
 			change: []func(*Observed){nad(NetworkDefinition{Found: true})},
@@ -371,7 +371,7 @@ func TestAccept(t *testing.T) {
 		"a network of the operator's whose name somebody else took": {
 			change:      []func(*Observed){made(NetworkDefinition{Found: true, ResourceName: vf}, whereabouts)},
 			wantReason:  v1alpha1.ReasonNetworkNameTaken,
-			wantMessage: []string{"spec.network.ipam", "perf/x", "not this benchmark's", "delete it"},
+			wantMessage: []string{"spec.network.vf.ipam", "perf/x", "not this benchmark's", "delete it"},
 		},
 		"a network of the operator's without Multus": {
 			change:      []func(*Observed){made(NetworkDefinition{KindMissing: true}, whereabouts)},
@@ -385,7 +385,7 @@ func TestAccept(t *testing.T) {
 		"addresses of which there are too few": {
 			change:      []func(*Observed){made(NetworkDefinition{}, v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/30", RangeStart: "192.168.40.2"})},
 			wantReason:  v1alpha1.ReasonNetworkRangeTooSmall,
-			wantMessage: []string{"spec.network.ipam.rangeStart: 192.168.40.2", "192.168.40.0/30"},
+			wantMessage: []string{"spec.network.vf.ipam.rangeStart: 192.168.40.2", "192.168.40.0/30"},
 		},
 		"addresses that the tool cannot use": {
 			change: []func(*Observed){
@@ -393,7 +393,7 @@ func TestAccept(t *testing.T) {
 				func(o *Observed) { o.Driver = fourOnly{} },
 			},
 			wantReason:  v1alpha1.ReasonCellUnsupported,
-			wantMessage: []string{"spec.network.ipam.range: ", "IPv4 addresses only", "fd00:40::/64"},
+			wantMessage: []string{"spec.network.vf.ipam.range: ", "IPv4 addresses only", "fd00:40::/64"},
 		},
 		"Onload on the pod network": {
 			change:      []func(*Observed){onload(v1alpha1.Acceleration{})},
@@ -418,27 +418,27 @@ func TestAccept(t *testing.T) {
 			want: "a b",
 		},
 		"Onload on nodes that do not have it": {
-			change:      []func(*Observed){nad(NetworkDefinition{Found: true}), onload(v1alpha1.Acceleration{ResourceName: "amd.com/onload2"})},
+			change:      []func(*Observed){nad(NetworkDefinition{Found: true}), onload(v1alpha1.Acceleration{Onload: &v1alpha1.Onload{ResourceName: "amd.com/onload2"}})},
 			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
-			wantMessage: []string{"spec.placement.client", "2 no amd.com/onload2", "spec.acceleration.resourceName", "device plugin"},
+			wantMessage: []string{"spec.placement.client", "2 no amd.com/onload2", "spec.acceleration.onload.resourceName", "device plugin"},
 		},
 		"a profile that does not exist": {
-			change: []func(*Observed){nad(NetworkDefinition{Found: true}), onload(v1alpha1.Acceleration{ProfileRef: &v1alpha1.ProfileRef{Name: "mine"}}), func(o *Observed) {
+			change: []func(*Observed){nad(NetworkDefinition{Found: true}), onload(v1alpha1.Acceleration{Onload: &v1alpha1.Onload{ProfileRef: &v1alpha1.ProfileRef{Name: "mine"}}}), func(o *Observed) {
 				o.Profiles = map[string]*Profile{plan.DefaultVariant: {Name: "perf/mine"}}
 			}},
 			wantReason:  v1alpha1.ReasonProfileNotFound,
-			wantMessage: []string{"spec.acceleration.profileRef", "ConfigMap perf/mine", "create it"},
+			wantMessage: []string{"spec.acceleration.onload.profileRef", "ConfigMap perf/mine", "create it"},
 		},
 		"a variant's profile of something else": {
 			change: []func(*Observed){nad(NetworkDefinition{Found: true}), func(o *Observed) {
-				o.Benchmark.Spec.Variants = []v1alpha1.Variant{{Name: "tuned", Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, ProfileRef: &v1alpha1.ProfileRef{Name: "mine"}}}}
+				o.Benchmark.Spec.Variants = []v1alpha1.Variant{{Name: "tuned", Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{ProfileRef: &v1alpha1.ProfileRef{Name: "mine"}}}}}
 				o.Profiles = map[string]*Profile{"tuned": {Name: "perf/mine", Found: true, Data: map[string]string{"LD_PRELOAD": "x.so"}}}
 			}},
 			wantReason:  v1alpha1.ReasonProfileInvalid,
-			wantMessage: []string{"spec.variants[0].acceleration.profileRef: ConfigMap mine", "LD_PRELOAD"},
+			wantMessage: []string{"spec.variants[0].acceleration.onload.profileRef: ConfigMap mine", "LD_PRELOAD"},
 		},
 		"a profile of Onload's settings": {
-			change: []func(*Observed){nad(NetworkDefinition{Found: true}), onload(v1alpha1.Acceleration{ProfileRef: &v1alpha1.ProfileRef{Name: "mine"}}), func(o *Observed) {
+			change: []func(*Observed){nad(NetworkDefinition{Found: true}), onload(v1alpha1.Acceleration{Onload: &v1alpha1.Onload{ProfileRef: &v1alpha1.ProfileRef{Name: "mine"}}}), func(o *Observed) {
 				o.Profiles = map[string]*Profile{plan.DefaultVariant: {Name: "perf/mine", Found: true, Data: map[string]string{"EF_POLL_USEC": "100000"}}}
 			}},
 			want: "a b",
@@ -468,7 +468,7 @@ func TestAccept(t *testing.T) {
 		"a device that nobody advertises": {
 			change:      []func(*Observed){secondary(vf, NetworkDefinition{Found: true, ResourceName: vf})},
 			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
-			wantMessage: []string{"spec.network.resourceName", "spec.placement.client", vf, "device plugin"},
+			wantMessage: []string{"spec.network.vf.resourceName", "spec.placement.client", vf, "device plugin"},
 		},
 		"a device that has run out on the server's side": {
 			change: []func(*Observed){
@@ -477,7 +477,7 @@ func TestAccept(t *testing.T) {
 				nodes(node("a", allocatable(vf, "1")), node("b", allocatable(vf, "0"))),
 			},
 			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
-			wantMessage: []string{"spec.network.resourceName", "spec.placement.server", vf},
+			wantMessage: []string{"spec.network.vf.resourceName", "spec.placement.server", vf},
 		},
 		"a server that matches nothing": {
 			change:      []func(*Observed){selecting(nil, map[string]string{"rack": "9"})},

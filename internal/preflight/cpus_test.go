@@ -101,7 +101,7 @@ func TestNotes(t *testing.T) {
 			o := asking(c.nodes...)
 			o.Benchmark.Spec.Network, o.Benchmark.Spec.Placement.NUMAPolicy = v1alpha1.Network{Type: c.network}, c.numa
 			if c.claimed {
-				o.Benchmark.Spec.Network.ResourceName, o.Claimed = vf, []string{vf}
+				o.Benchmark.Spec.Network.VF, o.Claimed = &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: vf}}, []string{vf}
 			}
 			got := Notes(o, v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}, v1alpha1.EndpointCPUs{Client: c.cpus, Server: c.cpus})
 			if len(got) != len(c.want) {

@@ -26,7 +26,7 @@ func Foreknown(spec v1alpha1.LatencyBenchmarkSpec) []string {
 		add := func(format string, args ...any) {
 			all = append(all, fmt.Sprintf("variant %s: "+format, append([]any{v.Name}, args...)...))
 		}
-		mtu, unless := v.Network.MTU, ""
+		mtu, unless := v.Network.MTU(), ""
 		if mtu == 0 {
 			mtu, unless = usualMTU, "unless the interface has a larger MTU, "
 		}

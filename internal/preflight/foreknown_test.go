@@ -12,6 +12,9 @@ func TestForeknown(t *testing.T) {
 	size := func(bytes int32) func(*v1alpha1.LatencyBenchmarkSpec) {
 		return func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.MessageSizes = []int32{64, bytes} }
 	}
+	jumbo := func(s *v1alpha1.LatencyBenchmarkSpec) {
+		s.Network.VF = &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{MTU: 9000}}
+	}
 	for name, c := range map[string]struct {
 		change []func(*v1alpha1.LatencyBenchmarkSpec)
 		// want are parts of what is known, in their order.
@@ -20,9 +23,9 @@ func TestForeknown(t *testing.T) {
 		"small datagrams":                {},
 		"the largest that is one packet": {change: []func(*v1alpha1.LatencyBenchmarkSpec){size(1472)}},
 		"several packets":                {[]func(*v1alpha1.LatencyBenchmarkSpec){size(1473)}, []string{"variant default: unless the interface has a larger MTU, " + several}},
-		"several packets of a known MTU": {[]func(*v1alpha1.LatencyBenchmarkSpec){size(8973), func(s *v1alpha1.LatencyBenchmarkSpec) { s.Network.MTU = 9000 }},
+		"several packets of a known MTU": {[]func(*v1alpha1.LatencyBenchmarkSpec){size(8973), jumbo},
 			[]string{"variant default: datagrams of more than 8972 bytes need several packets (MTU 9000)"}},
-		"jumbo frames": {change: []func(*v1alpha1.LatencyBenchmarkSpec){size(8972), func(s *v1alpha1.LatencyBenchmarkSpec) { s.Network.MTU = 9000 }}},
+		"jumbo frames": {change: []func(*v1alpha1.LatencyBenchmarkSpec){size(8972), jumbo}},
 		"TCP": {change: []func(*v1alpha1.LatencyBenchmarkSpec){size(8000), func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Workload.Protocols = []v1alpha1.Protocol{v1alpha1.ProtocolTCP}
 		}}},

@@ -362,8 +362,8 @@ func asks(o Observed, role string) []ask {
 		}
 	}
 	for _, v := range o.variants() {
-		add(v.Network.ResourceName, networkPath(o, v), v.Network.Type == v1alpha1.NetworkVF)
-		add(v.Acceleration.ResourceName, accelerationPath(o, v), false)
+		add(v.Network.ResourceName(), memberPath(o, v), v.Network.Type == v1alpha1.NetworkVF)
+		add(v.Acceleration.OnloadSettings().ResourceName, accelerationPath(o, v)+".onload", false)
 	}
 	return list
 }

@@ -27,7 +27,7 @@ func asking(nodes ...corev1.Node) Observed {
 				Duration: metav1.Duration{Duration: time.Second},
 			},
 			Placement: v1alpha1.Placement{CPUs: 2, Memory: resource.MustParse("1Gi"), NUMAPolicy: v1alpha1.NUMARequired},
-			Network:   v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: vf},
+			Network:   v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: vf}}},
 		}},
 		Driver: only64{},
 		Nodes:  nodes,
@@ -147,7 +147,7 @@ func TestNodes(t *testing.T) {
 				func(o *Observed) { o.Benchmark.Spec.Placement.CPUs = 1 }, zones("d", zone("node-0", "cpu=4/4"), zone("node-1", "cpu=0/4", vf+"=2/2")),
 			},
 			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
-			wantMessage: []string{"spec.placement.client: 4 nodes: 1 not ready, 2 no amd.com/sf_vf, 1 no whole CPUs on NUMA node 1; spec.network.resourceName: ", "node b"},
+			wantMessage: []string{"spec.placement.client: 4 nodes: 1 not ready, 2 no amd.com/sf_vf, 1 no whole CPUs on NUMA node 1; spec.network.vf.resourceName: ", "node b"},
 		},
 		"of two things that equally many lack, the one that was looked at last decides": {
 			nodes:       []corev1.Node{good("a", notReady), good("b", noVF)},
@@ -268,19 +268,19 @@ func TestNodes(t *testing.T) {
 			change: []func(*Observed){func(o *Observed) {
 				o.Benchmark.Spec.Variants = []v1alpha1.Variant{
 					{Name: "vf"},
-					{Name: "pf", Network: &v1alpha1.Network{Type: v1alpha1.NetworkPF, ResourceName: "amd.com/sf_pf"}},
+					{Name: "pf", Network: &v1alpha1.Network{Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_pf"}}}},
 					{Name: "onload", Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}},
 				}
 				o.Benchmark.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "a"}}
 			}},
 			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
-			wantMessage: []string{"spec.placement.server: node a: no amd.com/sf_pf", "spec.variants[1].network.resourceName"},
+			wantMessage: []string{"spec.placement.server: node a: no amd.com/sf_pf", "spec.variants[1].network.pf.resourceName"},
 		},
 		"a device of a variant's acceleration": {
 			nodes:       []corev1.Node{good("a")},
 			change:      []func(*Observed){onload},
 			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
-			wantMessage: []string{"node a: no amd.com/onload", "spec.acceleration.resourceName", "device plugin"},
+			wantMessage: []string{"node a: no amd.com/onload", "spec.acceleration.onload.resourceName", "device plugin"},
 		},
 
 		// VFs that sriov-network-operator should have made.
@@ -331,7 +331,7 @@ func TestNodes(t *testing.T) {
 		"nor has a whole PF, of which no policy makes a resource": {
 			nodes: []corev1.Node{good("a")},
 			change: []func(*Observed){sriov("a", state()), func(o *Observed) {
-				o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkPF, ResourceName: "amd.com/sf_pf"}
+				o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_pf"}}}
 			}},
 			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
 			wantMessage: []string{"check that the device plugin of amd.com/sf_pf"},

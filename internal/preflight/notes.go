@@ -41,9 +41,9 @@ func Notes(o Observed, pair v1alpha1.Pair, cpus v1alpha1.EndpointCPUs) []string 
 			away = away || policy == v1alpha1.NUMARequired || policy == v1alpha1.NUMAPreferred && o.labelled(end.node, labelNUMA, "true")
 		}
 		t := v.Network.Type
-		if slices.Contains(o.Claimed, v.Network.ResourceName) && matters {
+		if slices.Contains(o.Claimed, v.Network.ResourceName()) && matters {
 			add("variant %s: Dynamic Resource Allocation provides %s, and the kubelet's topology manager does not align its devices with CPUs, so that the CPUs may be on another NUMA node (NUMALocal): reserve the CPUs of the other NUMA nodes (reservedSystemCPUs)",
-				v.Name, v.Network.ResourceName)
+				v.Name, v.Network.ResourceName())
 		}
 		if t != v1alpha1.NetworkHost && t != v1alpha1.NetworkNAD {
 			continue

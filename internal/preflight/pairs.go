@@ -153,14 +153,14 @@ func sortedNames(candidates []candidate) []string {
 func addressesAtOnce(o Observed, m v1alpha1.LatencyMatrixSpec, nodes Nodes) *Rejection {
 	parallel := plan.Parallel(m, len(nodes.Names))
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		ipam := v.Network.IPAM
+		ipam := v.Network.IPAM()
 		if ipam == nil || ipam.Type != v1alpha1.IPAMStatic {
 			continue
 		}
 		if n := len(pods.StaticBlocks(*ipam, parallel)); n < parallel {
 			return rejectf(v1alpha1.ReasonNetworkRangeTooSmall,
 				"%s.ipam: %d pairs are measured at once, and %s has two addresses for each of %d; give a larger range or an earlier rangeStart, or lower spec.parallelism",
-				networkPath(o, v), parallel, rangeText(*ipam), n)
+				memberPath(o, v), parallel, rangeText(*ipam), n)
 		}
 	}
 	return nil

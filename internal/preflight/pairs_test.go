@@ -32,7 +32,7 @@ func TestAcceptMatrix(t *testing.T) {
 	}
 	static := func(subnet, start string) func(*Observed) {
 		return func(o *Observed) {
-			o.Benchmark.Spec.Network.IPAM = &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: subnet, RangeStart: start}
+			o.Benchmark.Spec.Network.VF.IPAM = &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: subnet, RangeStart: start}
 		}
 	}
 	others := func(o *Observed) { o.Others = map[string]int{"a": 3, "c": 1} }
@@ -162,7 +162,7 @@ func TestAcceptMatrix(t *testing.T) {
 		"too few addresses": {
 			nodes: nodes("a", "b", "c", "d"), change: []func(*Observed){mesh(v1alpha1.TopologyAllPairs, 2), static("10.0.0.0/29", "10.0.0.4")},
 			wantReason:  v1alpha1.ReasonNetworkRangeTooSmall,
-			wantMessage: []string{"spec.template.spec.network.ipam: 2 pairs are measured at once, and 10.0.0.0/29 from 10.0.0.4 on has two addresses for each of 1; give a larger range"},
+			wantMessage: []string{"spec.template.spec.network.vf.ipam: 2 pairs are measured at once, and 10.0.0.0/29 from 10.0.0.4 on has two addresses for each of 1; give a larger range"},
 		},
 	}
 	for name, c := range cases {

@@ -24,10 +24,8 @@ func aligned(o Observed, role string) [][]corev1.ResourceName {
 			continue
 		}
 		var devices []corev1.ResourceName
-		for _, name := range []string{v.Network.ResourceName, v.Acceleration.ResourceName} {
-			if name != "" {
-				devices = append(devices, corev1.ResourceName(name))
-			}
+		for _, name := range v.Resources() {
+			devices = append(devices, corev1.ResourceName(name))
 		}
 		if len(devices) > 0 {
 			all = append(all, devices)

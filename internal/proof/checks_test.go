@@ -241,7 +241,7 @@ func TestChecks(t *testing.T) {
 			"an IPv6 address":       {own(func(e *result.Evidence) { e.Address = "fd00::1" }), isProved, "net1"},
 			"the node's":            {hostNIC, isProved, "enp59s0f0"},
 			"another of the node's": {all(hostNIC, own(func(e *result.Evidence) { e.Interface = "eno1" })), isFailed, "eno1"},
-			"any of the node's":     {all(hostNIC, func(w *world) { w.network().Interface = "" }), isNoted, "enp59s0f0"},
+			"any of the node's":     {all(hostNIC, func(w *world) { w.network().Host = nil }), isNoted, "enp59s0f0"},
 			"the primary network's": {primary, isNoted, "eth0"},
 			"macvlan":               {macvlan, isProved, "net1"},
 			"macvlan without a status": {
@@ -317,12 +317,12 @@ func TestChecks(t *testing.T) {
 			"not that of the other end": {own(func(e *result.Evidence) { e.MTU = 1500 }), isFailed, "1500"},
 			"nobody knows":              {own(func(e *result.Evidence) { e.MTU = 0 }), isUnknown, "not known"},
 			"nobody knows the other's":  {server(func(e *result.Evidence, _ *result.Seen) { e.MTU = 0 }), isUnknown, "9000, and not known there"},
-			"as asked":                  {func(w *world) { w.network().MTU = 9000 }, isProved, "9000"},
-			"not as asked":              {func(w *world) { w.network().MTU = 1500 }, isFailed, "9000"},
+			"as asked":                  {func(w *world) { w.network().VF.MTU = 9000 }, isProved, "9000"},
+			"not as asked":              {func(w *world) { w.network().VF.MTU = 1500 }, isFailed, "9000"},
 			"as asked, unlike the other's": {
-				all(func(w *world) { w.network().MTU = 9000 }, server(func(e *result.Evidence, _ *result.Seen) { e.MTU = 1500 })), isProved, "9000",
+				all(func(w *world) { w.network().VF.MTU = 9000 }, server(func(e *result.Evidence, _ *result.Seen) { e.MTU = 1500 })), isProved, "9000",
 			},
-			"asked, and nobody knows": {all(func(w *world) { w.network().MTU = 9000 }, own(func(e *result.Evidence) { e.MTU = 0 })), isUnknown, "not known"},
+			"asked, and nobody knows": {all(func(w *world) { w.network().VF.MTU = 9000 }, own(func(e *result.Evidence) { e.MTU = 0 })), isUnknown, "not known"},
 		},
 		"Link": {
 			"up":              {asIs, isProved, "up, 25000 Mbit/s"},

@@ -15,7 +15,7 @@ import (
 func interfaceAsked(e endpoint) finding {
 	const advice = "see what changed the pod's networks, and measure again"
 	n, name := e.network(), e.own.Interface
-	asked := n.Interface
+	asked := n.Interface()
 	if n.Type.Attached() {
 		asked = pods.Interface
 	}
@@ -80,7 +80,7 @@ func Variable(resource string) string {
 // allocated are the PCI addresses that the environment has of the network's resource. The variables of a driver of Dynamic
 // Resource Allocation do not name the resource: all of them count, as only the network asks for such a device.
 func allocated(e endpoint) []string {
-	list := []string{e.own.AllocatedDevices[Variable(e.network().ResourceName)]}
+	list := []string{e.own.AllocatedDevices[Variable(e.network().ResourceName())]}
 	if e.seen.ClaimedDevice != "" {
 		for name, address := range e.own.AllocatedDevices {
 			if strings.HasPrefix(name, result.VariableOfDriver) {
@@ -99,8 +99,8 @@ func device(e endpoint) finding {
 		return finding{}
 	}
 	const advice = "see whether the device plugin, or Multus, was restarted meanwhile, and measure again"
-	expected := "the one device of " + n.ResourceName
-	if asked, ok := e.seen.Requests[n.ResourceName]; e.seen.Requests != nil && (!ok || asked != "1") {
+	expected := "the one device of " + n.ResourceName()
+	if asked, ok := e.seen.Requests[n.ResourceName()]; e.seen.Requests != nil && (!ok || asked != "1") {
 		return failed(expected, fmt.Sprintf("%q requested", asked), "keep webhooks that add requests away from benchmark pods")
 	}
 	allocated := allocated(e)
@@ -137,7 +137,7 @@ func device(e endpoint) finding {
 	case conflict != "":
 		return failed(expected, all+", though "+conflict, advice)
 	case len(known) < 2:
-		return unknown(expected, all, "at least two of these have to be known; see whether the device plugin sets "+Variable(n.ResourceName)+", and writes device information files")
+		return unknown(expected, all, "at least two of these have to be known; see whether the device plugin sets "+Variable(n.ResourceName())+", and writes device information files")
 	// Only sysfs looks at the interface itself: without it the MAC address is what ties the interface to the others.
 	case sysfs == "" && (e.seen.Network == nil || e.seen.Network.MAC == "" || e.own.MAC == ""):
 		return unknown(expected, all+"; whether it is "+orNotKnown(e.own.Interface)+", nothing tells: no MAC address in network-status, or of the interface", advice)
@@ -184,7 +184,7 @@ const VariantWithoutVFs = "ultra-low-latency"
 
 // mtu holds the interface's against that of the spec, or else of the other end.
 func mtu(e endpoint) finding {
-	asked, own := e.network().MTU, e.own.MTU
+	asked, own := e.network().MTU(), e.own.MTU
 	expected, advice := fmt.Sprint(asked), "see what else sets the MTU of the interface"
 	if asked == 0 {
 		asked = e.peer.MTU

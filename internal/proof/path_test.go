@@ -135,7 +135,9 @@ func TestWitnesses(t *testing.T) {
 	}
 	nobody := path(func(p *result.Path) { p.Begun, p.Ended, p.Banner = nil, nil, "" })
 	alone := all(nobody, without(result.PathNICIn, result.PathNICOut, result.PathStackIn, result.PathStackOut))
-	host := func(w *world) { w.spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost, Interface: "net1"} }
+	host := func(w *world) {
+		w.spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost, Host: &v1alpha1.HostNetwork{Interface: "net1"}}
+	}
 	cases := map[string]struct {
 		recording string
 		change    func(*world)

@@ -39,7 +39,7 @@ func endpoints(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run resul
 }
 
 // network is the variant's.
-func (e endpoint) network() v1alpha1.Network { return *e.variant.Network }
+func (e endpoint) network() *v1alpha1.Network { return e.variant.Network }
 
 // check is one link of the chain.
 type check struct {

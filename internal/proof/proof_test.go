@@ -62,7 +62,7 @@ func good(change ...func(*world)) *world {
 	w := &world{
 		spec: v1alpha1.LatencyBenchmarkSpec{
 			Placement: v1alpha1.Placement{CPUs: 2, NUMAPolicy: v1alpha1.NUMARequired},
-			Network:   v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: sfVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}},
+			Network:   v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: sfVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}}},
 		},
 		run: result.Stored{
 			Client: result.Document{
@@ -107,7 +107,7 @@ func network(t v1alpha1.NetworkType, iface string) func(*world) {
 // hostNIC is a Host network on a NIC.
 func hostNIC(w *world) {
 	network(v1alpha1.NetworkHost, "enp59s0f0")(w)
-	w.spec.Network.Interface = "enp59s0f0"
+	w.spec.Network.Host = &v1alpha1.HostNetwork{Interface: "enp59s0f0"}
 	for _, e := range []*result.Evidence{w.client(), w.server()} {
 		e.PCIAddress, e.PCISource, e.DeviceNUMANode, e.Facts["nic.function"] = "0000:3b:00.0", result.PCIFromSysfs, 1, "PF"
 	}

@@ -189,14 +189,14 @@ func notes(w io.Writer, prefix string, lines []string) {
 
 // Ways says over which network, how the ends waited, and who carried the messages if not the kernel.
 func Ways(v v1alpha1.Variant) string {
-	text := fmt.Sprintf("network %s, %s%s", network(*v.Network), strings.ToLower(string(v.Wait)), muxer(v.Muxer))
+	text := fmt.Sprintf("network %s, %s%s", network(v.Network), strings.ToLower(string(v.Wait)), muxer(v.Muxer))
 	if a := v.Acceleration; a != nil && a.Type != v1alpha1.AccelerationKernel {
 		text += ", " + string(a.Type)
-		switch {
-		case a.Profile != "":
-			text += fmt.Sprintf(" with profile %s", a.Profile)
-		case a.ProfileRef != nil:
-			text += fmt.Sprintf(" with the settings of ConfigMap %s", a.ProfileRef.Name)
+		switch settings := a.OnloadSettings(); {
+		case settings.Profile != "":
+			text += fmt.Sprintf(" with profile %s", settings.Profile)
+		case settings.ProfileRef != nil:
+			text += fmt.Sprintf(" with the settings of ConfigMap %s", settings.ProfileRef.Name)
 		}
 	}
 	return text

@@ -45,7 +45,7 @@ func measured(b *v1alpha1.LatencyBenchmark, fill func(run plan.Run, c *result.Ce
 			ClientSeen: looked("c"), ServerSeen: looked("s"),
 		}
 		for _, e := range []*result.Evidence{&s.Client.Evidence, &s.Server.Evidence} {
-			if asked := run.Variant.Network.Interface; asked != "" {
+			if asked := run.Variant.Network.Interface(); asked != "" {
 				e.Interface = asked
 			}
 		}
@@ -161,7 +161,7 @@ func TestFormsRefuseACorruptHistogram(t *testing.T) {
 }
 
 func TestFormSfnt(t *testing.T) {
-	vf := v1alpha1.Network{Type: v1alpha1.NetworkVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"}
+	vf := v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"}}}
 	b := experiment("sweep", v1alpha1.ToolSfntPingpong,
 		v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{1, 64, 65536}},
 		v1alpha1.Variant{Name: "pod"}, v1alpha1.Variant{Name: "vf", Network: &vf, Wait: v1alpha1.WaitSpin})

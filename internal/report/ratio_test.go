@@ -14,12 +14,12 @@ import (
 
 // waysToPeer are three variants, of which the first is what the others are compared with.
 func waysToPeer() []v1alpha1.Variant {
-	vf := v1alpha1.Network{Type: v1alpha1.NetworkVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"}
+	vf := v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"}}}
 	return []v1alpha1.Variant{
-		{Name: "host-kernel", Network: &v1alpha1.Network{Type: v1alpha1.NetworkHost, Interface: "enp59s0f0"}},
+		{Name: "host-kernel", Network: &v1alpha1.Network{Type: v1alpha1.NetworkHost, Host: &v1alpha1.HostNetwork{Interface: "enp59s0f0"}}},
 		{Name: "pod"},
 		{Name: "vf-onload", Network: &vf, Wait: v1alpha1.WaitSpin,
-			Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Profile: v1alpha1.OnloadProfileLatency}},
+			Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Profile: v1alpha1.OnloadProfileLatency}}},
 	}
 }
 

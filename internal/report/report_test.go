@@ -30,7 +30,7 @@ func spec() v1alpha1.LatencyBenchmarkSpec {
 		},
 		Rounds:      2,
 		Placement:   v1alpha1.Placement{CPUs: 1},
-		Network:     v1alpha1.Network{Type: v1alpha1.NetworkVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"},
+		Network:     v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"}}},
 		LatencyType: v1alpha1.LatencyHalfRTT,
 	}
 }

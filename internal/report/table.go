@@ -280,16 +280,16 @@ func muxer(m v1alpha1.Muxer) string {
 }
 
 // network names a way to the peer: its type, what it is made of, and the device's resource.
-func network(n v1alpha1.Network) string {
+func network(n *v1alpha1.Network) string {
 	text := string(n.Type)
-	switch {
-	case n.NetworkRef != nil:
-		text += " " + n.NetworkRef.Name
-	case n.Interface != "":
-		text += " " + n.Interface
+	if ref := n.NetworkRef(); ref != nil {
+		text += " " + ref.Name
 	}
-	if n.ResourceName != "" {
-		text += " (" + n.ResourceName + ")"
+	if name := n.Interface(); name != "" {
+		text += " " + name
+	}
+	if name := n.ResourceName(); name != "" {
+		text += " (" + name + ")"
 	}
 	return text
 }

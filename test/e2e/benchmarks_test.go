@@ -47,7 +47,7 @@ func benchmark(name string, change ...func(*v1alpha1.LatencyBenchmarkSpec)) *v1a
 // overVFs changes a benchmark to the VFs of the local cluster.
 func overVFs(s *v1alpha1.LatencyBenchmarkSpec) {
 	s.Network = v1alpha1.Network{
-		Type: v1alpha1.NetworkVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "tailgate.test/sf_vf",
+		Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "tailgate.test/sf_vf"}},
 	}
 }
 

@@ -25,7 +25,7 @@ var _ = Describe("Wrong input", Label("placement"), func() {
 	It("a device that is on another NUMA node than the CPUs is told, tried again and given up", func(ctx context.Context) {
 		vfNetwork(ctx, "sf-vf-far", localcluster.ResourceVFFar)
 		b := benchmark("far", overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Network.NetworkRef.Name, s.Network.ResourceName = "sf-vf-far", localcluster.ResourceVFFar
+			s.Network.VF.NetworkRef.Name, s.Network.VF.ResourceName = "sf-vf-far", localcluster.ResourceVFFar
 		})
 		create(ctx, b)
 		Eventually(func() string { return condition(get(ctx, b), v1alpha1.ConditionSucceeded).Message }).

@@ -125,11 +125,10 @@ var _ = Describe("Placement", Label("placement"), func() {
 				{Name: "host", Network: &v1alpha1.Network{Type: v1alpha1.NetworkHost}},
 				{Name: "pod", Network: &v1alpha1.Network{Type: v1alpha1.NetworkPod}},
 				{Name: "vf", Network: &v1alpha1.Network{
-					Type: v1alpha1.NetworkVF, ResourceName: localcluster.ResourceVF, MTU: 9000,
-					IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "198.18.77.0/24"},
+					Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: localcluster.ResourceVF, MTU: 9000, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "198.18.77.0/24"}}},
 				}},
 				{Name: "pf", Network: &v1alpha1.Network{
-					Type: v1alpha1.NetworkPF, ResourceName: localcluster.ResourcePF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-pf"},
+					Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: localcluster.ResourcePF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-pf"}}},
 				}},
 			}
 		})
@@ -181,8 +180,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 	It("measures over a VF of Dynamic Resource Allocation that is requested as an extended resource", func(ctx context.Context) {
 		b := benchmark("claimed", short, slowest, single, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Network = v1alpha1.Network{
-				Type: v1alpha1.NetworkVF, ResourceName: localcluster.ResourceVFClaimed,
-				IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "198.18.78.0/24"},
+				Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: localcluster.ResourceVFClaimed, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "198.18.78.0/24"}}},
 			}
 		})
 		create(ctx, b)
@@ -214,7 +212,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 			Eventually(allocatable).WithArguments(ctx, node, corev1.ResourceName(localcluster.ResourceFragile)).WithTimeout(soon).Should(BeNumerically(">", 0))
 		}
 		over := func(resource, addresses string) *v1alpha1.Network {
-			return &v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: resource, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: addresses}}
+			return &v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: resource, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: addresses}}}}
 		}
 		b := benchmark("fragile", short, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Rounds = 5
@@ -288,7 +286,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		anywhere := func(numa v1alpha1.NUMAPolicy) func(*v1alpha1.LatencyBenchmarkSpec) {
 			return func(s *v1alpha1.LatencyBenchmarkSpec) {
 				s.Network = v1alpha1.Network{
-					Type: v1alpha1.NetworkVF, ResourceName: localcluster.ResourceVFNoHint, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf-nohint"},
+					Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: localcluster.ResourceVFNoHint, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf-nohint"}}},
 				}
 				s.Placement.NUMAPolicy = numa
 			}
@@ -346,7 +344,7 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 			"ipam": {"type": "host-local", "dataDir": "` + filepath.Dir(localcluster.Kubeconfig(options)) + `/ipam", "subnet": "198.18.79.0/24"}}`}
 		Expect(kube.Create(ctx, network)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(kube.Delete(ctx, network))).To(Succeed()) })
-		b := benchmark("other", short, slowest, single, overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Network.NetworkRef.Name = "other-device" })
+		b := benchmark("other", short, slowest, single, overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Network.VF.NetworkRef.Name = "other-device" })
 		create(ctx, b)
 		caught(ctx, b, v1alpha1.ProofDevice, v1alpha1.WarningDeviceUnproved)
 	})
@@ -382,7 +380,7 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 			DeferCleanup(func(ctx context.Context) { advertise(ctx, node, onload, "") })
 		}
 		b := benchmark("onload", short, overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, ResourceName: onload, Profile: v1alpha1.OnloadProfileLatency}
+			s.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{ResourceName: onload, Profile: v1alpha1.OnloadProfileLatency}}
 		})
 		create(ctx, b)
 		Eventually(func() metav1.Condition { return condition(get(ctx, b), v1alpha1.ConditionSucceeded) }).WithTimeout(time.Minute).Should(And(

@@ -170,7 +170,7 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 				b := &v1alpha1.LatencyBenchmark{}
 				key := client.ObjectKey{Namespace: w.Namespace, Name: "x"}
 				Expect(k8s.Get(ctx, key, b)).To(Succeed())
-				b.Spec.Network.ResourceName = vf
+				b.Spec.Network.VF.ResourceName = vf
 				Expect(k8s.Update(ctx, b)).To(Succeed())
 				change(ctx, w.A, allocatable(vf, "4"))
 				change(ctx, w.B, allocatable(vf, "4"))

@@ -72,14 +72,14 @@ func (b *BenchmarkBuilder) Host() *BenchmarkBuilder {
 // VF sets a network of VFs.
 func (b *BenchmarkBuilder) VF(network, resourceName string) *BenchmarkBuilder {
 	b.Spec.Network = v1alpha1.Network{
-		Type: v1alpha1.NetworkVF, NetworkRef: &v1alpha1.NetworkRef{Name: network}, ResourceName: resourceName,
+		Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: network}, ResourceName: resourceName}},
 	}
 	return b
 }
 
 // NAD sets an attached network without a device.
 func (b *BenchmarkBuilder) NAD(network string) *BenchmarkBuilder {
-	b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NetworkRef: &v1alpha1.NetworkRef{Name: network}}
+	b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: network}}}
 	return b
 }
 

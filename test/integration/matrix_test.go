@@ -543,18 +543,18 @@ var _ = Describe("A matrix", func() {
 		w.Start()
 		builder := MakeBenchmark(w.Namespace, "x").AllPairs(2)
 		builder.Spec.Template.Spec.Network = v1alpha1.Network{
-			Type: v1alpha1.NetworkVF, ResourceName: vf, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/30"},
+			Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: vf, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/30"}}},
 		}
 		b := w.CreateMatrix(ctx, builder)
-		ExpectAccepted(ctx, b, "^False NetworkRangeTooSmall: spec.template.spec.network.ipam: 2 pairs are measured at once, and 192.168.40.0/30 has two addresses for each of 1; give a larger range")
+		ExpectAccepted(ctx, b, "^False NetworkRangeTooSmall: spec.template.spec.network.vf.ipam: 2 pairs are measured at once, and 192.168.40.0/30 has two addresses for each of 1; give a larger range")
 		Eventually(func() error {
 			current := Get(ctx, b)
-			current.Spec.Template.Spec.Network.IPAM.Range = "192.168.40.0/29"
+			current.Spec.Template.Spec.Network.IPAM().Range = "192.168.40.0/29"
 			return k8s.Update(ctx, current)
 		}).Should(Succeed())
 		ExpectAccepted(ctx, b, "^True")
-		Expect(child(ctx, b, 1).Spec.Network.IPAM.RangeStart).To(Equal("192.168.40.1"))
-		Expect(child(ctx, b, 2).Spec.Network.IPAM.RangeStart).To(Equal("192.168.40.3"))
+		Expect(child(ctx, b, 1).Spec.Network.IPAM().RangeStart).To(Equal("192.168.40.1"))
+		Expect(child(ctx, b, 2).Spec.Network.IPAM().RangeStart).To(Equal("192.168.40.3"))
 	})
 
 	It("is named as the API allows", func(ctx SpecContext) {

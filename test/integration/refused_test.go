@@ -213,7 +213,7 @@ var _ = Describe("A network that the API server refuses", Serial, func() {
 		w.Clock.Stop()
 		w.Start()
 		b := MakeBenchmark(w.Namespace, "x").On(w.A, w.B)
-		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, ResourceName: vf, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/24"}}
+		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: vf, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/24"}}}}
 		created := w.Create(ctx, b)
 		ExpectSucceeded(ctx, created, "^Unknown Retrying: .*NetworkRefused.*of no good reason")
 		Expect(Get(ctx, created).Status.Active).To(BeNil())

@@ -89,10 +89,11 @@ func accept(object *unstructured.Unstructured, nodes []corev1.Node, networks map
 		Networks: map[string]*preflight.NetworkDefinition{}, AllowHostNetwork: true,
 	}
 	for _, v := range plan.Variants(b.Spec) {
-		if v.Network.NetworkRef == nil {
+		ref := v.Network.NetworkRef()
+		if ref == nil {
 			continue
 		}
-		definition := &preflight.NetworkDefinition{Name: v.Network.NetworkRef.Name}
+		definition := &preflight.NetworkDefinition{Name: ref.Name}
 		if network := networks[definition.Name]; network != nil {
 			definition.Found, definition.ResourceName = true, network.GetAnnotations()[foreign.AnnotationResourceName]
 		}

@@ -111,7 +111,7 @@ func sriovAgents(b *v1alpha1.LatencyBenchmark) func(*result.Document) {
 		}
 		switch v.Network.Type {
 		case v1alpha1.NetworkHost:
-			e.Interface = v.Network.Interface
+			e.Interface = v.Network.Interface()
 			nic("PF", "0000:3b:00.0")
 		case v1alpha1.NetworkPF:
 			nic("PF", "0000:3b:00.1")
@@ -121,7 +121,7 @@ func sriovAgents(b *v1alpha1.LatencyBenchmark) func(*result.Document) {
 			e.Facts["nic.function"] = "virtual"
 		}
 		if v.Network.Type.HasDevice() {
-			e.AllocatedDevices = map[string]string{proof.Variable(v.Network.ResourceName): e.PCIAddress}
+			e.AllocatedDevices = map[string]string{proof.Variable(v.Network.ResourceName()): e.PCIAddress}
 		}
 		if v.Acceleration.Type == v1alpha1.AccelerationOnload {
 			e.Facts["module.onload.version"] = "8.1.2.26"

@@ -65,11 +65,18 @@ func (n network) benchmark(program v1alpha1.Tool, duration time.Duration) *v1alp
 				Duration: metav1.Duration{Duration: duration}, Warmup: metav1.Duration{Duration: 100 * time.Millisecond},
 			},
 			Placement: v1alpha1.Placement{CPUs: 2, Memory: resource.MustParse("256Mi"), NUMAPolicy: v1alpha1.NUMARequired},
-			Network: v1alpha1.Network{
-				Type: n.kind, ResourceName: n.resourceName(), MTU: n.mtu, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: n.subnet},
-			},
+			Network:   n.union(),
 		},
 	}
+}
+
+// union is the network as a benchmark asks for it.
+func (n network) union() v1alpha1.Network {
+	device := v1alpha1.DeviceNetwork{ResourceName: n.resourceName(), MTU: n.mtu, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: n.subnet}}
+	if n.kind == v1alpha1.NetworkPF {
+		return v1alpha1.Network{Type: n.kind, PF: &v1alpha1.PFNetwork{DeviceNetwork: device}}
+	}
+	return v1alpha1.Network{Type: n.kind, VF: &v1alpha1.VFNetwork{DeviceNetwork: device}}
 }
 
 // attachment is a function in the network namespace of a pod.
@@ -315,7 +322,7 @@ func (p *pair) start(t *testing.T, i int, m measurement, e pods.Endpoint) *lab.R
 	if err != nil {
 		t.Fatal(err)
 	}
-	variable := proof.Variable(e.Variant.Network.ResourceName)
+	variable := proof.Variable(e.Variant.Network.ResourceName())
 	return lab.Agent{
 		Endpoint: e, PodIP: "10.244.0.5", Space: a.space, CPUs: cpus,
 		Annotations: map[string]string{foreign.AnnotationNetworkStatus: string(status)},

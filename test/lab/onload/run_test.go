@@ -70,7 +70,7 @@ func (c testCase) benchmark() *v1alpha1.LatencyBenchmark {
 			},
 			Placement:    v1alpha1.Placement{CPUs: max(1, c.cpus), Memory: resource.MustParse("512Mi")},
 			Network:      v1alpha1.Network{Type: v1alpha1.NetworkPod},
-			Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Profile: c.profile},
+			Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Profile: c.profile}},
 			Pods:         &v1alpha1.PodSettings{},
 		},
 	}
