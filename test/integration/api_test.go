@@ -82,7 +82,7 @@ var _ = Describe("The API", func() {
 
 	DescribeTable("refuses, naming the field and what to do,",
 		func(ctx SpecContext, spec string, parts ...string) {
-			err := k8s.Create(ctx, manifest(namespace, spec))
+			err := k8s.Create(ctx, manifest(namespace, spec), client.FieldValidation("Strict"))
 			Expect(err).To(HaveOccurred())
 			for _, part := range parts {
 				Expect(err.Error()).To(ContainSubstring(part))
