@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 )
 
 func TestFirmwareVariant(t *testing.T) {
@@ -75,25 +74,6 @@ func FuzzFeatures(f *testing.F) {
 			bits(words[0], split)
 		}
 	})
-}
-
-func FuzzQdisc(f *testing.F) {
-	message := make([]byte, unix.SizeofNlMsghdr+unix.SizeofIfInfomsg)
-	binary.NativeEndian.PutUint32(message, uint32(len(message)+12))
-	binary.NativeEndian.PutUint16(message[4:], unix.RTM_NEWLINK)
-	binary.NativeEndian.PutUint32(message[20:], 7)
-	attribute := []byte{0, 0, 0, 0, 'n', 'o', 'o', 'p', 0, 0, 0, 0}
-	binary.NativeEndian.PutUint16(attribute, 9)
-	binary.NativeEndian.PutUint16(attribute[2:], unix.IFLA_QDISC)
-	message = append(message, attribute...)
-	if got := qdisc(message, 7); got != "noop" {
-		f.Fatalf("got %q, want noop", got)
-	}
-	if got := qdisc(message, 8); got != "" {
-		f.Fatalf("another interface: got %q", got)
-	}
-	f.Add(message, 7)
-	f.Fuzz(func(t *testing.T, answer []byte, index int) { qdisc(answer, index) })
 }
 
 // The kernel answers for any interface which features it has; what it does not know of loopback has no answer.

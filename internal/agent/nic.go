@@ -1,15 +1,12 @@
 package agent
 
 import (
-	"encoding/binary"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/vishvananda/netlink"
 	"k8s.io/utils/cpuset"
 
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -31,9 +28,7 @@ func (h host) nicFacts(f facts, s subject) {
 		f.set("nic.speed", strconv.Itoa(int(speed)))
 	}
 	f.set("nic.rps", steering(h, dir))
-	if messages, err := syscall.NetlinkRIB(unix.RTM_GETLINK, unix.AF_UNSPEC); err == nil {
-		f.set("nic.qdisc", qdisc(messages, s.index))
-	}
+	f.set("nic.qdisc", qdisc(s.index))
 	if tool, err := openEthtool(s.iface); err == nil {
 		defer tool.close()
 		tool.facts(f)
@@ -107,36 +102,16 @@ func steering(h host, dir string) string {
 	return strings.Join(masks, " ")
 }
 
-// qdisc is the queueing discipline of an interface, from the kernel's answer to a request for all interfaces.
-func qdisc(answer []byte, index int) string {
-	messages, err := syscall.ParseNetlinkMessage(answer)
+// qdisc is the root queueing discipline of an interface; empty if the kernel does not say.
+func qdisc(index int) string {
+	list, err := netlink.QdiscList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: index}})
 	if err != nil {
 		return ""
 	}
-	for _, m := range messages {
-		if m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg {
-			continue
-		}
-		// The index stands at the fifth byte of an ifinfomsg.
-		if int(binary.NativeEndian.Uint32(m.Data[4:])) == index {
-			return unix.ByteSliceToString(attribute(m.Data[unix.SizeofIfInfomsg:], unix.IFLA_QDISC))
+	for _, q := range list {
+		if q.Attrs().Parent == netlink.HANDLE_ROOT {
+			return q.Type()
 		}
 	}
 	return ""
-}
-
-// attribute is the value of the first attribute of a kind. The parser of the standard library takes for granted that
-// the last attribute is filled up to a multiple of four bytes, and panics where it is not.
-func attribute(attributes []byte, kind uint16) []byte {
-	for len(attributes) >= unix.SizeofRtAttr {
-		length := int(binary.NativeEndian.Uint16(attributes))
-		if length < unix.SizeofRtAttr || length > len(attributes) {
-			return nil
-		}
-		if binary.NativeEndian.Uint16(attributes[2:]) == kind {
-			return attributes[unix.SizeofRtAttr:length]
-		}
-		attributes = attributes[min((length+3)&^3, len(attributes)):]
-	}
-	return nil
 }
