@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -476,5 +477,41 @@ func TestLintAndPackage(t *testing.T) {
 	}
 	if diff := cmp.Diff(render(t), objects(t, stdout)); diff != "" {
 		t.Errorf("the package makes something else than the folder:\n%s", diff)
+	}
+}
+
+// The annotations for Artifact Hub name every CRD of the chart.
+func TestArtifactHubKnowsTheCRDs(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(chart, "Chart.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var metadata struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	if err := yaml.Unmarshal(content, &metadata); err != nil {
+		t.Fatal(err)
+	}
+	var listed []struct{ Kind, Version, Name, DisplayName, Description string }
+	if err := yaml.UnmarshalStrict([]byte(metadata.Annotations["artifacthub.io/crds"]), &listed); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, l := range listed {
+		if l.DisplayName == "" || l.Description == "" {
+			t.Errorf("%s has no name or description", l.Name)
+		}
+		got = append(got, "tailgate.dev_"+strings.TrimSuffix(l.Name, ".tailgate.dev")+".yaml")
+	}
+	want, err := filepath.Glob(filepath.Join(chart, "files", "crd", "tailgate.dev_*.yaml"))
+	if err != nil || len(want) == 0 {
+		t.Fatal("no CRDs: ", err)
+	}
+	for i := range want {
+		want[i] = filepath.Base(want[i])
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-CRDs +annotation):\n%s", diff)
 	}
 }
