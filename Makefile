@@ -13,6 +13,8 @@ HELM := go tool -modfile=hack/tools/helm.mod helm
 # Your images, for `make manifests`.
 IMAGE ?= tailgate:latest
 BENCH_IMAGE ?= tailgate-bench:latest
+# Further flags of helm package, for `make manifests`.
+CHART_FLAGS ?=
 # What `make lint` reads with the prose linter: pages, comments of Go code, and YAML.
 PROSE := $(wildcard *.md) docs api cmd config controllers hack internal test
 # Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, doctor, docs, install; empty: all.
@@ -104,6 +106,11 @@ build: ## Build the commands into bin/.
 man: ## Write the man pages of kubectl-tailgate into bin/man/man1.
 	go run ./hack/man bin/man/man1
 
+.PHONY: site
+site: ## Write the site of docs/ into bin/site, and check its links and its accessibility in a browser.
+	go tool -modfile=hack/tools/hugo.mod hugo --source hack/site --destination $(CURDIR)/bin/site --cleanDestinationDir --noBuildLock --quiet
+	go test -count=1 -tags site ./test/site
+
 .PHONY: images
 images: ## Build the images without an engine or a registry, as tar files.
 	go run ./hack/images
@@ -113,7 +120,21 @@ manifests: ## Write bin/install.yaml, all in one file, for IMAGE and BENCH_IMAGE
 	mkdir -p bin
 	$(TOOL) kustomize build config/default \
 	  | sed -e 's|image: tailgate:latest|image: $(IMAGE)|' -e 's|--bench-image=tailgate-bench:latest|--bench-image=$(BENCH_IMAGE)|' > bin/install.yaml
-	$(HELM) package config/helm --destination bin
+	$(HELM) package config/helm --destination bin $(CHART_FLAGS)
+
+.PHONY: release
+release: ## Build all that a release publishes into dist/, for VERSION=vX.Y.Z; KEY names a private key of cosign to sign with.
+	go run ./hack/release -version '$(VERSION)' $(if $(KEY),-key '$(KEY)') $(if $(KEYLESS),-keyless)
+
+.PHONY: publish
+publish: ## In the release workflow: push the images in dist/, sign them, and create the release VERSION on GitHub.
+	echo "$$GH_TOKEN" | skopeo login ghcr.io --username "$$GITHUB_ACTOR" --password-stdin
+	mkdir -p bin
+	for image in tailgate tailgate-bench; do \
+	  skopeo copy --all --preserve-digests --digestfile=bin/digest oci-archive:dist/$$image.oci.tar docker://ghcr.io/tailgate-dev/$$image:$(VERSION); \
+	  DOCKER_CONFIG=$$(dirname "$$REGISTRY_AUTH_FILE") go tool -modfile=hack/tools/cosign.mod cosign sign --yes ghcr.io/tailgate-dev/$$image@$$(cat bin/digest); \
+	done
+	gh release create '$(VERSION)' --verify-tag --title '$(VERSION)' --notes 'See CHANGELOG.md and docs/releases.md.' $(if $(findstring -,$(VERSION)),--prerelease) dist/*
 
 .PHONY: generate
 generate: ## Generate deepcopy functions, CRDs, RBAC and the reference of the API.

@@ -82,7 +82,11 @@ func TestManifest(t *testing.T) {
 			}
 			files = append(files, f.From)
 		}
-		if one.Bin != "kubectl-tailgate" || !slices.Equal(files, []string{"kubectl-tailgate", "LICENSE"}) {
+		bin := "kubectl-tailgate"
+		if labels["os"] == "windows" {
+			bin += ".exe"
+		}
+		if one.Bin != bin || !slices.Equal(files, []string{bin, "LICENSE"}) {
 			t.Errorf("bin is %q of %q", one.Bin, files)
 		}
 	}
@@ -96,7 +100,7 @@ func TestManifest(t *testing.T) {
 			t.Errorf("there is no platform %s", name)
 		}
 	}
-	if len(selected) != 4 {
+	if len(selected) != 6 {
 		t.Errorf("platforms are %q", selected)
 	}
 }
