@@ -30,30 +30,6 @@ import (
 // browserPatience is for all that is done with a page, on a machine that does other work.
 const browserPatience = 2 * time.Minute
 
-// browser starts one for all pages of a test.
-func browser(t *testing.T) context.Context {
-	t.Helper()
-	b, err := chromium.Install(t.Context(), os.Stderr)
-	if err != nil {
-		t.Fatalf("the report is tested in a browser, and there is none: %v", err)
-	}
-	options := []chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(b.Path), chromedp.Env(b.Env...), chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Headless,
-		// Tests run as root, where there is no sandbox; what is opened was written by them.
-		chromedp.NoSandbox, chromedp.Flag("no-zygote", true), chromedp.DisableGPU, chromedp.Flag("disable-dev-shm-usage", true),
-		chromedp.Flag("disable-background-networking", true), chromedp.Flag("font-render-hinting", "none"), chromedp.Flag("hide-scrollbars", true),
-		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(browserPatience),
-	}
-	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(stop)
-	ctx, stop = chromedp.NewContext(ctx)
-	t.Cleanup(stop)
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatalf("starting %s: %v", b.Path, err)
-	}
-	return ctx
-}
-
 // tab is an open report.
 type tab struct {
 	context.Context
@@ -163,7 +139,7 @@ var pictured = map[string]bool{"percentile-ladder": true, "fail": true, "all-pai
 
 // TestReportInABrowser opens a report of each kind, in light, in dark and as it is printed.
 func TestReportInABrowser(t *testing.T) {
-	b := browser(t)
+	b := chromium.Start(t, browserPatience)
 	all := samples()
 	for _, name := range names(all) {
 		t.Run(name, func(t *testing.T) {
@@ -265,7 +241,7 @@ func figuresHold(p *tab, benchmarks []export.Benchmark) {
 // light, in dark and on paper.
 func TestSlowSamples(t *testing.T) {
 	benchmarks := ladderSample(t)
-	p := open(t, browser(t), written(t, benchmarks))
+	p := open(t, chromium.Start(t, browserPatience), written(t, benchmarks))
 	const group = `document.querySelector(".group:not([hidden])")`
 	var want, got []string
 	marks := map[string]map[string]int{}
@@ -376,7 +352,7 @@ func (p *tab) tabTo(selector string) {
 
 // TestReportByKeyboard works every control without a mouse.
 func TestReportByKeyboard(t *testing.T) {
-	p := open(t, browser(t), written(t, ladderSample(t)))
+	p := open(t, chromium.Start(t, browserPatience), written(t, ladderSample(t)))
 	state := func() string { return value[string](p, `document.getElementById("curves").dataset.drawn`) }
 	seen := []string{state()}
 	p.tabTo("#cell")
@@ -422,7 +398,7 @@ func TestReportByKeyboard(t *testing.T) {
 
 // Arrow keys lead through a matrix, whose fields tell of their pairs.
 func TestMatrixByKeyboard(t *testing.T) {
-	p := open(t, browser(t), written(t, pairsSample(t, 60)))
+	p := open(t, chromium.Start(t, browserPatience), written(t, pairsSample(t, 60)))
 	p.tabTo("table.heat td")
 	p.press(kb.ArrowRight, 1)
 	p.press(kb.ArrowDown, 2)
@@ -437,7 +413,7 @@ func TestMatrixByKeyboard(t *testing.T) {
 
 // Markup in names and evidence stays text; a script in them would be refused besides.
 func TestReportIsHarmless(t *testing.T) {
-	p := open(t, browser(t), written(t, hostileSample(t)))
+	p := open(t, chromium.Start(t, browserPatience), written(t, hostileSample(t)))
 	if n := value[int](p, `document.querySelectorAll("img, b.evil").length`); n > 0 {
 		t.Errorf("%d elements came from names", n)
 	}

@@ -30,6 +30,9 @@ const (
 	Version = "153.0.0"
 	// integrity is npm's digest of its tarball.
 	integrity = "sha512-jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA=="
+	// axeVersion is that of npm's package axe-core, and axeIntegrity the digest of its tarball.
+	axeVersion   = "4.11.0"
+	axeIntegrity = "sha512-ilYanEU8vxxBexpJd8cWM4ElSQq4QctCLKih0TSfjIfCQTeyH/6zVrmIJfLPrKTKJRbiG+cfnZbQIjAlJmF1jQ=="
 	// registry is npm's, unless npm_config_registry names another, as for npm itself.
 	registry = "https://registry.npmjs.org"
 )
@@ -62,20 +65,54 @@ func Install(ctx context.Context, log io.Writer) (Browser, error) {
 
 // fetch downloads the package, verifies it and unpacks what a test needs of it.
 func fetch(ctx context.Context, dir string) error {
+	tarball, err := download(ctx, "@sparticuz/chromium/-/chromium-"+Version+".tgz", integrity)
+	if err != nil {
+		return err
+	}
+	return unpack(tarball, dir)
+}
+
+// download reads a tarball from npm, and holds it against its digest.
+func download(ctx context.Context, path, digest string) ([]byte, error) {
 	from := registry
 	if own := os.Getenv("npm_config_registry"); own != "" {
 		from = own
 	}
-	url := strings.TrimSuffix(from, "/") + "/@sparticuz/chromium/-/chromium-" + Version + ".tgz"
+	url := strings.TrimSuffix(from, "/") + "/" + path
 	tarball, err := cached.Download(ctx, url)
 	if err != nil {
-		return fmt.Errorf("downloading %s: %w; without a network put what it has into the cache of this machine", url, err)
+		return nil, fmt.Errorf("downloading %s: %w; without a network put what it has into the cache of this machine", url, err)
 	}
 	sum := sha512.Sum512(tarball)
-	if got := "sha512-" + base64.StdEncoding.EncodeToString(sum[:]); got != integrity {
-		return fmt.Errorf("%s has the digest %s, not %s", url, got, integrity)
+	if got := "sha512-" + base64.StdEncoding.EncodeToString(sum[:]); got != digest {
+		return nil, fmt.Errorf("%s has the digest %s, not %s", url, got, digest)
 	}
-	return unpack(tarball, dir)
+	return tarball, nil
+}
+
+// Axe is the script of axe-core, which checks the accessibility of the page in which it runs.
+func Axe(ctx context.Context) (string, error) {
+	dir, err := cached.Folder("axe-core-"+axeVersion, func(tmp string) error {
+		tarball, err := download(ctx, "axe-core/-/axe-core-"+axeVersion+".tgz", axeIntegrity)
+		if err != nil {
+			return err
+		}
+		zipped, err := gzip.NewReader(bytes.NewReader(tarball))
+		if err != nil {
+			return fmt.Errorf("reading the tarball: %w", err)
+		}
+		return files(zipped, func(name string, content io.Reader) error {
+			if name != "package/axe.min.js" {
+				return nil
+			}
+			return write(filepath.Join(tmp, "axe.min.js"), 0o644, content)
+		})
+	})
+	if err != nil {
+		return "", fmt.Errorf("installing axe-core %s: %w", axeVersion, err)
+	}
+	script, err := os.ReadFile(filepath.Join(dir, "axe.min.js"))
+	return string(script), err
 }
 
 // unpack writes the browser, its libraries and its font.

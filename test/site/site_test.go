@@ -1,0 +1,123 @@
+//go:build site
+
+// Package site tests the site that `make site` makes of docs/, in a browser: `make site` runs it.
+package site
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/tailgate-dev/tailgate/test/chromium"
+)
+
+// built is where `make site` writes it.
+const built = "../../bin/site"
+
+// page is what a browser knows of one.
+type page struct {
+	Title, Heading string
+	IDs, Links     []string
+}
+
+// Every link leads to a page and a heading that exist, and axe-core finds no violation, on a wide and on a narrow screen.
+func TestSite(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(built, "*.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(files) != len(sources) {
+		t.Fatalf("%d pages of %d files in docs/: %v", len(files), len(sources), err)
+	}
+	axe, err := chromium.Axe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := chromium.Start(t, 2*time.Minute)
+	pages := map[string]page{}
+	for _, file := range files {
+		pages[filepath.Base(file)] = visit(t, browser, file, axe)
+	}
+	for name, p := range pages {
+		for _, link := range p.Links {
+			to, anchor, _ := strings.Cut(link, "#")
+			if to == "" {
+				to = name
+			}
+			if target, ok := pages[to]; !ok && !exists(to) {
+				t.Errorf("%s: there is no page for the link %s", name, link)
+			} else if ok && anchor != "" && !slices.Contains(target.IDs, anchor) {
+				t.Errorf("%s: %s has no heading for the link %s", name, to, link)
+			}
+		}
+	}
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(filepath.Join(built, name))
+	return err == nil
+}
+
+// visit opens a page and checks what concerns it alone.
+func visit(t *testing.T, browser context.Context, file, axe string) page {
+	t.Helper()
+	ctx, stop := chromedp.NewContext(browser)
+	defer stop()
+	ctx, stop = context.WithTimeout(ctx, 2*time.Minute)
+	defer stop()
+	path, err := filepath.Abs(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Base(file)
+	for _, width := range []int64{1280, 400} {
+		if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 900), chromedp.Navigate("file://"+path)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](axe+"; true")); err != nil {
+			t.Fatalf("%s: loading axe-core: %v", name, err)
+		}
+		violations, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](
+			`axe.run().then(r => r.violations.map(v => v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map(n => n.html).join(" ")))`, chromedp.EvalAwaitPromise))
+		if err != nil {
+			t.Fatalf("%s: running axe-core: %v", name, err)
+		}
+		for _, v := range violations {
+			t.Errorf("%s, %d pixels wide: %s", name, width, v)
+		}
+		if name == "index.html" || name == "tutorial-kubeadm.html" {
+			picture(t, ctx, filepath.Join(built, strings.TrimSuffix(name, ".html"))+map[int64]string{1280: "-wide.png", 400: "-narrow.png"}[width])
+		}
+	}
+	p, err := chromedp.Run(ctx, chromedp.Evaluate[page](`({
+		Title: document.title, Heading: document.querySelector("main h1").textContent,
+		IDs: [...document.querySelectorAll("[id], a[name]")].map(e => e.id || e.name),
+		Links: [...document.querySelectorAll("a[href], img[src]")].map(e => decodeURIComponent(e.getAttribute("href") || e.getAttribute("src"))).filter(h => !/^[a-z]+:/.test(h)),
+	})`))
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if p.Title != p.Heading+" · Tailgate" || len(p.Links) < 20 {
+		t.Errorf("%s: title %q, heading %q, %d links", name, p.Title, p.Heading, len(p.Links))
+	}
+	return p
+}
+
+// picture keeps what a person sees first.
+func picture(t *testing.T, ctx context.Context, file string) {
+	t.Helper()
+	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, png, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
