@@ -12,6 +12,13 @@ const (
 	ConditionReady = "Ready"
 )
 
+// Condition types of a LatencyVerification.
+const (
+	// ConditionVerified is True while the node is verified, False when its result failed, and Unknown while it waits, is
+	// measured, or nothing could be concluded.
+	ConditionVerified = "Verified"
+)
+
 // Reasons of ConditionReady.
 const (
 	// ReasonReady surfaces when nothing stands in the way.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -11,14 +12,7 @@ import (
 // +kubebuilder:validation:Enum=Unverified;Measuring;Verified;Failed;Inconclusive
 type VerificationState string
 
-// The states. A node in any but Verified is held back.
-//
-//	           something changed, or was asked for
-//	  ┌────────────────────────┬──────────────────────┐
-//	  ▼        a slot and a    │                      │
-//	Unverified ──peer free──▶ Measuring ──▶ Verified, Failed or Inconclusive
-//	  ▲                        │
-//	  └─ once more, bounded ───┘
+// The states. A node in any but Verified is held back. docs/gates.md lists all transitions.
 const (
 	// VerificationUnverified is for a node that is new, or of which something changed; it waits to be measured.
 	VerificationUnverified VerificationState = "Unverified"
@@ -211,14 +205,13 @@ type LatencyVerificationStatus struct {
 	// state is Unverified, Measuring, Verified, Failed or Inconclusive.
 	// +optional
 	State VerificationState `json:"state,omitempty"`
-	// reason of the state as one word.
+	// conditions are Verified: True in state Verified, False in state Failed, and Unknown in the others. It has the reason of the
+	// state, and a message that says what to do.
 	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	Reason string `json:"reason,omitempty"`
-	// message tells it to people, and what to do.
-	// +optional
-	// +kubebuilder:validation:MaxLength=1024
-	Message string `json:"message,omitempty"`
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// since is when the node came into the state.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
@@ -314,12 +307,12 @@ type LatencyVerificationStatus struct {
 // +kubebuilder:printcolumn:name="Gate",type=string,JSONPath=`.spec.gateName`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Verified")].reason`
 // +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.since`
 // +kubebuilder:printcolumn:name="Benchmark",type=string,JSONPath=`.status.benchmark.name`
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.accepted.benchmark`,priority=1
 // +kubebuilder:printcolumn:name="Retained",type=string,JSONPath=`.status.retained.reason`,priority=1
-// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Verified")].message`,priority=1
 type LatencyVerification struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
@@ -340,6 +333,14 @@ type LatencyVerificationList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []LatencyVerification `json:"items"`
+}
+
+// Verified returns condition Verified, or an empty condition before the operator has looked at the node.
+func (s *LatencyVerificationStatus) Verified() metav1.Condition {
+	if c := meta.FindStatusCondition(s.Conditions, ConditionVerified); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
 }
 
 // VerificationName is the name of the LatencyVerification of a gate's node: both names with a dot between them, which no

@@ -301,8 +301,8 @@ func (r *Gates) start(ctx context.Context, s *survey, chosen choice) error {
 	}
 	for _, cached := range chosen.due {
 		v := cached.DeepCopy()
-		v.Status = due(v.Status, s.gate.Spec.Schedule, s.lineup.now)
-		if err := r.writeStatus(ctx, v); err != nil && first == nil {
+		status, err := due(v, s.gate.Spec.Schedule, s.lineup.now)
+		if err := r.writeStatus(ctx, v, status, err); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -314,7 +314,12 @@ func conflict(v *v1alpha1.LatencyVerification) error {
 	return apierrors.NewConflict(resource, v.Name, errors.New("it changed meanwhile"))
 }
 
-func (r *Gates) writeStatus(ctx context.Context, v *v1alpha1.LatencyVerification) error {
+// writeStatus writes what an event made of a status, unless there is an error.
+func (r *Gates) writeStatus(ctx context.Context, v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVerificationStatus, err error) error {
+	if err != nil {
+		return fmt.Errorf("LatencyVerification %s: %w", v.Name, err)
+	}
+	v.Status = status
 	if err := r.Client.Status().Update(ctx, v); err != nil {
 		return fmt.Errorf("writing the status of %s: %w", v.Name, err)
 	}
@@ -338,13 +343,13 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin star
 	case apierrors.IsAlreadyExists(err):
 		// Another writer's, or made by a manager that died before it could say so: the number is taken.
 		v.Status.Number = number
-		if err := r.writeStatus(ctx, v); err != nil {
+		if err := r.writeStatus(ctx, v, v.Status, nil); err != nil {
 			return err
 		}
 		return conflict(v)
 	case err != nil:
-		v.Status = refused(v.Status, fmt.Sprintf("LatencyBenchmark %s/%s of node %s was refused: %v", b.Namespace, b.Name, v.Spec.NodeName, err), r.Clock.Now())
-		return r.writeStatus(ctx, v)
+		status, err := refused(v, fmt.Sprintf("LatencyBenchmark %s/%s of node %s was refused: %v", b.Namespace, b.Name, v.Spec.NodeName, err), r.Clock.Now())
+		return r.writeStatus(ctx, v, status, err)
 	}
 	// Of the spec as the API server has it, with its defaults.
 	digest, err := specDigest(b.Spec)
@@ -352,11 +357,11 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin star
 		return err
 	}
 	v.Status.Number = number
-	v.Status = begun(v.Status, v1alpha1.VerificationBenchmark{
+	status, err := begun(v, v1alpha1.VerificationBenchmark{
 		Name: b.Name, UID: string(b.UID), SpecSHA256: digest, Peer: begin.peer, PeerVerified: begin.peerVerified,
 		StartedAt: metav1.Time{Time: r.Clock.Now()},
 	})
-	return r.writeStatus(ctx, v)
+	return r.writeStatus(ctx, v, status, err)
 }
 
 // report writes the status, once, if it changed. Events follow the write.

@@ -71,7 +71,7 @@ func (r *Verifications) others(ctx context.Context, v *v1alpha1.LatencyVerificat
 // observeHold notes how long it took to hold back a node that changed. The Node is as it was read, before it was marked.
 func (r *Verifications) observeHold(node *corev1.Node, v *v1alpha1.LatencyVerification, p publication) {
 	c := nodeCondition(node)
-	if r.Activity == nil || c == nil || c.Status != corev1.ConditionTrue || !p.holdsBack() || v.Status.Reason != v1alpha1.ReasonIdentityChanged {
+	if r.Activity == nil || c == nil || c.Status != corev1.ConditionTrue || !p.holdsBack() || v.Status.Verified().Reason != v1alpha1.ReasonIdentityChanged {
 		return
 	}
 	for _, ready := range node.Status.Conditions {

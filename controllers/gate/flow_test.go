@@ -190,8 +190,8 @@ func TestDecide(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.kind != c.kind || got.State != c.state || got.Reason != c.reason {
-				t.Fatalf("got %s to %s (%s), want %s to %s (%s): %s", s.kind, got.State, got.Reason, c.kind, c.state, c.reason, s.message)
+			if s.kind != c.kind || got.State != c.state || got.Verified().Reason != c.reason {
+				t.Fatalf("got %s to %s (%s), want %s to %s (%s): %s", s.kind, got.State, got.Verified().Reason, c.kind, c.state, c.reason, s.message)
 			}
 			if !strings.Contains(s.message, c.message) {
 				t.Errorf("%q does not say %q", s.message, c.message)
@@ -351,7 +351,10 @@ func TestNext(t *testing.T) {
 	t.Run("a node made again has nothing of the old one but the count", func(t *testing.T) {
 		w, got := step(t, func(w *world) { w.node.UID = "uid-other" })
 		want := v1alpha1.LatencyVerificationStatus{
-			State: v1alpha1.VerificationUnverified, Reason: v1alpha1.ReasonNodeReplaced, Message: "the Node was deleted and made again",
+			State: v1alpha1.VerificationUnverified, Conditions: []metav1.Condition{{
+				Type: v1alpha1.ConditionVerified, Status: metav1.ConditionUnknown, LastTransitionTime: metav1.Time{Time: noon},
+				Reason: v1alpha1.ReasonNodeReplaced, Message: "the Node was deleted and made again",
+			}},
 			Since: &metav1.Time{Time: noon}, NodeUID: "uid-other", Identity: w.verification.Status.Identity, Number: 3,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -404,8 +407,8 @@ func TestNext(t *testing.T) {
 		}
 	})
 	t.Run("a node whose turn it is is not verified any more", func(t *testing.T) {
-		got := due(makeVerification("a").Status, "@daily", noon)
-		if got.State != v1alpha1.VerificationUnverified || got.Reason != v1alpha1.ReasonScheduleDue || !got.Since.Time.Equal(noon) || got.Accepted == nil {
+		got, err := due(makeVerification("a"), "@daily", noon)
+		if err != nil || got.State != v1alpha1.VerificationUnverified || got.Verified().Reason != v1alpha1.ReasonScheduleDue || !got.Since.Time.Equal(noon) || got.Accepted == nil {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -422,7 +425,7 @@ func TestNext(t *testing.T) {
 		if got.State != v1alpha1.VerificationUnverified || len(got.History) != 2 || needed(got, "up-a-4") || got.Lost != 0 || got.Retried != 0 {
 			t.Errorf("%+v", got)
 		}
-		want := &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: got.Message, Count: 3, RetryAt: metav1.Time{Time: w.now.Add(40 * time.Second)}, Peers: []string{"b", "c"}}
+		want := &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: got.Verified().Message, Count: 3, RetryAt: metav1.Time{Time: w.now.Add(40 * time.Second)}, Peers: []string{"b", "c"}}
 		if diff := cmp.Diff(want, got.Setback); diff != "" {
 			t.Error(diff)
 		}

@@ -36,9 +36,9 @@ func publicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) 
 	verified := status.State == v1alpha1.VerificationVerified
 	switch status.State {
 	case v1alpha1.VerificationVerified:
-		p.condition.Status, p.condition.Reason, p.condition.Message = corev1.ConditionTrue, status.Reason, see
+		p.condition.Status, p.condition.Reason, p.condition.Message = corev1.ConditionTrue, status.Verified().Reason, see
 	case v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive:
-		p.condition.Reason, p.condition.Message = string(status.State), status.Reason+"; "+see
+		p.condition.Reason, p.condition.Message = string(status.State), status.Verified().Reason+"; "+see
 	default:
 		p.condition.Reason, p.condition.Message = string(v1alpha1.VerificationUnverified), see
 		if len(status.Changed) > 0 {

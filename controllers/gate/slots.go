@@ -84,7 +84,7 @@ func choose(l lineup) choice {
 		if reason := l.unfit(v, asked); reason != "" {
 			c.waiting[v.Spec.NodeName] = reason
 			// It has been given a slot, and has only to be held back before it is measured.
-			if v.Status.Reason == v1alpha1.ReasonScheduleDue {
+			if v.Status.Verified().Reason == v1alpha1.ReasonScheduleDue {
 				turning++
 			}
 			continue

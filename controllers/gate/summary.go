@@ -28,7 +28,7 @@ func summarize(s *survey, chosen choice) {
 	lines := make([]v1alpha1.NodeLine, 0, len(s.lineup.verifications)+len(s.missing))
 	for _, v := range s.lineup.verifications {
 		line := v1alpha1.NodeLine{
-			Name: v.Spec.NodeName, State: cmp.Or(now[v.Spec.NodeName], v.Status.State, v1alpha1.VerificationUnverified), Message: v.Status.Message,
+			Name: v.Spec.NodeName, State: cmp.Or(now[v.Spec.NodeName], v.Status.State, v1alpha1.VerificationUnverified), Message: v.Status.Verified().Message,
 		}
 		if reason := chosen.waiting[line.Name]; reason != "" {
 			line.Message = reason + "; " + line.Message

@@ -1,126 +1,274 @@
 package gate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 )
 
-// Everything that changes the status of a LatencyVerification is here, and pure: next has the steps that decide chose,
-// begun, due and refused have what the gate does with a node.
+// Everything that changes the status of a LatencyVerification, but for its hold pod, is here, and pure: next has the steps
+// that decide chose, begun, due and refused have what the gate does with a node. What a status keeps over them is in the table
+// transitions.
+
+// nodeEvent is something that happens to a node and changes its state, or what is counted in it.
+type nodeEvent string
+
+// The events.
+const (
+	eventReplaced  nodeEvent = "NodeReplaced"
+	eventChanged   nodeEvent = "Changed"
+	eventDue       nodeEvent = "ScheduleDue"
+	eventStarted   nodeEvent = "Started"
+	eventRefused   nodeEvent = "BenchmarkRefused"
+	eventRetry     nodeEvent = "Retry"
+	eventOtherPeer nodeEvent = "SecondPeer"
+	eventHeldUp    nodeEvent = "HeldUp"
+	eventLost      nodeEvent = "Lost"
+	eventPassed    nodeEvent = "Passed"
+	eventFailed    nodeEvent = "Failed"
+	eventUndecided nodeEvent = "Undecided"
+	eventAccepted  nodeEvent = "AcceptedByHand"
+)
+
+// transition is what an event does to a status.
+type transition struct {
+	event nodeEvent
+	// when says in words when it happens.
+	when string
+	// from are the states in which it can happen; nil: all.
+	from []v1alpha1.VerificationState
+	// to is the state after it; empty: as before.
+	to v1alpha1.VerificationState
+	// resets are the fields that it clears, and counts is the field that it counts up or sets.
+	resets []field
+	counts field
+}
+
+// field is one of status that transitions clear, count or set.
+type field string
+
+// The fields.
+const (
+	fieldBenchmark     field = "benchmark"
+	fieldRetried       field = "retried"
+	fieldLost          field = "lost"
+	fieldSuspectPeer   field = "suspectPeer"
+	fieldSetback       field = "setback"
+	fieldChanged       field = "changed"
+	fieldAcceptRefused field = "acceptRefused"
+	// fieldAll is everything but number, by which benchmarks are named, and retained.
+	fieldAll field = "all but number, retained"
+)
+
+var (
+	measuringOnly  = []v1alpha1.VerificationState{v1alpha1.VerificationMeasuring}
+	unverifiedOnly = []v1alpha1.VerificationState{v1alpha1.VerificationUnverified}
+	concluded      = []v1alpha1.VerificationState{v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive}
+	// tries are the fields of a verification that is over, or begins.
+	tries = []field{fieldBenchmark, fieldRetried, fieldLost, fieldSuspectPeer, fieldSetback}
+)
+
+// transitions are all that there are; docs/gates.md shows this table.
+var transitions = []transition{
+	{event: eventChanged, when: "the node is new, its identity changed, or `tailgate.dev/verify` requests it", to: v1alpha1.VerificationUnverified,
+		resets: slices.Concat(tries, []field{fieldAcceptRefused}), counts: fieldChanged},
+	{event: eventReplaced, when: "the Node was deleted and made again", to: v1alpha1.VerificationUnverified, resets: []field{fieldAll}},
+	{event: eventDue, when: "the schedule requests it", from: concluded, to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []field{fieldChanged})},
+	{event: eventStarted, when: "a slot and a peer are free, and the benchmark was created", from: unverifiedOnly, to: v1alpha1.VerificationMeasuring, counts: fieldBenchmark},
+	{event: eventRefused, when: "the API server refused the benchmark", from: unverifiedOnly, counts: fieldSetback},
+	{event: eventHeldUp, when: "the benchmark was not accepted, or made no progress", from: measuringOnly, to: v1alpha1.VerificationUnverified,
+		resets: []field{fieldBenchmark}, counts: fieldSetback},
+	{event: eventLost, when: "a user deleted or edited the benchmark", from: measuringOnly, to: v1alpha1.VerificationUnverified,
+		resets: []field{fieldBenchmark}, counts: fieldLost},
+	{event: eventRetry, when: "the verdict is Inconclusive, and a retry is left", from: measuringOnly, to: v1alpha1.VerificationUnverified,
+		resets: []field{fieldBenchmark, fieldSetback}, counts: fieldRetried},
+	{event: eventOtherPeer, when: "the verdict is Fail, the peer is not verified, and there is another peer", from: measuringOnly, to: v1alpha1.VerificationUnverified,
+		resets: []field{fieldBenchmark, fieldSetback}, counts: fieldSuspectPeer},
+	{event: eventPassed, when: "the verdict is Pass", from: measuringOnly, to: v1alpha1.VerificationVerified, resets: slices.Concat(tries, []field{fieldChanged})},
+	{event: eventFailed, when: "the verdict is Fail", from: measuringOnly, to: v1alpha1.VerificationFailed, resets: tries},
+	{event: eventUndecided, when: "nothing can be concluded, and no retry is left", from: measuringOnly, to: v1alpha1.VerificationInconclusive, resets: tries},
+	{event: eventAccepted, when: "a user accepted a result", to: v1alpha1.VerificationVerified,
+		resets: slices.Concat(tries, []field{fieldChanged, fieldAcceptRefused})},
+}
+
+// happening is an event with its particulars.
+type happening struct {
+	event           nodeEvent
+	reason, message string
+	now             time.Time
+	// changed, suspect and benchmark are what the event sets.
+	changed   []v1alpha1.IdentityChange
+	suspect   string
+	benchmark *v1alpha1.VerificationBenchmark
+}
+
+// apply makes of a status what it is after an event. The error is that of an event which cannot happen in the state.
+func (h happening) apply(v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVerificationStatus) (v1alpha1.LatencyVerificationStatus, error) {
+	i := slices.IndexFunc(transitions, func(t transition) bool { return t.event == h.event })
+	if i < 0 || transitions[i].from != nil && !slices.Contains(transitions[i].from, status.State) {
+		return status, fmt.Errorf("event %s cannot happen to a node in state %s", h.event, status.State)
+	}
+	t := transitions[i]
+	h.count(&status, t.counts)
+	for _, f := range t.resets {
+		f.reset(&status)
+	}
+	if t.to == "" {
+		return status, nil
+	}
+	if status.State != t.to || status.Since == nil {
+		status.Since = &metav1.Time{Time: h.now}
+	}
+	status.State = t.to
+	verified := metav1.ConditionUnknown
+	switch t.to {
+	case v1alpha1.VerificationVerified:
+		verified = metav1.ConditionTrue
+	case v1alpha1.VerificationFailed:
+		verified = metav1.ConditionFalse
+	}
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionVerified, Status: verified, ObservedGeneration: v.Generation, LastTransitionTime: metav1.Time{Time: h.now},
+		Reason: h.reason, Message: identity.Bounded(h.message, maxMessage),
+	})
+	return status, nil
+}
+
+// reset clears a field.
+func (f field) reset(status *v1alpha1.LatencyVerificationStatus) {
+	switch f {
+	case fieldBenchmark:
+		status.Benchmark = nil
+	case fieldRetried:
+		status.Retried = 0
+	case fieldLost:
+		status.Lost = 0
+	case fieldSuspectPeer:
+		status.SuspectPeer = ""
+	case fieldSetback:
+		status.Setback = nil
+	case fieldChanged:
+		status.Changed = nil
+	case fieldAcceptRefused:
+		status.AcceptRefused = nil
+	case fieldAll:
+		*status = v1alpha1.LatencyVerificationStatus{Number: status.Number, Retained: status.Retained}
+	}
+}
+
+// count counts a field up, or sets it.
+func (h happening) count(status *v1alpha1.LatencyVerificationStatus, f field) {
+	switch f {
+	case fieldBenchmark:
+		status.Benchmark = h.benchmark
+	case fieldRetried:
+		status.Retried++
+	case fieldLost:
+		status.Lost++
+	case fieldSuspectPeer:
+		status.SuspectPeer = h.suspect
+	case fieldChanged:
+		status.Changed = h.changed
+	case fieldSetback:
+		status.Setback = setback(status.Setback, h.reason, h.message, h.now)
+		if b := status.Benchmark; b != nil {
+			peers := slices.DeleteFunc(slices.Clone(status.Setback.Peers), func(p string) bool { return p == b.Peer })
+			peers = slices.Insert(peers, 0, b.Peer)
+			status.Setback.Peers = peers[:min(len(peers), maxSetbackPeers)]
+		}
+	}
+}
+
+// event is what a step of decide does to the status; empty when the state stays as it is.
+func (s step) event() nodeEvent {
+	switch s.kind {
+	case stepUnverify:
+		if s.reason == v1alpha1.ReasonNodeReplaced {
+			return eventReplaced
+		}
+		return eventChanged
+	case stepRepeat:
+		switch s.reason {
+		case v1alpha1.ReasonSecondPeer:
+			return eventOtherPeer
+		case v1alpha1.ReasonRetry:
+			return eventRetry
+		case v1alpha1.ReasonNotAccepted, v1alpha1.ReasonNoProgress:
+			return eventHeldUp
+		}
+		return eventLost
+	case stepConclude:
+		switch s.state {
+		case v1alpha1.VerificationVerified:
+			return eventPassed
+		case v1alpha1.VerificationFailed:
+			return eventFailed
+		}
+		return eventUndecided
+	case stepAccept:
+		return eventAccepted
+	}
+	return ""
+}
 
 // next is the status after a step.
 func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	status := *w.verification.Status.DeepCopy()
 	status.BaselineTrouble, status.Retained = w.baselineTrouble, w.retention()
-	switch s.kind {
-	case stepKeep, stepRefuse:
-		if s.kind == stepRefuse {
-			status.AcceptRefused = &v1alpha1.AcceptRefusal{
-				Benchmark: identity.Bounded(w.verification.Annotations[v1alpha1.AnnotationAccept], maxName),
-				Message:   identity.Bounded(s.message, maxMessage), RefusedAt: metav1.Time{Time: w.now},
-			}
+	e := s.event()
+	if s.kind == stepRefuse {
+		status.AcceptRefused = &v1alpha1.AcceptRefusal{
+			Benchmark: identity.Bounded(w.verification.Annotations[v1alpha1.AnnotationAccept], maxName),
+			Message:   identity.Bounded(s.message, maxMessage), RefusedAt: metav1.Time{Time: w.now},
 		}
+	}
+	if e == "" && w.node != nil {
 		// Keys may have been added to the gate, or removed.
 		status.Identity = identity.KeysOf(w.gate).Of(w.node)
+	}
+	if e == "" {
 		return status, nil
-	case stepForget, stepRelease:
-		return status, nil
-	case stepUnverify:
-		if s.reason == v1alpha1.ReasonNodeReplaced {
-			// Another machine, as far as is known: nothing of the old one counts.
-			status = v1alpha1.LatencyVerificationStatus{Number: status.Number, Retained: status.Retained}
-		}
-		status.NodeUID, status.Identity, status.Changed = string(w.node.UID), identity.KeysOf(w.gate).Of(w.node), s.changed
-		status.AcceptRefused = nil
-		s.state = v1alpha1.VerificationUnverified
-		begin(&status)
-	case stepRepeat:
-		if err := w.record(&status, s); err != nil {
-			return status, err
-		}
-		s.state = v1alpha1.VerificationUnverified
-		w.repeat(&status, s)
-	case stepConclude:
-		if err := w.record(&status, s); err != nil {
-			return status, err
-		}
-		if s.state == v1alpha1.VerificationVerified {
-			status.Accepted = w.accepted(w.benchmark, status.Benchmark.Peer, v1alpha1.AcceptedByPass)
-			if status.First == nil {
-				status.First = status.Accepted
-			}
-			status.Changed = nil
-		}
-		begin(&status)
-	case stepAccept:
+	}
+	if err := w.record(&status, s); err != nil {
+		return status, err
+	}
+	switch e {
+	case eventPassed:
+		status.Accepted = w.accepted(w.benchmark, status.Benchmark.Peer, v1alpha1.AcceptedByPass)
+		status.First = cmp.Or(status.First, status.Accepted)
+	case eventAccepted:
 		result := find(status.History, w.verification.Annotations[v1alpha1.AnnotationAccept])
 		status.Accepted = w.accepted(w.named, result.Peer, v1alpha1.AcceptedByHand)
-		status.First, status.Changed, status.AcceptRefused = status.Accepted, nil, nil
-		s.state = v1alpha1.VerificationVerified
-		begin(&status)
+		status.First = status.Accepted
 	}
-	enter(&status, s.state, s.reason, s.message, w.now)
-	return status, nil
-}
-
-// begin forgets the current benchmark, and how the tries of a verification that is over went.
-func begin(status *v1alpha1.LatencyVerificationStatus) {
-	status.Benchmark, status.Setback = nil, nil
-	status.Retried, status.Lost, status.SuspectPeer = 0, 0, ""
-}
-
-// repeat counts a try that decided nothing.
-func (w *world) repeat(status *v1alpha1.LatencyVerificationStatus, s step) {
-	switch s.reason {
-	case v1alpha1.ReasonSecondPeer:
-		status.SuspectPeer, status.Setback = s.suspect, nil
-	case v1alpha1.ReasonRetry:
-		status.Retried, status.Setback = status.Retried+1, nil
-	case v1alpha1.ReasonNotAccepted, v1alpha1.ReasonNoProgress:
-		status.Setback = setback(status.Setback, s.reason, s.message, w.now)
-		peers := slices.DeleteFunc(slices.Clone(status.Setback.Peers), func(p string) bool { return p == status.Benchmark.Peer })
-		peers = slices.Insert(peers, 0, status.Benchmark.Peer)
-		status.Setback.Peers = peers[:min(len(peers), maxSetbackPeers)]
-	default:
-		status.Lost++
+	status, err := happening{event: e, reason: s.reason, message: s.message, now: w.now, changed: s.changed, suspect: s.suspect}.apply(w.verification, status)
+	if s.kind == stepUnverify {
+		status.NodeUID, status.Identity = string(w.node.UID), identity.KeysOf(w.gate).Of(w.node)
 	}
-	status.Benchmark = nil
-}
-
-// enter puts a node into a state.
-func enter(status *v1alpha1.LatencyVerificationStatus, state v1alpha1.VerificationState, reason, message string, now time.Time) {
-	if status.State != state || status.Since == nil {
-		status.Since = &metav1.Time{Time: now}
-	}
-	status.State, status.Reason, status.Message = state, reason, identity.Bounded(message, maxMessage)
+	return status, err
 }
 
 // begun is the status of a node whose benchmark was made.
-func begun(status v1alpha1.LatencyVerificationStatus, b v1alpha1.VerificationBenchmark) v1alpha1.LatencyVerificationStatus {
-	status.Benchmark = &b
-	enter(&status, v1alpha1.VerificationMeasuring, v1alpha1.ReasonMeasuring,
-		fmt.Sprintf("LatencyBenchmark %s measures it with %s; %s", b.Name, b.Peer, status.Message), b.StartedAt.Time)
-	return status
+func begun(v *v1alpha1.LatencyVerification, b v1alpha1.VerificationBenchmark) (v1alpha1.LatencyVerificationStatus, error) {
+	return happening{event: eventStarted, reason: v1alpha1.ReasonMeasuring, now: b.StartedAt.Time, benchmark: &b,
+		message: fmt.Sprintf("LatencyBenchmark %s measures it with %s; %s", b.Name, b.Peer, v.Status.Verified().Message)}.apply(v, v.Status)
 }
 
 // due is the status of a node whose turn it is by the schedule.
-func due(status v1alpha1.LatencyVerificationStatus, schedule string, now time.Time) v1alpha1.LatencyVerificationStatus {
-	status.Changed = nil
-	begin(&status)
-	enter(&status, v1alpha1.VerificationUnverified, v1alpha1.ReasonScheduleDue, "it is its turn by the schedule, "+schedule, now)
-	return status
+func due(v *v1alpha1.LatencyVerification, schedule string, now time.Time) (v1alpha1.LatencyVerificationStatus, error) {
+	return happening{event: eventDue, reason: v1alpha1.ReasonScheduleDue, message: "it is its turn by the schedule, " + schedule, now: now}.apply(v, v.Status)
 }
 
 // refused is the status of a node whose benchmark could not be made. It keeps its state, and its place in the queue.
-func refused(status v1alpha1.LatencyVerificationStatus, message string, now time.Time) v1alpha1.LatencyVerificationStatus {
-	status.Setback = setback(status.Setback, v1alpha1.ReasonBenchmarkRefused, message, now)
-	return status
+func refused(v *v1alpha1.LatencyVerification, message string, now time.Time) (v1alpha1.LatencyVerificationStatus, error) {
+	return happening{event: eventRefused, reason: v1alpha1.ReasonBenchmarkRefused, message: message, now: now}.apply(v, v.Status)
 }
 
 const (

@@ -328,14 +328,15 @@ func notices(old, v *v1alpha1.LatencyVerification, s step) []notice {
 		return []notice{{corev1.EventTypeWarning, s.reason, "Accept", s.message}}
 	case old.Status.Retained == nil && v.Status.Retained != nil:
 		return []notice{{corev1.EventTypeWarning, v.Status.Retained.Reason, "Retain", v.Status.Retained.Message}}
-	case old.Status.State == v.Status.State && old.Status.Reason == v.Status.Reason, s.reason == v1alpha1.ReasonNewNode:
+	case old.Status.State == v.Status.State && old.Status.Verified().Reason == v.Status.Verified().Reason, s.reason == v1alpha1.ReasonNewNode:
 		return nil
 	}
 	kind := corev1.EventTypeWarning
 	if v.Status.State == v1alpha1.VerificationVerified || s.kind == stepUnverify {
 		kind = corev1.EventTypeNormal
 	}
-	return []notice{{kind, v.Status.Reason, string(v.Status.State), v.Status.Message}}
+	verified := v.Status.Verified()
+	return []notice{{kind, verified.Reason, string(v.Status.State), verified.Message}}
 }
 
 // The indices of the cache.

@@ -104,7 +104,7 @@ func (o *operator) accept(ctx context.Context, verification, benchmark string, s
 		if r := after.Status.AcceptRefused; r != nil && r.Benchmark == benchmark {
 			return fmt.Errorf("the operator refused it: %s", r.Message)
 		}
-		return fmt.Errorf("it is not accepted any more: node %s is %s: %s", after.Spec.NodeName, after.Status.State, after.Status.Message)
+		return fmt.Errorf("it is not accepted any more: node %s is %s: %s", after.Spec.NodeName, after.Status.State, after.Status.Verified().Message)
 	}
 	return say(stdout, "%s accepted: node %s is %s\n", benchmark, after.Spec.NodeName, after.Status.State)
 }
@@ -124,7 +124,7 @@ func (o *operator) verify(ctx context.Context, verification string, stdout, stde
 	if err != nil {
 		return err
 	}
-	return say(stdout, "node %s is %s and will be measured: %s\n", after.Spec.NodeName, after.Status.State, after.Status.Message)
+	return say(stdout, "node %s is %s and will be measured: %s\n", after.Spec.NodeName, after.Status.State, after.Status.Verified().Message)
 }
 
 // verification reads one.

@@ -55,7 +55,7 @@ func TestVerify(t *testing.T) {
 	s.addVerification()
 	s.operator = func(v *v1alpha1.LatencyVerification) {
 		if _, asked := v.Annotations[v1alpha1.AnnotationVerify]; asked {
-			v.Status.State, v.Status.Message = v1alpha1.VerificationUnverified, "somebody asked for it"
+			v.Status.State, v.Status.Conditions = v1alpha1.VerificationUnverified, []metav1.Condition{{Type: v1alpha1.ConditionVerified, Message: "somebody asked for it"}}
 		}
 	}
 	code, stdout, stderr := run("verify", "upgrade", "node-a", "--kubeconfig", s.serve(t))
@@ -90,7 +90,7 @@ func TestAcceptRefuses(t *testing.T) {
 			change: func(s *apiServer) {
 				s.operator = func(v *v1alpha1.LatencyVerification) {
 					v.Status.AcceptRefused = &v1alpha1.AcceptRefusal{Benchmark: "upgrade-node-a-2", Message: "an older refusal"}
-					v.Status.State, v.Status.Message = v1alpha1.VerificationUnverified, "its kernel changed"
+					v.Status.State, v.Status.Conditions = v1alpha1.VerificationUnverified, []metav1.Condition{{Type: v1alpha1.ConditionVerified, Message: "its kernel changed"}}
 				}
 			},
 			want: []string{"not accepted any more: node node-a is Unverified: its kernel changed"}, wrote: true,

@@ -35,7 +35,7 @@ func makeVerified(gate, node string, changes ...func(*v1alpha1.LatencyVerificati
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VerificationName(gate, node)},
 		Spec:       v1alpha1.LatencyVerificationSpec{GateName: gate, NodeName: node},
 		Status: v1alpha1.LatencyVerificationStatus{
-			State: v1alpha1.VerificationVerified, Reason: v1alpha1.ReasonPassed, Message: "all 2 rules hold", NodeUID: "uid-" + node,
+			State: v1alpha1.VerificationVerified, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionVerified, Reason: v1alpha1.ReasonPassed, Message: "all 2 rules hold"}}, NodeUID: "uid-" + node,
 			Identity: identity.Keys{"BootID", "Kernel", "Label/role"}.Of(makeNode(node)),
 		},
 	}
@@ -108,11 +108,11 @@ func TestOfGateNow(t *testing.T) {
 		"new":                       {[]client.Object{makeNode("a"), makeVerified("other", "a")}, v1alpha1.ReasonNewNode, "a: NewNode"},
 		"new, on the second page":   {[]client.Object{makeNode("a"), makeNode("b"), makeVerified("up", "a")}, v1alpha1.ReasonNewNode, "b: NewNode"},
 		"inconclusive": {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) {
-			v.Status.State, v.Status.Reason = v1alpha1.VerificationInconclusive, v1alpha1.ReasonInconclusive
+			v.Status.State, v.Status.Conditions[0].Reason = v1alpha1.VerificationInconclusive, v1alpha1.ReasonInconclusive
 		})}, v1alpha1.ReasonInconclusive, "a: Inconclusive"},
 		"its verification goes": {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) { going(v) })}, v1alpha1.ReasonNewNode, "a: NewNode"},
 		"not verified": {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) {
-			v.Status.State, v.Status.Reason = v1alpha1.VerificationFailed, v1alpha1.ReasonFail
+			v.Status.State, v.Status.Conditions[0].Reason = v1alpha1.VerificationFailed, v1alpha1.ReasonFail
 		})}, v1alpha1.ReasonFail, "a: Fail"},
 		"never looked at":                        {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) { v.Status = v1alpha1.LatencyVerificationStatus{} })}, ReasonNotObserved, "a: NotObserved"},
 		"without its label":                      {[]client.Object{makeNode("a", unlabelled), makeVerified("up", "a")}, v1alpha1.ReasonIdentityChanged, `Label/role was "fast" and is ""`},

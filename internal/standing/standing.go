@@ -124,7 +124,8 @@ func OfGate(g *v1alpha1.LatencyGate) Standing {
 // OfVerification is that of a node with its gate. This does not cover why one waits: whether its gate is suspended, or
 // has a peer for it, is reported by the gate.
 func OfVerification(v *v1alpha1.LatencyVerification) Standing {
-	s := Standing{Reason: v.Status.Reason, Message: v.Status.Message}
+	verified := v.Status.Verified()
+	s := Standing{Reason: verified.Reason, Message: verified.Message}
 	switch v.Status.State {
 	case v1alpha1.VerificationVerified:
 		s.Outcome = v1alpha1.GatePass

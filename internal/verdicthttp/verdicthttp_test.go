@@ -111,7 +111,10 @@ func makeVerification(node, uid string, state v1alpha1.VerificationState, reason
 	return &v1alpha1.LatencyVerification{
 		ObjectMeta: metav1.ObjectMeta{Name: "gate." + node},
 		Spec:       v1alpha1.LatencyVerificationSpec{GateName: "gate", NodeName: node},
-		Status:     v1alpha1.LatencyVerificationStatus{State: state, Reason: reason, Message: "told", NodeUID: uid, Identity: map[string]string{"BootID": ""}},
+		Status: v1alpha1.LatencyVerificationStatus{
+			State: state, NodeUID: uid, Identity: map[string]string{"BootID": ""},
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionVerified, Reason: reason, Message: "told"}},
+		},
 	}
 }
 

@@ -163,11 +163,11 @@ func eventuallyConcludes(ctx context.Context, node string, state v1alpha1.Verifi
 		switch v.Status.State {
 		case state, "", v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring:
 		default:
-			StopTrying(fmt.Sprintf("%s %s: %s", v.Status.State, v.Status.Reason, v.Status.Message)).Now()
+			StopTrying(fmt.Sprintf("%s %s: %s", v.Status.State, v.Status.Verified().Reason, v.Status.Verified().Message)).Now()
 		}
 		return v.Status.State
-	}).WithTimeout(measured).WithPolling(200*time.Millisecond).Should(Equal(state), func() string { return v.Status.Message })
-	AddReportEntry(fmt.Sprintf("%s: %s %s: %s", node, v.Status.State, v.Status.Reason, v.Status.Message))
+	}).WithTimeout(measured).WithPolling(200*time.Millisecond).Should(Equal(state), func() string { return v.Status.Verified().Message })
+	AddReportEntry(fmt.Sprintf("%s: %s %s: %s", node, v.Status.State, v.Status.Verified().Reason, v.Status.Verified().Message))
 	want := heldBack
 	if state == v1alpha1.VerificationVerified {
 		want = isVerified
@@ -293,7 +293,7 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(1), func() {
 		Expect(localcluster.SlowCable(options)).To(Succeed())
 		upgrade(ctx, "Upgraded 3")
 		failed := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationFailed)
-		Expect(failed.Status.Message).To(MatchRegexp(`^with peer node-b: .*min .* ratio [\d.]+ \[[\d.]+, [\d.]+\] over 5\+5 rounds: Fail, beyond maxIncrease 100%`))
+		Expect(failed.Status.Verified().Message).To(MatchRegexp(`^with peer node-b: .*min .* ratio [\d.]+ \[[\d.]+, [\d.]+\] over 5\+5 rounds: Fail, beyond maxIncrease 100%`))
 		Expect(failed.Status.Accepted).To(Equal(second.Status.Accepted), "what failed is no baseline")
 		g := latencyGate()
 		Eventually(func(check Gomega) {
@@ -323,7 +323,7 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(1), func() {
 		}).WithTimeout(soon).Should(Succeed())
 		verifyAgain(ctx)
 		held := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationInconclusive)
-		Expect(held.Status.Message).To(ContainSubstring("rounds"))
+		Expect(held.Status.Verified().Message).To(ContainSubstring("rounds"))
 		Expect(held.Status.Accepted).To(Equal(third.Status.Accepted))
 		Expect(letIn()).To(HaveLen(3), "once for each time that it was verified")
 	})

@@ -180,7 +180,7 @@ func (w *World) Says(ctx context.Context, node string) string {
 	status := w.Verification(ctx, node).Status
 	state := string(status.State)
 	if status.State != "" {
-		state += " " + status.Reason
+		state += " " + status.Verified().Reason
 	}
 	return fmt.Sprintf("%s: %s %s %s", state, condition, label, taint)
 }
@@ -542,7 +542,7 @@ var _ = Describe("A gate", func() {
 		w.SlowNode(w.A)
 		w.Upgrade(ctx, w.A, "6.2.0")
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
-		Expect(w.Verification(ctx, w.A).Status.Message).To(MatchRegexp(`with peer %s: p90 .*10.\d+µs`, w.B))
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(MatchRegexp(`with peer %s: p90 .*10.\d+µs`, w.B))
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
 		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False NodesFailed: 1 of 2 nodes failed: " + w.A))
 
@@ -590,7 +590,7 @@ var _ = Describe("A gate", func() {
 		}))
 		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
 		Expect(w.History(ctx, w.A)).To(Equal([]string{"-2 Inconclusive Inconclusive", "-1 Inconclusive Retry"}))
-		Expect(w.Verification(ctx, w.A).Status.Message).To(ContainSubstring("5 rounds are the fewest"))
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("5 rounds are the fewest"))
 		w.Expect(ctx, w.B, "Inconclusive Inconclusive"+heldBack)
 		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False TooManyUnverified: 2 of 2"))
 		w.Stays(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
@@ -602,7 +602,7 @@ var _ = Describe("A gate", func() {
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.Rules = []v1alpha1.GateRule{within("10%")} }))
 		w.Expect(ctx, w.A, "Inconclusive NothingToCompare"+heldBack)
 		name := w.Benchmark(w.A, 1).Name
-		Expect(w.Verification(ctx, w.A).Status.Message).To(ContainSubstring("kubectl annotate lver %s tailgate.dev/accept=%s", v1alpha1.VerificationName(w.Namespace, w.A), name))
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("kubectl annotate lver %s tailgate.dev/accept=%s", v1alpha1.VerificationName(w.Namespace, w.A), name))
 		w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, name)
 		w.Expect(ctx, w.A, "Verified AcceptedByHand: True true -")
 		w.Upgrade(ctx, w.A, "6.2.0")
@@ -630,7 +630,7 @@ var _ = Describe("A gate", func() {
 		w.Upgrade(ctx, w.A, "6.3.0")
 		w.Expect(ctx, w.A, "Failed Drifted"+heldBack)
 		Expect(condition(ctx, w.Benchmark(w.A, 3), v1alpha1.ConditionPassed)).To(HavePrefix("True Pass"), "against the accepted one it passed")
-		Expect(w.Verification(ctx, w.A).Status.Message).To(ContainSubstring("small losses have added up since " + w.Benchmark(w.A, 1).Name))
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("small losses have added up since " + w.Benchmark(w.A, 1).Name))
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -1"))
 	})
 
@@ -1267,7 +1267,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		letIn := w.LetIn(ctx, w.A)
 		w.Upgrade(ctx, w.A, "6.2.0")
 		w.Expect(ctx, w.A, "Inconclusive BaselineMissing"+heldBack)
-		Expect(w.Verification(ctx, w.A).Status.Message).To(ContainSubstring(again.Name + ", with which it was compared, is not the one that was accepted"))
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring(again.Name + ", with which it was compared, is not the one that was accepted"))
 		Expect(letIn()).To(BeEmpty())
 	})
 
@@ -1279,7 +1279,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 			s.Template.Spec.Criteria.Rules = []v1alpha1.GateRule{{Metric: v1alpha1.MetricP999, MaxLatency: metav1.Duration{Duration: time.Second}}}
 		}))
 		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
-		Expect(w.Verification(ctx, w.A).Status.Message).To(ContainSubstring("samples"))
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("samples"))
 		Expect(letIn()).To(BeEmpty())
 	})
 
@@ -1371,7 +1371,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		w.Kubelet.Agents(firmware("ultra-low-latency"))
 		w.Upgrade(ctx, w.A, "6.2.0")
 		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
-		Expect(w.Verification(ctx, w.A).Status.Message).To(ContainSubstring(`nic.firmware-variant "full-feature", then "ultra-low-latency"`))
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring(`nic.firmware-variant "full-feature", then "ultra-low-latency"`))
 	})
 
 	It("measures a node again that changes while it is measured", func(ctx SpecContext) {

@@ -620,7 +620,7 @@ var _ = Describe("An upgrade tool", func() {
 		// Whether each tool goes on, about node A or about the gate.
 		tools := map[string]func() bool{
 			"kubectl wait for the gate":         exits(reader.Kubeconfig, wait[1:len(wait)-1]...),
-			"kubectl wait for the verification": exits(admin, "wait", "lver/"+verification, "--for=jsonpath={.status.state}=Verified"),
+			"kubectl wait for the verification": exits(admin, "wait", "lver/"+verification, "--for=condition=Verified"),
 			"kubectl wait for the node":         exits(admin, "wait", "node/"+w.A, "--for=condition=tailgate.dev/LatencyVerified"),
 			"the gate's command":                func() bool { code, _ := gateCommand(ctx, reader.Kubeconfig, "5s", command(gates)); return code == 0 },
 			"prepare of the system-upgrade-controller": func() bool {
@@ -848,7 +848,7 @@ var _ = Describe("Argo CD", func() {
 			return g
 		}
 		verification := func(state v1alpha1.VerificationState) *v1alpha1.LatencyVerification {
-			return &v1alpha1.LatencyVerification{Status: v1alpha1.LatencyVerificationStatus{State: state, Message: "told"}}
+			return &v1alpha1.LatencyVerification{Status: v1alpha1.LatencyVerificationStatus{State: state, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionVerified, Message: "told"}}}}
 		}
 		waiting := v1alpha1.NodeCounts{Total: 2, Unverified: 2}
 		for _, c := range []struct {

@@ -1,0 +1,183 @@
+package gate
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "write the table of docs/gates.md instead of comparing with it")
+
+var allStates = []v1alpha1.VerificationState{
+	v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive,
+}
+
+// full is a status of which every field that a transition may clear or count is set.
+func full(state v1alpha1.VerificationState) *v1alpha1.LatencyVerification {
+	return makeVerification("a", in(state), func(v *v1alpha1.LatencyVerification) {
+		v.Generation = 3
+		s := &v.Status
+		s.Benchmark = &v1alpha1.VerificationBenchmark{Name: "up-a-4", Peer: "b"}
+		s.Retried, s.Lost, s.SuspectPeer = 1, 1, "c"
+		s.Setback = &v1alpha1.Setback{Reason: v1alpha1.ReasonNotAccepted, Message: "why", Count: 1}
+		s.HoldPodSetback = &v1alpha1.Setback{Reason: v1alpha1.ReasonHoldPodEnded, Message: "why", Count: 1}
+		s.Changed = []v1alpha1.IdentityChange{{Key: "Kernel"}}
+		s.AcceptRefused = &v1alpha1.AcceptRefusal{Message: "why"}
+		s.Retained = &v1alpha1.Retention{Reason: v1alpha1.ReasonTaken}
+	})
+}
+
+// Each event happens in the states that the table allows, leads to the state that it says, and changes of the other fields what
+// it lists and nothing else.
+func TestTransitions(t *testing.T) {
+	values := func(s v1alpha1.LatencyVerificationStatus) map[field]any {
+		return map[field]any{
+			fieldBenchmark: s.Benchmark, fieldRetried: s.Retried, fieldLost: s.Lost, fieldSuspectPeer: s.SuspectPeer, fieldSetback: s.Setback,
+			fieldChanged: s.Changed, fieldAcceptRefused: s.AcceptRefused, "holdPodSetback": s.HoldPodSetback, "accepted": s.Accepted,
+			"first": s.First, "history": s.History, "retained": s.Retained, "number": s.Number,
+		}
+	}
+	empty, seen := values(v1alpha1.LatencyVerificationStatus{}), map[nodeEvent]bool{}
+	for _, tr := range transitions {
+		if seen[tr.event] {
+			t.Errorf("%s is in the table twice", tr.event)
+		}
+		seen[tr.event] = true
+		for _, state := range allStates {
+			before := full(state)
+			h := happening{
+				event: tr.event, reason: "Because", message: "it happened", now: noon, suspect: "d", changed: []v1alpha1.IdentityChange{{Key: "BootID"}},
+				benchmark: &v1alpha1.VerificationBenchmark{Name: "up-a-5", Peer: "e"},
+			}
+			got, err := h.apply(before, *before.Status.DeepCopy())
+			if allowed := tr.from == nil || slices.Contains(tr.from, state); (err == nil) != allowed {
+				t.Errorf("%s in state %s: error %v", tr.event, state, err)
+			}
+			if err != nil {
+				if diff := cmp.Diff(before.Status, got); diff != "" {
+					t.Errorf("%s, refused in state %s, changed (-before +after):\n%s", tr.event, state, diff)
+				}
+				continue
+			}
+			if to := tr.to; to != "" && got.State != to || to == "" && got.State != state {
+				t.Errorf("%s leads from %s to %s", tr.event, state, got.State)
+			}
+			after := values(got)
+			for name, was := range values(before.Status) {
+				switch everything := slices.Contains(tr.resets, fieldAll) && name != "number" && name != "retained"; {
+				case name == tr.counts:
+					if cmp.Equal(was, after[name]) || cmp.Equal(empty[name], after[name]) {
+						t.Errorf("%s leaves %s as it was, or clears it: %v", tr.event, name, after[name])
+					}
+				case slices.Contains(tr.resets, name) || everything:
+					if diff := cmp.Diff(empty[name], after[name]); diff != "" {
+						t.Errorf("%s does not clear %s:\n%s", tr.event, name, diff)
+					}
+				default:
+					if diff := cmp.Diff(was, after[name]); diff != "" {
+						t.Errorf("%s changes %s:\n%s", tr.event, name, diff)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Condition Verified follows the state, and its transition time changes with its status alone.
+func TestConditionVerified(t *testing.T) {
+	v := full(v1alpha1.VerificationUnverified)
+	v.Status.Conditions = nil
+	for i, c := range []struct {
+		event  nodeEvent
+		status metav1.ConditionStatus
+		// since is how many steps ago the status changed.
+		since int
+	}{
+		{eventStarted, metav1.ConditionUnknown, 0},
+		{eventUndecided, metav1.ConditionUnknown, 1},
+		{eventDue, metav1.ConditionUnknown, 2},
+		{eventStarted, metav1.ConditionUnknown, 3},
+		{eventPassed, metav1.ConditionTrue, 0},
+		{eventChanged, metav1.ConditionUnknown, 0},
+		{eventStarted, metav1.ConditionUnknown, 1},
+		{eventFailed, metav1.ConditionFalse, 0},
+		{eventAccepted, metav1.ConditionTrue, 0},
+	} {
+		now := func(step int) metav1.Time { return metav1.Time{Time: noon.Add(time.Duration(step) * time.Minute)} }
+		reason := fmt.Sprintf("Reason%d", i)
+		status, err := happening{event: c.event, reason: reason, message: "why", now: now(i).Time}.apply(v, v.Status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Status = status
+		want := []metav1.Condition{{Type: "Verified", Status: c.status, ObservedGeneration: 3, LastTransitionTime: now(i - c.since), Reason: reason, Message: "why"}}
+		if diff := cmp.Diff(want, v.Status.Conditions); diff != "" {
+			t.Errorf("step %d, %s (-want +got):\n%s", i, c.event, diff)
+		}
+	}
+}
+
+// The table in the documentation is that of the code.
+func TestDocumentedTransitions(t *testing.T) {
+	const page, begin, end = "../../docs/gates.md", "<!-- transitions: generated by go test ./controllers/gate -update -->\n", "<!-- end of transitions -->\n"
+	content, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(content), begin)
+	table, after, found2 := strings.Cut(rest, end)
+	if !found || !found2 {
+		t.Fatalf("%s has no table of transitions", page)
+	}
+	names := func(fields ...field) string {
+		var all []string
+		for _, f := range fields {
+			if f == fieldAll {
+				all = append(all, "all but `number` and `retained`")
+			} else if f != "" {
+				all = append(all, "`"+string(f)+"`")
+			}
+		}
+		return strings.Join(all, ", ")
+	}
+	state := func(states ...v1alpha1.VerificationState) string {
+		var all []string
+		for _, s := range states {
+			if s != "" {
+				all = append(all, "`"+string(s)+"`")
+			}
+		}
+		return strings.Join(all, ", ")
+	}
+	want := "| state | event | new state | clears | counts or sets |\n|---|---|---|---|---|\n"
+	for _, tr := range transitions {
+		from := "any"
+		if tr.from != nil {
+			from = state(tr.from...)
+		}
+		to := "the same"
+		if tr.to != "" {
+			to = state(tr.to)
+		}
+		want += strings.ReplaceAll(fmt.Sprintf("| %s | %s | %s | %s | %s |\n", from, tr.when, to, names(tr.resets...), names(tr.counts)), "|  |", "| |")
+	}
+	want = strings.ReplaceAll(want, "|  |", "| |")
+	if *update {
+		if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, table); diff != "" {
+		t.Errorf("run go test ./controllers/gate -run TestDocumentedTransitions -update; (-code +page):\n%s", diff)
+	}
+}
