@@ -303,6 +303,8 @@ type PairsBandwidth struct {
 // +kubebuilder:printcolumn:name="P99",type=string,JSONPath=`.status.summary.p99`
 // +kubebuilder:printcolumn:name="Verdict",type=string,JSONPath=`.status.verdict.outcome`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="P50-ns",type=integer,JSONPath=`.status.summary.p50Nanoseconds`,priority=1
+// +kubebuilder:printcolumn:name="P99-ns",type=integer,JSONPath=`.status.summary.p99Nanoseconds`,priority=1
 // +kubebuilder:printcolumn:name="Runs",type=string,JSONPath=`.status.progress.runs`,priority=1
 // +kubebuilder:printcolumn:name="Tool",type=string,JSONPath=`.spec.template.spec.tool`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].message`,priority=1

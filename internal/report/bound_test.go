@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -52,6 +53,10 @@ func largestStatus() *v1alpha1.LatencyBenchmarkStatus {
 			e.Proof = append(e.Proof, v1alpha1.ProofLine{Check: fmt.Sprintf("Check%d", k), State: state, Expected: text("e", 80), Found: text("f", 80)})
 		}
 		s.Endpoints = append(s.Endpoints, e)
+	}
+	s.Summary = &v1alpha1.Summary{
+		Variant: text("v", 63), Cell: text("c", 63), P50: text("p", 1024), P99: text("p", 1024), P999: text("p", 1024), Variants: text("p", 1024),
+		P50Nanoseconds: new(int64(math.MaxInt64)), P99Nanoseconds: new(int64(math.MaxInt64)), P999Nanoseconds: new(int64(math.MaxInt64)),
 	}
 	s.Verdict = &v1alpha1.Verdict{Message: text("v", 1024)}
 	for i := range 32 {

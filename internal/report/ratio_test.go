@@ -172,6 +172,37 @@ func TestRatios(t *testing.T) {
 	}
 }
 
+// The percentiles of all variants are in the headline, and those of the first are numbers, too.
+func TestHeadlineOfVariants(t *testing.T) {
+	result := func(variant, name string, p50, p99 int64) v1alpha1.CellResult {
+		r := cellWith(name, p50, p99)
+		r.Variant = variant
+		return r
+	}
+	for name, c := range map[string]struct {
+		results []v1alpha1.CellResult
+		want    v1alpha1.Summary
+	}{
+		"one variant": {
+			[]v1alpha1.CellResult{result("a", "tcp-64", 12_300, 20_000), result("a", "udp-64", 1, 2)},
+			v1alpha1.Summary{Variant: "a", P50: "12.30µs", P99: "20.00µs", P50Nanoseconds: new(int64(12_300)), P99Nanoseconds: new(int64(20_000))},
+		},
+		"two variants": {
+			[]v1alpha1.CellResult{result("a", "tcp-64", 12_300, 20_000), result("a", "udp-64", 1, 2), result("b", "tcp-64", 9_800, 15_000)},
+			v1alpha1.Summary{Variant: "a", P50: "a 12.30µs, b 9.80µs", P99: "a 20.00µs, b 15.00µs", P50Nanoseconds: new(int64(12_300)), P99Nanoseconds: new(int64(20_000))},
+		},
+		"a percentile that only the second has": {
+			[]v1alpha1.CellResult{result("a", "tcp-64", 12_300, 0), result("b", "tcp-64", 9_800, 15_000)},
+			v1alpha1.Summary{Variant: "a", P50: "a 12.30µs, b 9.80µs", P99: "a -, b 15.00µs", P50Nanoseconds: new(int64(12_300))},
+		},
+	} {
+		c.want.Cell, c.want.Samples = "tcp-64", c.results[0].Samples
+		if diff := cmp.Diff(&c.want, headline(c.results...)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestSummaryOfVariants(t *testing.T) {
 	b := compared(t, 3, 1_000)
 	if got, want := b.Status.Summary.Variants, "host-kernel 1.00, pod 1.54, vf-onload 0.31"; got != want {

@@ -3,8 +3,10 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/proof"
@@ -52,7 +54,7 @@ func Summarize(c *rounds.Collection) Summary {
 		s.Endpoints = append(s.Endpoints, endpoint(v.Last.Client, client), endpoint(v.Last.Server, server))
 	}
 	if len(s.Results) > 0 {
-		s.Headline = headline(s.Results[0])
+		s.Headline = headline(s.Results...)
 		s.Headline.Variants = variantsLine(c.Spec, s.Headline.Cell, s.Results)
 		s.Headline.Placement = placement(s.Endpoints)
 	}
@@ -60,18 +62,37 @@ func Summarize(c *rounds.Collection) Summary {
 	return s
 }
 
-// headline is the first cell for kubectl get.
-func headline(c v1alpha1.CellResult) *v1alpha1.Summary {
-	h := &v1alpha1.Summary{Variant: c.Variant, Cell: c.Name, Samples: c.Samples}
+// headline is the first cell of every variant for kubectl get.
+func headline(results ...v1alpha1.CellResult) *v1alpha1.Summary {
+	first := results[0]
+	results = slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Name != first.Name })
+	h := &v1alpha1.Summary{Variant: first.Variant, Cell: first.Name, Samples: first.Samples}
 	for _, p := range []struct {
-		name  v1alpha1.Percentile
-		field *string
-	}{{v1alpha1.P50, &h.P50}, {v1alpha1.P99, &h.P99}, {v1alpha1.P999, &h.P999}} {
-		switch ns := c.Percentile(p.name); {
-		case ns != nil:
-			*p.field = stats.FormatLatency(*ns)
-		case IsLost(c, p.name):
-			*p.field = "lost"
+		name   v1alpha1.Percentile
+		text   *string
+		number **int64
+	}{{v1alpha1.P50, &h.P50, &h.P50Nanoseconds}, {v1alpha1.P99, &h.P99, &h.P99Nanoseconds}, {v1alpha1.P999, &h.P999, &h.P999Nanoseconds}} {
+		if ns := first.Percentile(p.name); ns != nil {
+			*p.number = new(*ns)
+		}
+		var texts []string
+		known := false
+		for _, r := range results {
+			text := ""
+			switch ns := r.Percentile(p.name); {
+			case ns != nil:
+				text = stats.FormatLatency(*ns)
+			case IsLost(r, p.name):
+				text = "lost"
+			}
+			known = known || text != ""
+			if len(results) > 1 {
+				text = r.Variant + " " + cmp.Or(text, "-")
+			}
+			texts = append(texts, text)
+		}
+		if known {
+			*p.text = strings.Join(texts, ", ")
 		}
 	}
 	return h

@@ -55,6 +55,8 @@ var _ = Describe("A benchmark", func() {
 			Expect(status.Endpoints[2*i].Variant).To(Equal(name))
 		}
 		Expect(status.Summary.Variant).To(Equal("block"))
+		Expect(status.Summary.P50).To(MatchRegexp(`^block [0-9.]+µs, poll [0-9.]+µs$`))
+		Expect(status.Summary.P50Nanoseconds).To(HaveValue(Equal(*status.Results[0].Percentile(v1alpha1.P50))))
 		By("comparing the second with the first")
 		Expect(status.Results[0].Ratios).To(BeEmpty())
 		Expect(status.Results[1].Ratios).NotTo(BeEmpty())
