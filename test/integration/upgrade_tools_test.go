@@ -584,7 +584,7 @@ var _ = Describe("The samples for upgrade tools", func() {
 	})
 })
 
-var _ = Describe("An upgrade tool", func() {
+var _ = Describe("A simulated upgrade tool", func() {
 	It("goes on while a node is verified, halts when it has failed, and goes on when it is accepted", func(ctx SpecContext) {
 		installTools()
 		w := NewGateWorld(ctx)
@@ -802,7 +802,7 @@ func readConfig(path ...string) []byte {
 	return content
 }
 
-var _ = Describe("Argo Rollouts", func() {
+var _ = Describe("Argo Rollouts, simulated,", func() {
 	It("takes no analysis for a success that had no Pass", func() {
 		var a analysis
 		Expect(yaml.Unmarshal(readSample("argo-rollouts.yaml"), &a)).To(Succeed())
@@ -817,7 +817,7 @@ var _ = Describe("Argo Rollouts", func() {
 	})
 })
 
-var _ = Describe("Argo CD", func() {
+var _ = Describe("Argo CD, simulated,", func() {
 	It("finds an object healthy when it has passed, and only then", func() {
 		benchmark := func(gated bool, generation int64, conditions ...metav1.Condition) *v1alpha1.LatencyBenchmark {
 			b := MakeBenchmark("perf", "b").Obj()
@@ -888,7 +888,7 @@ var _ = Describe("Argo CD", func() {
 	})
 })
 
-var _ = Describe("node-readiness-controller", func() {
+var _ = Describe("node-readiness-controller, simulated,", func() {
 	It("taints nodes of the gate that do not say that they are verified, and no others", func() {
 		var rule readinessRule
 		Expect(yaml.Unmarshal(readSample("node-readiness-controller.yaml"), &rule)).To(Succeed())
@@ -911,7 +911,7 @@ var _ = Describe("node-readiness-controller", func() {
 	})
 })
 
-var _ = Describe("The system-upgrade-controller", func() {
+var _ = Describe("The system-upgrade-controller, simulated,", func() {
 	// label gives a node what the gate would, and what it was upgraded to.
 	label := func(name, verified, upgraded string) *corev1.Node {
 		n := MakeNode(name).Obj()
@@ -951,7 +951,7 @@ var _ = Describe("The system-upgrade-controller", func() {
 	})
 })
 
-var _ = Describe("kured", func() {
+var _ = Describe("kured, simulated,", func() {
 	// flags are those of the sample.
 	flags := func() map[string]string {
 		GinkgoHelper()
