@@ -458,10 +458,10 @@ type LatencyBenchmarkStatus struct {
 	// +optional
 	OccupiedSeconds int64 `json:"occupiedSeconds,omitempty"`
 
-	// devicesMissingSince is when the operator first saw that a device plugin which the next run needs does not run; unset
+	// deviceWaitStartTime is when the operator first saw that a device plugin which the next run needs does not run; unset
 	// when the run has started.
 	// +optional
-	DevicesMissingSince *metav1.MicroTime `json:"devicesMissingSince,omitempty"`
+	DeviceWaitStartTime *metav1.MicroTime `json:"deviceWaitStartTime,omitempty"`
 
 	// attempts lists every finished attempt of every run, oldest first.
 	// +optional
@@ -848,8 +848,8 @@ type ActiveAttempt struct {
 	PodSuffix string `json:"podSuffix,omitempty"`
 	// pair is the claimed nodes.
 	Pair Pair `json:"pair"`
-	// claimedAt is when the claim was written.
-	ClaimedAt metav1.MicroTime `json:"claimedAt"`
+	// startTime is when the claim was written.
+	StartTime metav1.MicroTime `json:"startTime"`
 	// serverPodUID is set once the server's pod was created: a pod that is missing after that was lost.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -871,18 +871,18 @@ type ActiveAttempt struct {
 	// before that ConfigMap is created: no other content is accepted as the result of the attempt.
 	// +optional
 	Collected *StoredResult `json:"collected,omitempty"`
-	// collectedAt is when collected was first written.
+	// collectionTime is when collected was first written.
 	// +optional
-	CollectedAt *metav1.MicroTime `json:"collectedAt,omitempty"`
+	CollectionTime *metav1.MicroTime `json:"collectionTime,omitempty"`
 	// refused is set while the API server refuses to create an object of the attempt.
 	// +optional
 	Refused *Refusal `json:"refused,omitempty"`
-	// endedAt is when the operator first saw that a pod of the attempt had ended.
+	// endTime is when the operator first saw that a pod of the attempt had ended.
 	// +optional
-	EndedAt *metav1.MicroTime `json:"endedAt,omitempty"`
-	// notReadySince is when the operator first saw that a node of the pair was not ready; unset while both are.
+	EndTime *metav1.MicroTime `json:"endTime,omitempty"`
+	// notReadyTime is when the operator first saw that a node of the pair was not ready; unset while both are.
 	// +optional
-	NotReadySince *metav1.MicroTime `json:"notReadySince,omitempty"`
+	NotReadyTime *metav1.MicroTime `json:"notReadyTime,omitempty"`
 	// measuredMilliseconds is the time for which the tools ran, once it is known.
 	// +optional
 	MeasuredMilliseconds int64 `json:"measuredMilliseconds,omitempty"`
@@ -891,7 +891,7 @@ type ActiveAttempt struct {
 	Outcome *Outcome `json:"outcome,omitempty"`
 }
 
-// Refusal is an answer of the API server that may change: the operator tries again at retryAt.
+// Refusal is an answer of the API server that may change: the operator tries again at retryTime.
 type Refusal struct {
 	// reason is that of the attempt's outcome if the API server goes on refusing.
 	// +kubebuilder:validation:MaxLength=63
@@ -899,10 +899,10 @@ type Refusal struct {
 	// message has the API server's words, and what to do.
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message"`
-	// since is when it refused first.
-	Since metav1.MicroTime `json:"since"`
-	// retryAt is when the operator tries again.
-	RetryAt metav1.MicroTime `json:"retryAt"`
+	// startTime is when it refused first.
+	StartTime metav1.MicroTime `json:"startTime"`
+	// retryTime is when the operator tries again.
+	RetryTime metav1.MicroTime `json:"retryTime"`
 }
 
 // LeftPod is a pod of an attempt that is over which has not ended.
@@ -924,8 +924,8 @@ type Outcome struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
-	// finishedAt is when the outcome was known.
-	FinishedAt metav1.MicroTime `json:"finishedAt"`
+	// completionTime is when the outcome was known.
+	CompletionTime metav1.MicroTime `json:"completionTime"`
 }
 
 // Attempt is a finished try at a run.
@@ -935,8 +935,8 @@ type Attempt struct {
 	Run string `json:"run"`
 	// attempt is the number of the try, from 1.
 	Attempt int32 `json:"attempt"`
-	// claimedAt is when the nodes were claimed.
-	ClaimedAt metav1.MicroTime `json:"claimedAt"`
+	// startTime is when the nodes were claimed.
+	StartTime metav1.MicroTime `json:"startTime"`
 	// measuredMilliseconds is the time for which the tools ran, their own start and warm-ups included.
 	// +optional
 	MeasuredMilliseconds int64 `json:"measuredMilliseconds,omitempty"`

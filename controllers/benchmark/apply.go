@@ -48,7 +48,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 		b.Status.Pair, b.Status.CPUs = &s.pair, &s.cpus
 	case stepClaim:
 		now := metav1.NewMicroTime(w.now)
-		b.Status.Active = &v1alpha1.ActiveAttempt{Run: s.run.Name, Variant: s.run.Variant.Name, Round: s.run.Round, Attempt: s.attempt, Pair: *b.Status.Pair, ClaimedAt: now}
+		b.Status.Active = &v1alpha1.ActiveAttempt{Run: s.run.Name, Variant: s.run.Variant.Name, Round: s.run.Round, Attempt: s.attempt, Pair: *b.Status.Pair, StartTime: now}
 		if s.taken {
 			b.Status.Active.PodSuffix = randomPart()
 		}
@@ -58,7 +58,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 	case stepWithdraw:
 		// Nothing was tried: the attempt is not listed, and its number is used again. If the claim was the first one, the
 		// benchmark has not started, and has no precedence over those that wait.
-		if b.Status.StartTime != nil && b.Status.StartTime.Unix() == b.Status.Active.ClaimedAt.Unix() {
+		if b.Status.StartTime != nil && b.Status.StartTime.Unix() == b.Status.Active.StartTime.Unix() {
 			b.Status.StartTime = nil
 		}
 		b.Status.Active = nil
@@ -122,15 +122,15 @@ func (w *world) acceptance() string {
 func (w *world) note() {
 	now := metav1.NewMicroTime(w.now)
 	if active := w.benchmark.Status.Active; active != nil {
-		if active.EndedAt == nil && (hasEnded(w.server) || hasEnded(w.client)) {
-			active.EndedAt = &now
+		if active.EndTime == nil && (hasEnded(w.server) || hasEnded(w.client)) {
+			active.EndTime = &now
 		}
 		active.ServerDevice = cmp.Or(active.ServerDevice, w.serverDevice)
 		active.ClientDevice = cmp.Or(active.ClientDevice, w.clientDevice)
 		if len(w.notReady) == 0 {
-			active.NotReadySince = nil
-		} else if active.NotReadySince == nil {
-			active.NotReadySince = &now
+			active.NotReadyTime = nil
+		} else if active.NotReadyTime == nil {
+			active.NotReadyTime = &now
 		}
 		return
 	}
@@ -143,11 +143,11 @@ func (w *world) noteMissing(s step) {
 	status := &w.benchmark.Status
 	switch {
 	case s.reason == v1alpha1.ReasonDevicePluginUnavailable:
-		if now := metav1.NewMicroTime(w.now); status.DevicesMissingSince == nil {
-			status.DevicesMissingSince = &now
+		if now := metav1.NewMicroTime(w.now); status.DeviceWaitStartTime == nil {
+			status.DeviceWaitStartTime = &now
 		}
 	case s.kind == stepCollect, s.kind == stepConclude, s.kind == stepReject, s.kind == stepHold:
-		status.DevicesMissingSince = nil
+		status.DeviceWaitStartTime = nil
 	}
 }
 
@@ -164,18 +164,18 @@ func setLeft(b *v1alpha1.LatencyBenchmark, left []*corev1.Pod) {
 func (w *world) release() {
 	b := w.benchmark
 	setLeft(b, slices.DeleteFunc([]*corev1.Pod{w.client, w.server}, func(p *corev1.Pod) bool { return !w.holds(p) }))
-	b.Status.OccupiedSeconds += int64(w.now.Sub(b.Status.Active.ClaimedAt.Time).Seconds())
+	b.Status.OccupiedSeconds += int64(w.now.Sub(b.Status.Active.StartTime.Time).Seconds())
 	b.Status.Attempts = append(b.Status.Attempts, attemptOf(*b.Status.Active))
 	b.Status.Active = nil
 }
 
 // setOutcome notes how the active attempt ended.
 func (w *world) setOutcome(reason, message string) {
-	w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{Reason: reason, Message: message, FinishedAt: metav1.NewMicroTime(w.now)}
+	w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{Reason: reason, Message: message, CompletionTime: metav1.NewMicroTime(w.now)}
 }
 
 func attemptOf(a v1alpha1.ActiveAttempt) v1alpha1.Attempt {
-	return v1alpha1.Attempt{Run: a.Run, Attempt: a.Attempt, ClaimedAt: a.ClaimedAt, MeasuredMilliseconds: a.MeasuredMilliseconds, Outcome: *a.Outcome}
+	return v1alpha1.Attempt{Run: a.Run, Attempt: a.Attempt, StartTime: a.StartTime, MeasuredMilliseconds: a.MeasuredMilliseconds, Outcome: *a.Outcome}
 }
 
 // fail ends the active attempt without a result.

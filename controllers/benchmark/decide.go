@@ -98,7 +98,7 @@ func decide(w *world) step {
 		return decideIdle(w)
 	case b.Status.Active.Outcome == nil:
 		return decideActive(w)
-	case (w.holds(w.server) || w.holds(w.client)) && w.now.Sub(b.Status.Active.Outcome.FinishedAt.Time) > removeTimeout:
+	case (w.holds(w.server) || w.holds(w.client)) && w.now.Sub(b.Status.Active.Outcome.CompletionTime.Time) > removeTimeout:
 		return step{kind: stepRelease, reason: v1alpha1.ReasonQueued, message: removing(w) + "; the nodes are given back without it"}
 	case w.holds(w.server) || w.holds(w.client):
 		return step{kind: stepRemove, reason: v1alpha1.ReasonEnding, message: removing(w), again: lookAgain}
@@ -150,19 +150,19 @@ func decideIdle(w *world) step {
 	}
 
 	if next.taken != nil {
-		if wait := next.taken.Outcome.FinishedAt.Add(retryAfter).Sub(w.now); wait > 0 {
+		if wait := next.taken.Outcome.CompletionTime.Add(retryAfter).Sub(w.now); wait > 0 {
 			return step{kind: stepWait, reason: v1alpha1.ReasonRetrying, again: wait,
 				message: fmt.Sprintf("run %s is tried again under other names: %s", run.Name, next.taken.Outcome.Message)}
 		}
 	}
 	if next.unplugged > 0 {
-		if wait := next.lastUnplugged.Outcome.FinishedAt.Add(time.Duration(next.unplugged) * retryAfter).Sub(w.now); wait > 0 {
+		if wait := next.lastUnplugged.Outcome.CompletionTime.Add(time.Duration(next.unplugged) * retryAfter).Sub(w.now); wait > 0 {
 			return step{kind: stepWait, reason: v1alpha1.ReasonDevicePluginUnavailable, again: wait,
 				message: fmt.Sprintf("run %s is tried again when the device plugin runs: %s", run.Name, next.lastUnplugged.Outcome.Message)}
 		}
 	}
 	if last != nil {
-		if wait := last.Outcome.FinishedAt.Add(time.Duration(next.tries) * retryAfter).Sub(w.now); wait > 0 {
+		if wait := last.Outcome.CompletionTime.Add(time.Duration(next.tries) * retryAfter).Sub(w.now); wait > 0 {
 			return step{kind: stepWait, reason: v1alpha1.ReasonRetrying, again: wait,
 				message: fmt.Sprintf("run %s failed (%s) at attempt %d of %d and is tried again: %s", run.Name, last.Outcome.Reason, next.tries, w.settings.MaxAttempts, last.Outcome.Message)}
 		}
@@ -209,7 +209,7 @@ func decideIdle(w *world) step {
 // waitForPlugin is for a benchmark that has started, and of which a node does not advertise a resource any more. The nodes are
 // others' meanwhile.
 func waitForPlugin(w *world, run, why string) step {
-	if w.since(w.benchmark.Status.DevicesMissingSince) > pluginPatience {
+	if w.since(w.benchmark.Status.DeviceWaitStartTime) > pluginPatience {
 		return step{kind: stepFail, reason: v1alpha1.ReasonFailed, message: fmt.Sprintf("run %s waited for a device plugin for more than %s: %s", run, pluginPatience, why)}
 	}
 	return step{kind: stepReject, reason: v1alpha1.ReasonDevicePluginUnavailable, again: waitAgain,
@@ -218,8 +218,8 @@ func waitForPlugin(w *world, run, why string) step {
 
 // waitedForPlugin is for how long a device plugin had not run when the latest attempt ended, if it ended because of that.
 func (n upcoming) waitedForPlugin(b *v1alpha1.LatencyBenchmark) time.Duration {
-	if since := b.Status.DevicesMissingSince; n.unplugged > 0 && since != nil {
-		return n.lastUnplugged.Outcome.FinishedAt.Sub(since.Time)
+	if since := b.Status.DeviceWaitStartTime; n.unplugged > 0 && since != nil {
+		return n.lastUnplugged.Outcome.CompletionTime.Sub(since.Time)
 	}
 	return 0
 }
@@ -487,16 +487,16 @@ func failure(w *world) (reason, message string) {
 func unreachable(w *world) (step, bool) {
 	b, active := w.benchmark, w.benchmark.Status.Active
 	for _, p := range []*corev1.Pod{w.server, w.client} {
-		if p != nil && slices.Contains(w.notReady, pods.Node(p)) && w.since(active.NotReadySince) > nodeGrace {
+		if p != nil && slices.Contains(w.notReady, pods.Node(p)) && w.since(active.NotReadyTime) > nodeGrace {
 			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s is gone or not ready", pods.Node(p))), true
 		}
 	}
-	used := time.Duration(b.Status.OccupiedSeconds)*time.Second + w.now.Sub(active.ClaimedAt.Time)
+	used := time.Duration(b.Status.OccupiedSeconds)*time.Second + w.now.Sub(active.StartTime.Time)
 	if w.settings.MaxOccupation > 0 && used > w.settings.MaxOccupation {
 		return conclude(v1alpha1.OutcomeOccupationExceeded, occupied(w, used)), true
 	}
 	limit := plan.Deadline(w.driver, w.activeRun().Cells) + 2*w.settings.StartTimeout + deadlineGrace
-	if w.now.Sub(active.ClaimedAt.Time) > limit {
+	if w.now.Sub(active.StartTime.Time) > limit {
 		return conclude(v1alpha1.OutcomeDeadlineExceeded, fmt.Sprintf("%s took longer than %s", round(b), limit)), true
 	}
 	return step{}, false
@@ -569,7 +569,7 @@ func agentOf(p *corev1.Pod) *corev1.ContainerStatus {
 func hasEnded(p *corev1.Pod) bool { return endedWell(p) || hasFailed(p) }
 
 // sinceEnd is for how long it has been known that a pod of the attempt ended.
-func (w *world) sinceEnd() time.Duration { return w.since(w.benchmark.Status.Active.EndedAt) }
+func (w *world) sinceEnd() time.Duration { return w.since(w.benchmark.Status.Active.EndTime) }
 
 // since is how long ago something was first seen; what was not seen before is seen now.
 func (w *world) since(seen *metav1.MicroTime) time.Duration {
@@ -583,7 +583,7 @@ func (w *world) since(seen *metav1.MicroTime) time.Duration {
 // was not before that.
 func (w *world) pendingFor(p *corev1.Pod) time.Duration {
 	since := p.CreationTimestamp.Time
-	if claimed := w.benchmark.Status.Active.ClaimedAt.Time; claimed.After(since) {
+	if claimed := w.benchmark.Status.Active.StartTime.Time; claimed.After(since) {
 		since = claimed
 	}
 	return w.now.Sub(since)

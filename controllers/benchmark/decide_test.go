@@ -71,7 +71,7 @@ const noPlugin = v1alpha1.OutcomeDevicePluginUnavailable
 // missingFor says how long ago a device plugin was first seen not to run.
 func missingFor(d time.Duration) func(*world) {
 	return func(w *world) {
-		w.benchmark.Status.DevicesMissingSince = new(metav1.NewMicroTime(ago(d)))
+		w.benchmark.Status.DeviceWaitStartTime = new(metav1.NewMicroTime(ago(d)))
 	}
 }
 
@@ -734,7 +734,7 @@ func TestCurable(t *testing.T) {
 // stands in its way.
 func TestWaitForADevicePluginIsRecorded(t *testing.T) {
 	w := makeWorld()
-	now, since := w.now, &w.benchmark.Status.DevicesMissingSince
+	now, since := w.now, &w.benchmark.Status.DeviceWaitStartTime
 	for i, c := range []struct {
 		kind, reason string
 		waits        bool

@@ -42,18 +42,18 @@ func TestNote(t *testing.T) {
 	w.notReady = []string{"b"}
 	w.note()
 	status := w.benchmark.Status.Active
-	if status.EndedAt == nil || !status.EndedAt.Time.Equal(noon) || status.NotReadySince == nil || !status.NotReadySince.Time.Equal(noon) {
-		t.Errorf("ended %v, not ready %v, want noon", status.EndedAt, status.NotReadySince)
+	if status.EndTime == nil || !status.EndTime.Time.Equal(noon) || status.NotReadyTime == nil || !status.NotReadyTime.Time.Equal(noon) {
+		t.Errorf("ended %v, not ready %v, want noon", status.EndTime, status.NotReadyTime)
 	}
 	w.now = noon.Add(time.Minute)
 	w.note()
-	if !status.EndedAt.Time.Equal(noon) || !status.NotReadySince.Time.Equal(noon) {
-		t.Errorf("a minute later ended %v, not ready %v", status.EndedAt, status.NotReadySince)
+	if !status.EndTime.Time.Equal(noon) || !status.NotReadyTime.Time.Equal(noon) {
+		t.Errorf("a minute later ended %v, not ready %v", status.EndTime, status.NotReadyTime)
 	}
 	w.notReady = nil
 	w.note()
-	if !status.EndedAt.Time.Equal(noon) || status.NotReadySince != nil {
-		t.Errorf("ready again: ended %v, not ready %v", status.EndedAt, status.NotReadySince)
+	if !status.EndTime.Time.Equal(noon) || status.NotReadyTime != nil {
+		t.Errorf("ready again: ended %v, not ready %v", status.EndTime, status.NotReadyTime)
 	}
 }
 

@@ -63,10 +63,10 @@ func refusedCreate(w *world) (step, bool) {
 	switch {
 	case r == nil:
 		return step{}, false
-	case w.now.Sub(r.Since.Time) > w.settings.StartTimeout:
+	case w.now.Sub(r.StartTime.Time) > w.settings.StartTimeout:
 		return conclude(r.Reason, r.Message), true
-	case w.now.Before(r.RetryAt.Time):
-		return step{kind: stepWatch, reason: r.Reason, message: r.Message, again: r.RetryAt.Sub(w.now)}, true
+	case w.now.Before(r.RetryTime.Time):
+		return step{kind: stepWatch, reason: r.Reason, message: r.Message, again: r.RetryTime.Sub(w.now)}, true
 	}
 	return step{}, false
 }
@@ -76,9 +76,9 @@ func (w *world) refuse(s *step, r *refusal) {
 	active := w.benchmark.Status.Active
 	since := metav1.NewMicroTime(w.now)
 	if active.Refused != nil {
-		since = active.Refused.Since
+		since = active.Refused.StartTime
 	}
 	pause := min(max(w.now.Sub(since.Time), lookAgain), longestPause)
-	active.Refused = &v1alpha1.Refusal{Reason: r.reason, Message: r.message, Since: since, RetryAt: metav1.NewMicroTime(w.now.Add(pause))}
+	active.Refused = &v1alpha1.Refusal{Reason: r.reason, Message: r.message, StartTime: since, RetryTime: metav1.NewMicroTime(w.now.Add(pause))}
 	s.reason, s.message, s.again = r.reason, r.message, pause
 }

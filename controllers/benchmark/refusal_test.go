@@ -87,7 +87,7 @@ func TestRefuse(t *testing.T) {
 		s := step{}
 		w.refuse(&s, &refusal{reason: v1alpha1.OutcomePodRefused, message: "no"})
 		refused := w.benchmark.Status.Active.Refused
-		if s.again != c.pause || !refused.RetryAt.Time.Equal(w.now.Add(c.pause)) || !refused.Since.Time.Equal(noon) || s.reason != v1alpha1.OutcomePodRefused {
+		if s.again != c.pause || !refused.RetryTime.Time.Equal(w.now.Add(c.pause)) || !refused.StartTime.Time.Equal(noon) || s.reason != v1alpha1.OutcomePodRefused {
 			t.Errorf("after %s: %+v, %+v", c.at, s, refused)
 		}
 	}

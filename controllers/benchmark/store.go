@@ -86,7 +86,7 @@ func (r *Reconciler) collect(ctx context.Context, w *world) error {
 		return w.unusable(err)
 	}
 	active.MeasuredMilliseconds = stored.Client.MeasuredTime().Milliseconds()
-	active.Collected, active.CollectedAt = new(stored.Named(name)), new(metav1.NewMicroTime(w.now))
+	active.Collected, active.CollectionTime = new(stored.Named(name)), new(metav1.NewMicroTime(w.now))
 	return nil
 }
 
@@ -107,7 +107,7 @@ func (r *Reconciler) store(ctx context.Context, w *world, s *step) {
 	}
 	switch {
 	case err == nil || active.Outcome != nil:
-	case w.now.Sub(active.CollectedAt.Time) > storeGrace:
+	case w.now.Sub(active.CollectionTime.Time) > storeGrace:
 		w.fail(s, v1alpha1.OutcomeStoreRefused, fmt.Sprintf(
 			"the result was measured and could not be stored for %s: %s; change the quota, policy or webhook of namespace %s that it names",
 			storeGrace, oneLine(err.Error()), w.benchmark.Namespace))

@@ -91,7 +91,7 @@ func TestStoreGivesUp(t *testing.T) {
 	for since, want := range map[time.Duration]string{storeGrace - time.Second: "", storeGrace + time.Second: v1alpha1.OutcomeStoreRefused} {
 		w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)), collectedAs(keptOther))...)
 		now := w.benchmark.Status.Active
-		now.CollectedAt = new(metav1.NewMicroTime(ago(since)))
+		now.CollectionTime = new(metav1.NewMicroTime(ago(since)))
 		name, s := now.Collected.ConfigMap, step{}
 		(&Reconciler{}).store(t.Context(), w, &s)
 		got := ""
@@ -108,7 +108,7 @@ func TestStoreGivesUp(t *testing.T) {
 func TestCannotCollectForEver(t *testing.T) {
 	for since, want := range map[time.Duration]bool{peerGrace - time.Second: false, peerGrace + time.Second: true} {
 		w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)))...)
-		w.benchmark.Status.Active.EndedAt = new(metav1.NewMicroTime(ago(since)))
+		w.benchmark.Status.Active.EndTime = new(metav1.NewMicroTime(ago(since)))
 		s := step{}
 		w.cannotCollect(&s, errors.New("no log"))
 		if o := w.benchmark.Status.Active.Outcome; (o != nil) != want || o != nil && o.Reason != v1alpha1.OutcomeResultMissing || !want && s.again == 0 {

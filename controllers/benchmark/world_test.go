@@ -106,14 +106,14 @@ func stuck(w *world) { w.foreign[len(w.foreign)-1].stuck = true }
 
 // seenEnded says how long before noon it was first seen that a pod had ended.
 func seenEnded(d time.Duration) func(*world) {
-	return func(w *world) { w.benchmark.Status.Active.EndedAt = new(metav1.NewMicroTime(ago(d))) }
+	return func(w *world) { w.benchmark.Status.Active.EndTime = new(metav1.NewMicroTime(ago(d))) }
 }
 
 // notReadyNode is a node that is not ready, first seen that long before noon.
 func notReadyNode(node string, d time.Duration) func(*world) {
 	return func(w *world) {
 		w.notReady = []string{node}
-		w.benchmark.Status.Active.NotReadySince = new(metav1.NewMicroTime(ago(d)))
+		w.benchmark.Status.Active.NotReadyTime = new(metav1.NewMicroTime(ago(d)))
 	}
 }
 
@@ -122,7 +122,7 @@ func withRefusal(since, retry time.Duration) func(*world) {
 	return func(w *world) {
 		w.benchmark.Status.Active.Refused = &v1alpha1.Refusal{
 			Reason: v1alpha1.OutcomePodRefused, Message: "a webhook does not answer",
-			Since: metav1.NewMicroTime(ago(since)), RetryAt: metav1.NewMicroTime(noon.Add(retry)),
+			StartTime: metav1.NewMicroTime(ago(since)), RetryTime: metav1.NewMicroTime(noon.Add(retry)),
 		}
 	}
 }
@@ -140,7 +140,7 @@ func withAttempt(run string, attempt int32, outcome string, ended time.Duration)
 	return func(w *world) {
 		w.benchmark.Status.Attempts = append(w.benchmark.Status.Attempts, v1alpha1.Attempt{
 			Run: run, Attempt: attempt,
-			Outcome: v1alpha1.Outcome{Reason: outcome, Message: "it went wrong", FinishedAt: metav1.NewMicroTime(ago(ended))},
+			Outcome: v1alpha1.Outcome{Reason: outcome, Message: "it went wrong", CompletionTime: metav1.NewMicroTime(ago(ended))},
 		})
 	}
 }
@@ -161,27 +161,27 @@ func withStored(run string) func(*world) {
 func active(claimed time.Duration) func(*world) {
 	return func(w *world) {
 		w.benchmark.Status.Active = &v1alpha1.ActiveAttempt{
-			Run: "x-r1", Round: 1, Attempt: 1, Pair: *w.benchmark.Status.Pair, ClaimedAt: metav1.NewMicroTime(ago(claimed)),
+			Run: "x-r1", Round: 1, Attempt: 1, Pair: *w.benchmark.Status.Pair, StartTime: metav1.NewMicroTime(ago(claimed)),
 		}
 	}
 }
 
 func withOutcome(reason string) func(*world) {
 	return func(w *world) {
-		w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{Reason: reason, FinishedAt: metav1.NewMicroTime(ago(time.Second))}
+		w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{Reason: reason, CompletionTime: metav1.NewMicroTime(ago(time.Second))}
 	}
 }
 
 // outcomeKnown says how long before noon the outcome was known.
 func outcomeKnown(d time.Duration) func(*world) {
-	return func(w *world) { w.benchmark.Status.Active.Outcome.FinishedAt = metav1.NewMicroTime(ago(d)) }
+	return func(w *world) { w.benchmark.Status.Active.Outcome.CompletionTime = metav1.NewMicroTime(ago(d)) }
 }
 
 // collectedAs adds the digests of a verified result, and what its ConfigMap is.
 func collectedAs(k kept) func(*world) {
 	return func(w *world) {
 		w.benchmark.Status.Active.Collected = &v1alpha1.StoredResult{ConfigMap: "x-r1-abcde", Run: "x-r1", SHA256: "c", ServerSHA256: "s", PodsSHA256: "p"}
-		w.benchmark.Status.Active.CollectedAt = new(metav1.NewMicroTime(ago(time.Second)))
+		w.benchmark.Status.Active.CollectionTime = new(metav1.NewMicroTime(ago(time.Second)))
 		w.kept = k
 	}
 }

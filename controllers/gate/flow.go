@@ -254,13 +254,13 @@ func progress(w *world) time.Time {
 	}
 	status := w.benchmark.Status
 	if a := status.Active; a != nil {
-		note(a.ClaimedAt.Time)
+		note(a.StartTime.Time)
 		if a.Outcome != nil {
-			note(a.Outcome.FinishedAt.Time)
+			note(a.Outcome.CompletionTime.Time)
 		}
 	}
 	if n := len(status.Attempts); n > 0 {
-		note(status.Attempts[n-1].Outcome.FinishedAt.Time)
+		note(status.Attempts[n-1].Outcome.CompletionTime.Time)
 	}
 	if status.CompletionTime != nil {
 		note(status.CompletionTime.Time)

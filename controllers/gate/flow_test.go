@@ -58,9 +58,9 @@ func began(since time.Duration) func(*world) {
 // attempt gives the current benchmark one that was claimed, and ended if that is not negative.
 func attempt(claimed, ended time.Duration) func(*world) {
 	return func(w *world) {
-		w.benchmark.Status.Active = &v1alpha1.ActiveAttempt{ClaimedAt: metav1.NewMicroTime(ago(claimed))}
+		w.benchmark.Status.Active = &v1alpha1.ActiveAttempt{StartTime: metav1.NewMicroTime(ago(claimed))}
 		if ended >= 0 {
-			w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{FinishedAt: metav1.NewMicroTime(ago(ended))}
+			w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{CompletionTime: metav1.NewMicroTime(ago(ended))}
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestDecide(t *testing.T) {
 		}), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"one that measures longer than it can": {all(began(2*time.Hour), attempt(time.Hour, -1)), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "without progress"},
 		"one that has just ended an attempt": {all(began(2*time.Hour), func(w *world) {
-			w.benchmark.Status.Attempts = []v1alpha1.Attempt{{Outcome: v1alpha1.Outcome{FinishedAt: metav1.NewMicroTime(ago(time.Minute))}}}
+			w.benchmark.Status.Attempts = []v1alpha1.Attempt{{Outcome: v1alpha1.Outcome{CompletionTime: metav1.NewMicroTime(ago(time.Minute))}}}
 		}), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"a verdict that does not come": {all(measured(metav1.ConditionUnknown, v1alpha1.ReasonNotJudged), began(time.Hour), func(w *world) { w.benchmark.Status.CompletionTime = at(5 * time.Minute) }), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "not judged"},
 

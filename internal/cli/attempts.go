@@ -89,7 +89,7 @@ func pastAttempts(w io.Writer, all []v1alpha1.Attempt) error {
 		if a.MeasuredMilliseconds > 0 {
 			measured = seconds(time.Duration(a.MeasuredMilliseconds) * time.Millisecond)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", a.Run, a.Attempt, moment(a.ClaimedAt), seconds(a.Outcome.FinishedAt.Sub(a.ClaimedAt.Time)),
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", a.Run, a.Attempt, moment(a.StartTime), seconds(a.Outcome.CompletionTime.Sub(a.StartTime.Time)),
 			measured, a.Outcome.Reason, printable(cmp.Or(a.Outcome.Message, "-")))
 	}
 	return t.Flush()
@@ -102,7 +102,7 @@ func seconds(d time.Duration) string { return d.Round(100 * time.Millisecond).St
 // activeAttempt tells of the attempt that goes on, and of its pods.
 func activeAttempt(ctx context.Context, w io.Writer, c *cluster, api client.Client, b *v1alpha1.LatencyBenchmark) {
 	a := b.Status.Active
-	fmt.Fprintf(w, "\nnow: %s, attempt %d, since %s\n", a.Run, a.Attempt, moment(a.ClaimedAt))
+	fmt.Fprintf(w, "\nnow: %s, attempt %d, since %s\n", a.Run, a.Attempt, moment(a.StartTime))
 	if a.Outcome != nil {
 		fmt.Fprintf(w, "it has ended as %s, and its pods are being removed: %s\n", a.Outcome.Reason, printable(cmp.Or(a.Outcome.Message, "-")))
 	}

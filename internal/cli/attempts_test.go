@@ -25,10 +25,10 @@ func newBusyCluster(t *testing.T) *apiServer {
 	b := s.benchmarks[sweep]
 	b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSucceeded, Reason: v1alpha1.ReasonRunning, Message: "measuring round 2 of 2"}}
 	b.Status.Attempts = []v1alpha1.Attempt{
-		{Run: "sweep-r1", Attempt: 1, ClaimedAt: at(0), Outcome: v1alpha1.Outcome{Reason: "OOMKilled", Message: "ask for more \x1b[31mmemory", FinishedAt: at(4)}},
-		{Run: "sweep-r1", Attempt: 2, ClaimedAt: at(9), MeasuredMilliseconds: 2345, Outcome: v1alpha1.Outcome{Reason: v1alpha1.OutcomeMeasured, FinishedAt: at(15)}},
+		{Run: "sweep-r1", Attempt: 1, StartTime: at(0), Outcome: v1alpha1.Outcome{Reason: "OOMKilled", Message: "ask for more \x1b[31mmemory", CompletionTime: at(4)}},
+		{Run: "sweep-r1", Attempt: 2, StartTime: at(9), MeasuredMilliseconds: 2345, Outcome: v1alpha1.Outcome{Reason: v1alpha1.OutcomeMeasured, CompletionTime: at(15)}},
 	}
-	b.Status.Active = &v1alpha1.ActiveAttempt{Run: "sweep-r2", Round: 2, Attempt: 1, ClaimedAt: at(16), Pair: v1alpha1.Pair{ClientNode: "node-a", ServerNode: "node-b"}}
+	b.Status.Active = &v1alpha1.ActiveAttempt{Run: "sweep-r2", Round: 2, Attempt: 1, StartTime: at(16), Pair: v1alpha1.Pair{ClientNode: "node-a", ServerNode: "node-b"}}
 	s.pods, s.logs = map[types.NamespacedName]*corev1.Pod{}, map[types.NamespacedName]string{}
 	for _, role := range []string{v1alpha1.RoleServer, v1alpha1.RoleClient} {
 		pod := &corev1.Pod{

@@ -392,7 +392,7 @@ func beforeAfterSample(t *testing.T) []export.Benchmark {
 			one.Runs[6].Server.Evidence.CPUsAllowed = "0-31"
 			b.Status.Attempts = []v1alpha1.Attempt{{Run: name + "-r3", Attempt: 1, Outcome: v1alpha1.Outcome{
 				Reason: "TopologyAffinityError", Message: "the kubelet of hft-b found no CPUs on the NUMA node of the device; it was tried again",
-				FinishedAt: metav1.NewMicroTime(b.Status.StartTime.Add(41 * time.Second)),
+				CompletionTime: metav1.NewMicroTime(b.Status.StartTime.Add(41 * time.Second)),
 			}}}
 		}
 		all = append(all, one)

@@ -55,7 +55,7 @@ func (a *Activity) Observe(old, b *v1alpha1.LatencyBenchmark) {
 	// Its first pod: one that gave way or was suspended before claims its nodes, and starts, more than once.
 	if first := b.Status.Active; first != nil && first.ServerPodUID != "" && len(b.Status.Attempts)+len(b.Status.Stored) == 0 &&
 		(old.Status.Active == nil || old.Status.Active.ServerPodUID == "") {
-		a.wait.Observe(max(0, first.ClaimedAt.Sub(b.CreationTimestamp.Time).Seconds()))
+		a.wait.Observe(max(0, first.StartTime.Sub(b.CreationTimestamp.Time).Seconds()))
 	}
 	for _, attempt := range NewAttempts(old, b) {
 		a.attempts.WithLabelValues(attempt.Outcome.Reason).Inc()

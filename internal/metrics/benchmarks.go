@@ -158,7 +158,7 @@ func queuedSince(b *v1alpha1.LatencyBenchmark) (time.Time, bool) {
 		since = accepted.LastTransitionTime.Time
 	}
 	if n := len(b.Status.Attempts); n > 0 {
-		since = b.Status.Attempts[n-1].Outcome.FinishedAt.Time
+		since = b.Status.Attempts[n-1].Outcome.CompletionTime.Time
 	}
 	return since, true
 }

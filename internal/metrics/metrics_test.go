@@ -460,7 +460,7 @@ func TestQueue(t *testing.T) {
 		makeBenchmark("b", queued, accepted(20*time.Minute), labelled(v1alpha1.LabelGate, "up")),
 		// It has waited since its last run only.
 		makeBenchmark("c", queued, accepted(time.Hour), func(b *v1alpha1.LatencyBenchmark) {
-			b.Status.Attempts = []v1alpha1.Attempt{{Outcome: v1alpha1.Outcome{FinishedAt: metav1.NewMicroTime(noon.Add(-time.Minute))}}}
+			b.Status.Attempts = []v1alpha1.Attempt{{Outcome: v1alpha1.Outcome{CompletionTime: metav1.NewMicroTime(noon.Add(-time.Minute))}}}
 		}),
 		makeBenchmark("d", stands("Unknown", v1alpha1.ReasonRunning), accepted(time.Hour)),
 		makeBenchmark("e", accepted(time.Hour)),
@@ -484,8 +484,8 @@ func TestActivity(t *testing.T) {
 	}
 	old, b := makeBenchmark("x"), makeBenchmark("x")
 	// It gave way once, before it had a pod.
-	claimed := v1alpha1.ActiveAttempt{Run: "x-r1", ClaimedAt: metav1.NewMicroTime(b.CreationTimestamp.Add(90 * time.Second))}
-	b.Status.StartTime, b.Status.Active = &metav1.Time{Time: claimed.ClaimedAt.Time}, claimed.DeepCopy()
+	claimed := v1alpha1.ActiveAttempt{Run: "x-r1", StartTime: metav1.NewMicroTime(b.CreationTimestamp.Add(90 * time.Second))}
+	b.Status.StartTime, b.Status.Active = &metav1.Time{Time: claimed.StartTime.Time}, claimed.DeepCopy()
 	a.Observe(&old, &b)
 	a.Observe(&b, &old)
 	a.Observe(&old, &b)

@@ -227,7 +227,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		create(ctx, b)
 		Eventually(func() metav1.Condition {
 			b = get(ctx, b)
-			if c := condition(b, v1alpha1.ConditionSucceeded); b.Status.DevicesMissingSince != nil && !waits[c.Message] {
+			if c := condition(b, v1alpha1.ConditionSucceeded); b.Status.DeviceWaitStartTime != nil && !waits[c.Message] {
 				waits[c.Message] = true
 				GinkgoWriter.Printf("%s %s: %s\n", time.Now().UTC().Format("15:04:05.0"), c.Reason, c.Message)
 			}
@@ -235,7 +235,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		}).WithTimeout(8 * time.Minute).Should(Or(HaveField("Status", metav1.ConditionTrue), HaveField("Status", metav1.ConditionFalse)))
 		outcomes := map[string]int{}
 		for _, a := range b.Status.Attempts {
-			GinkgoWriter.Printf("%s to %s %s, attempt %d: %s %s\n", a.ClaimedAt.UTC().Format("15:04:05.0"), a.Outcome.FinishedAt.UTC().Format("15:04:05.0"), a.Run, a.Attempt, a.Outcome.Reason, a.Outcome.Message)
+			GinkgoWriter.Printf("%s to %s %s, attempt %d: %s %s\n", a.StartTime.UTC().Format("15:04:05.0"), a.Outcome.CompletionTime.UTC().Format("15:04:05.0"), a.Run, a.Attempt, a.Outcome.Reason, a.Outcome.Message)
 			outcomes[a.Outcome.Reason]++
 		}
 		Expect(condition(b, v1alpha1.ConditionSucceeded).Reason).To(Equal(v1alpha1.ReasonComplete))

@@ -152,7 +152,7 @@ var _ = Describe("An attempt", func() {
 		node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(-time.Hour))
 		Expect(k8s.Status().Update(ctx, node)).To(Succeed())
 		// It counts from when the operator sees it, whatever the node's clock says.
-		Eventually(func() *metav1.MicroTime { return Get(ctx, b).Status.Active.NotReadySince }).ShouldNot(BeNil())
+		Eventually(func() *metav1.MicroTime { return Get(ctx, b).Status.Active.NotReadyTime }).ShouldNot(BeNil())
 		w.Advance(ctx, 30*time.Second, b)
 		w.Patiently(ctx, b, func() any { return condition(ctx, b, v1alpha1.ConditionSucceeded) }, HavePrefix("Unknown Running"))
 		w.Advance(ctx, 40*time.Second, b)

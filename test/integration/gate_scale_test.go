@@ -113,7 +113,7 @@ func finished(b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBenchmark {
 	for i := range 10 {
 		run := fmt.Sprintf("%s-r%d", b.Name, i+1)
 		b.Status.Stored = append(b.Status.Stored, v1alpha1.StoredResult{ConfigMap: run, Run: run, SHA256: strings.Repeat("0", 64), ServerSHA256: strings.Repeat("0", 64)})
-		b.Status.Attempts = append(b.Status.Attempts, v1alpha1.Attempt{Run: run, Attempt: 1, ClaimedAt: metav1.NowMicro(), Outcome: v1alpha1.Outcome{Reason: v1alpha1.OutcomeMeasured, FinishedAt: metav1.NowMicro()}})
+		b.Status.Attempts = append(b.Status.Attempts, v1alpha1.Attempt{Run: run, Attempt: 1, StartTime: metav1.NowMicro(), Outcome: v1alpha1.Outcome{Reason: v1alpha1.OutcomeMeasured, CompletionTime: metav1.NowMicro()}})
 	}
 	for _, size := range []string{"1", "64", "1024"} {
 		b.Status.Results = append(b.Status.Results, v1alpha1.CellResult{Variant: "default", Name: "tcp-" + size, Protocol: v1alpha1.ProtocolTCP, Rounds: 10, Samples: 1_000_000, MinNanoseconds: new(int64(1234)), Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P50, Nanoseconds: 1500}, {Name: v1alpha1.P99, Nanoseconds: 1700}, {Name: v1alpha1.P999, Nanoseconds: 2000}}})

@@ -258,7 +258,7 @@ var _ = Describe("One fault", func() {
 		ExpectSucceeded(ctx, y, "^Unknown Queued")
 
 		setReady(ctx, w.B, corev1.ConditionUnknown)
-		Eventually(func() *metav1.MicroTime { return Get(ctx, x).Status.Active.NotReadySince }).ShouldNot(BeNil())
+		Eventually(func() *metav1.MicroTime { return Get(ctx, x).Status.Active.NotReadyTime }).ShouldNot(BeNil())
 		w.Advance(ctx, 61*time.Second, x)
 		w.Kubelet.Gone(ctx, peer)
 		ExpectSucceeded(ctx, x, "^Unknown Ending: .*"+server.Name)
