@@ -66,6 +66,18 @@ devices: ## As root: agents and proof on real VFs, PFs and NUMA nodes in an emul
 lab: ## As root: tests in an emulated machine; ONLOAD_DIR names an Onload to test with (README).
 	ONLOAD_DIR='$(ONLOAD_DIR)' go test -p 1 -v -count=1 -timeout 60m -tags e2e ./test/lab/...
 
+.PHONY: lab-up
+lab-up: ## As root: start a cluster whose nodes are emulated machines with real VFs, and install Tailgate (docs/lab.md).
+	go run ./hack/demo -install-only -lab
+
+.PHONY: lab-down
+lab-down: ## As root: stop it and remove everything it made.
+	go run ./hack/localcluster lab-down
+
+.PHONY: lab-status
+lab-status: ## Show what of it runs and what does not.
+	go run ./hack/localcluster lab-status
+
 .PHONY: pinger-arm64
 pinger-arm64: ## The pinger's tests on the program for arm64, in an emulator; about 2 minutes.
 	PINGER_ARCH=arm64 go test -count=1 -timeout 30m ./bench-image/pinger
@@ -158,5 +170,5 @@ verify: generate ## Regenerate and fail on any difference; check formatting, mod
 	$(MAKE) --no-print-directory manifests
 	$(HELM) lint --strict --quiet config/helm
 	$(TOOL) kustomize build config/prometheus > /dev/null
-	$(TOOL) kustomize build test/localcluster/overlay > /dev/null
+	$(TOOL) kustomize build test/localcluster/overlay-lab > /dev/null
 	git diff --exit-code -- api config docs/api.md

@@ -233,8 +233,11 @@ const (
 // Reasons of a Warning.
 const (
 	// WarningSimulatedNIC surfaces when both endpoints ran on one kernel: the numbers are real timings of
-	// virtual Ethernet on one machine, not of a NIC and a wire.
+	// virtual Ethernet, or of NICs of one machine, not of a wire between two machines.
 	WarningSimulatedNIC = "SimulatedNIC"
+	// WarningEmulatedNIC surfaces when the NIC of an endpoint is a device that QEMU emulates, or one of virtio: the numbers are
+	// real timings of software, not of a NIC and a wire.
+	WarningEmulatedNIC = "EmulatedNIC"
 	// WarningCPUsNotExclusive surfaces when an endpoint did not have exclusive use of exactly the CPUs it requested, or this is
 	// unknown. This one and those down to WarningPodChanged mean that a check of the proof failed or is unknown.
 	WarningCPUsNotExclusive = "CPUsNotExclusive"

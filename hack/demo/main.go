@@ -49,11 +49,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := flag.NewFlagSet("demo", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	installOnly := fs.Bool("install-only", false, "start the cluster and install Tailgate, and measure nothing")
+	lab := fs.Bool("lab", false, "the nodes are emulated machines (docs/lab.md)")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
 	begin := time.Now()
-	options := localcluster.Options{Log: stderr}
+	options := localcluster.Options{Log: stderr, Lab: *lab}
 	if err := install.Install(ctx, options); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/tailgate-dev/tailgate/test/localcluster"
@@ -19,13 +20,16 @@ const usage = `usage: localcluster VERB
   status       list its processes and nodes
   load TAR...  import images into both nodes
   kubeconfig   print the path of the kubeconfig
+  lab-up, lab-down, lab-status, lab-load TAR...
+               the same with nodes that are emulated machines (docs/lab.md)
   assets       print a folder with kube-apiserver, etcd and kubectl, built if needed`
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
 		return errors.New("a verb is needed: up, down, status, load, kubeconfig or assets")
 	}
-	verb, args := args[0], args[1:]
+	verb, lab := strings.CutPrefix(args[0], "lab-")
+	args = args[1:]
 	if verb == "load" {
 		if len(args) == 0 {
 			return errors.New("load needs the tarballs of images")
@@ -33,14 +37,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	} else if len(args) > 0 {
 		return fmt.Errorf("%s takes no arguments, got %q", verb, args)
 	}
-	options := localcluster.Options{Log: stderr}
+	options := localcluster.Options{Log: stderr, Lab: lab}
 	switch verb {
 	case "up":
 		if err := localcluster.Up(ctx, options); err != nil {
 			return err
 		}
-		fmt.Fprintf(stdout, "The cluster is up. To use it:\n  export KUBECONFIG=%s\nTo stop it:\n  make cluster-down\n",
-			localcluster.Kubeconfig(options))
+		fmt.Fprintf(stdout, "The cluster is up. To use it:\n  export KUBECONFIG=%s\nTo stop it:\n  make %s-down\n",
+			localcluster.Kubeconfig(options), map[bool]string{false: "cluster", true: "lab"}[lab])
 		return nil
 	case "down":
 		return localcluster.Down(ctx, options)

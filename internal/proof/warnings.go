@@ -3,6 +3,7 @@ package proof
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -27,12 +28,21 @@ func AddWarning(all []Warning, w Warning) []Warning {
 	return all
 }
 
+// emulatedBoard is how the PCI subsystem of network devices begins that QEMU emulates, and of those of virtio.
+const emulatedBoard = "1af4:"
+
 // Warnings are what a run of a variant, which has everything filled in, did not prove, each reason at most once: of the
-// client, if both ends have it and both block or neither does. A run on a simulated NIC has a warning of that, too.
+// client, if both ends have it and both block or neither does. A run on a simulated or an emulated NIC has a warning of that, too.
 func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) []Warning {
 	var warnings []Warning
 	if Simulated(run.Client.Evidence, run.Server.Evidence) {
-		warnings = AddWarning(warnings, Warning{Warning: v1alpha1.Warning{Reason: v1alpha1.WarningSimulatedNIC, Message: "simulated NIC: both endpoints ran on one kernel (the same boot), so these are real timings of virtual Ethernet on one machine, not of a NIC and a wire"}})
+		warnings = AddWarning(warnings, Warning{Warning: v1alpha1.Warning{Reason: v1alpha1.WarningSimulatedNIC, Message: "simulated NIC: both endpoints ran on one kernel (the same boot), so these are real timings of virtual Ethernet, or of NICs of one machine, not of a wire between two machines"}})
+	}
+	for _, e := range []result.Evidence{run.Client.Evidence, run.Server.Evidence} {
+		if board := e.Facts["nic.pci-subsystem"]; strings.HasPrefix(board, emulatedBoard) {
+			warnings = AddWarning(warnings, Warning{Warning: v1alpha1.Warning{Reason: v1alpha1.WarningEmulatedNIC, Message: Bounded(fmt.Sprintf(
+				"emulated NIC: that of node %s is a device of a virtual machine (PCI subsystem %s), so these are real timings of software, not of a NIC and a wire", e.Node, board), maxMessage)}})
+		}
 	}
 	for _, e := range endpoints(spec, v, run) {
 		for _, c := range chain {

@@ -149,6 +149,11 @@ func TestWhatDoesNotForbidAVerdict(t *testing.T) {
 		"one boot, hidden by its ID": {func(w *world) {
 			w.client().BootedAt, w.server().BootedAt = 1_700_000_000_000_000_000, 1_700_000_000_030_000_000
 		}, []string{"SimulatedNIC"}, nil, true},
+		"another kernel that booted at once": {func(w *world) {
+			w.client().BootedAt, w.server().BootedAt = 1_700_000_000_000_000_000, 1_700_000_000_030_000_000
+			w.client().Kernel = "6.12.95"
+		}, nil, nil, true},
+		"a device that QEMU emulates": {fact("nic.pci-subsystem", "1af4:1100"), []string{"EmulatedNIC"}, nil, true},
 		"boots in the same second": {func(w *world) {
 			w.client().BootedAt, w.server().BootedAt = 1_700_000_000_000_000_000, 1_700_000_000_060_000_000
 		}, nil, nil, true},

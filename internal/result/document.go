@@ -179,6 +179,9 @@ func SameKernel(a, b Evidence) bool {
 	if a.BootID != "" && a.BootID == b.BootID {
 		return true
 	}
+	if a.Kernel != b.Kernel {
+		return false // whatever the clocks say, which count in whole seconds when a machine boots
+	}
 	apart := a.BootedAt - b.BootedAt
 	return a.BootedAt > 0 && b.BootedAt > 0 && -bootsApart < apart && apart < bootsApart
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/test/lab/machine"
 )
 
 // serial is the guest's end of the line on which the host reads the output of the tests. The kernel's own messages are on
@@ -111,24 +113,5 @@ func SetLink(node int, up bool) error {
 		return err
 	}
 	defer line.Close()
-	answers := json.NewDecoder(line)
-	for _, command := range []string{
-		`{"execute": "qmp_capabilities"}`,
-		fmt.Sprintf(`{"execute": "set_link", "arguments": {"name": "nic%d", "up": %t}}`, node, up),
-	} {
-		if _, err := fmt.Fprintln(line, command); err != nil {
-			return err
-		}
-		// The greeting and events stand between the answers. The monitor stays in its mode: to ask for it again is an error.
-		var answer struct{ Return, Error json.RawMessage }
-		for answer.Return == nil && answer.Error == nil {
-			if err := answers.Decode(&answer); err != nil {
-				return fmt.Errorf("reading the answer to %s: %w", command, err)
-			}
-		}
-		if answer.Error != nil && !strings.Contains(command, "qmp_capabilities") {
-			return fmt.Errorf("%s: %s", command, answer.Error)
-		}
-	}
-	return nil
+	return machine.QMP(line, "set_link", map[string]any{"name": fmt.Sprintf("nic%d", node), "up": up})
 }

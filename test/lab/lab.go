@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/test/cached"
+	"github.com/tailgate-dev/tailgate/test/lab/machine"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
@@ -69,7 +70,7 @@ type boot struct {
 
 // Main runs the tests of a package in a guest, and does not return. The machine is asked for on the host alone; without
 // one, reason says why the tests are skipped.
-func Main(m *testing.M, machine func() (guest *Machine, reason string)) {
+func Main(m *testing.M, describe func() (guest *Machine, reason string)) {
 	if len(os.Args) > 1 && os.Args[1] == podCommand {
 		fmt.Fprintln(os.Stderr, "starting a pod's process:", becomePod(os.Args[2]))
 		os.Exit(125)
@@ -77,7 +78,7 @@ func Main(m *testing.M, machine func() (guest *Machine, reason string)) {
 	if os.Getenv(guestVariable) != "" {
 		inGuest(m)
 	}
-	guest, reason := machine()
+	guest, reason := describe()
 	if guest == nil {
 		fmt.Println("skipped:", reason)
 		os.Exit(0)
@@ -85,7 +86,7 @@ func Main(m *testing.M, machine func() (guest *Machine, reason string)) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	code, err := run(ctx, *guest)
-	if errors.As(err, new(missing)) && os.Getenv(requiredVariable) == "" {
+	if errors.As(err, new(machine.Missing)) && os.Getenv(requiredVariable) == "" {
 		fmt.Printf("LEFT OUT: the tests of %s, as there is no QEMU or kernel for them: %v\n", filepath.Base(os.Args[0]), err)
 		os.Exit(0)
 	}
@@ -98,12 +99,9 @@ func Main(m *testing.M, machine func() (guest *Machine, reason string)) {
 
 // run boots a guest and returns the exit code of its tests.
 func run(ctx context.Context, m Machine) (code int, err error) {
-	if runtime.GOARCH != "amd64" {
-		return 0, missing{fmt.Errorf("there is a guest for amd64, none for %s", runtime.GOARCH)}
-	}
-	system, err := debian(ctx, os.Stderr)
+	system, err := machine.Debian(ctx, os.Stderr)
 	if err != nil {
-		return 0, missing{err}
+		return 0, err
 	}
 	initramfs, err := makeInitramfs(ctx, m, system)
 	if err != nil {
@@ -133,16 +131,13 @@ func unnamed() (*os.File, error) {
 }
 
 // qemu runs the guest until it powers off. The kernel ends it with this thread.
-func qemu(ctx context.Context, m Machine, system string, initramfs, console *os.File) (code int, err error) {
-	libraries := filepath.Join(system, "usr/lib/x86_64-linux-gnu") + ":" + filepath.Join(system, "lib/x86_64-linux-gnu")
-	args := []string{
-		"--library-path", libraries, filepath.Join(system, "usr/bin/qemu-system-x86_64"),
-		"-L", filepath.Join(system, "usr/share/qemu"), "-L", filepath.Join(system, "usr/share/seabios"),
-		"-machine", "q35", "-accel", "tcg,thread=multi", "-m", fmt.Sprintf("%dM", m.MemoryMiB),
-		"-nodefaults", "-no-reboot", "-display", "none", "-serial", "file:/proc/self/fd/4", "-serial", "stdio",
-		"-kernel", filepath.Join(system, "boot/vmlinuz-"+kernel), "-initrd", "/proc/self/fd/3",
-		"-append", "console=ttyS0 rdinit=" + initPath + " panic=-1 mitigations=off quiet " + guestVariable + "=1",
+func qemu(ctx context.Context, m Machine, system machine.System, initramfs, console *os.File) (code int, err error) {
+	kernel, err := system.Kernel()
+	if err != nil {
+		return 0, err
 	}
+	args := append(system.QEMU(), "-serial", "file:/proc/self/fd/4", "-serial", "stdio", "-kernel", kernel, "-initrd", "/proc/self/fd/3",
+		"-append", "console=ttyS0 rdinit="+initPath+" panic=-1 mitigations=off quiet "+guestVariable+"=1")
 	args = append(args, m.hardware()...)
 	files := []*os.File{initramfs, console} // 3 and 4 of QEMU
 	if m.NUMA {
@@ -156,7 +151,7 @@ func qemu(ctx context.Context, m Machine, system string, initramfs, console *os.
 			files = append(files, f)
 		}
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(system, "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"), args...)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -175,29 +170,19 @@ func qemu(ctx context.Context, m Machine, system string, initramfs, console *os.
 // hardware are QEMU's arguments for what differs between machines.
 func (m Machine) hardware() []string {
 	if !m.NUMA {
-		args := []string{"-cpu", "max", "-smp", strconv.Itoa(m.CPUs)}
+		args := []string{"-cpu", "max", "-smp", strconv.Itoa(m.CPUs), "-m", fmt.Sprintf("%dM", m.MemoryMiB)}
 		for i, hub := range m.NICs {
 			args = append(args, "-netdev", fmt.Sprintf("hubport,id=n%d,hubid=%d", i, hub),
 				"-device", fmt.Sprintf("virtio-net-pci,netdev=n%d,mac=52:54:00:00:00:%02x,romfile=", i, i+1))
 		}
 		return args
 	}
-	// Of the models that show threads to the guest, this one has the fewest features to emulate. QEMU's monitor is a
-	// device of the guest, by way of a pair of sockets.
-	args := []string{
-		"-cpu", "Nehalem", "-smp", fmt.Sprintf("%d,sockets=2,cores=%d,threads=2", m.CPUs, m.CPUs/4),
+	// QEMU's monitor is a device of the guest, by way of a pair of sockets.
+	args := append(machine.NUMA(m.CPUs, m.MemoryMiB, ""),
 		"-chardev", "socket,id=monitor,fd=5", "-mon", "chardev=monitor,mode=control", "-chardev", "socket,id=guest,fd=6",
-		"-device", "virtio-serial-pci,bus=pcie.0", "-device", "virtserialport,chardev=guest",
-	}
+		"-device", "virtio-serial-pci,bus=pcie.0", "-device", "virtserialport,chardev=guest")
 	for node := range 2 {
-		first, last := node*m.CPUs/2, (node+1)*m.CPUs/2-1
-		args = append(args,
-			"-object", fmt.Sprintf("memory-backend-ram,id=m%d,size=%dM", node, m.MemoryMiB/2),
-			"-numa", fmt.Sprintf("node,nodeid=%d,cpus=%d-%d,memdev=m%d", node, first, last, node),
-			"-device", fmt.Sprintf("pxb-pcie,id=pcie.%d,bus_nr=%d,bus=pcie.0,numa_node=%d", node+1, 16*(node+1), node),
-			"-device", fmt.Sprintf("pcie-root-port,id=port%d,bus=pcie.%d,chassis=%d", node, node+1, node+1),
-			"-netdev", fmt.Sprintf("hubport,id=n%d,hubid=0", node),
-			"-device", fmt.Sprintf("igb,id=nic%d,bus=port%d,netdev=n%d,mac=52:54:00:00:00:%02x,romfile=", node, node, node, node+1))
+		args = append(args, machine.Card(node, node, 0, fmt.Sprintf("52:54:00:00:00:%02x", node+1))...)
 	}
 	return args
 }
@@ -237,7 +222,7 @@ func relay(from io.Reader, to io.Writer) (code int, err error) {
 
 // makeInitramfs writes the guest's files: the bench image, the tests of the package in the working directory, the
 // kernel's modules and the caller's files.
-func makeInitramfs(ctx context.Context, m Machine, system string) (*os.File, error) {
+func makeInitramfs(ctx context.Context, m Machine, system machine.System) (*os.File, error) {
 	dir, release, err := cached.Scratch("lab-guest")
 	if err != nil {
 		return nil, err
@@ -253,7 +238,7 @@ func makeInitramfs(ctx context.Context, m Machine, system string) (*os.File, err
 	return out, nil
 }
 
-func fillInitramfs(ctx context.Context, m Machine, system, dir string, out io.Writer) error {
+func fillInitramfs(ctx context.Context, m Machine, system machine.System, dir string, out io.Writer) error {
 	tests := filepath.Join(dir, "tests")
 	build := exec.CommandContext(ctx, "go", "test", "-c", "-tags", "e2e", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", tests, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -273,8 +258,8 @@ func fillInitramfs(ctx context.Context, m Machine, system, dir string, out io.Wr
 	if err != nil {
 		return err
 	}
-	w := newCPIO(out)
-	if err := w.image(built[0].Path); err != nil {
+	w := machine.NewCPIO(out)
+	if err := w.Image(built[0].Path); err != nil {
 		return err
 	}
 	b := boot{Args: testFlags(os.Args[1:])}
@@ -287,11 +272,11 @@ func fillInitramfs(ctx context.Context, m Machine, system, dir string, out io.Wr
 	for guest, host := range m.Files {
 		files[guest] = host
 	}
-	if b.Modules, err = modules(m.Modules, filepath.Join(system, "lib/modules", kernel, "kernel"), files); err != nil {
+	if b.Modules, err = machine.Modules(m.Modules, system.Modules(), files); err != nil {
 		return err
 	}
 	for guest, host := range files {
-		if err := w.copy(guest, host); err != nil {
+		if err := w.Copy(guest, host); err != nil {
 			return err
 		}
 	}
@@ -299,10 +284,10 @@ func fillInitramfs(ctx context.Context, m Machine, system, dir string, out io.Wr
 	if err != nil {
 		return err
 	}
-	if err := w.file(bootPath, 0o644, text); err != nil {
+	if err := w.File(bootPath, 0o644, text); err != nil {
 		return err
 	}
-	return w.close()
+	return w.Close()
 }
 
 // testFlags are the flags for the tests in the guest. Files that a flag names are the host's.

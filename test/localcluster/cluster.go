@@ -6,13 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/test/lab/machine"
 )
 
 // cluster is what a running cluster should be like.
@@ -25,6 +29,8 @@ type cluster struct {
 	binaries string
 	numa     [2][]int
 	nodes    []node
+	// lab is QEMU, if the nodes are guests.
+	lab machine.System
 }
 
 // newCluster checks what the machine must have and builds the pinned commands.
@@ -32,28 +38,42 @@ func newCluster(ctx context.Context, o Options) (*cluster, error) {
 	if err := requireRoot(); err != nil {
 		return nil, err
 	}
-	online, err := onlineCPUs()
-	if err != nil {
-		return nil, err
-	}
-	numa, err := splitCPUs(online)
-	if err != nil {
+	c := &cluster{paths: o.paths(), options: o}
+	if err := c.layOut(ctx); err != nil {
 		return nil, err
 	}
 	if err := ensurePackages(ctx, o); err != nil {
 		return nil, err
 	}
-	binaries, err := Binaries(ctx, o.log())
-	if err != nil {
+	var err error
+	if c.binaries, err = Binaries(ctx, o.log()); err != nil {
 		return nil, err
 	}
-	root, err := moduleRoot()
-	if err != nil {
-		return nil, err
+	c.root, err = moduleRoot()
+	return c, err
+}
+
+// layOut shares this machine's CPUs out to the nodes, or finds what emulates them.
+func (c *cluster) layOut(ctx context.Context) (err error) {
+	if c.options.Lab {
+		c.nodes = guestNodes(c.site)
+		if _, err := exec.LookPath("mkfs.ext4"); err != nil {
+			return fmt.Errorf("the lab makes disks with mkfs.ext4, please install the package e2fsprogs: %w", err)
+		}
+		if c.lab, err = machine.Debian(ctx, c.options.log()); err != nil {
+			return fmt.Errorf("the lab needs QEMU and a kernel for its nodes: %w", err)
+		}
+		return nil
 	}
-	return &cluster{
-		paths: o.paths(), options: o, root: root, binaries: binaries, numa: numa, nodes: site(o.Number).nodes(numa),
-	}, nil
+	online, err := onlineCPUs()
+	if err != nil {
+		return err
+	}
+	if c.numa, err = splitCPUs(online); err != nil {
+		return err
+	}
+	c.nodes = c.site.nodes(c.numa)
+	return nil
 }
 
 func requireRoot() error {
@@ -66,6 +86,13 @@ func requireRoot() error {
 // processes lists all of the cluster's processes in the order in which they start.
 func (c *cluster) processes() []process {
 	list := []process{etcd(c.paths, c.binaries), apiServer(c.paths, c.binaries)}
+	if c.options.Lab {
+		list = append(list, controllerManager(c.paths, c.binaries), scheduler(c.paths, c.binaries))
+		for _, n := range c.nodes {
+			list = append(list, c.guest(n))
+		}
+		return list
+	}
 	for _, n := range c.nodes {
 		list = append(list, containerd(c.paths, n, c.binaries))
 	}
@@ -129,24 +156,12 @@ func (c *cluster) writeState(ctx context.Context) error {
 				return fmt.Errorf("creating the folders of %s: %w", n.Name, err)
 			}
 		}
-		// The nodes have these mounted, so they are not to be replaced.
-		err := once(ctx, c.node(n, "sys"), func(tmp string) error {
-			return errors.Join(
-				numaTree(c.numa, memory).write(filepath.Join(tmp, "node")),
-				pciTree(n.nics(), c.numa).write(filepath.Join(tmp, "pci")),
-				os.WriteFile(filepath.Join(tmp, bootFile), newBoot(), 0o644))
-		})
-		if err != nil {
-			return err
+		if !n.Guest {
+			if err := c.writeSysfs(ctx, n, memory); err != nil {
+				return err
+			}
 		}
-		for file, generate := range map[string]func() ([]byte, error){
-			"containerd.toml":   func() ([]byte, error) { return containerdConfig(c.paths, n, c.binaries, snapshotter) },
-			"base-spec.json":    func() ([]byte, error) { return baseSpec(c.paths, n, defaults) },
-			"cni/10-pod.conf":   func() ([]byte, error) { return cniConfig(c.paths, n) },
-			"deviceplugin.json": func() ([]byte, error) { return devicePluginConfig(n) },
-			"fragile.json":      func() ([]byte, error) { return fragileConfig(n) },
-			"dradriver.json":    func() ([]byte, error) { return draDriverConfig(c.paths, n) },
-		} {
+		for file, generate := range c.configuration(n, snapshotter, defaults) {
 			content, err := generate()
 			if err != nil {
 				return err
@@ -159,6 +174,36 @@ func (c *cluster) writeState(ctx context.Context) error {
 	return nil
 }
 
+// writeSysfs makes what a node sees of its machine. The nodes have it mounted, so it is not to be replaced.
+func (c *cluster) writeSysfs(ctx context.Context, n node, memory uint64) error {
+	return once(ctx, c.node(n, "sys"), func(tmp string) error {
+		return errors.Join(
+			numaTree(c.numa, memory).write(filepath.Join(tmp, "node")),
+			pciTree(n.nics(), c.numa).write(filepath.Join(tmp, "pci")),
+			os.WriteFile(filepath.Join(tmp, bootFile), newBoot(), 0o644))
+	})
+}
+
+// configuration are the files of a node's folder.
+func (c *cluster) configuration(n node, snapshotter string, defaults []byte) map[string]func() ([]byte, error) {
+	if n.Guest {
+		snapshotter = "overlayfs" // whatever this machine can do
+	}
+	files := map[string]func() ([]byte, error){
+		"containerd.toml":   func() ([]byte, error) { return containerdConfig(c.paths, n, c.binaries, snapshotter) },
+		"base-spec.json":    func() ([]byte, error) { return baseSpec(c.paths, n, defaults) },
+		"cni/10-pod.conf":   func() ([]byte, error) { return cniConfig(c.paths, n) },
+		"deviceplugin.json": func() ([]byte, error) { return devicePluginConfig(n) },
+	}
+	if n.Guest {
+		files["kubelet.yaml"] = func() ([]byte, error) { return kubeletConfig(c.paths, n, true) }
+		return files
+	}
+	files["fragile.json"] = func() ([]byte, error) { return fragileConfig(n) }
+	files["dradriver.json"] = func() ([]byte, error) { return draDriverConfig(c.paths, n) }
+	return files
+}
+
 // buildOwn builds the commands from this checkout that run on the nodes. A running device plugin or driver that is not the one
 // just built is killed, to be started again.
 func (c *cluster) buildOwn(ctx context.Context) error {
@@ -167,7 +212,7 @@ func (c *cluster) buildOwn(ctx context.Context) error {
 		return fmt.Errorf("creating a folder to build in: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
-	commands := []string{"multinet", "sriov", "deviceplugin", "dradriver"}
+	commands := []string{"multinet", "sriov", "deviceplugin", "dradriver", "guestnode"}
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", tmp + "/"}
 	for _, name := range commands {
 		args = append(args, "./test/localcluster/cmd/"+name)
@@ -213,31 +258,15 @@ func (c *cluster) generation() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		containerd, err := containerdConfig(c.paths, n, c.binaries, "")
-		if err != nil {
-			return "", err
+		parts = append(parts, pciTree(n.nics(), c.numa), kubelet)
+		files := c.configuration(n, "", []byte(`{"mounts": []}`))
+		for _, file := range slices.Sorted(maps.Keys(files)) {
+			content, err := files[file]()
+			if err != nil {
+				return "", err
+			}
+			parts = append(parts, content)
 		}
-		base, err := baseSpec(c.paths, n, []byte(`{"mounts": []}`))
-		if err != nil {
-			return "", err
-		}
-		cni, err := cniConfig(c.paths, n)
-		if err != nil {
-			return "", err
-		}
-		devices, err := devicePluginConfig(n)
-		if err != nil {
-			return "", err
-		}
-		claimable, err := draDriverConfig(c.paths, n)
-		if err != nil {
-			return "", err
-		}
-		fragile, err := fragileConfig(n)
-		if err != nil {
-			return "", err
-		}
-		parts = append(parts, pciTree(n.nics(), c.numa), kubelet, containerd, base, cni, devices, claimable, fragile)
 	}
 	encoded, err := json.Marshal(parts)
 	if err != nil {
@@ -262,6 +291,9 @@ func (c *cluster) createNamespaces() error {
 	}
 	var group errgroup.Group
 	for _, n := range c.nodes {
+		if n.Guest {
+			continue
+		}
 		group.Go(func() error { return createMountNamespace(c.paths, n, []string{c.state, c.binaries}) })
 	}
 	return group.Wait()
@@ -275,7 +307,7 @@ func (c *cluster) namespacesExist() bool {
 		}
 	}
 	for _, n := range c.nodes {
-		if !isMountOf(c.mountNamespace(n), unix.NSFS_MAGIC) {
+		if !n.Guest && !isMountOf(c.mountNamespace(n), unix.NSFS_MAGIC) {
 			return false
 		}
 	}

@@ -20,14 +20,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// machine is what a cluster could leave behind, as sorted lines of text.
-type machine struct {
+// traces are what a cluster could leave behind, as sorted lines of text.
+type traces struct {
 	Mounts, Netns, Links, Addresses, Routes, Cgroups, Rules, Files, Sysctls []string
 }
 
-func observeMachine(t *testing.T) machine {
+func observeMachine(t *testing.T) traces {
 	t.Helper()
-	var m machine
+	var m traces
 	content, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
@@ -207,7 +207,7 @@ func TestDownLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Namespaces, and the links in them, end a moment after the last process in them.
-	var after machine
+	var after traces
 	wait, stop := context.WithTimeout(ctx, 10*time.Second)
 	defer stop()
 	err := poll(wait, func() (bool, error) {

@@ -67,6 +67,10 @@ type node struct {
 	Reserved, Exclusive []int
 	// NearNUMA is the NUMA node of the exclusive CPUs and of the first card, FarNUMA the other.
 	NearNUMA, FarNUMA int
+	// Guest is a node of the lab.
+	Guest bool
+	// WholeCores makes the kubelet give no pod a part of a core.
+	WholeCores bool
 }
 
 // nodes lays out the two nodes on a machine whose NUMA nodes, as shown to the kubelets, have the given CPUs.
@@ -86,7 +90,12 @@ func (s site) nodes(numa [2][]int) []node {
 func (n node) netns() string { return n.site.name(n.Letter) }
 
 // cgroup is the parent of the cgroups of all of the node's pods.
-func (n node) cgroup() string { return n.site.cgroupPrefix() + n.Letter }
+func (n node) cgroup() string {
+	if n.Guest {
+		return "" // it has a machine of its own
+	}
+	return n.site.cgroupPrefix() + n.Letter
+}
 
 // nic is a PF or a VF.
 type nic struct {
@@ -111,6 +120,9 @@ const maxVFs = 4
 // nics are the cards of a node: three beside its exclusive CPUs, of which the first and the last have VFs, and one with VFs
 // on the other NUMA node.
 func (n node) nics() []nic {
+	if n.Guest {
+		return []nic{n.card("ens1f0", "3b", n.NearNUMA, guestVFs), n.card("ens3f0", "86", n.NearNUMA, 0)}
+	}
 	return []nic{
 		n.card("ens1f0", "3b", n.NearNUMA, maxVFs), n.card("ens2f0", "5e", n.FarNUMA, maxVFs), n.card("ens3f0", "86", n.NearNUMA, 0),
 		n.card("ens4f0", "d8", n.NearNUMA, maxVFs),
@@ -152,6 +164,9 @@ func (n node) fragile() pool {
 // pools share out the other devices. None is in two, and none is a PF with VFs, which the SR-IOV device plugin never offers.
 func (n node) pools() []pool {
 	cards := n.nics()
+	if n.Guest {
+		return []pool{{Resource: ResourceVF, Devices: cards[0].VFs}, {Resource: ResourcePF, Devices: cards[1:]}}
+	}
 	far := cards[1].VFs
 	return []pool{
 		{Resource: ResourceVF, Devices: cards[0].VFs},

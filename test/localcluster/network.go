@@ -190,6 +190,14 @@ func ensureNetwork(s site, nodes []node) error {
 	if err := ensureEndpoint(nw.host, s.hostLink(), s.hostIP()); err != nil {
 		return err
 	}
+	if nodes[0].Guest {
+		for _, n := range nodes {
+			if err := errors.Join(ensureTap(nw.controlPlane, bridge, n), ensureRoute(nw.controlPlane, n.PodCIDR, n.IP)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	fabric, err := ensureBridge(nw.fabric, fabricBridge, fabricMTU)
 	if err != nil {
 		return err

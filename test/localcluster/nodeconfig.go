@@ -88,6 +88,9 @@ func kubeletConfig(p paths, n node, pinning bool) ([]byte, error) {
 		"localStorageCapacityIsolation": false,
 		"syncFrequency":                 "10s",
 	}
+	if n.WholeCores && pinning {
+		config["cpuManagerPolicyOptions"] = map[string]string{"full-pcpus-only": "true"}
+	}
 	content, err := yaml.Marshal(config)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the kubelet's configuration: %w", err)
@@ -150,6 +153,9 @@ func containerdConfig(p paths, n node, binaries, snapshotter string) ([]byte, er
 // baseSpec adds the node's view of NUMA nodes, PCI devices and of its boot to containerd's default OCI runtime specification,
 // with which a container would see those of the machine.
 func baseSpec(p paths, n node, defaults []byte) ([]byte, error) {
+	if n.Guest {
+		return defaults, nil // it has a machine of its own
+	}
 	var spec map[string]any
 	if err := json.Unmarshal(defaults, &spec); err != nil {
 		return nil, fmt.Errorf("reading containerd's default runtime specification: %w", err)
@@ -220,7 +226,17 @@ func fragileConfig(n node) ([]byte, error) {
 }
 
 // devicePluginConfig tells the node's device plugin what to advertise.
-func devicePluginConfig(n node) ([]byte, error) { return pluginConfig(nil, n.pools()...) }
+func devicePluginConfig(n node) ([]byte, error) {
+	if n.Guest {
+		return json.Marshal(deviceplugin.Config{KubeletDir: kubeletPlugins, DeviceInfoDir: "/run/k8s.cni.cncf.io/devinfo/dp", Resources: []deviceplugin.Resource{
+			{Name: ResourceVF, Functions: deviceplugin.VFs}, {Name: ResourcePF, Functions: deviceplugin.PFs},
+		}})
+	}
+	return pluginConfig(nil, n.pools()...)
+}
+
+// kubeletPlugins is where the kubelet waits for device plugins.
+const kubeletPlugins = "/var/lib/kubelet/device-plugins"
 
 func pluginConfig(fragile *deviceplugin.Fragile, pools ...pool) ([]byte, error) {
 	type device struct {
@@ -244,7 +260,7 @@ func pluginConfig(fragile *deviceplugin.Fragile, pools ...pool) ([]byte, error) 
 		}
 		resources = append(resources, r)
 	}
-	config := map[string]any{"kubeletDir": "/var/lib/kubelet/device-plugins", "resources": resources}
+	config := map[string]any{"kubeletDir": kubeletPlugins, "resources": resources}
 	if fragile != nil {
 		config["fragile"] = fragile
 	}

@@ -14,6 +14,8 @@ type Options struct {
 	// Number tells clusters apart that run side by side, 0 to maxClusters-1. That with 0 starts first and ends last: it alone
 	// prepares the machine, and Down of it takes down the others.
 	Number int
+	// Lab makes the nodes guests, emulated machines with kernels and network cards of their own; see docs/lab.md.
+	Lab bool
 	// Log gets a line for each slow step. Nil means standard error.
 	Log io.Writer
 }

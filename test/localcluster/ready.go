@@ -62,15 +62,20 @@ func (c *cluster) startRuntimes(ctx context.Context) error {
 	if err := c.buildOwn(ctx); err != nil {
 		return err
 	}
-	pause, err := images.Build(ctx, images.Options{Root: c.root, OutDir: c.state, Log: c.options.log(), Arch: runtime.GOARCH}, "pause")
-	if err != nil {
-		return err
-	}
 	for _, n := range c.nodes {
 		err := poll(ctx, func() (bool, error) { return c.ctr(ctx, n, "version") == nil, nil })
 		if err != nil {
 			return fmt.Errorf("waiting for containerd of %s: %w", n.Name, err)
 		}
+	}
+	return c.loadPause(ctx)
+}
+
+// loadPause gives the image of sandboxes to both nodes.
+func (c *cluster) loadPause(ctx context.Context) error {
+	pause, err := images.Build(ctx, images.Options{Root: c.root, OutDir: c.state, Log: c.options.log(), Arch: runtime.GOARCH}, "pause")
+	if err != nil {
+		return err
 	}
 	return c.load(ctx, pause[0].Path)
 }
@@ -121,6 +126,11 @@ func (c *cluster) startKubelets(ctx context.Context, client *kubernetes.Clientse
 			}
 		}
 	}
+	return c.awaitNodes(ctx, client, started, nodes)
+}
+
+// awaitNodes ends when the nodes are ready and offer all their devices.
+func (c *cluster) awaitNodes(ctx context.Context, client *kubernetes.Clientset, started map[string]time.Time, nodes []node) error {
 	for _, n := range nodes {
 		err := poll(ctx, func() (bool, error) {
 			ready, err := nodeAnswers(ctx, client, n, started[n.Name])
@@ -203,6 +213,12 @@ func (c *cluster) load(ctx context.Context, tars ...string) error {
 	for _, n := range c.nodes {
 		group.Go(func() error {
 			for _, path := range tars {
+				if n.Guest {
+					if err := c.post(ctx, n, path); err != nil {
+						return err
+					}
+					continue
+				}
 				if err := c.ctr(ctx, n, "images", "import", path); err != nil {
 					return fmt.Errorf("loading %s: %w", path, err)
 				}

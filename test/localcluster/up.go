@@ -14,6 +14,9 @@ import (
 // startTimeout is how long a start may take once everything is built: several times what it takes on two cores.
 const startTimeout = 90 * time.Second
 
+// labStartTimeout is the same of the lab, whose nodes boot and are emulated.
+const labStartTimeout = 15 * time.Minute
+
 // Up starts the cluster, or what is missing of it, and returns when both nodes are ready. A cluster that cannot be
 // repaired is taken down and started again. Errors name what the machine lacks, or which part did not start.
 func Up(ctx context.Context, o Options) error {
@@ -69,12 +72,19 @@ func (c *cluster) startAnew(ctx context.Context, generation string) error {
 
 // startAll makes everything run that does not, and waits until the nodes are ready.
 func (c *cluster) startAll(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("it did not become ready in time"))
+	patience := startTimeout
+	if c.options.Lab {
+		patience = labStartTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("it did not become ready in time"))
 	defer cancel()
 	if err := ensureNetwork(c.site, c.nodes); err != nil {
 		return err
 	}
 	for _, n := range c.nodes {
+		if n.Guest {
+			continue
+		}
 		if err := ensureCgroups(c.paths, n); err != nil {
 			return err
 		}
@@ -85,11 +95,21 @@ func (c *cluster) startAll(ctx context.Context) error {
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.startControlPlane(groupCtx, client) })
-	group.Go(func() error { return c.startRuntimes(groupCtx) })
+	group.Go(func() error {
+		if c.options.Lab {
+			return c.startGuests(groupCtx)
+		}
+		return c.startRuntimes(groupCtx)
+	})
 	if err := group.Wait(); err != nil {
 		return c.explain(err)
 	}
-	if err := c.startKubelets(ctx, client, true, c.nodes...); err != nil {
+	if c.options.Lab {
+		err = c.awaitNodes(ctx, client, nil, c.nodes)
+	} else {
+		err = c.startKubelets(ctx, client, true, c.nodes...)
+	}
+	if err != nil {
 		return c.explain(err)
 	}
 	return nil

@@ -21,6 +21,8 @@ type Config struct {
 	KubeletDir string `json:"kubeletDir"`
 	// Fragile makes the plugin behave as AMD's of Onload; see Fragile.
 	Fragile *Fragile `json:"fragile,omitempty"`
+	// DeviceInfoDir gets a file for each device that says what it is; empty: none.
+	DeviceInfoDir string `json:"deviceInfoDir,omitempty"`
 	// Resources are the extended resources to advertise; at least one.
 	Resources []Resource `json:"resources"`
 }
@@ -31,6 +33,8 @@ type Resource struct {
 	Name string `json:"name"`
 	// Devices are the members of the pool; an empty pool is advertised as zero devices.
 	Devices []Device `json:"devices"`
+	// Functions makes the plugin find the devices in sysfs: VFs or PFs; empty: those listed.
+	Functions string `json:"functions,omitempty"`
 }
 
 // Device is one allocatable network function.

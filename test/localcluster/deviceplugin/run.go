@@ -29,6 +29,9 @@ const (
 // meanwhile is logged and tried again, since the kubelet may come and go at any time; Run returns when all
 // sockets are closed and removed.
 func Run(ctx context.Context, c Config, log *slog.Logger) {
+	if err := c.writeInfos(); err != nil {
+		log.Warn(err.Error())
+	}
 	var wg sync.WaitGroup
 	for _, r := range c.Resources {
 		wg.Go(func() { keepServing(ctx, c.KubeletDir, r, log.With("resource", r.Name)) })

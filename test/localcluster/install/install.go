@@ -46,7 +46,11 @@ func Install(ctx context.Context, o localcluster.Options) error {
 	if err := localcluster.Load(ctx, o, tars...); err != nil {
 		return fmt.Errorf("loading the images: %w", err)
 	}
-	if err := Kubectl(ctx, o, io.Discard, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(root, Overlay)); err != nil {
+	overlay, patience := Overlay, "120s"
+	if o.Lab {
+		overlay, patience = Overlay+"-lab", "15m"
+	}
+	if err := Kubectl(ctx, o, io.Discard, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(root, overlay)); err != nil {
 		return err
 	}
 	// The tag never changes, so the digest makes the Deployment roll when the image did.
@@ -54,7 +58,7 @@ func Install(ctx context.Context, o localcluster.Options) error {
 	if err := Kubectl(ctx, o, io.Discard, "-n", "tailgate-system", "patch", "deployment", "manager", "--type=merge", "-p", digest); err != nil {
 		return err
 	}
-	return Kubectl(ctx, o, io.Discard, "-n", "tailgate-system", "rollout", "status", "deployment/manager", "--timeout=120s")
+	return Kubectl(ctx, o, io.Discard, "-n", "tailgate-system", "rollout", "status", "deployment/manager", "--timeout="+patience)
 }
 
 // Kubectl runs kubectl as the cluster's administrator and copies what it prints.

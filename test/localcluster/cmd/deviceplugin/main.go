@@ -39,6 +39,9 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := c.Discover(); err != nil {
+		return err
+	}
 	if c.Fragile != nil {
 		deviceplugin.RunFragile(ctx, c, slog.New(slog.NewTextHandler(stderr, nil)))
 		return nil

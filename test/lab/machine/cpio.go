@@ -1,4 +1,4 @@
-package lab
+package machine
 
 import (
 	"archive/tar"
@@ -21,19 +21,20 @@ const (
 	typeLink    = 0o120000
 )
 
-// cpio writes an archive in the format of Linux' initramfs, "newc".
-type cpio struct {
+// CPIO writes an archive in the format of Linux' initramfs, "newc".
+type CPIO struct {
 	w       *bufio.Writer
 	inode   int
 	folders map[string]bool
 }
 
-func newCPIO(w io.Writer) *cpio {
-	return &cpio{w: bufio.NewWriter(w), folders: map[string]bool{"": true}}
+// NewCPIO begins an archive.
+func NewCPIO(w io.Writer) *CPIO {
+	return &CPIO{w: bufio.NewWriter(w), folders: map[string]bool{"": true}}
 }
 
 // add writes an entry, and the folders above it that are not there yet.
-func (c *cpio) add(name string, mode, uid, gid int, size int64, content io.Reader) error {
+func (c *CPIO) add(name string, mode, uid, gid int, size int64, content io.Reader) error {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	if parent := strings.TrimPrefix(path.Dir("/"+name), "/"); !c.folders[parent] {
 		if err := c.add(parent, typeFolder|0o755, 0, 0, 0, nil); err != nil {
@@ -59,12 +60,13 @@ func (c *cpio) add(name string, mode, uid, gid int, size int64, content io.Reade
 // padding makes a length a multiple of four.
 func padding(length int) string { return strings.Repeat("\x00", (4-length%4)%4) }
 
-func (c *cpio) file(name string, mode int, content []byte) error {
+// File adds a file.
+func (c *CPIO) File(name string, mode int, content []byte) error {
 	return c.add(name, typeRegular|mode, 0, 0, int64(len(content)), strings.NewReader(string(content)))
 }
 
-// copy adds a file of this machine, with its mode.
-func (c *cpio) copy(name, source string) error {
+// Copy adds a file of this machine, with its mode.
+func (c *CPIO) Copy(name, source string) error {
 	content, err := os.ReadFile(source)
 	if err != nil {
 		return err
@@ -73,11 +75,11 @@ func (c *cpio) copy(name, source string) error {
 	if err != nil {
 		return err
 	}
-	return c.file(name, int(info.Mode().Perm()), content)
+	return c.File(name, int(info.Mode().Perm()), content)
 }
 
-// image adds the files of a container image.
-func (c *cpio) image(archive string) error {
+// Image adds the files of a container image.
+func (c *CPIO) Image(archive string) error {
 	image, err := tarball.ImageFromPath(archive, nil)
 	if err != nil {
 		return fmt.Errorf("reading the image: %w", err)
@@ -113,8 +115,8 @@ func (c *cpio) image(archive string) error {
 	}
 }
 
-// close writes the entry by which the kernel knows the end.
-func (c *cpio) close() error {
+// Close writes the entry by which the kernel knows the end.
+func (c *CPIO) Close() error {
 	if err := c.add("TRAILER!!!", 0, 0, 0, 0, nil); err != nil {
 		return err
 	}

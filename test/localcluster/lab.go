@@ -1,0 +1,437 @@
+package localcluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tailgate-dev/tailgate/test/lab/machine"
+	"github.com/tailgate-dev/tailgate/test/localcluster/guestnode"
+)
+
+// Kernels of the lab's nodes, for Reboot. They begin with the first.
+const (
+	KernelStable = "stable"
+	KernelNewer  = "newer"
+)
+
+const (
+	// guestMemoryMiB is the memory of a node of the lab.
+	guestMemoryMiB = 2048
+	// guestVFs are the VFs of its first card.
+	guestVFs = 2
+	// guestDisk is the size of its disk, most of which is a hole in a file.
+	guestDisk = "8G"
+)
+
+// guestModules are what a node of the lab loads.
+var guestModules = []string{
+	"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "crc32c_generic", "ext4", "overlay", "bridge", "veth", "macvlan", "button", "evdev", "igb", "igbvf",
+}
+
+// guestNodes are the nodes of the lab: guests of two NUMA nodes with a core of two threads each. The kubelet of the second
+// gives whole cores alone.
+func guestNodes(s site) []node {
+	list := s.nodes([2][]int{{0, 1}, {2, 3}})
+	for i := range list {
+		list[i].Guest, list[i].WholeCores = true, i == 1
+	}
+	return list
+}
+
+// guestMAC is the address of the node's card for the cluster.
+func (n node) guestMAC() string { return fmt.Sprintf("02:00:00:%x:00:00", n.Letter) }
+
+// guest is the machine of a node: QEMU. The cards of both nodes are on one wire, which the first node's end listens for.
+func (c *cluster) guest(n node) process {
+	args := append(c.lab.QEMU(), "-serial", "stdio", "-qmp", "unix:"+c.node(n, "qmp")+",server=on,wait=off",
+		"-kernel", c.node(n, "kernel"), "-initrd", c.node(n, "initrd"),
+		"-append", "console=ttyS0 rdinit="+guestnode.InitPath+" panic=-1 mitigations=off quiet",
+		"-drive", "if=none,id=disk,format=raw,cache=unsafe,file="+c.node(n, "disk"), "-device", "virtio-blk-pci,drive=disk,bus=pcie.0",
+		"-device", "virtio-rng-pci,bus=pcie.0",
+		"-netdev", "tap,id=cluster,script=no,downscript=no,ifname="+n.Name,
+		"-device", "virtio-net-pci,id=cluster,netdev=cluster,bus=pcie.0,romfile=,mac="+n.guestMAC(),
+		"-netdev", "hubport,id=hub,hubid=0,netdev=wire")
+	if n.Letter == "a" {
+		args = append(args, "-netdev", "stream,id=wire,server=on,addr.type=unix,addr.path="+c.join("wire"))
+	} else {
+		args = append(args, "-netdev", "stream,id=wire,server=off,reconnect-ms=500,addr.type=unix,addr.path="+c.join("wire"))
+	}
+	// Checksums and encryption are an instruction of the host with these features.
+	args = append(args, machine.NUMA(4, guestMemoryMiB, ",+aes,+pclmulqdq,+sha-ni")...)
+	for i, card := range n.nics() {
+		args = append(args, machine.Card(i, card.NUMA, 0, card.MAC)...)
+	}
+	return process{Name: nodeProcess("guest", n.Name), Args: args}
+}
+
+// guestConfig is what the first process of a node's guest is to do.
+func (c *cluster) guestConfig(n node) ([]byte, error) {
+	config := guestnode.Config{
+		Name: n.Name, Cluster: n.guestMAC(), Address: fmt.Sprintf("%s/%d", n.IP, prefixLength), Routes: map[string]string{"0.0.0.0/0": n.site.controlPlaneIP()},
+		Processes: map[string][]string{},
+		Env:       []string{"PATH=" + c.binaries + ":/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"},
+		Import:    []string{filepath.Join(c.binaries, "ctr"), "--namespace=k8s.io", "images", "import", "-"},
+	}
+	for _, other := range c.nodes {
+		if other.Name != n.Name {
+			config.Routes[other.PodCIDR] = other.IP
+		}
+	}
+	for _, card := range n.nics() {
+		config.Cards = append(config.Cards, guestnode.Card{Name: card.Name, MAC: card.MAC, MTU: card.MTU, VFs: len(card.VFs)})
+	}
+	for _, pr := range []process{containerd(c.paths, n, c.binaries), kubelet(c.paths, n, c.binaries), devicePlugin(c.paths, n)} {
+		config.Processes[strings.TrimSuffix(pr.Name, "-"+n.Name)] = pr.Args
+	}
+	return json.Marshal(config)
+}
+
+// writeKernels makes what the guests boot: for each kernel its initramfs, and for each node which of the two it boots.
+func (c *cluster) writeKernels(ctx context.Context) error {
+	newer, err := machine.Newer(ctx, c.options.log())
+	if err != nil {
+		return err
+	}
+	for name, system := range map[string]machine.System{KernelStable: c.lab, KernelNewer: newer} {
+		kernel, err := system.Kernel()
+		if err != nil {
+			return err
+		}
+		dir := c.join("kernels", name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		_ = os.Remove(filepath.Join(dir, "kernel"))
+		if err := os.Symlink(kernel, filepath.Join(dir, "kernel")); err != nil {
+			return err
+		}
+		if err := writeInitramfs(filepath.Join(dir, "initrd"), c.bin("guestnode"), system); err != nil {
+			return fmt.Errorf("making the initramfs of the %s kernel: %w", name, err)
+		}
+	}
+	for _, n := range c.nodes {
+		if err := c.setKernel(n, KernelStable); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeInitramfs(path, initProgram string, system machine.System) error {
+	files := map[string]string{guestnode.InitPath: initProgram}
+	modules, err := machine.Modules(guestModules, system.Modules(), files)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(modules)
+	if err != nil {
+		return err
+	}
+	out, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	archive := machine.NewCPIO(out)
+	for inGuest, source := range files {
+		if err := archive.Copy(inGuest, source); err != nil {
+			return err
+		}
+	}
+	return errors.Join(archive.File(guestnode.ModulesPath, 0o644, text), archive.Close())
+}
+
+// setKernel makes a node boot a kernel the next time.
+func (c *cluster) setKernel(n node, name string) error {
+	for _, file := range []string{"kernel", "initrd"} {
+		if err := os.Remove(c.node(n, file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := os.Symlink(c.join("kernels", name, file), c.node(n, file)); err != nil {
+			return fmt.Errorf("choosing the kernel of %s: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// writeDisk makes the disk of a node. What the local cluster's nodes see of this machine is there under the same paths.
+func (c *cluster) writeDisk(ctx context.Context, n node) error {
+	root, err := os.MkdirTemp(c.state, "disk-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(root)
+	for _, dir := range []string{"proc", "sys", "dev", "run", "tmp", "root", "var/log/pods", "var/lib/kubelet", "etc"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.Symlink("../run", filepath.Join(root, "var/run")); err != nil {
+		return err
+	}
+	config, err := c.guestConfig(n)
+	if err != nil {
+		return err
+	}
+	for path, content := range map[string]string{
+		guestnode.ConfigPath: string(config),
+		"/etc/passwd":        "root:x:0:0:root:/root:/bin/sh\n", "/etc/group": "root:x:0:\n", "/etc/hosts": "127.0.0.1 localhost\n",
+		"/etc/machine-id": fmt.Sprintf("%032x\n", n.Letter), "/etc/os-release": "ID=debian\nPRETTY_NAME=\"Lab\"\n",
+	} {
+		if err := os.WriteFile(filepath.Join(root, path), []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	if err := c.reserveAddresses(root, n); err != nil {
+		return err
+	}
+	programs, err := withLibraries(ctx, filepath.Join(c.binaries, "runc"), "/bin/mount", "/bin/umount", "/bin/sh")
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "kubelet"} {
+		programs = append(programs, filepath.Join(c.binaries, name))
+	}
+	for _, name := range []string{"multinet", "sriov", "deviceplugin"} {
+		programs = append(programs, c.bin(name))
+	}
+	files := append(programs, c.kubeconfig(n.Name), c.kubeconfig("multinet"))
+	for file := range c.configuration(n, "", nil) {
+		files = append(files, c.node(n, file))
+	}
+	for _, pattern := range []string{filepath.Join(c.binaries, "cni", "*"), c.pki("*")} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			return err
+		}
+		files = append(files, found...)
+	}
+	for _, file := range files {
+		if err := copyTo(root, file); err != nil {
+			return fmt.Errorf("copying the files of %s: %w", n.Name, err)
+		}
+	}
+	disk := c.node(n, "disk")
+	tmp := c.join("disk-of-" + n.Name)
+	out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-E", "nodiscard,root_owner=0:0", "-d", root, tmp, guestDisk).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("making the disk of %s with mkfs.ext4: %w: %s", n.Name, err, tail(string(out), 3))
+	}
+	return os.Rename(tmp, disk)
+}
+
+// copyTo copies a file, or what a link leads to, to the same path below a folder.
+func copyTo(root, file string) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	target := filepath.Join(root, file)
+	return errors.Join(os.MkdirAll(filepath.Dir(target), 0o755), os.WriteFile(target, content, info.Mode().Perm()))
+}
+
+// reserveAddresses marks the half of each secondary network that is the other node's as taken: host-local gives an
+// address out once on a node, and these networks reach both.
+func (c *cluster) reserveAddresses(root string, n node) error {
+	for _, a := range attachments() {
+		dir := filepath.Join(root, c.ipam(), a.Name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		ip, _, err := net.ParseCIDR(a.Subnet)
+		if err != nil {
+			return err
+		}
+		first := map[string]byte{"a": 128, "b": 1}[n.Letter]
+		for i := range byte(127) {
+			ip.To4()[3] = first + i
+			if err := os.WriteFile(filepath.Join(dir, ip.String()), []byte("the other node's\n"), 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// withLibraries are programs of this machine with the libraries that they are linked with.
+func withLibraries(ctx context.Context, programs ...string) ([]string, error) {
+	out, err := exec.CommandContext(ctx, "ldd", programs...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("looking for the libraries of %q: %w", programs, err)
+	}
+	for line := range strings.Lines(string(out)) {
+		for _, field := range strings.Fields(line) {
+			if filepath.IsAbs(field) && !strings.HasSuffix(field, ":") {
+				programs = append(programs, field)
+			}
+		}
+	}
+	return programs, nil
+}
+
+// ensureTap makes the end of a node's network card for the cluster and plugs it into the bridge.
+func ensureTap(h netnsHandle, bridge netlink.Link, n node) error {
+	_, err := h.LinkByName(n.Name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		err = inThread(func() error { // as it is made where the thread is
+			if err := enterNetns(n.site.controlPlaneNetns()); err != nil {
+				return err
+			}
+			attrs := netlink.NewLinkAttrs()
+			attrs.Name = n.Name
+			return netlink.LinkAdd(&netlink.Tuntap{LinkAttrs: attrs, Mode: netlink.TUNTAP_MODE_TAP})
+		})
+	}
+	if err == nil {
+		err = plugIn(h, n.Name, bridge)
+	}
+	if err != nil {
+		return fmt.Errorf("making the network card of %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// startGuests ends when both guests run their containerd and have the image of sandboxes.
+func (c *cluster) startGuests(ctx context.Context) error {
+	if err := c.buildOwn(ctx); err != nil {
+		return err
+	}
+	if _, err := os.Stat(c.join("kernels")); err != nil {
+		if err := c.writeKernels(ctx); err != nil {
+			return err
+		}
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, n := range c.nodes {
+		group.Go(func() error {
+			if _, err := os.Stat(c.node(n, "disk")); err != nil {
+				if err := c.writeDisk(groupCtx, n); err != nil {
+					return err
+				}
+			}
+			return c.ensure(c.guest(n))
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return c.loadPause(ctx)
+}
+
+// post gives an image to a guest, which may be booting.
+func (c *cluster) post(ctx context.Context, n node, tar string) error {
+	url := fmt.Sprintf("http://%s/images", net.JoinHostPort(n.IP, fmt.Sprint(guestnode.Port)))
+	var last error
+	err := poll(ctx, func() (bool, error) {
+		last = post(ctx, url, tar)
+		guest := c.guest(n)
+		running, err := findProcesses(c.runs(guest.Name, guest.Args[0]))
+		if err == nil && len(running) == 0 {
+			err = errors.New("the guest has ended")
+		}
+		return last == nil, err
+	})
+	if err != nil {
+		return fmt.Errorf("loading %s into %s: %w: %w", tar, n.Name, err, last)
+	}
+	return nil
+}
+
+func post(ctx context.Context, url, tar string) error {
+	f, err := os.Open(tar)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, f)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{Timeout: time.Second}).DialContext}}
+	answer, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 4096))
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", answer.Status, text)
+	}
+	return err
+}
+
+// Monitor has the machine of a node of the lab execute a command of QEMU's monitor.
+func Monitor(ctx context.Context, o Options, name, command string, arguments map[string]any) error {
+	c, err := existing(ctx, o)
+	if err != nil {
+		return err
+	}
+	n, err := findNode(c.nodes, name)
+	if err != nil {
+		return err
+	}
+	line, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "unix", c.node(n, "qmp"))
+	if err != nil {
+		return err
+	}
+	defer line.Close()
+	if err := line.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		return err
+	}
+	var args any
+	if arguments != nil {
+		args = arguments
+	}
+	if err := machine.QMP(line, command, args); err != nil {
+		return fmt.Errorf("the monitor of %s: %w", name, err)
+	}
+	return nil
+}
+
+// Reboot presses the power button of a node of the lab, waits until it is off, and switches it on with a kernel. It does not
+// wait until the node is ready: Up does.
+func Reboot(ctx context.Context, o Options, name, kernel string) error {
+	c, err := existing(ctx, o)
+	if err != nil {
+		return err
+	}
+	n, err := findNode(c.nodes, name)
+	if err != nil {
+		return err
+	}
+	if err := Monitor(ctx, o, name, "system_powerdown", nil); err != nil {
+		return err
+	}
+	guest := c.guest(n)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	err = poll(ctx, func() (bool, error) {
+		running, err := findProcesses(c.runs(guest.Name, guest.Args[0]))
+		return len(running) == 0, err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting until %s is off: %w", name, err)
+	}
+	if err := c.setKernel(n, kernel); err != nil {
+		return err
+	}
+	return c.ensure(guest)
+}
