@@ -54,6 +54,10 @@ func TestStartTrouble(t *testing.T) {
 			events: []corev1.Event{event("FailedCreatePodSandBox", sandboxCRIO)},
 			want:   v1alpha1.OutcomeDeviceMissing, wantFinal: true, wantMessage: []string{"VF pci addr is required", `network "sf-vf"`},
 		},
+		"an executable that CRI-O's crun does not find": {
+			pod:  []func(*corev1.Pod){waiting("CreateContainerError", "container create failed: executable file `/usr/local/bin/agent` not found: No such file or directory")},
+			want: v1alpha1.OutcomeContainerConfig, wantMessage: []string{"CreateContainerError", "container create failed", "not found"},
+		},
 		"an image that must not be pulled": {
 			pod:  []func(*corev1.Pod){waiting("ErrImageNeverPull", "")},
 			want: v1alpha1.OutcomeImagePullFailed, wantMessage: []string{"ErrImageNeverPull"},

@@ -117,12 +117,12 @@ func networksHold(text string) {
 			By(protocol + heading)
 			rows := rowsBelow(text, protocol+heading)
 			Expect(rows).To(ContainElement([]string{"NETWORK", "MTU=1500", "MTU=9000", "MTU=1500", "MTU=9000"}))
-			for _, network := range []string{"pod", "vf", "macvlan"} {
+			for _, network := range []string{"host", "pf", "vf", "pod", "macvlan"} {
 				row := rowOf(rows, network)
 				Expect(row).To(HaveLen(5))
 				for i, field := range row[1:] {
-					if network == "pod" && i%2 == 1 {
-						Expect(field).To(Equal("-"), "the pod network has one MTU")
+					if (network == "pod" || network == "host") && i%2 == 1 {
+						Expect(field).To(Equal("-"), "the network %s has one MTU", network)
 						continue
 					}
 					for value := range strings.SplitSeq(field, "-") {
@@ -134,27 +134,29 @@ func networksHold(text string) {
 	}
 }
 
-// matrixHolds checks that there is a line for each rate and size, with numbers that hold together.
+// matrixHolds checks that there is a line for each variant, rate and size, with numbers that hold together.
 func matrixHolds(b *v1alpha1.LatencyBenchmark, text string) {
 	GinkgoHelper()
-	rows := rowsBelow(text, "variant default")
-	Expect(rows[0][:13]).To(Equal(strings.Fields("RATE/S SIZE ROUNDS SAMPLES LOST MIN MEAN P50 P75 P90 P95 P99 P99.9")))
-	rows = rows[1:]
-	for _, size := range b.Spec.Workload.MessageSizes {
-		for _, rate := range b.Spec.Workload.RatesPerSecond {
-			By(fmt.Sprintf("%d messages a second of %d bytes", rate, size))
-			Expect(rows).NotTo(BeEmpty())
-			row := rows[0]
-			rows = rows[1:]
-			Expect(row[:3]).To(Equal([]string{fmt.Sprint(rate), fmt.Sprint(size), "1"}))
-			Expect(number(row[3])).To(BeNumerically("~", rate, rate/10), "samples of %v", row)
-			Expect(number(row[6])).To(BeNumerically(">", number(row[5])), "mean and min of %v", row)
-			ladder := numbers(slices.Concat(row[5:6], row[7:12], row[len(row)-1:]))
-			Expect(ladder[0]).To(BeNumerically(">", 0.5), "no message crosses a kernel twice in less")
-			Expect(slices.IsSorted(ladder)).To(BeTrue(), "%v", row)
+	for _, variant := range b.Spec.Variants {
+		rows := rowsBelow(text, "variant "+variant.Name+" ")
+		Expect(rows[0][:13]).To(Equal(strings.Fields("RATE/S SIZE ROUNDS SAMPLES LOST MIN MEAN P50 P75 P90 P95 P99 P99.9")))
+		rows = rows[1:]
+		for _, size := range b.Spec.Workload.MessageSizes {
+			for _, rate := range b.Spec.Workload.RatesPerSecond {
+				By(fmt.Sprintf("%s: %d messages a second of %d bytes", variant.Name, rate, size))
+				Expect(rows).NotTo(BeEmpty())
+				row := rows[0]
+				rows = rows[1:]
+				Expect(row[:3]).To(Equal([]string{fmt.Sprint(rate), fmt.Sprint(size), "1"}))
+				Expect(number(row[3])).To(BeNumerically("~", rate, rate/10), "samples of %v", row)
+				Expect(number(row[6])).To(BeNumerically(">", number(row[5])), "mean and min of %v", row)
+				ladder := numbers(slices.Concat(row[5:6], row[7:12], row[len(row)-1:]))
+				Expect(ladder[0]).To(BeNumerically(">", 0.5), "no message crosses a kernel twice in less")
+				Expect(slices.IsSorted(ladder)).To(BeTrue(), "%v", row)
+			}
 		}
+		Expect(rows).To(BeEmpty())
 	}
-	Expect(rows).To(BeEmpty())
 }
 
 // laddersHold checks the ladders of both variants, from the intended and from the actual send, and those of a capture.

@@ -60,7 +60,7 @@ func localNode(name string) corev1.Node {
 	n := MakeNode(name).Obj()
 	n.Labels[corev1.LabelHostname] = name
 	n.Status.Allocatable = corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("4Gi"), "tailgate.test/sf_vf": resource.MustParse("4"),
+		corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("4Gi"), "tailgate.test/sf_vf": resource.MustParse("4"), "tailgate.test/sf_pf": resource.MustParse("1"),
 	}
 	return *n
 }

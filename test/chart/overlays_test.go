@@ -1,0 +1,58 @@
+package chart
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/tailgate-dev/tailgate/internal/admit"
+)
+
+// TestExperimentOverlays: the published experiments for Solarflare NICs are taken by the API server, have nothing of the local
+// cluster, and compare each way to the peer by the kernel and by Onload.
+func TestExperimentOverlays(t *testing.T) {
+	ways := []string{"host-kernel", "host-onload", "pf-kernel", "pf-onload", "vf-kernel", "vf-onload", "ipvlan-kernel", "ipvlan-onload"}
+	variants := map[string]map[string][]string{
+		"x2": {
+			"pingpong-sweep": ways, "percentile-ladder": ways, "rate-size-matrix": {"host-onload", "pf-onload", "vf-onload"},
+			"networks": {"host", "pf-1500", "pf-9000", "vf-1500", "vf-9000", "pod"},
+		},
+		"x4": {
+			"pingpong-sweep": ways, "percentile-ladder": ways, "rate-size-matrix": {"host-onload", "pf-onload", "vf-onload"},
+			"networks": {"host", "pf-1500", "pf-9000", "vf-1500", "pod"},
+		},
+	}
+	for nic, want := range variants {
+		t.Run(nic, func(t *testing.T) {
+			all := kustomize(t, "config/samples/experiments/"+nic)
+			if len(all) != len(want) {
+				t.Errorf("%d objects, want %d", len(all), len(want))
+			}
+			for _, u := range all {
+				if err := admit.Object(t.Context(), u); err != nil {
+					t.Errorf("%s: %v", u.GetName(), err)
+				}
+				var names []string
+				list, _, _ := unstructured.NestedSlice(u.Object, "spec", "variants")
+				for _, v := range list {
+					names = append(names, v.(map[string]any)["name"].(string))
+				}
+				if !slices.Equal(names, want[u.GetName()]) {
+					t.Errorf("%s has variants %q, want %q", u.GetName(), names, want[u.GetName()])
+				}
+				text, err := json.Marshal(u.Object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, local := range []string{"tailgate.test/", "node-a", "node-b", "eth0"} {
+					if strings.Contains(string(text), local) {
+						t.Errorf("%s has %s, which is of the local cluster", u.GetName(), local)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,60 @@
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// resources are the extended resources of devices that pages, samples and the documentation of fields name, with the NICs that
+// they stand for. A reader who follows a page meets one name for one thing.
+var resources = map[string]string{
+	"tailgate.test/sf_vf":   "VFs of the local cluster",
+	"tailgate.test/sf_pf":   "PFs of the local cluster",
+	"openshift.io/sf_x2_vf": "VFs of an X2, as sriov-network-operator names them with its default prefix",
+	"openshift.io/sf_x4_vf": "VFs of an X4",
+	"amd.com/sf_pf":         "whole ports, of device-plugin-pf.yaml",
+	"amd.com/onload":        "Onload's devices, of AMD's device plugin",
+}
+
+// TestResourceNames: docs, samples and the documentation of fields have the resources above and no others.
+func TestResourceNames(t *testing.T) {
+	// Of an image or a path the name goes on after it.
+	named := regexp.MustCompile(`[a-z0-9][a-z0-9.-]*\.[a-z]+/(?:sf_[A-Za-z0-9_]+|onload)\b([-/:])?`)
+	used := map[string]bool{}
+	check := func(path string) {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range named.FindAllStringSubmatch(string(content), -1) {
+			name := strings.TrimRight(m[0], "-/:")
+			switch {
+			case resources[name] != "":
+				used[name] = true
+			case m[1] == "":
+				t.Errorf("%s names %s, which is none of the resources of docs and samples", path, name)
+			}
+		}
+	}
+	check(filepath.Join(root, "README.md"))
+	for _, folder := range []string{"docs", "config/samples", "config/crd", "api"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() && !strings.HasSuffix(path, ".png") {
+				check(path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name := range resources {
+		if !used[name] {
+			t.Errorf("nothing names %s", name)
+		}
+	}
+}
