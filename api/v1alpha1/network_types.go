@@ -74,13 +74,13 @@ type HostNetwork struct {
 // +kubebuilder:validation:XValidation:rule="has(self.networkRef) != has(self.ipam)",message="give exactly one of networkRef, an existing NetworkAttachmentDefinition, and ipam, with which the operator creates one"
 // +kubebuilder:validation:XValidation:rule="has(self.ipam) || !has(self.mtu)",message="mtu is for networks that the operator creates: give ipam, or set the MTU in the NetworkAttachmentDefinition"
 type DeviceNetwork struct {
-	// resourceName is the extended resource of the VFs or PFs, with its prefix, such as amd.com/sf_vf: a device plugin
+	// resourceName is the extended resource of the VFs or PFs, with its prefix, such as openshift.io/sf_x2_vf: a device plugin
 	// advertises it, or a DeviceClass has it as extendedResourceName. Each pod requests one. It must equal the annotation
 	// k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition.
 	// +required
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="must be a resource name with its prefix, such as amd.com/sf_vf"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="must be a resource name with its prefix, such as openshift.io/sf_x2_vf"
 	ResourceName string `json:"resourceName"`
 
 	// networkRef names the NetworkAttachmentDefinition that Multus attaches to both pods as net1.
