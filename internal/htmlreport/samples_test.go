@@ -323,6 +323,7 @@ func networksSample(t *testing.T) []export.Benchmark {
 
 func matrixSample(t *testing.T) []export.Benchmark {
 	b := sample(t, "experiments/rate-size-matrix.yaml")
+	b.Spec.Variants = nil
 	r := rand.New(rand.NewPCG(4, 4))
 	return []export.Benchmark{measured(b, func(run plan.Run, c *result.Cell) {
 		s := quick.scaled((0.9 + float64(c.MessageSize)/2_500 + float64(c.RatePerSecond)/400_000) * (1 + 0.015*r.NormFloat64()))
@@ -451,7 +452,7 @@ func pairsSample(t *testing.T, nodes int) []export.Benchmark {
 // largeSample has twenty cells in ten rounds with courses of 128 intervals and slow samples: the largest that must stay below a megabyte.
 func largeSample(t *testing.T) []export.Benchmark {
 	b := sample(t, "experiments/rate-size-matrix.yaml")
-	b.Name, b.Spec.Rounds = "large", 10
+	b.Name, b.Spec.Rounds, b.Spec.Variants = "large", 10, nil
 	b.Spec.Workload.MessageSizes, b.Spec.Workload.RatesPerSecond = []int32{16, 64, 256, 512, 1024}, []int32{1000, 5000, 10000, 50000}
 	r := rand.New(rand.NewPCG(8, 8))
 	var drawn []result.Histogram
