@@ -171,7 +171,7 @@ func (r *release) provenance(context.Context) error {
 		subjects = append(subjects, artifact{Name: registry + "/" + name, Digest: map[string]string{"sha256": strings.TrimPrefix(digest, "sha256:")}})
 	}
 	slices.SortFunc(subjects, func(a, b artifact) int { return strings.Compare(a.Name, b.Name) })
-	builder := "local" // somebody's machine: a rehearsal
+	builder := "local" // a rehearsal on a developer's machine
 	if r.keyless {
 		builder = source + "/.github/workflows/release.yml@refs/tags/" + r.version
 	}
