@@ -17,7 +17,8 @@ import (
 type decision struct {
 	changes []func(*world)
 	// kind and reason of the step.
-	kind, reason string
+	kind   stepKind
+	reason string
 	// message has parts of the step's message.
 	message []string
 	// again is compared when it is not zero; none says that it must be zero.
@@ -736,8 +737,9 @@ func TestWaitForADevicePluginIsRecorded(t *testing.T) {
 	w := makeWorld()
 	now, since := w.now, &w.benchmark.Status.DeviceWaitStartTime
 	for i, c := range []struct {
-		kind, reason string
-		waits        bool
+		kind   stepKind
+		reason string
+		waits  bool
 	}{
 		{stepClaim, v1alpha1.ReasonStarting, false},
 		{stepConclude, noPlugin, true},

@@ -1,0 +1,233 @@
+package benchmark
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/queue"
+)
+
+// decideActive is for an attempt whose outcome is not known.
+func decideActive(w *world) step {
+	b, active := w.benchmark, w.benchmark.Status.Active
+	if w.driver == nil {
+		return conclude(v1alpha1.OutcomeAgentFailed, fmt.Sprintf("this operator does not know %s; upgrade it", b.Spec.Tool))
+	}
+	if active.Collected != nil {
+		return decideStore(w)
+	}
+	for _, p := range []*corev1.Pod{w.server, w.client} {
+		if p != nil && !w.ours(p) {
+			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists and is not this benchmark's", p.Name))
+		}
+	}
+	if w.server == nil && active.ServerPodUID == "" && w.client == nil {
+		return startServer(w)
+	}
+	if lost := lostPod(active, w.server, w.client); lost != "" {
+		return conclude(v1alpha1.OutcomePodLost, fmt.Sprintf("the %s's pod was deleted before the run ended", lost))
+	}
+	for _, end := range []struct {
+		pod      *corev1.Pod
+		recorded string
+	}{{w.server, active.ServerPodUID}, {w.client, active.ClientPodUID}} {
+		if end.pod != nil && end.recorded == "" {
+			// A manager that died before it could record the pod may have created it, or any other client.
+			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists, and it is not recorded that the operator made it", end.pod.Name))
+		}
+	}
+	s, over := ended(w)
+	if b.Spec.Suspend && (!over || s.kind == stepWatch) {
+		// What is over is not thrown away.
+		return conclude(v1alpha1.OutcomeSuspended, "spec.suspend ended it; it does not count as an attempt that failed")
+	}
+	if over {
+		return s
+	}
+	if s, over := unreachable(w); over {
+		return s
+	}
+	for _, end := range []struct {
+		role string
+		pod  *corev1.Pod
+	}{{v1alpha1.RoleServer, w.server}, {v1alpha1.RoleClient, w.client}} {
+		if end.pod == nil || started(end.pod) {
+			continue
+		}
+		trouble := startTrouble(end.pod, w.events[end.pod.UID])
+		if trouble.reason == v1alpha1.OutcomeUnschedulable && w.unplugged != "" {
+			return conclude(v1alpha1.OutcomeDevicePluginUnavailable, fmt.Sprintf("the %s's pod cannot start: %s; the attempt does not count, and the operator waits for the device plugin", end.role, w.unplugged))
+		}
+		if trouble.final {
+			return conclude(trouble.reason, fmt.Sprintf("the %s's pod cannot start: %s", end.role, trouble.message))
+		}
+		if w.pendingFor(end.pod) > w.settings.StartTimeout {
+			return conclude(trouble.reason, fmt.Sprintf("the %s's pod did not start within %s: %s", end.role, w.settings.StartTimeout, trouble.message))
+		}
+		if trouble.message != "" {
+			return step{kind: stepWatch, reason: trouble.reason, again: lookAgain,
+				message: fmt.Sprintf("the %s's pod does not start: %s", end.role, trouble.message)}
+		}
+		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, again: lookAgain,
+			message: fmt.Sprintf("starting run %s, attempt %d: %s", active.Run, active.Attempt, end.role)}
+	}
+	if w.client == nil {
+		return startClient(w)
+	}
+	return step{kind: stepWatch, reason: v1alpha1.ReasonRunning, again: waitAgain,
+		message: "measuring " + round(b)}
+}
+
+// decideStore is for an attempt whose result is verified, and of which the status has the digests. A ConfigMap that has
+// them counts, even if the pods are gone since: a manager created it and ended before it could say so.
+func decideStore(w *world) step {
+	active := w.benchmark.Status.Active
+	if lost := lostPod(active, w.server, w.client); lost != "" && w.kept != keptWhole {
+		return conclude(v1alpha1.OutcomePodLost, fmt.Sprintf("the %s's pod was deleted before its result was stored", lost))
+	}
+	return step{kind: stepStore, reason: v1alpha1.ReasonRunning, message: "storing the result"}
+}
+
+// round says which part of the plan is active.
+func round(b *v1alpha1.LatencyBenchmark) string {
+	text := fmt.Sprintf("round %d of %d", b.Status.Active.Round, plan.Rounds(b))
+	if len(b.Spec.Variants) > 0 {
+		text += ", variant " + b.Status.Active.Variant
+	}
+	return text
+}
+
+// startServer is the first act of an attempt. Before it, the claim is compared with all others once more:
+// both of two managers that claimed one node at the same moment see the other's claim here.
+func startServer(w *world) step {
+	if w.benchmark.Spec.Suspend {
+		return step{kind: stepWithdraw, reason: v1alpha1.ReasonBenchmarkSuspended, message: "spec.suspend was set before the first pod of the run was made"}
+	}
+	if ok, blocker := queue.Admit(entry(w.benchmark), w.others); !ok {
+		return step{kind: stepWithdraw, reason: v1alpha1.ReasonQueued, message: "gave way: " + blocker}
+	}
+	if s, waits := refusedCreate(w); waits {
+		return s
+	}
+	return step{kind: stepCreateServer, reason: v1alpha1.ReasonStarting, again: lookAgain,
+		message: fmt.Sprintf("starting run %s, attempt %d", w.benchmark.Status.Active.Run, w.benchmark.Status.Active.Attempt)}
+}
+
+// startClient follows once the server runs and its address is known. That it may not listen yet does not matter: the
+// client's agent knocks until it does.
+func startClient(w *world) step {
+	active := w.benchmark.Status.Active
+	message := fmt.Sprintf("starting run %s, attempt %d: client", active.Run, active.Attempt)
+	if !isRunning(w.server) {
+		// It has just ended; in a moment its pod says how. A client would find no server.
+		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d: server", active.Run, active.Attempt), again: lookAgain}
+	}
+	if s, waits := refusedCreate(w); waits {
+		return s
+	}
+	address, missing := w.serverAddress()
+	if address != "" {
+		return step{kind: stepCreateClient, reason: v1alpha1.ReasonStarting, message: message, address: address, again: lookAgain}
+	}
+	if w.pendingFor(w.server) > w.settings.StartTimeout {
+		return conclude(v1alpha1.OutcomeNetworkFailed, missing)
+	}
+	return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: missing, again: hearAgain}
+}
+
+// serverAddress is the server's address on the measured network, or "" and what is still missing.
+func (w *world) serverAddress() (address, missing string) {
+	if v := w.activeRun().Variant; v.Network.Interface() == "" {
+		return pods.Address(w.benchmark, v, w.server)
+	}
+	return w.listening, w.unheard
+}
+
+// ended is for an attempt in which a pod has ended, well or not.
+func ended(w *world) (step, bool) {
+	if reason, message := failure(w); reason != "" {
+		return concludeFailure(w, reason, message), true
+	}
+	serverDone, clientDone := endedWell(w.server), endedWell(w.client)
+	switch {
+	case serverDone && clientDone:
+		return step{kind: stepCollect, reason: v1alpha1.ReasonRunning, message: "taking the result"}, true
+	case serverDone && w.client == nil:
+		return conclude(v1alpha1.OutcomeAgentFailed, "the server ended before there was a client"), true
+	case serverDone && w.sinceEnd() > peerGrace:
+		return conclude(v1alpha1.OutcomeAgentFailed, "the server has ended, and the client has not"), true
+	case clientDone && w.sinceEnd() > peerGrace:
+		return conclude(v1alpha1.OutcomeAgentFailed, "the client has ended, and the server has not"), true
+	case serverDone || clientDone || hasFailed(w.client) || hasFailed(w.server):
+		return step{kind: stepWatch, reason: v1alpha1.ReasonRunning, message: "waiting for both ends to finish", again: lookAgain}, true
+	}
+	return step{}, false
+}
+
+// concludeFailure ends an attempt that failed. A kubelet whose device plugin ended has no device on any NUMA node, and rejects
+// a pod with the same words as one whose free CPUs and devices are on different NUMA nodes. Its node tells the two apart, a
+// moment later.
+func concludeFailure(w *world, reason, message string) step {
+	switch v := w.activeRun().Variant; {
+	case reason != v1alpha1.OutcomeTopologyAffinity || len(v.Resources()) == 0:
+		return conclude(reason, message)
+	case w.unplugged != "":
+		return conclude(v1alpha1.OutcomeDevicePluginUnavailable, fmt.Sprintf("%s; %s; the attempt does not count, and the operator waits for the device plugin", message, w.unplugged))
+	case w.sinceEnd() < affinityGrace:
+		return step{kind: stepWatch, reason: reason, message: message + "; waiting for the node to report its devices", again: lookAgain}
+	}
+	return conclude(reason, message)
+}
+
+// failure is how the attempt failed, the reason empty while it has not, or while it is not known why: an end that only says
+// that it lost the other knows less than that one, which may tell in a moment. Of two that know, the client comes first.
+func failure(w *world) (reason, message string) {
+	for _, end := range []struct{ pod, other *corev1.Pod }{{w.client, w.server}, {w.server, w.client}} {
+		if !hasFailed(end.pod) {
+			continue
+		}
+		r, m := podFailure(end.pod)
+		if r != v1alpha1.OutcomePeerUnreachable {
+			return r, m
+		}
+		if known := end.other == nil || pods.Ended(end.other) || w.sinceEnd() > wordsGrace; known && reason == "" {
+			reason, message = r, m
+		}
+	}
+	return reason, message
+}
+
+// unreachable is for an attempt whose node went away, or that takes longer than it possibly should.
+func unreachable(w *world) (step, bool) {
+	b, active := w.benchmark, w.benchmark.Status.Active
+	for _, p := range []*corev1.Pod{w.server, w.client} {
+		if p != nil && slices.Contains(w.notReady, pods.Node(p)) && w.since(active.NotReadyTime) > nodeGrace {
+			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s is gone or not ready", pods.Node(p))), true
+		}
+	}
+	used := time.Duration(b.Status.OccupiedSeconds)*time.Second + w.now.Sub(active.StartTime.Time)
+	if w.settings.MaxOccupation > 0 && used > w.settings.MaxOccupation {
+		return conclude(v1alpha1.OutcomeOccupationExceeded, occupied(w, used)), true
+	}
+	limit := plan.Deadline(w.driver, w.activeRun().Cells) + 2*w.settings.StartTimeout + deadlineGrace
+	if w.now.Sub(active.StartTime.Time) > limit {
+		return conclude(v1alpha1.OutcomeDeadlineExceeded, fmt.Sprintf("%s took longer than %s", round(b), limit)), true
+	}
+	return step{}, false
+}
+
+// occupied says that a benchmark held its nodes for too long.
+func occupied(w *world, used time.Duration) string {
+	return fmt.Sprintf("%d of %d runs are stored after the nodes were held for %s, and the operator allows %s (--max-occupation); measure fewer or shorter rounds",
+		len(w.benchmark.Status.Stored), len(w.runs), used.Round(time.Second), w.settings.MaxOccupation)
+}
+
+func conclude(reason, message string) step {
+	return step{kind: stepConclude, reason: reason, message: message}
+}

@@ -1,0 +1,109 @@
+package benchmark
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+)
+
+// lostPod names the role whose pod existed and does not any more.
+func lostPod(active *v1alpha1.ActiveAttempt, server, client *corev1.Pod) string {
+	switch {
+	case server == nil || active.ServerPodUID != "" && string(server.UID) != active.ServerPodUID:
+		return v1alpha1.RoleServer
+	case client == nil && active.ClientPodUID != "" || client != nil && active.ClientPodUID != "" && string(client.UID) != active.ClientPodUID:
+		return v1alpha1.RoleClient
+	}
+	return ""
+}
+
+// hasFailed says whether a pod exists and has failed, as its kubelet says when it knows why.
+func hasFailed(p *corev1.Pod) bool { return p != nil && p.Status.Phase == corev1.PodFailed }
+
+// endedWell says whether a pod exists and its container ended with success. The pod's phase says so too, but more than
+// a second later: the kubelet writes it when it has cleaned up.
+func endedWell(p *corev1.Pod) bool {
+	if p == nil || hasFailed(p) {
+		return false
+	}
+	end := terminated(p)
+	return p.Status.Phase == corev1.PodSucceeded || end != nil && end.ExitCode == 0
+}
+
+// started says whether a pod's container runs, or did so until it ended a moment ago.
+func started(p *corev1.Pod) bool {
+	return terminated(p) != nil || isRunning(p)
+}
+
+// isRunning says whether a pod's container runs.
+func isRunning(p *corev1.Pod) bool {
+	c := agentOf(p)
+	return c != nil && c.State.Running != nil
+}
+
+// terminated is how a pod's container ended; nil while it has not.
+func terminated(p *corev1.Pod) *corev1.ContainerStateTerminated {
+	if c := agentOf(p); c != nil {
+		return c.State.Terminated
+	}
+	return nil
+}
+
+// agentOf is the status of a pod's only container; nil before the kubelet has reported one.
+func agentOf(p *corev1.Pod) *corev1.ContainerStatus {
+	for i := range p.Status.ContainerStatuses {
+		if c := &p.Status.ContainerStatuses[i]; c.Name == pods.Container {
+			return c
+		}
+	}
+	return nil
+}
+
+// hasEnded says whether a pod exists and has ended, well or not.
+func hasEnded(p *corev1.Pod) bool { return endedWell(p) || hasFailed(p) }
+
+// sinceEnd is for how long it has been known that a pod of the attempt ended.
+func (w *world) sinceEnd() time.Duration { return w.since(w.benchmark.Status.Active.EndTime) }
+
+// since is how long ago something was first seen; what was not seen before is seen now.
+func (w *world) since(seen *metav1.MicroTime) time.Duration {
+	if seen == nil {
+		return 0
+	}
+	return w.now.Sub(seen.Time)
+}
+
+// pendingFor is how long ago a pod of the attempt was created. The API server dates its creation; by the clock of the claim it
+// was not before that.
+func (w *world) pendingFor(p *corev1.Pod) time.Duration {
+	since := p.CreationTimestamp.Time
+	if claimed := w.benchmark.Status.Active.StartTime.Time; claimed.After(since) {
+		since = claimed
+	}
+	return w.now.Sub(since)
+}
+
+// holds says whether a pod is ours and may still have CPUs, devices and an address of its node. A pod that is being deleted
+// has given them back when its phase says that it ended: the kubelet says so after it stopped the sandbox. Its object stays
+// for a second more.
+func (w *world) holds(p *corev1.Pod) bool { return w.ours(p) && !givenBack(p) }
+
+func givenBack(p *corev1.Pod) bool { return pods.Ended(p) && !p.DeletionTimestamp.IsZero() }
+
+// ours says whether a pod exists and belongs to this benchmark, not to another user of that name.
+func (w *world) ours(p *corev1.Pod) bool { return p != nil && metav1.IsControlledBy(p, w.benchmark) }
+
+// activeRun is the run of the active attempt.
+func (w *world) activeRun() plan.Run {
+	for _, run := range w.runs {
+		if run.Name == w.benchmark.Status.Active.Run {
+			return run
+		}
+	}
+	return plan.Run{}
+}
