@@ -141,8 +141,11 @@ func (r *release) command(ctx context.Context) error {
 		return err
 	}
 	archives, err := filepath.Glob(filepath.Join(r.clone, "dist", "*.tar.gz"))
-	if err != nil || len(archives) == 0 {
-		return fmt.Errorf("GoReleaser made no archive: %v", err)
+	if err != nil {
+		return err
+	}
+	if len(archives) == 0 {
+		return errors.New("GoReleaser made no archive")
 	}
 	for _, archive := range archives {
 		if err := os.Rename(archive, filepath.Join(r.out, filepath.Base(archive))); err != nil {

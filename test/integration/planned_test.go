@@ -160,7 +160,7 @@ var _ = Describe("A sample", func() {
 			namespace := newNamespace(ctx)
 			w := &World{
 				Namespace: namespace, Kubelet: NewKubelet(ctx, namespace, time.Now), Clock: &clock{},
-				Settings: benchmark.Settings{BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3},
+				Settings: benchmark.Settings{BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3, AllowHostNetwork: true},
 			}
 			for _, name := range []string{"node-a", "node-b"} {
 				w.AddNode(ctx, &NodeBuilder{localNode(name)})

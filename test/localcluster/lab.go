@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -209,7 +210,7 @@ func (c *cluster) writeDisk(ctx context.Context, n node) error {
 	for _, name := range []string{"multinet", "sriov", "deviceplugin"} {
 		programs = append(programs, c.bin(name))
 	}
-	files := append(programs, c.kubeconfig(n.Name), c.kubeconfig("multinet"))
+	files := append(slices.Clone(programs), c.kubeconfig(n.Name), c.kubeconfig("multinet"))
 	for file := range c.configuration(n, "", nil) {
 		files = append(files, c.node(n, file))
 	}

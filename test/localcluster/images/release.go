@@ -79,7 +79,7 @@ func Release(ctx context.Context, o Options, image, ref, path string, architectu
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	var index v1.ImageIndex = mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range architectures {
 		one := o
 		one.Arch = arch
