@@ -409,8 +409,9 @@ var _ = Describe("A matrix", func() {
 		child(ctx, b, 2)
 		Expect(k8s.Delete(ctx, b)).To(Succeed())
 		changed := child(ctx, b, 1)
+		before := changed.DeepCopy()
 		changed.Spec.Priority++
-		Expect(k8s.Update(ctx, changed)).To(Succeed(), "which wakes the controller of matrices")
+		Expect(k8s.Patch(ctx, changed, client.MergeFrom(before))).To(Succeed(), "which wakes the controller of matrices")
 		w.Patiently(ctx, child(ctx, b, 2), func() any { return values(children(ctx, b)) }, HaveLen(2))
 		for _, c := range children(ctx, b) {
 			Expect(metav1.GetControllerOf(&c).UID).To(Equal(b.UID))
