@@ -126,7 +126,7 @@ var _ = Describe("The API", func() {
 		Entry("the settings of two types", "network: {type: VF, vf: {resourceName: amd.com/sf_vf, networkRef: {name: net}}, pf: {resourceName: amd.com/sf_pf, networkRef: {name: net}}}", "spec.network", "pf goes with type PF", "remove pf"),
 		Entry("an attached network without a reference", "network: {type: NAD}", "spec.network", "nad goes with type NAD and is required there: give nad.networkRef"),
 		Entry("a reference without a name", "network: {type: NAD, nad: {networkRef: {}}}", "spec.network.nad.networkRef.name", "Required value"),
-		Entry("a resource without its prefix", "network: {type: VF, vf: {networkRef: {name: net}, resourceName: sf_vf}}", "spec.network.vf.resourceName", "with its prefix", "amd.com/sf_vf"),
+		Entry("a resource without its prefix", "network: {type: VF, vf: {networkRef: {name: net}, resourceName: sf_vf}}", "spec.network.vf.resourceName", "with its prefix", "such as openshift.io/sf_x2_vf"),
 		Entry("a resource of type Pod", "network: {type: Pod, vf: {resourceName: amd.com/sf_vf, networkRef: {name: net}}}", "spec.network", "vf goes with type VF"),
 		Entry("a VF without a resource", "network: {type: VF, vf: {networkRef: {name: net}}}", "spec.network.vf.resourceName", "Required value"),
 		Entry("a PF without a network", "network: {type: PF, pf: {resourceName: amd.com/sf_pf}}", "spec.network.pf", "exactly one of networkRef", "and ipam"),
