@@ -32,8 +32,9 @@ const (
 )
 
 // The commands of README.md and docs/*.md run as users copy them: in a shell with kubectl and kubectl-tailgate in PATH, in
-// a folder with config/ and the files that the page itself gives, block by block, in an empty namespace.
-var _ = Describe("The commands of a page of the documentation run as they stand there", Label("docs"), SpecPriority(1), Ordered, ContinueOnFailure, func() {
+// a folder with config/ and the files that the page itself gives, block by block, in an empty namespace. Their rounds are too
+// short to be judged while a spec in another cluster uses the same CPUs.
+var _ = Describe("The commands of a page of the documentation run as they stand there", Label("docs"), Serial, Ordered, ContinueOnFailure, func() {
 	var path string // PATH with the commands
 	BeforeAll(func(ctx context.Context) {
 		bin := GinkgoT().TempDir()

@@ -49,7 +49,8 @@ var middle = map[v1alpha1.Tool]time.Duration{
 	v1alpha1.ToolSfntStream:   2 * time.Second,
 }
 
-var _ = Describe("What holds messages up, or loses them, is reported", Label("faults"), func() {
+// Serial: what is reported must be the cut or the freeze, not a spec in another cluster that uses the same CPUs.
+var _ = Describe("What holds messages up, or loses them, is reported", Label("faults"), Serial, func() {
 	DescribeTable("an end that is frozen for more than a second",
 		func(ctx context.Context, f freeze) {
 			b := disturbed(f.name, v1alpha1.ToolPinger, f.protocol)
