@@ -49,6 +49,11 @@ integration: ## API and controller tests against a real API server (envtest); no
 	trap 'go run ./hack/durations bin/integration.json' EXIT; \
 	GOGC=300 KUBEBUILDER_ASSETS="$$assets" go tool ginkgo --procs=3 --no-color --timeout=60m --json-report=integration.json --output-dir=bin ./test/integration
 
+.PHONY: peers
+peers: ## Flagger, Prometheus and cert-manager against a real gate; no root needed. The first time they are built.
+	assets="$${KUBEBUILDER_ASSETS:-$$(go run ./hack/localcluster assets)}"; \
+	KUBEBUILDER_ASSETS="$$assets" go tool ginkgo -v --no-color --timeout=90m --label-filter=peers ./test/integration
+
 .PHONY: e2e
 e2e: ## As root: tests on the local cluster; LABELS=measurement (or placement, faults, a || b) picks specs.
 	mkdir -p bin

@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/pem"
-	"errors"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +15,8 @@ import (
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/tailgate-dev/tailgate/test/mounted"
 )
 
 const serviceName = "metrics.tailgate-system.svc"
@@ -35,26 +34,10 @@ func issue(t *testing.T) issued {
 	return issued{certificate: bytes.TrimSuffix(chain, ca), key: key, ca: ca}
 }
 
-// mount puts files into a folder as a kubelet does with a Secret's: links to links, of which one is replaced.
-func mount(t *testing.T, folder, version string, files map[string][]byte) {
+// mount writes files as a kubelet does.
+func mount(t *testing.T, folder string, files map[string][]byte) {
 	t.Helper()
-	data := filepath.Join(folder, "..data")
-	before, beforeErr := os.Readlink(data)
-	if err := os.Mkdir(filepath.Join(folder, ".."+version), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	err := os.Symlink(".."+version, data+"_tmp")
-	for name, content := range files {
-		err = errors.Join(err, os.WriteFile(filepath.Join(folder, ".."+version, name), content, 0o600))
-		if beforeErr != nil {
-			err = errors.Join(err, os.Symlink("..data/"+name, filepath.Join(folder, name)))
-		}
-	}
-	err = errors.Join(err, os.Rename(data+"_tmp", data))
-	if beforeErr == nil {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(folder, before)))
-	}
-	if err != nil {
+	if err := mounted.Write(folder, files); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -127,14 +110,14 @@ func TestServingCertificate(t *testing.T) {
 	// As docs/gates.md has it for argo-rollouts and Flagger. It is read once in a process, so that no other test here may
 	// need a CA.
 	trusted := t.TempDir()
-	mount(t, trusted, "1", map[string][]byte{"first.crt": first.ca, "second.crt": second.ca})
+	mount(t, trusted, map[string][]byte{"first.crt": first.ca, "second.crt": second.ca})
 	t.Setenv("SSL_CERT_DIR", trusted)
 
 	secret := func(i issued) map[string][]byte {
 		return map[string][]byte{corev1.TLSCertKey: i.certificate, corev1.TLSPrivateKeyKey: i.key, "ca.crt": i.ca}
 	}
 	folder := t.TempDir()
-	mount(t, folder, "1", secret(first))
+	mount(t, folder, secret(first))
 	certificate, err := servingCertificate(folder)
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +128,7 @@ func TestServingCertificate(t *testing.T) {
 		t.Fatalf("the first certificate is not presented: %v\n%s", err, got)
 	}
 
-	mount(t, folder, "2", secret(second))
+	mount(t, folder, secret(second))
 	for deadline := time.Now().Add(time.Minute); !bytes.Equal(got, second.certificate); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("after a minute the new certificate is not presented")
@@ -174,7 +157,7 @@ func TestServingCertificateIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
-			mount(t, folder, "1", c.files)
+			mount(t, folder, c.files)
 			var stderr bytes.Buffer
 			err := run(t.Context(), []string{"--bench-image=bench:v0", "--serving-cert-dir=" + folder}, &stderr)
 			if err == nil || !strings.Contains(err.Error(), "--serving-cert-dir") || !strings.Contains(err.Error(), folder) || !strings.Contains(err.Error(), c.want) {

@@ -47,8 +47,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/verdicthttp"
 )
 
-// These specs play the tools of config/samples/gates: what a tool would do is read from its source, and named with it. The
-// samples are those of the folder; only names are other ones.
+// These specs simulate the tools of config/samples/gates: what a tool would do is read from its source, and named with it. The
+// samples are those of the folder; only names are other ones. peers_test.go runs those tools that can be had as Go modules.
 
 // gateSamples is the folder of the samples.
 var gateSamples = filepath.Join("..", "..", "config", "samples", "gates")
@@ -184,13 +184,19 @@ func gateCommand(ctx context.Context, kubeconfig, timeout string, command []stri
 // command is that of the only container of a job.
 func command(job batchv1.Job) []string { return job.Spec.Template.Spec.Containers[0].Command }
 
-// Verdicts serves verdicts as each replica of the manager does, whether it leads or not: it runs no controller.
-func Verdicts() (base string) {
+// freeAddress is one on which nothing listens.
+func freeAddress() string {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
-	address := listener.Addr().String()
-	Expect(listener.Close()).To(Succeed())
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// Verdicts serves verdicts as each replica of the manager does, whether it leads or not: it runs no controller.
+func Verdicts() (base string) {
+	GinkgoHelper()
+	address := freeAddress()
 	mgr, err := ctrl.NewManager(managerConfig, ctrl.Options{
 		Scheme: scheme, HealthProbeBindAddress: "0", LeaderElection: true, LeaderElectionID: "verdicts", LeaderElectionNamespace: "absent",
 		Metrics: metricsserver.Options{BindAddress: address, SecureServing: true, FilterProvider: verdicthttp.FilterProvider},

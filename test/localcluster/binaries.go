@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +26,11 @@ const (
 	containerdVersion = "v2.2.9"
 	runcVersion       = "v1.3.6"
 	promtoolVersion   = "v0.313.5" // of the module; Prometheus calls it 3.13.5
+	prometheusVersion = "v0.316.0"
+
+	// Of peers, with which `make peers` tests. Later versions of Flagger cannot be had as a module.
+	flaggerVersion     = "v1.36.1"
+	certManagerVersion = "v1.21.2"
 )
 
 // component is a set of commands built from one module under binaries/ and cached together.
@@ -126,6 +132,31 @@ func promtoolComponent() component {
 	}
 }
 
+// peers are other projects' commands that specs run beside Tailgate, by name.
+var peers = map[string]component{
+	"prometheus": {
+		Name: "prometheus", Version: prometheusVersion,
+		Packages: map[string]string{"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
+		Args:     []string{"-tags", "remove_all_sd", "-ldflags", "-s -w"},
+		Env:      static,
+		Hint:     "about 2 minutes",
+	},
+	"flagger": {
+		Name: "flagger", Version: flaggerVersion,
+		Packages: map[string]string{"flagger": "github.com/fluxcd/flagger/cmd/flagger"},
+		Args:     []string{"-ldflags", "-s -w"},
+		Env:      static,
+		Hint:     "about 2 minutes",
+	},
+	"cert-manager": {
+		Name: "cert-manager", Version: certManagerVersion,
+		Packages: map[string]string{"cert-manager": "."}, // Its main package is ours, with its controllers.
+		Args:     []string{"-ldflags", "-s -w"},
+		Env:      static,
+		Hint:     "about 2 minutes",
+	},
+}
+
 // Binaries returns a folder that holds every command of the local cluster, with the CNI plugins in its subfolder
 // cni. What is not in the cache is built, and each build is logged to log as one line.
 func Binaries(ctx context.Context, log io.Writer) (dir string, err error) {
@@ -154,6 +185,35 @@ func Promtool(ctx context.Context, log io.Writer) (path string, err error) {
 	return filepath.Join(dir, "promtool"), nil
 }
 
+// Peer returns the path of a command of another project: flagger, cert-manager or prometheus. If it is not in the
+// cache it is built, and logged to log as one line.
+func Peer(ctx context.Context, log io.Writer, name string) (path string, err error) {
+	dir, err := collect(ctx, log, "peer-"+name, peers[name])
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, name), nil
+}
+
+// PeerSource returns the folder of a module from which a peer is built, which has its CustomResourceDefinitions.
+func PeerSource(ctx context.Context, name, module string) (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
+	cmd.Dir = peers[name].source(root)
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("downloading %s: %w\n%s", module, err, out)
+	}
+	var downloaded struct{ Dir string }
+	if err := json.Unmarshal(out, &downloaded); err != nil {
+		return "", fmt.Errorf("reading where %s is: %w", module, err)
+	}
+	return downloaded.Dir, nil
+}
+
 // collect builds the components and links their commands together in one cached folder.
 func collect(ctx context.Context, log io.Writer, name string, components ...component) (string, error) {
 	root, err := moduleRoot()
@@ -171,7 +231,7 @@ func collect(ctx context.Context, log io.Writer, name string, components ...comp
 	sum := sha256.New()
 	var dirs []string
 	for _, c := range components {
-		source := filepath.Join(root, "test", "localcluster", "binaries", c.Name)
+		source := c.source(root)
 		key, err := c.key(source, strings.TrimSpace(string(goVersion)))
 		if err != nil {
 			return "", err
@@ -191,6 +251,11 @@ func collect(ctx context.Context, log io.Writer, name string, components ...comp
 	return out, nil
 }
 
+// source is the folder of the component's module.
+func (c component) source(root string) string {
+	return filepath.Join(root, "test", "localcluster", "binaries", c.Name)
+}
+
 // key identifies everything that decides what a build gives: the pinned modules, the flags and the Go version.
 func (c component) key(source, goVersion string) (string, error) {
 	sum := sha256.New()
@@ -201,6 +266,12 @@ func (c component) key(source, goVersion string) (string, error) {
 		}
 		sum.Write(content)
 	}
+	// A main package of our own, if there is one.
+	own, err := os.ReadFile(filepath.Join(source, "main.go"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("reading the main package of %s: %w", c.Name, err)
+	}
+	sum.Write(own)
 	settings, err := json.Marshal(c)
 	if err != nil {
 		return "", fmt.Errorf("encoding the build settings of %s: %w", c.Name, err)
