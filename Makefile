@@ -84,7 +84,7 @@ lab-status: ## Show what of it runs and what does not.
 	go run ./hack/localcluster lab-status
 
 .PHONY: pinger-arm64
-pinger-arm64: ## The pinger's tests on the program for arm64, in an emulator; about 2 minutes.
+pinger-arm64: ## The pinger's tests on the program for arm64, in an emulator.
 	PINGER_ARCH=arm64 go test -count=1 -timeout 30m ./bench-image/pinger
 
 .PHONY: fuzz

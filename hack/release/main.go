@@ -2,7 +2,7 @@
 //
 //	go run ./hack/release -version v0.1.0-rc.1 [-out dist] [-key cosign.key]
 //
-// Two runs on one commit give the same files, except for the signatures (*.sigstore.json).
+// Two runs on one commit should give the same files, except for the signatures (*.sigstore.json).
 package main
 
 import (
