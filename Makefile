@@ -50,7 +50,7 @@ integration: ## API and controller tests against a real API server (envtest); no
 	GOGC=300 KUBEBUILDER_ASSETS="$$assets" go tool ginkgo --procs=3 --no-color --timeout=60m --json-report=integration.json --output-dir=bin ./test/integration
 
 .PHONY: peers
-peers: ## Flagger, Prometheus and cert-manager against a real gate; no root needed. The first time they are built.
+peers: ## Argo Rollouts, Flagger, Prometheus and cert-manager against a real gate; no root needed. The first time they are built.
 	assets="$${KUBEBUILDER_ASSETS:-$$(go run ./hack/localcluster assets)}"; \
 	KUBEBUILDER_ASSETS="$$assets" go tool ginkgo -v --no-color --timeout=90m --label-filter=peers ./test/integration
 

@@ -41,8 +41,8 @@ import (
 	"github.com/tailgate-dev/tailgate/test/mounted"
 )
 
-// These specs run real commands: the manager, Kubernetes' controllers of workloads, and those of Flagger, Prometheus and
-// cert-manager, each with the manifests of the documentation. Only kubelets and agents are simulated, and the
+// These specs run real commands: the manager, Kubernetes' controllers of workloads, and those of Argo Rollouts, Flagger, Prometheus
+// and cert-manager, each with the manifests of the documentation. Only kubelets and agents are simulated, and the
 // manager's Service, in place of which the manifests get the address at which the manager listens. `make peers` runs them: to
 // build the commands takes some minutes.
 
@@ -249,11 +249,42 @@ func images(ctx context.Context, namespace string) func() []string {
 	}
 }
 
-// release changes the image of a Deployment.
+// release changes the image of a Deployment or Rollout.
 func release(ctx context.Context, o client.Object, image string) {
 	GinkgoHelper()
 	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":%q}]`, image)
 	Expect(k8s.Patch(ctx, o, client.RawPatch(types.JSONPatchType, []byte(patch)))).To(Succeed())
+}
+
+// analysisRuns are the phases of those in a namespace, and of how many a measurement was answered with Pending twice.
+func analysisRuns(ctx context.Context, namespace string) (phases []string, waiting int) {
+	GinkgoHelper()
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("argoproj.io/v1alpha1")
+	list.SetKind("AnalysisRun")
+	Expect(k8s.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+	for _, run := range list.Items {
+		var status struct {
+			Status struct {
+				Phase         string
+				MetricResults []struct{ Measurements []struct{ Value string } }
+			}
+		}
+		decode(&run, &status)
+		phases = append(phases, status.Status.Phase)
+		pending := 0
+		for _, result := range status.Status.MetricResults {
+			for _, m := range result.Measurements {
+				if m.Value == `"Pending"` {
+					pending++
+				}
+			}
+		}
+		if pending >= 2 {
+			waiting++
+		}
+	}
+	return phases, waiting
 }
 
 // prometheusConfig are the objects of config/prometheus with the component config/serving-cert, by kind and name.
@@ -293,6 +324,72 @@ var _ = Describe("A real peer,", Label("peers"), func() {
 		if !strings.Contains(GinkgoLabelFilter(), "peers") {
 			Skip("make peers runs it, with --label-filter=peers")
 		}
+	})
+
+	It("Argo Rollouts, stops a Rollout on Fail, holds it without a verdict, and continues after Pass", func(ctx SpecContext) {
+		installPeer(ctx, "argo-rollouts", "github.com/argoproj/argo-rollouts", "manifests", "crds")
+		serving, ca := mountCertificate()
+		w, address, _ := passingGate(ctx, serving)
+		namespace := workloads(ctx)
+		readerToken(ctx, namespace, w.Namespace)
+		create(ctx, objectsOf(readSample("argo-rollouts.yaml", "namespace: default", "namespace: "+namespace, "fast-nodes", w.Namespace,
+			servingName+":8443", address, "insecure: true", "insecure: false", "interval: 1m", "interval: 5s"))...)
+		rollout := objectsOf([]byte(strings.ReplaceAll(`apiVersion: argoproj.io/v1alpha1
+kind: Rollout
+metadata: {name: trading, namespace: NAMESPACE}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: trading}}
+  template:
+    metadata: {labels: {app: trading}}
+    spec: {containers: [{name: trading, image: "trading:v1"}]}
+  strategy:
+    canary:
+      steps:
+      - setWeight: 50
+      - analysis: {templates: [{templateName: latency}]}
+`, "NAMESPACE", namespace)))[0]
+		create(ctx, rollout)
+		_, metricsPort, _ := net.SplitHostPort(freeAddress())
+		_, healthPort, _ := net.SplitHostPort(freeAddress())
+		executePeer(ctx, "argo-rollouts", []string{"SSL_CERT_DIR=" + ca}, "--kubeconfig="+adminKubeconfig(namespace), "--namespaced",
+			"--namespace="+namespace, "--leader-elect=false", "--metricsPort="+metricsPort, "--healthzPort="+healthPort)
+		phase := field(ctx, rollout, "status", "phase")
+		Eventually(phase).Should(Equal("Healthy"))
+		Expect(images(ctx, namespace)()).To(ConsistOf("trading:v1", "trading:v1"))
+
+		By("Fail")
+		w.fail(ctx, "6.2.0")
+		release(ctx, rollout, "trading:v2")
+		Eventually(phase).Should(Equal("Degraded"))
+		Expect(field(ctx, rollout, "status", "message")()).To(ContainSubstring(`assessed Failed due to failed (1) > failureLimit (0)`))
+		runs, _ := analysisRuns(ctx, namespace)
+		Expect(runs).To(ConsistOf("Failed"))
+		Eventually(images(ctx, namespace)).Should(ConsistOf("trading:v1", "trading:v1"))
+
+		By("Pass, and what kubectl argo rollouts retry does")
+		w.recover(ctx)
+		Expect(k8s.Status().Patch(ctx, rollout, client.RawPatch(types.MergePatchType, []byte(`{"status":{"abort":false}}`)))).To(Succeed())
+		Eventually(phase).Should(Equal("Healthy"))
+		Eventually(images(ctx, namespace)).Should(ConsistOf("trading:v2", "trading:v2"))
+		runs, _ = analysisRuns(ctx, namespace)
+		Expect(runs).To(ConsistOf("Failed", "Successful"))
+
+		By("a node that is being measured: no verdict")
+		w.Kubelet.Die(w.A)
+		w.Kubelet.Agents(nil)
+		w.Upgrade(ctx, w.A, "6.3.0")
+		w.Expect(ctx, w.A, "Measuring Measuring"+heldBack)
+		release(ctx, rollout, "trading:v3")
+		Eventually(func() int { _, waiting := analysisRuns(ctx, namespace); return waiting }).Should(Equal(1), "it asks again")
+		Expect(images(ctx, namespace)()).To(ConsistOf("trading:v2", "trading:v3"))
+		Expect(phase()).To(Equal("Progressing"))
+		By("which then passes")
+		w.Kubelet.Die("")
+		Eventually(phase).Should(Equal("Healthy"))
+		Eventually(images(ctx, namespace)).Should(ConsistOf("trading:v3", "trading:v3"))
+		runs, _ = analysisRuns(ctx, namespace)
+		Expect(runs).To(ConsistOf("Failed", "Successful", "Successful"))
 	})
 
 	It("Flagger, halts a Canary before and after its analysis on Fail, and continues after Pass", func(ctx SpecContext) {

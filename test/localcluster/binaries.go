@@ -28,7 +28,9 @@ const (
 	promtoolVersion   = "v0.313.5" // of the module; Prometheus calls it 3.13.5
 	prometheusVersion = "v0.316.0"
 
-	// Of peers, with which `make peers` tests. Later versions of Flagger cannot be had as a module.
+	// Of peers, with which `make peers` tests. Later versions of Argo Rollouts need a later Go, and those of Flagger cannot be had as
+	// a module.
+	rolloutsVersion    = "v1.10.1"
 	flaggerVersion     = "v1.36.1"
 	certManagerVersion = "v1.21.2"
 )
@@ -141,6 +143,13 @@ var peers = map[string]component{
 		Env:      static,
 		Hint:     "about 2 minutes",
 	},
+	"argo-rollouts": {
+		Name: "argo-rollouts", Version: rolloutsVersion,
+		Packages: map[string]string{"argo-rollouts": "github.com/argoproj/argo-rollouts/cmd/rollouts-controller"},
+		Args:     []string{"-ldflags", "-s -w"},
+		Env:      static,
+		Hint:     "about 3 minutes",
+	},
 	"flagger": {
 		Name: "flagger", Version: flaggerVersion,
 		Packages: map[string]string{"flagger": "github.com/fluxcd/flagger/cmd/flagger"},
@@ -185,8 +194,7 @@ func Promtool(ctx context.Context, log io.Writer) (path string, err error) {
 	return filepath.Join(dir, "promtool"), nil
 }
 
-// Peer returns the path of a command of another project: flagger, cert-manager or prometheus. If it is not in the
-// cache it is built, and logged to log as one line.
+// Peer returns the path of a command of another project. If it is not in the cache it is built, and logged to log as one line.
 func Peer(ctx context.Context, log io.Writer, name string) (path string, err error) {
 	dir, err := collect(ctx, log, "peer-"+name, peers[name])
 	if err != nil {
