@@ -7,11 +7,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -264,19 +266,20 @@ func (p *process) freeze(t *testing.T, d time.Duration) {
 	}
 }
 
-// freePort is a port of 127.0.0.1 that nobody uses, neither for TCP nor for UDP.
+// freePort is a port of 127.0.0.1 that is free for TCP and for UDP. It is below those that Linux gives to sockets that ask for
+// any (from 32768 on), so that no other process gets it before the server does.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		port := strconv.Itoa(20_000 + rand.IntN(12_000))
+		l, err := net.Listen("tcp", "127.0.0.1:"+port)
 		if err != nil {
-			t.Fatal(err)
+			continue
 		}
 		c, err := net.ListenPacket("udp", l.Addr().String())
 		l.Close()
 		if err == nil {
 			c.Close()
-			_, port, _ := net.SplitHostPort(l.Addr().String())
 			return port
 		}
 	}

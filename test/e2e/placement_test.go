@@ -114,6 +114,18 @@ func classForClaimedVFs(ctx context.Context) {
 	}
 	Expect(kube.Create(ctx, class)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(kube.Delete(ctx, class))).To(Succeed()) })
+	// A kubelet that starts deletes the ResourceSlices of its node. The driver publishes them again half a minute later.
+	Eventually(func(g Gomega) map[string]bool {
+		slices := &resourcev1.ResourceSliceList{}
+		g.Expect(kube.List(ctx, slices)).To(Succeed())
+		nodes := map[string]bool{}
+		for _, s := range slices.Items {
+			if s.Spec.Driver == dradriver.Name && s.Spec.NodeName != nil {
+				nodes[*s.Spec.NodeName] = true
+			}
+		}
+		return nodes
+	}).WithTimeout(measured).WithPolling(200 * time.Millisecond).Should(HaveLen(2))
 }
 
 var _ = Describe("Placement", Label("placement"), func() {
