@@ -55,11 +55,11 @@ func TestVerify(t *testing.T) {
 	s.addVerification()
 	s.operator = func(v *v1alpha1.LatencyVerification) {
 		if _, asked := v.Annotations[v1alpha1.AnnotationVerify]; asked {
-			v.Status.State, v.Status.Conditions = v1alpha1.VerificationUnverified, []metav1.Condition{{Type: v1alpha1.ConditionVerified, Message: "somebody asked for it"}}
+			v.Status.State, v.Status.Conditions = v1alpha1.VerificationUnverified, []metav1.Condition{{Type: v1alpha1.ConditionVerified, Message: "a user requested it"}}
 		}
 	}
 	code, stdout, stderr := run("verify", "upgrade", "node-a", "--kubeconfig", s.serve(t))
-	if code != 0 || stdout != "node node-a is Unverified and will be measured: somebody asked for it\n" {
+	if code != 0 || stdout != "node node-a is Unverified and will be measured: a user requested it\n" {
 		t.Errorf("exit code %d, %q, it said %q", code, stdout, stderr)
 	}
 }

@@ -252,8 +252,8 @@ func TestChecks(t *testing.T) {
 		{"a named device", changes{config(`{"type": "host-device", "device": "ens1f0"}`), network(func(n *Network) { n.Resource = "" })}, true, "network", sfVF.Name, Good, "host-device"},
 		{"a resource that no node advertises", changes{network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Error, "sf_vf is advertised by no node"},
 		{"a resource of a class that selects nothing", changes{classOf("sf_vf"), network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Error, "DeviceClass sf-vf provides its resource sf_vf, but selects no device"},
-		{"a resource of a class that nobody may see", changes{unseen("deviceclasses"), network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Unknown, "a DeviceClass may provide it"},
-		{"devices that nobody may see", changes{unseen("resourceslices"), network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Unknown, "resourceslices"},
+		{"a resource of a class that the user may not read", changes{unseen("deviceclasses"), network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Unknown, "a DeviceClass may provide it"},
+		{"devices that the user may not read", changes{unseen("resourceslices"), network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Unknown, "resourceslices"},
 		{"a resource of a driver", changes{classOf(vfs)}, true, "network", sfVF.Name, Good, "8 in the cluster, also by DeviceClass sf-vf"},
 		{"what sfc cannot set", changes{config(`{"type": "sriov", "trust": "on", "vlanQoS": 0, "max_tx_rate": 100}`)}, true, "network", sfVF.Name, Warning, "max_tx_rate, trust"},
 		{"what others can set", changes{config(`{"type": "sriov", "trust": "on"}`), func(o *Observed) {

@@ -322,7 +322,7 @@ func TestChecks(t *testing.T) {
 			"as asked, unlike the other's": {
 				all(func(w *world) { w.network().VF.MTU = 9000 }, server(func(e *result.Evidence, _ *result.Seen) { e.MTU = 1500 })), isProved, "9000",
 			},
-			"asked, and nobody knows": {all(func(w *world) { w.network().VF.MTU = 9000 }, own(func(e *result.Evidence) { e.MTU = 0 })), isUnknown, "not known"},
+			"requested, and not known": {all(func(w *world) { w.network().VF.MTU = 9000 }, own(func(e *result.Evidence) { e.MTU = 0 })), isUnknown, "not known"},
 		},
 		"Link": {
 			"up":              {asIs, isProved, "up, 25000 Mbit/s"},

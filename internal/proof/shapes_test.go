@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
-	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,6 +12,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/test/docs"
 )
 
 // shape is a node as far as it matters to which CPUs a kubelet with the static CPU manager gives to a pod. Its NUMA nodes have
@@ -259,26 +260,7 @@ var update = flag.Bool("update", false, "write the table of docs/support.md")
 
 // TestShapesPage: docs/support.md has the table.
 func TestShapesPage(t *testing.T) {
-	const begin, end = "<!-- the table is printed from internal/proof: go test ./internal/proof -update -->\n\n", "\n<!-- end of the table -->"
-	const file = "../../docs/support.md"
-	page, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok := strings.Cut(string(page), begin)
-	table, tail, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("docs/support.md has no place for the table, between %q and %q", begin, end)
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(head+begin+markdown()+end+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := gocmp.Diff(markdown(), table); diff != "" {
-		t.Errorf("docs/support.md has another table; go test ./internal/proof -update writes it (-want +got):\n%s", diff)
-	}
+	docs.CheckTable(t, filepath.Join("..", ".."), "support.md", "internal/proof", markdown(), *update)
 }
 
 // blocks says whether there is no verdict on a run because of a check.

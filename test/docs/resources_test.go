@@ -36,7 +36,7 @@ func TestResourceNames(t *testing.T) {
 			case resources[name] != "":
 				used[name] = true
 			case m[1] == "":
-				t.Errorf("%s names %s, which is none of the resources of docs and samples", path, name)
+				t.Errorf("%s names %s, which the docs and samples do not use as a resource", path, name)
 			}
 		}
 	}

@@ -2,13 +2,12 @@ package faults
 
 import (
 	"flag"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/test/docs"
 )
 
 var update = flag.Bool("update", false, "write the table into the page instead of comparing with it")
@@ -48,24 +47,5 @@ func TestTableIsWhole(t *testing.T) {
 
 // TestPage: docs/faults.md has the table that the specs check.
 func TestPage(t *testing.T) {
-	const begin, end = "<!-- the table is printed from test/faults: go test ./test/faults -update -->\n\n", "\n<!-- end of the table -->"
-	file := filepath.Join("..", "..", "docs", "faults.md")
-	page, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok := strings.Cut(string(page), begin)
-	table, tail, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("docs/faults.md has no place for the table, between %q and %q", begin, end)
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(head+begin+Markdown()+end+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if table != Markdown() {
-		t.Errorf("docs/faults.md has another table than the specs; go test ./test/faults -update writes:\n%s", Markdown())
-	}
+	docs.CheckTable(t, filepath.Join("..", ".."), "faults.md", "test/faults", Markdown(), *update)
 }

@@ -132,7 +132,7 @@ var _ = Describe("The API", func() {
 		Entry("a PF without a network", "network: {type: PF, pf: {resourceName: amd.com/sf_pf}}", "spec.network.pf", "exactly one of networkRef", "and ipam"),
 		Entry("a VF with two networks", "network: {type: VF, vf: {resourceName: amd.com/sf_vf, networkRef: {name: net}, ipam: {type: Static, range: 192.168.40.0/24}}}", "spec.network.vf", "exactly one"),
 		Entry("ipam of type NAD", "network: {type: NAD, nad: {networkRef: {name: net}, ipam: {type: Static, range: 192.168.40.0/24}}}", "spec.network.nad.ipam", "unknown field"),
-		Entry("an MTU of somebody else's network", "network: {type: VF, vf: {resourceName: amd.com/sf_vf, networkRef: {name: net}, mtu: 9000}}", "spec.network.vf", "mtu is for networks that the operator creates"),
+		Entry("an MTU of an existing network", "network: {type: VF, vf: {resourceName: amd.com/sf_vf, networkRef: {name: net}, mtu: 9000}}", "spec.network.vf", "mtu is for networks that the operator creates"),
 		Entry("a VLAN of a PF", "network: {type: PF, pf: {resourceName: amd.com/sf_pf, ipam: {type: Static, range: 192.168.40.0/24}, vlan: 40}}", "spec.network.pf.vlan", "unknown field"),
 		Entry("a range that is an address", "network: {type: VF, vf: {resourceName: amd.com/sf_vf, ipam: {type: Static, range: 192.168.40.1/24}}}", "spec.network.vf.ipam.range", "such as 192.168.40.0/24"),
 		Entry("a range for one address", "network: {type: VF, vf: {resourceName: amd.com/sf_vf, ipam: {type: Static, range: 192.168.40.0/31}}}", "spec.network.vf.ipam.range", "room for two addresses"),

@@ -108,11 +108,7 @@ func KillKubelet(ctx context.Context, o Options, node string) error {
 // FreeCPUs counts the exclusive CPUs of a node that are free according to the checkpoint of its kubelet's CPU manager. A
 // kubelet that starts again admits its first pods by that checkpoint.
 func FreeCPUs(ctx context.Context, o Options, node string) (int, error) {
-	c, err := existing(ctx, o)
-	if err != nil {
-		return 0, err
-	}
-	n, err := findNode(c.nodes, node)
+	c, n, err := existingNode(ctx, o, node)
 	if err != nil {
 		return 0, err
 	}
@@ -140,11 +136,7 @@ func StartKubelet(ctx context.Context, o Options, node string) error {
 // node; those that run keep what they have. Up undoes it, and then the kubelet ends the pods that it would not have
 // admitted.
 func StopPinning(ctx context.Context, o Options, node string) error {
-	c, err := existing(ctx, o)
-	if err != nil {
-		return err
-	}
-	n, err := findNode(c.nodes, node)
+	c, n, err := existingNode(ctx, o, node)
 	if err != nil {
 		return err
 	}
@@ -317,11 +309,7 @@ func plugIn(h netnsHandle, port string, bridge netlink.Link) error {
 // Upgrade restarts the kubelet of a node as after an upgrade of its operating system: with another boot ID, which its
 // containers see too, and with an OS image of that name. The containers are not restarted. It does not wait until the node is ready: Up does. Only Down undoes it.
 func Upgrade(ctx context.Context, o Options, node, image string) error {
-	c, err := existing(ctx, o)
-	if err != nil {
-		return err
-	}
-	n, err := findNode(c.nodes, node)
+	c, n, err := existingNode(ctx, o, node)
 	if err != nil {
 		return err
 	}
@@ -388,4 +376,14 @@ func existing(ctx context.Context, o Options) (*cluster, error) {
 		return nil, fmt.Errorf("no local cluster is up with its state in %s", c.state)
 	}
 	return c, nil
+}
+
+// existingNode is the cluster that is up, and a node of it.
+func existingNode(ctx context.Context, o Options, name string) (*cluster, node, error) {
+	c, err := existing(ctx, o)
+	if err != nil {
+		return nil, node{}, err
+	}
+	n, err := findNode(c.nodes, name)
+	return c, n, err
 }

@@ -31,11 +31,7 @@ func RestoreMultinet(ctx context.Context, o Options, node string) error {
 
 // setCNI gives a node what becomes of the CNI configuration that it begins with. Its containerd watches the folder.
 func setCNI(ctx context.Context, o Options, name string, change func([]byte) ([]byte, error)) error {
-	c, err := existing(ctx, o)
-	if err != nil {
-		return err
-	}
-	n, err := findNode(c.nodes, name)
+	c, n, err := existingNode(ctx, o, name)
 	if err != nil {
 		return err
 	}

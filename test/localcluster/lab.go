@@ -381,11 +381,7 @@ func post(ctx context.Context, url, tar string) error {
 
 // Monitor has the machine of a node of the lab execute a command of QEMU's monitor.
 func Monitor(ctx context.Context, o Options, name, command string, arguments map[string]any) error {
-	c, err := existing(ctx, o)
-	if err != nil {
-		return err
-	}
-	n, err := findNode(c.nodes, name)
+	c, n, err := existingNode(ctx, o, name)
 	if err != nil {
 		return err
 	}
@@ -410,11 +406,7 @@ func Monitor(ctx context.Context, o Options, name, command string, arguments map
 // Reboot presses the power button of a node of the lab, waits until it is off, and switches it on with a kernel. It does not
 // wait until the node is ready: Up does.
 func Reboot(ctx context.Context, o Options, name, kernel string) error {
-	c, err := existing(ctx, o)
-	if err != nil {
-		return err
-	}
-	n, err := findNode(c.nodes, name)
+	c, n, err := existingNode(ctx, o, name)
 	if err != nil {
 		return err
 	}
