@@ -109,8 +109,8 @@ type VerificationBenchmark struct {
 	// peerVerified says whether the peer was verified when it began.
 	// +optional
 	PeerVerified bool `json:"peerVerified,omitempty"`
-	// startedAt is when it was made.
-	StartedAt metav1.Time `json:"startedAt"`
+	// startTime is when it was made.
+	StartTime metav1.Time `json:"startTime"`
 }
 
 // AcceptedResult is a result that the next ones of the node are compared with.
@@ -121,8 +121,8 @@ type AcceptedResult struct {
 	// uid of that LatencyBenchmark. Another one of its name is no baseline.
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid"`
-	// at is when it was accepted.
-	At metav1.Time `json:"at"`
+	// acceptanceTime is when it was accepted.
+	AcceptanceTime metav1.Time `json:"acceptanceTime"`
 	// by is Pass or Hand.
 	By AcceptedBy `json:"by"`
 	// peer is the node at the other end.
@@ -143,8 +143,8 @@ type AcceptRefusal struct {
 	// message says why, and what to do.
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message"`
-	// refusedAt is when it was refused.
-	RefusedAt metav1.Time `json:"refusedAt"`
+	// refusalTime is when it was refused.
+	RefusalTime metav1.Time `json:"refusalTime"`
 }
 
 // VerificationResult is a benchmark of the node that is over.
@@ -152,8 +152,8 @@ type VerificationResult struct {
 	// benchmark is the name of the LatencyBenchmark, in the gate's namespace.
 	// +kubebuilder:validation:MaxLength=253
 	Benchmark string `json:"benchmark"`
-	// at is when its outcome was noted.
-	At metav1.Time `json:"at"`
+	// completionTime is when its outcome was recorded.
+	CompletionTime metav1.Time `json:"completionTime"`
 	// outcome is Pass, Fail or Inconclusive.
 	Outcome GateOutcome `json:"outcome"`
 	// reason of the outcome as one word.
@@ -178,8 +178,8 @@ type Setback struct {
 	// count is how many there were in a row. The wait doubles with each.
 	// +kubebuilder:validation:Minimum=1
 	Count int32 `json:"count"`
-	// retryAt is when it is tried again.
-	RetryAt metav1.Time `json:"retryAt"`
+	// retryTime is when it is tried again.
+	RetryTime metav1.Time `json:"retryTime"`
 	// peers are the nodes with which a measurement made no progress, newest first. Others are tried before them.
 	// +optional
 	// +listType=set
@@ -190,8 +190,8 @@ type Setback struct {
 
 // Retention is why a LatencyVerification is kept although its node is not the gate's.
 type Retention struct {
-	// since is when the gate lost the node.
-	Since metav1.Time `json:"since"`
+	// startTime is when the gate lost the node.
+	StartTime metav1.Time `json:"startTime"`
 	// reason is NotSelected when no gate selects the node, and Taken when another one has it.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
@@ -212,9 +212,9 @@ type LatencyVerificationStatus struct {
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// since is when the node came into the state.
+	// lastTransitionTime is when the state last changed.
 	// +optional
-	Since *metav1.Time `json:"since,omitempty"`
+	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
 	// nodeUID is that of the Node: one that was deleted and made again is new.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -279,9 +279,9 @@ type LatencyVerificationStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	BaselineTrouble string `json:"baselineTrouble,omitempty"`
-	// measuredAt is when the last benchmark's outcome was noted; the schedule counts from it.
+	// lastMeasurementTime is when the outcome of the last benchmark was recorded; the schedule counts from it.
 	// +optional
-	MeasuredAt *metav1.Time `json:"measuredAt,omitempty"`
+	LastMeasurementTime *metav1.Time `json:"lastMeasurementTime,omitempty"`
 	// evidence is what the agent on the node reported about NIC and Onload in the last measurement.
 	// +optional
 	// +listType=map
@@ -308,7 +308,7 @@ type LatencyVerificationStatus struct {
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Verified")].reason`
-// +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.since`
+// +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.lastTransitionTime`
 // +kubebuilder:printcolumn:name="Benchmark",type=string,JSONPath=`.status.benchmark.name`
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.accepted.benchmark`,priority=1
 // +kubebuilder:printcolumn:name="Retained",type=string,JSONPath=`.status.retained.reason`,priority=1

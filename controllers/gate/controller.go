@@ -359,7 +359,7 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin star
 	v.Status.Number = number
 	status, err := begun(v, v1alpha1.VerificationBenchmark{
 		Name: b.Name, UID: string(b.UID), SpecSHA256: digest, Peer: begin.peer, PeerVerified: begin.peerVerified,
-		StartedAt: metav1.Time{Time: r.Clock.Now()},
+		StartTime: metav1.Time{Time: r.Clock.Now()},
 	})
 	return r.writeStatus(ctx, v, status, err)
 }

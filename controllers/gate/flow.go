@@ -114,7 +114,7 @@ func (w *world) lost() bool { return w.owner == nil || w.owner.Name != w.gate.Na
 func (w *world) retainedFor() time.Duration {
 	whole := w.gate.Spec.ReleaseAfter.Duration
 	if r := w.verification.Status.Retained; r != nil {
-		return min(whole, whole-w.now.Sub(r.Since.Time))
+		return min(whole, whole-w.now.Sub(r.StartTime.Time))
 	}
 	return whole
 }
@@ -246,7 +246,7 @@ func unfinished(w *world) step {
 
 // progress is when something of the node's benchmark was last begun or ended.
 func progress(w *world) time.Time {
-	last := w.verification.Status.Benchmark.StartedAt.Time
+	last := w.verification.Status.Benchmark.StartTime.Time
 	note := func(t time.Time) {
 		if t.After(last) {
 			last = t

@@ -51,7 +51,7 @@ func began(since time.Duration) func(*world) {
 		if w.verification.Status.Benchmark == nil {
 			running(w)
 		}
-		w.verification.Status.Benchmark.StartedAt = *at(since)
+		w.verification.Status.Benchmark.StartTime = *at(since)
 	}
 }
 
@@ -70,7 +70,7 @@ func notSelected(w *world) { w.owner = nil }
 func taken(w *world) { w.owner = makeGate(func(g *v1alpha1.LatencyGate) { g.Name = "older" }) }
 
 func retained(since time.Duration) func(*world) {
-	return status(func(s *v1alpha1.LatencyVerificationStatus) { s.Retained = &v1alpha1.Retention{Since: *at(since)} })
+	return status(func(s *v1alpha1.LatencyVerificationStatus) { s.Retained = &v1alpha1.Retention{StartTime: *at(since)} })
 }
 
 func TestDecide(t *testing.T) {
@@ -199,8 +199,8 @@ func TestDecide(t *testing.T) {
 			if got.State != measuringState && got.Benchmark != nil {
 				t.Errorf("%s and still measured by %s", got.State, got.Benchmark.Name)
 			}
-			if before := w.verification.Status; got.State == before.State && !got.Since.Equal(before.Since) || got.State != before.State && !got.Since.Time.Equal(noon) {
-				t.Errorf("%s since %s, before %s since %s", got.State, got.Since, before.State, before.Since)
+			if before := w.verification.Status; got.State == before.State && !got.LastTransitionTime.Equal(before.LastTransitionTime) || got.State != before.State && !got.LastTransitionTime.Time.Equal(noon) {
+				t.Errorf("%s since %s, before %s since %s", got.State, got.LastTransitionTime, before.State, before.LastTransitionTime)
 			}
 			if accepts := got.Accepted != nil && got.Accepted.Benchmark != "up-a-3"; accepts != (s.kind == stepConclude && c.state == verifiedState) {
 				t.Errorf("accepted %v", got.Accepted)
@@ -292,7 +292,7 @@ func TestAccept(t *testing.T) {
 				if s.kind != stepRefuse || !strings.Contains(s.message, c.refused) || got.State != w.verification.Status.State {
 					t.Errorf("got %s to %s: %s", s.kind, got.State, s.message)
 				}
-				want := &v1alpha1.AcceptRefusal{Benchmark: w.verification.Annotations[v1alpha1.AnnotationAccept], Message: s.message, RefusedAt: metav1.Time{Time: noon}}
+				want := &v1alpha1.AcceptRefusal{Benchmark: w.verification.Annotations[v1alpha1.AnnotationAccept], Message: s.message, RefusalTime: metav1.Time{Time: noon}}
 				if diff := cmp.Diff(want, got.AcceptRefused); diff != "" {
 					t.Error(diff)
 				}
@@ -301,7 +301,7 @@ func TestAccept(t *testing.T) {
 				}
 				return
 			}
-			want := &v1alpha1.AcceptedResult{Benchmark: "up-a-3", UID: "uid-3", At: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByHand, Peer: "b", Identity: w.verification.Status.Identity}
+			want := &v1alpha1.AcceptedResult{Benchmark: "up-a-3", UID: "uid-3", AcceptanceTime: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByHand, Peer: "b", Identity: w.verification.Status.Identity}
 			if s.kind != stepAccept || got.State != v1alpha1.VerificationVerified || got.Benchmark != nil || got.AcceptRefused != nil {
 				t.Errorf("got %s to %s: %s", s.kind, got.State, s.message)
 			}
@@ -355,7 +355,7 @@ func TestNext(t *testing.T) {
 				Type: v1alpha1.ConditionVerified, Status: metav1.ConditionUnknown, LastTransitionTime: metav1.Time{Time: noon},
 				Reason: v1alpha1.ReasonNodeReplaced, Message: "the Node was deleted and made again",
 			}},
-			Since: &metav1.Time{Time: noon}, NodeUID: "uid-other", Identity: w.verification.Status.Identity, Number: 3,
+			LastTransitionTime: &metav1.Time{Time: noon}, NodeUID: "uid-other", Identity: w.verification.Status.Identity, Number: 3,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
@@ -371,11 +371,11 @@ func TestNext(t *testing.T) {
 		w, got := step(t, all(measured(metav1.ConditionTrue, v1alpha1.ReasonPass), status(func(s *v1alpha1.LatencyVerificationStatus) {
 			s.Changed = []v1alpha1.IdentityChange{{Key: "Kernel", From: "6.0.0", To: "6.1.0"}}
 		})))
-		want := &v1alpha1.AcceptedResult{Benchmark: "up-a-4", UID: "uid-4", At: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByPass, Peer: "b", Identity: w.verification.Status.Identity}
+		want := &v1alpha1.AcceptedResult{Benchmark: "up-a-4", UID: "uid-4", AcceptanceTime: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByPass, Peer: "b", Identity: w.verification.Status.Identity}
 		if diff := cmp.Diff(want, got.Accepted); diff != "" {
 			t.Error(diff)
 		}
-		if got.First.Benchmark != "up-a-1" || got.MeasuredAt == nil || !got.MeasuredAt.Time.Equal(noon) || got.Changed != nil {
+		if got.First.Benchmark != "up-a-1" || got.LastMeasurementTime == nil || !got.LastMeasurementTime.Time.Equal(noon) || got.Changed != nil {
 			t.Errorf("%+v", got)
 		}
 		if len(got.History) != 3 || got.History[0].Benchmark != "up-a-4" || got.History[0].Outcome != v1alpha1.GatePass {
@@ -408,7 +408,7 @@ func TestNext(t *testing.T) {
 	})
 	t.Run("a node whose turn it is is not verified any more", func(t *testing.T) {
 		got, err := due(makeVerification("a"), "@daily", noon)
-		if err != nil || got.State != v1alpha1.VerificationUnverified || got.Verified().Reason != v1alpha1.ReasonScheduleDue || !got.Since.Time.Equal(noon) || got.Accepted == nil {
+		if err != nil || got.State != v1alpha1.VerificationUnverified || got.Verified().Reason != v1alpha1.ReasonScheduleDue || !got.LastTransitionTime.Time.Equal(noon) || got.Accepted == nil {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -425,7 +425,7 @@ func TestNext(t *testing.T) {
 		if got.State != v1alpha1.VerificationUnverified || len(got.History) != 2 || needed(got, "up-a-4") || got.Lost != 0 || got.Retried != 0 {
 			t.Errorf("%+v", got)
 		}
-		want := &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: got.Verified().Message, Count: 3, RetryAt: metav1.Time{Time: w.now.Add(40 * time.Second)}, Peers: []string{"b", "c"}}
+		want := &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: got.Verified().Message, Count: 3, RetryTime: metav1.Time{Time: w.now.Add(40 * time.Second)}, Peers: []string{"b", "c"}}
 		if diff := cmp.Diff(want, got.Setback); diff != "" {
 			t.Error(diff)
 		}
@@ -440,7 +440,7 @@ func TestNext(t *testing.T) {
 	})
 	t.Run("a node that is lost keeps everything, and says since when", func(t *testing.T) {
 		w, got := step(t, notSelected)
-		if got.Retained == nil || got.Retained.Reason != v1alpha1.ReasonNotSelected || !got.Retained.Since.Time.Equal(noon) || !strings.Contains(got.Retained.Message, "13:00:00Z") {
+		if got.Retained == nil || got.Retained.Reason != v1alpha1.ReasonNotSelected || !got.Retained.StartTime.Time.Equal(noon) || !strings.Contains(got.Retained.Message, "13:00:00Z") {
 			t.Errorf("%+v", got.Retained)
 		}
 		got.Retained = nil
@@ -448,7 +448,7 @@ func TestNext(t *testing.T) {
 			t.Error(diff)
 		}
 		_, got = step(t, all(taken, retained(time.Minute)))
-		if got.Retained.Reason != v1alpha1.ReasonTaken || !got.Retained.Since.Time.Equal(ago(time.Minute)) {
+		if got.Retained.Reason != v1alpha1.ReasonTaken || !got.Retained.StartTime.Time.Equal(ago(time.Minute)) {
 			t.Errorf("%+v", got.Retained)
 		}
 		if _, got = step(t, retained(time.Minute)); got.Retained != nil {

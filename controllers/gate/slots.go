@@ -95,7 +95,7 @@ func choose(l lineup) choice {
 			c.waiting[v.Spec.NodeName] = "the gate is suspended"
 			continue
 		case rest > 0:
-			c.waiting[v.Spec.NodeName] = fmt.Sprintf("it is tried again at %s: %s: %s", v.Status.Setback.RetryAt.UTC().Format(time.TimeOnly), v.Status.Setback.Reason, v.Status.Setback.Message)
+			c.waiting[v.Spec.NodeName] = fmt.Sprintf("it is tried again at %s: %s: %s", v.Status.Setback.RetryTime.UTC().Format(time.TimeOnly), v.Status.Setback.Reason, v.Status.Setback.Message)
 			c.again = soonest(c.again, rest)
 			continue
 		case len(c.starts) >= free || l.busy[v.Spec.NodeName]:
@@ -118,8 +118,8 @@ func choose(l lineup) choice {
 
 // inOrder puts first who has waited longest.
 func inOrder(a, b *v1alpha1.LatencyVerification) int {
-	if a.Status.Since != nil && b.Status.Since != nil {
-		if order := a.Status.Since.Compare(b.Status.Since.Time); order != 0 {
+	if a.Status.LastTransitionTime != nil && b.Status.LastTransitionTime != nil {
+		if order := a.Status.LastTransitionTime.Compare(b.Status.LastTransitionTime.Time); order != 0 {
 			return order
 		}
 	}
@@ -183,10 +183,10 @@ func (l lineup) due(most int) []*v1alpha1.LatencyVerification {
 // lastMeasured is the time from which the schedule counts.
 func lastMeasured(v *v1alpha1.LatencyVerification) time.Time {
 	switch {
-	case v.Status.MeasuredAt != nil:
-		return v.Status.MeasuredAt.Time
-	case v.Status.Since != nil:
-		return v.Status.Since.Time
+	case v.Status.LastMeasurementTime != nil:
+		return v.Status.LastMeasurementTime.Time
+	case v.Status.LastTransitionTime != nil:
+		return v.Status.LastTransitionTime.Time
 	}
 	return time.Time{}
 }

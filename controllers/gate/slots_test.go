@@ -55,7 +55,7 @@ func started(c choice) []string {
 func waitingSince(d time.Duration) func(*v1alpha1.LatencyVerification) {
 	return func(v *v1alpha1.LatencyVerification) {
 		unverified(v1alpha1.ReasonNewNode)(v)
-		v.Status.Since, v.Status.Accepted, v.Status.First = at(d), nil, nil
+		v.Status.LastTransitionTime, v.Status.Accepted, v.Status.First = at(d), nil, nil
 	}
 }
 
@@ -88,7 +88,7 @@ func TestChooseStarts(t *testing.T) {
 	}
 	rests := func(until time.Time, peers ...string) func(*v1alpha1.LatencyVerification) {
 		return func(v *v1alpha1.LatencyVerification) {
-			v.Status.Setback = &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: "why", Count: 1, RetryAt: metav1.NewTime(until), Peers: peers}
+			v.Status.Setback = &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: "why", Count: 1, RetryTime: metav1.NewTime(until), Peers: peers}
 		}
 	}
 	type verification = v1alpha1.LatencyVerification
@@ -190,7 +190,7 @@ func TestChooseStarts(t *testing.T) {
 
 func TestChooseDue(t *testing.T) {
 	measuredAt := func(d time.Duration) func(*v1alpha1.LatencyVerification) {
-		return func(v *v1alpha1.LatencyVerification) { v.Status.MeasuredAt = at(d) }
+		return func(v *v1alpha1.LatencyVerification) { v.Status.LastMeasurementTime = at(d) }
 	}
 	turning := func(v *v1alpha1.LatencyVerification) { unverified(v1alpha1.ReasonScheduleDue)(v) }
 	cases := map[string]struct {
@@ -209,7 +209,7 @@ func TestChooseDue(t *testing.T) {
 		}, nil},
 		"failed ones too": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour), in(v1alpha1.VerificationFailed)), makeVerification("b")}, nil, []string{"a"}},
 		"one that was never measured": {1, []*v1alpha1.LatencyVerification{makeVerification("a", in(v1alpha1.VerificationInconclusive), func(v *v1alpha1.LatencyVerification) {
-			v.Status.MeasuredAt, v.Status.Since = nil, at(3*time.Hour)
+			v.Status.LastMeasurementTime, v.Status.LastTransitionTime = nil, at(3*time.Hour)
 		}), makeVerification("b")}, nil, []string{"a"}},
 		"one that is not ready":               {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *lineup) { l.nodes["a"].Status.Conditions[0].Status = corev1.ConditionFalse }, nil},
 		"one that was measured in the future": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(-365*24*time.Hour)), makeVerification("b")}, nil, []string{"a"}},

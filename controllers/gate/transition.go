@@ -123,8 +123,8 @@ func (h happening) apply(v *v1alpha1.LatencyVerification, status v1alpha1.Latenc
 	if t.to == "" {
 		return status, nil
 	}
-	if status.State != t.to || status.Since == nil {
-		status.Since = &metav1.Time{Time: h.now}
+	if status.State != t.to || status.LastTransitionTime == nil {
+		status.LastTransitionTime = &metav1.Time{Time: h.now}
 	}
 	status.State = t.to
 	verified := metav1.ConditionUnknown
@@ -226,7 +226,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	if s.kind == stepRefuse {
 		status.AcceptRefused = &v1alpha1.AcceptRefusal{
 			Benchmark: identity.Bounded(w.verification.Annotations[v1alpha1.AnnotationAccept], maxName),
-			Message:   identity.Bounded(s.message, maxMessage), RefusedAt: metav1.Time{Time: w.now},
+			Message:   identity.Bounded(s.message, maxMessage), RefusalTime: metav1.Time{Time: w.now},
 		}
 	}
 	if e == "" && w.node != nil {
@@ -257,7 +257,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 
 // begun is the status of a node whose benchmark was made.
 func begun(v *v1alpha1.LatencyVerification, b v1alpha1.VerificationBenchmark) (v1alpha1.LatencyVerificationStatus, error) {
-	return happening{event: eventStarted, reason: v1alpha1.ReasonMeasuring, now: b.StartedAt.Time, benchmark: &b,
+	return happening{event: eventStarted, reason: v1alpha1.ReasonMeasuring, now: b.StartTime.Time, benchmark: &b,
 		message: fmt.Sprintf("LatencyBenchmark %s measures it with %s; %s", b.Name, b.Peer, v.Status.Verified().Message)}.apply(v, v.Status)
 }
 
@@ -288,7 +288,7 @@ func setback(last *v1alpha1.Setback, reason, message string, now time.Time) *v1a
 	}
 	rest := min(firstRest<<min(next.Count, 10), longestRest)
 	next.Count++
-	next.Reason, next.Message, next.RetryAt = reason, identity.Bounded(message, maxMessage), metav1.Time{Time: now.Add(rest)}
+	next.Reason, next.Message, next.RetryTime = reason, identity.Bounded(message, maxMessage), metav1.Time{Time: now.Add(rest)}
 	return next
 }
 
@@ -298,7 +298,7 @@ func resting(last *v1alpha1.Setback, now time.Time) time.Duration {
 	if last == nil {
 		return 0
 	}
-	left := last.RetryAt.Sub(now)
+	left := last.RetryTime.Sub(now)
 	if left <= 0 || left > longestRest {
 		return 0
 	}
@@ -310,12 +310,12 @@ func (w *world) retention() *v1alpha1.Retention {
 	if w.node == nil || !w.lost() {
 		return nil
 	}
-	r := &v1alpha1.Retention{Since: metav1.Time{Time: w.now}}
+	r := &v1alpha1.Retention{StartTime: metav1.Time{Time: w.now}}
 	if before := w.verification.Status.Retained; before != nil {
-		r.Since = before.Since
+		r.StartTime = before.StartTime
 	}
 	after := w.gate.Spec.ReleaseAfter.Duration
-	until := r.Since.Add(after).UTC().Format(time.RFC3339)
+	until := r.StartTime.Add(after).UTC().Format(time.RFC3339)
 	if w.owner != nil {
 		r.Reason = v1alpha1.ReasonTaken
 		r.Message = fmt.Sprintf("LatencyGate %s has the node; state and baselines are kept until %s (spec.releaseAfter: %s)", w.owner.Name, until, after)
@@ -330,7 +330,7 @@ func (w *world) retention() *v1alpha1.Retention {
 // accepted is a result of the node as it is now.
 func (w *world) accepted(b *v1alpha1.LatencyBenchmark, peer string, by v1alpha1.AcceptedBy) *v1alpha1.AcceptedResult {
 	return &v1alpha1.AcceptedResult{
-		Benchmark: b.Name, UID: string(b.UID), At: metav1.Time{Time: w.now}, By: by, Peer: peer, Identity: w.verification.Status.Identity,
+		Benchmark: b.Name, UID: string(b.UID), AcceptanceTime: metav1.Time{Time: w.now}, By: by, Peer: peer, Identity: w.verification.Status.Identity,
 	}
 }
 
@@ -343,10 +343,10 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error
 	if err != nil {
 		return err
 	}
-	status.MeasuredAt = &metav1.Time{Time: w.now}
+	status.LastMeasurementTime = &metav1.Time{Time: w.now}
 	status.Evidence = evidence(w.benchmark)
 	status.History = slices.Insert(status.History, 0, v1alpha1.VerificationResult{
-		Benchmark: status.Benchmark.Name, At: metav1.Time{Time: w.now}, Outcome: s.outcome, Reason: s.reason,
+		Benchmark: status.Benchmark.Name, CompletionTime: metav1.Time{Time: w.now}, Outcome: s.outcome, Reason: s.reason,
 		Peer: status.Benchmark.Peer, IdentitySHA256: digest,
 	})
 	status.History = status.History[:min(len(status.History), int(w.gate.Spec.HistoryLimit))]

@@ -79,13 +79,13 @@ func makeVerification(node string, changes ...func(*v1alpha1.LatencyVerification
 		},
 		Spec: v1alpha1.LatencyVerificationSpec{GateName: "up", NodeName: node},
 		Status: v1alpha1.LatencyVerificationStatus{
-			State: v1alpha1.VerificationVerified, Conditions: verifiedBecause(v1alpha1.ReasonPassed, "all 2 rules hold"), Since: at(time.Hour),
-			NodeUID: "uid-" + node, Identity: current, Number: 3, MeasuredAt: at(time.Hour),
-			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-3", UID: "uid-3", At: *at(time.Hour), By: v1alpha1.AcceptedByPass, Peer: "b", Identity: current},
-			First:    &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-1", UID: "uid-1", At: *at(9 * time.Hour), By: v1alpha1.AcceptedByHand, Peer: "b", Identity: current},
+			State: v1alpha1.VerificationVerified, Conditions: verifiedBecause(v1alpha1.ReasonPassed, "all 2 rules hold"), LastTransitionTime: at(time.Hour),
+			NodeUID: "uid-" + node, Identity: current, Number: 3, LastMeasurementTime: at(time.Hour),
+			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-3", UID: "uid-3", AcceptanceTime: *at(time.Hour), By: v1alpha1.AcceptedByPass, Peer: "b", Identity: current},
+			First:    &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-1", UID: "uid-1", AcceptanceTime: *at(9 * time.Hour), By: v1alpha1.AcceptedByHand, Peer: "b", Identity: current},
 			History: []v1alpha1.VerificationResult{
-				{Benchmark: "up-" + node + "-3", At: *at(time.Hour), Outcome: v1alpha1.GatePass, Reason: v1alpha1.ReasonPassed, Peer: "b", IdentitySHA256: mustDigest(current)},
-				{Benchmark: "up-" + node + "-2", At: *at(2 * time.Hour), Outcome: v1alpha1.GateFail, Reason: v1alpha1.ReasonFail, Peer: "b", IdentitySHA256: mustDigest(map[string]string{"BootID": "boot-0"})},
+				{Benchmark: "up-" + node + "-3", CompletionTime: *at(time.Hour), Outcome: v1alpha1.GatePass, Reason: v1alpha1.ReasonPassed, Peer: "b", IdentitySHA256: mustDigest(current)},
+				{Benchmark: "up-" + node + "-2", CompletionTime: *at(2 * time.Hour), Outcome: v1alpha1.GateFail, Reason: v1alpha1.ReasonFail, Peer: "b", IdentitySHA256: mustDigest(map[string]string{"BootID": "boot-0"})},
 			},
 		},
 	}
@@ -120,7 +120,7 @@ func makeWorld(changes ...func(*world)) *world {
 // unverified makes the node wait since a minute ago.
 func unverified(reason string) func(*v1alpha1.LatencyVerification) {
 	return func(v *v1alpha1.LatencyVerification) {
-		v.Status.State, v.Status.Conditions, v.Status.Since = v1alpha1.VerificationUnverified, verifiedBecause(reason, "because"), at(time.Minute)
+		v.Status.State, v.Status.Conditions, v.Status.LastTransitionTime = v1alpha1.VerificationUnverified, verifiedBecause(reason, "because"), at(time.Minute)
 	}
 }
 
@@ -148,7 +148,7 @@ func running(w *world) {
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonRunning, "round 3 of 10"))
 	w.benchmark = b
 	s := &w.verification.Status
-	s.State, s.Conditions, s.Number, s.Since = v1alpha1.VerificationMeasuring, verifiedBecause(v1alpha1.ReasonMeasuring, "it is measured"), 4, at(4*time.Minute)
-	s.Benchmark = &v1alpha1.VerificationBenchmark{Name: b.Name, UID: string(b.UID), Peer: "b", PeerVerified: true, StartedAt: *at(4 * time.Minute)}
+	s.State, s.Conditions, s.Number, s.LastTransitionTime = v1alpha1.VerificationMeasuring, verifiedBecause(v1alpha1.ReasonMeasuring, "it is measured"), 4, at(4*time.Minute)
+	s.Benchmark = &v1alpha1.VerificationBenchmark{Name: b.Name, UID: string(b.UID), Peer: "b", PeerVerified: true, StartTime: *at(4 * time.Minute)}
 	w.peerVerified, w.otherPeer = true, true
 }

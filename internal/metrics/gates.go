@@ -92,14 +92,14 @@ func collectNode(ch chan<- prometheus.Metric, v *v1alpha1.LatencyVerification, l
 	state := cmp.Or(status.State, v1alpha1.VerificationUnverified)
 	nodeVerified.sendBool(ch, state == v1alpha1.VerificationVerified, gate, node)
 	nodeState.send(ch, 1, gate, node, string(state))
-	if status.Since != nil {
-		nodeStateTime.sendTime(ch, status.Since.Time, gate, node)
+	if status.LastTransitionTime != nil {
+		nodeStateTime.sendTime(ch, status.LastTransitionTime.Time, gate, node)
 	}
-	if status.MeasuredAt != nil {
-		nodeMeasuredTime.sendTime(ch, status.MeasuredAt.Time, gate, node)
+	if status.LastMeasurementTime != nil {
+		nodeMeasuredTime.sendTime(ch, status.LastMeasurementTime.Time, gate, node)
 	}
 	if status.Accepted != nil {
-		nodeAcceptedTime.sendTime(ch, status.Accepted.At.Time, gate, node)
+		nodeAcceptedTime.sendTime(ch, status.Accepted.AcceptanceTime.Time, gate, node)
 	}
 	if last != nil && len(last.Status.Results) > 0 {
 		first := &last.Status.Results[0]

@@ -162,10 +162,10 @@ func makeVerification(node string, changes ...func(*v1alpha1.LatencyVerification
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VerificationName("up", node)},
 		Spec:       v1alpha1.LatencyVerificationSpec{GateName: "up", NodeName: node},
 		Status: v1alpha1.LatencyVerificationStatus{
-			State: v1alpha1.VerificationVerified, Since: ago(time.Hour), MeasuredAt: ago(time.Hour),
+			State: v1alpha1.VerificationVerified, LastTransitionTime: ago(time.Hour), LastMeasurementTime: ago(time.Hour),
 			Identity: map[string]string{"BootID": "boot-1", "Kernel": "6.1.0-1", "Kubelet": "v1.36.3", "OSImage": "Debian 12", "ContainerRuntime": "containerd://2.2.9", "Devices/amd.com/sf_vf": "8"},
 			Evidence: []v1alpha1.ProofLine{{Check: v1alpha1.ProofDriver, Found: "sfc 6.3"}, {Check: v1alpha1.ProofFirmware, Found: "1.3.2 rx0 tx0"}},
-			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-1", At: *ago(time.Hour)},
+			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-1", AcceptanceTime: *ago(time.Hour)},
 			History:  []v1alpha1.VerificationResult{{Benchmark: "up-" + node + "-1", Outcome: v1alpha1.GatePass}},
 		},
 	}

@@ -1006,7 +1006,7 @@ var _ = Describe("A gate", func() {
 			GinkgoHelper()
 			Eventually(func() error {
 				v := w.Verification(ctx, node)
-				v.Status.MeasuredAt = &metav1.Time{Time: when}
+				v.Status.LastMeasurementTime = &metav1.Time{Time: when}
 				return k8s.Status().Update(ctx, v)
 			}).Should(Succeed())
 		}
