@@ -74,6 +74,9 @@ func decideActive(w *world) step {
 			return step{kind: stepWatch, reason: trouble.reason, again: lookAgain,
 				message: fmt.Sprintf("the %s's pod does not start: %s", end.role, trouble.message)}
 		}
+		if end.role == v1alpha1.RoleServer && w.client == nil && startsSoon(w) {
+			return startClient(w)
+		}
 		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, again: lookAgain,
 			message: fmt.Sprintf("starting run %s, attempt %d: %s", active.Run, active.Attempt, end.role)}
 	}
@@ -119,13 +122,21 @@ func startServer(w *world) step {
 		message: fmt.Sprintf("starting run %s, attempt %d", w.benchmark.Status.Active.Run, w.benchmark.Status.Active.Attempt)}
 }
 
-// startClient follows once the server runs and its address is known. That it may not listen yet does not matter: the
-// client's agent knocks until it does.
+// startsSoon says whether the server's container starts at any moment: its network is attached, and its node already has the
+// image, because it has run this benchmark before. Its kubelet reports the start up to a second later, and the client's pod
+// needs that time to start.
+func startsSoon(w *world) bool {
+	address, _ := w.serverAddress()
+	return address != "" && len(w.benchmark.Status.Stored) > 0
+}
+
+// startClient follows once the server's address is known. That the server may not listen yet does not matter: the client's
+// agent tries until it does.
 func startClient(w *world) step {
 	active := w.benchmark.Status.Active
 	message := fmt.Sprintf("starting run %s, attempt %d: client", active.Run, active.Attempt)
-	if !isRunning(w.server) {
-		// It has just ended; in a moment its pod says how. A client would find no server.
+	if terminated(w.server) != nil {
+		// Its pod says in a moment how it ended. A client would find no server.
 		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d: server", active.Run, active.Attempt), again: lookAgain}
 	}
 	if s, waits := refusedCreate(w); waits {

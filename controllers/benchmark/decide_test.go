@@ -472,6 +472,18 @@ func TestDecideWhilePodsStart(t *testing.T) {
 			changes: on(secondary, active(0), withServer(running, annotated(`[{"name":"perf/sf-vf","interface":"net1","ips":["192.168.100.12"]}]`))),
 			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting, address: "192.168.100.12",
 		},
+		"in a later run, the client does not wait for the report that the server's container runs": {
+			changes: on(secondary, withStored("x-r1"), active(0), withServer(annotated(`[{"name":"perf/sf-vf","interface":"net1","ips":["192.168.100.12"]}]`))),
+			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting, address: "192.168.100.12",
+		},
+		"in the first run, it does: the node may pull the image for minutes": {
+			changes: on(secondary, active(0), withServer(annotated(`[{"name":"perf/sf-vf","interface":"net1","ips":["192.168.100.12"]}]`))),
+			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"server"}, again: lookAgain,
+		},
+		"in a later run, a server whose container cannot start gets no client": {
+			changes: on(secondary, withStored("x-r1"), active(0), withServer(waiting("ImagePullBackOff", ""), annotated(`[{"name":"perf/sf-vf","interface":"net1","ips":["192.168.100.12"]}]`))),
+			kind:    stepWatch, reason: v1alpha1.OutcomeImagePullFailed,
+		},
 		"without an address the client waits": {
 			changes: on(secondary, active(0), withServer(running)),
 			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"Multus"}, again: hearAgain,
