@@ -92,8 +92,10 @@ fuzz: ## Fuzz every parser, FUZZTIME (default 30s) each.
 	hack/fuzz.sh $${FUZZTIME:-30s}
 
 .PHONY: bench
-bench: ## As root: hold the pinger against the other tools on this machine; SFNETTEST_BIN names the sfnt tools.
+bench: build ## As root: compare the pinger with other tools, then time the steps between two runs; SFNETTEST_BIN names the sfnt tools.
 	go run ./hack/bench
+	go run ./hack/demo -install-only
+	go run ./hack/bench -timeline "$$(go run ./hack/localcluster kubeconfig)"
 
 ##@ The local cluster
 

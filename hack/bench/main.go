@@ -61,8 +61,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	only := flags.String("modes", "", "modes to run, with commas between; empty: all")
 	clientCPU := flags.String("client-cpu", "0", "CPU of the clients")
 	serverCPU := flags.String("server-cpu", "1", "CPU of the servers")
+	kubeconfig := flags.String("timeline", "", "kubeconfig of a running local cluster; instead of comparing tools, print where the time between two runs goes")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *kubeconfig != "" {
+		return printTimeline(ctx, *kubeconfig, stdout)
 	}
 	chosen, err := choose(*only)
 	if err != nil {
