@@ -161,6 +161,8 @@ func cutOff(ctx SpecContext, t *trial, state faults.State) func() {
 		t.othersGoOn(ctx)
 		return func() { ready(corev1.ConditionTrue) }
 	}
+	// The time that a node may be unready counts from when the manager has seen it.
+	Eventually(func() *metav1.MicroTime { return Get(ctx, t.x).Status.Active.NotReadyTime }).ShouldNot(BeNil())
 	t.Advance(ctx, 61*time.Second, t.x)
 	ExpectSucceeded(ctx, t.x, "^Unknown Ending")
 	if t.client != nil {
