@@ -200,7 +200,7 @@ func printSteps(w io.Writer, timelines []timeline) error {
 			}
 		}
 		if len(after) == 0 {
-			fmt.Fprintf(table, "%s\tnot seen\n", step)
+			fmt.Fprintf(table, "%s\tnot seen\t\t\n", step)
 			continue
 		}
 		slices.Sort(after)
