@@ -79,8 +79,8 @@ func usage(ctx context.Context, w io.Writer, o localcluster.Options) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\nThe cluster stays up. To use it:\n  export KUBECONFIG=%s PATH=%s:%s:$PATH\nTo stop it:\n  make cluster-down\n",
-		localcluster.Kubeconfig(o), filepath.Join(root, "bin"), assets)
+	fmt.Fprintf(w, "\nThe cluster stays up. To use it:\n  export KUBECONFIG=%s PATH=%s:%s:$PATH\nTo stop it:\n  make %s-down\n",
+		localcluster.Kubeconfig(o), filepath.Join(root, "bin"), assets, map[bool]string{false: "cluster", true: "lab"}[o.Lab])
 	return nil
 }
 

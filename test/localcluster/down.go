@@ -9,16 +9,16 @@ import (
 
 // Down kills every process of the cluster and removes its cgroups, mounts, namespaces, links and state folder. It
 // finds them on the machine, whatever was killed or lost before, and succeeds when there is nothing. Down of number 0
-// takes the others down first.
+// takes the others down first, but not the lab.
 func Down(ctx context.Context, o Options) error {
 	if err := requireRoot(); err != nil {
 		return err
 	}
-	last := o.Number
+	last := o.site()
 	if last == 0 {
 		last = maxClusters - 1
 	}
-	for s := site(last); s >= site(o.Number); s-- {
+	for s := last; s >= o.site(); s-- {
 		unlock, err := lock(ctx, s)
 		if err != nil {
 			return err

@@ -153,7 +153,7 @@ func StopPinning(ctx context.Context, o Options, node string) error {
 // one has it too, unless its network sets one itself. It fails while a pod has one of them. They begin with 1500, and Up
 // puts that back.
 func SetMTU(o Options, node, resource string, bytes int) error {
-	n, err := findNode(site(o.Number).nodes([2][]int{}), node)
+	n, err := findNode(o.site().nodes([2][]int{}), node)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func findNode(nodes []node, name string) (node, error) {
 
 // openFabric opens the network namespace of the cable between the cards, which the caller closes, and finds its bridge.
 func openFabric(o Options) (netnsHandle, netlink.Link, error) {
-	fabric, err := openNetns(site(o.Number).fabricNetns())
+	fabric, err := openNetns(o.site().fabricNetns())
 	if err != nil {
 		return netnsHandle{}, nil, err
 	}
@@ -281,7 +281,7 @@ func RestoreCable(o Options) error {
 
 // plugInFarNode plugs the cards of node-b into a bridge of the fabric.
 func plugInFarNode(o Options, fabric netnsHandle, bridge netlink.Link) error {
-	far := site(o.Number).nodes([2][]int{})[1]
+	far := o.site().nodes([2][]int{})[1]
 	for _, pf := range far.nics() {
 		for _, device := range append([]nic{pf}, pf.VFs...) {
 			if err := plugIn(fabric, far.port(device), bridge); err != nil {

@@ -10,14 +10,11 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tailgate-dev/tailgate/test/lab/machine"
 	"github.com/tailgate-dev/tailgate/test/localcluster/guestnode"
@@ -169,125 +166,6 @@ func (c *cluster) setKernel(n node, name string) error {
 	return nil
 }
 
-// writeDisk makes the disk of a node. What the local cluster's nodes see of this machine is there under the same paths.
-func (c *cluster) writeDisk(ctx context.Context, n node) error {
-	root, err := os.MkdirTemp(c.state, "disk-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(root)
-	for _, dir := range []string{"proc", "sys", "dev", "run", "tmp", "root", "var/log/pods", "var/lib/kubelet", "etc"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			return err
-		}
-	}
-	if err := os.Symlink("../run", filepath.Join(root, "var/run")); err != nil {
-		return err
-	}
-	config, err := c.guestConfig(n)
-	if err != nil {
-		return err
-	}
-	for path, content := range map[string]string{
-		guestnode.ConfigPath: string(config),
-		"/etc/passwd":        "root:x:0:0:root:/root:/bin/sh\n", "/etc/group": "root:x:0:\n", "/etc/hosts": "127.0.0.1 localhost\n",
-		"/etc/machine-id": fmt.Sprintf("%032x\n", n.Letter), "/etc/os-release": "ID=debian\nPRETTY_NAME=\"Lab\"\n",
-	} {
-		if err := os.WriteFile(filepath.Join(root, path), []byte(content), 0o600); err != nil {
-			return err
-		}
-	}
-	if err := c.reserveAddresses(root, n); err != nil {
-		return err
-	}
-	programs, err := withLibraries(ctx, filepath.Join(c.binaries, "runc"), "/bin/mount", "/bin/umount", "/bin/sh")
-	if err != nil {
-		return err
-	}
-	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "kubelet"} {
-		programs = append(programs, filepath.Join(c.binaries, name))
-	}
-	for _, name := range []string{"multinet", "sriov", "deviceplugin"} {
-		programs = append(programs, c.bin(name))
-	}
-	files := append(slices.Clone(programs), c.kubeconfig(n.Name), c.kubeconfig("multinet"))
-	for file := range c.configuration(n, "", nil) {
-		files = append(files, c.node(n, file))
-	}
-	for _, pattern := range []string{filepath.Join(c.binaries, "cni", "*"), c.pki("*")} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			return err
-		}
-		files = append(files, found...)
-	}
-	for _, file := range files {
-		if err := copyTo(root, file); err != nil {
-			return fmt.Errorf("copying the files of %s: %w", n.Name, err)
-		}
-	}
-	disk := c.node(n, "disk")
-	tmp := c.join("disk-of-" + n.Name)
-	out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-E", "nodiscard,root_owner=0:0", "-d", root, tmp, guestDisk).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("making the disk of %s with mkfs.ext4: %w: %s", n.Name, err, tail(string(out), 3))
-	}
-	return os.Rename(tmp, disk)
-}
-
-// copyTo copies a file, or what a link leads to, to the same path below a folder.
-func copyTo(root, file string) error {
-	info, err := os.Stat(file)
-	if err != nil {
-		return err
-	}
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	target := filepath.Join(root, file)
-	return errors.Join(os.MkdirAll(filepath.Dir(target), 0o755), os.WriteFile(target, content, info.Mode().Perm()))
-}
-
-// reserveAddresses marks the half of each secondary network that is the other node's as taken: host-local gives an
-// address out once on a node, and these networks reach both.
-func (c *cluster) reserveAddresses(root string, n node) error {
-	for _, a := range attachments() {
-		dir := filepath.Join(root, c.ipam(), a.Name)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-		ip, _, err := net.ParseCIDR(a.Subnet)
-		if err != nil {
-			return err
-		}
-		first := map[string]byte{"a": 128, "b": 1}[n.Letter]
-		for i := range byte(127) {
-			ip.To4()[3] = first + i
-			if err := os.WriteFile(filepath.Join(dir, ip.String()), []byte("the other node's\n"), 0o644); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// withLibraries are programs of this machine with the libraries that they are linked with.
-func withLibraries(ctx context.Context, programs ...string) ([]string, error) {
-	out, err := exec.CommandContext(ctx, "ldd", programs...).Output()
-	if err != nil {
-		return nil, fmt.Errorf("looking for the libraries of %q: %w", programs, err)
-	}
-	for line := range strings.Lines(string(out)) {
-		for _, field := range strings.Fields(line) {
-			if filepath.IsAbs(field) && !strings.HasSuffix(field, ":") {
-				programs = append(programs, field)
-			}
-		}
-	}
-	return programs, nil
-}
-
 // ensureTap makes the end of a node's network card for the cluster and plugs it into the bridge.
 func ensureTap(h netnsHandle, bridge netlink.Link, n node) error {
 	_, err := h.LinkByName(n.Name)
@@ -310,38 +188,41 @@ func ensureTap(h netnsHandle, bridge netlink.Link, n node) error {
 	return nil
 }
 
-// startGuests ends when both guests run their containerd and have the image of sandboxes.
+// startGuests ends when both guests run and have the images: those of the options and that of sandboxes.
 func (c *cluster) startGuests(ctx context.Context) error {
 	if err := c.buildOwn(ctx); err != nil {
 		return err
 	}
+	pause, err := c.buildPause(ctx)
+	if err != nil {
+		return err
+	}
+	tars := append([]string{pause}, c.options.Images...)
 	if _, err := os.Stat(c.join("kernels")); err != nil {
 		if err := c.writeKernels(ctx); err != nil {
 			return err
 		}
 	}
-	group, groupCtx := errgroup.WithContext(ctx)
-	for _, n := range c.nodes {
-		group.Go(func() error {
-			if _, err := os.Stat(c.node(n, "disk")); err != nil {
-				if err := c.writeDisk(groupCtx, n); err != nil {
-					return err
-				}
-			}
-			return c.ensure(c.guest(n))
-		})
-	}
-	if err := group.Wait(); err != nil {
+	if err := c.writeDisks(ctx, tars); err != nil {
 		return err
 	}
-	return c.loadPause(ctx)
+	for _, n := range c.nodes {
+		if err := c.ensure(c.guest(n)); err != nil {
+			return err
+		}
+	}
+	return c.load(ctx, tars...)
 }
 
-// post gives an image to a guest, which may be booting.
+// post gives an image to a guest, which may be booting, unless it has it.
 func (c *cluster) post(ctx context.Context, n node, tar string) error {
+	has, digest, err := c.has(n, tar)
+	if err != nil || has {
+		return err
+	}
 	url := fmt.Sprintf("http://%s/images", net.JoinHostPort(n.IP, fmt.Sprint(guestnode.Port)))
 	var last error
-	err := poll(ctx, func() (bool, error) {
+	err = poll(ctx, func() (bool, error) {
 		last = post(ctx, url, tar)
 		guest := c.guest(n)
 		running, err := findProcesses(c.runs(guest.Name, guest.Args[0]))
@@ -353,7 +234,7 @@ func (c *cluster) post(ctx context.Context, n node, tar string) error {
 	if err != nil {
 		return fmt.Errorf("loading %s into %s: %w: %w", tar, n.Name, err, last)
 	}
-	return nil
+	return c.noteLoaded(n, digest)
 }
 
 func post(ctx context.Context, url, tar string) error {

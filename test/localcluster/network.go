@@ -68,10 +68,25 @@ func releaseNetnsDir(p paths) error {
 		return fmt.Errorf("listing network namespaces: %w", err)
 	}
 	if len(left) > 0 {
-		return nil
+		return leaveNetnsDir(p)
 	}
 	if err := unix.Unmount(filepath.Clean(netnsDir), 0); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unmounting %s: %w", netnsDir, err)
+	}
+	return nil
+}
+
+// leaveNetnsDir makes another cluster that is up undo prepareNetnsDir.
+func leaveNetnsDir(p paths) error {
+	for s := range labSite + 1 {
+		other := sitePaths(s)
+		if _, err := os.Stat(other.generationFile()); err != nil || s == p.site {
+			continue
+		}
+		if err := os.WriteFile(other.netnsMarker(), nil, 0o600); err != nil {
+			return fmt.Errorf("leaving the mount of %s to another cluster: %w", netnsDir, err)
+		}
+		return nil
 	}
 	return nil
 }

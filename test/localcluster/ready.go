@@ -68,16 +68,20 @@ func (c *cluster) startRuntimes(ctx context.Context) error {
 			return fmt.Errorf("waiting for containerd of %s: %w", n.Name, err)
 		}
 	}
-	return c.loadPause(ctx)
-}
-
-// loadPause gives the image of sandboxes to both nodes.
-func (c *cluster) loadPause(ctx context.Context) error {
-	pause, err := images.Build(ctx, images.Options{Root: c.root, OutDir: c.state, Log: c.options.log(), Arch: runtime.GOARCH}, "pause")
+	pause, err := c.buildPause(ctx)
 	if err != nil {
 		return err
 	}
-	return c.load(ctx, pause[0].Path)
+	return c.load(ctx, pause)
+}
+
+// buildPause makes the image of sandboxes.
+func (c *cluster) buildPause(ctx context.Context) (tar string, err error) {
+	pause, err := images.Build(ctx, images.Options{Root: c.root, OutDir: c.state, Log: c.options.log(), Arch: runtime.GOARCH}, "pause")
+	if err != nil {
+		return "", err
+	}
+	return pause[0].Path, nil
 }
 
 // configureKubelet gives the node's kubelet its configuration. A kubelet that runs with another one is killed.

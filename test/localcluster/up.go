@@ -30,7 +30,7 @@ func Up(ctx context.Context, o Options) error {
 	}
 	defer unlock()
 
-	if _, err := os.Stat(sitePaths(0).generationFile()); err != nil && c.site != 0 {
+	if _, err := os.Stat(sitePaths(0).generationFile()); err != nil && c.site != 0 && !o.Lab {
 		return fmt.Errorf("starting cluster %d: that with number 0 comes first: %w", c.site, err)
 	}
 	generation, err := c.generation()

@@ -36,14 +36,13 @@ func Install(ctx context.Context, o localcluster.Options) error {
 	if err != nil {
 		return err
 	}
+	for _, image := range built {
+		o.Images = append(o.Images, image.Path)
+	}
 	if err := localcluster.Up(ctx, o); err != nil {
 		return fmt.Errorf("starting the local cluster: %w", err)
 	}
-	var tars []string
-	for _, image := range built {
-		tars = append(tars, image.Path)
-	}
-	if err := localcluster.Load(ctx, o, tars...); err != nil {
+	if err := localcluster.Load(ctx, o, o.Images...); err != nil {
 		return fmt.Errorf("loading the images: %w", err)
 	}
 	overlay, patience := Overlay, "120s"
