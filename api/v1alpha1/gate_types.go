@@ -221,6 +221,30 @@ type Baseline struct {
 	MatrixRef *ObjectName `json:"matrixRef,omitempty"`
 }
 
+// baseline is what the criteria compare with; empty without any.
+func (c *Criteria) baseline() Baseline {
+	if c == nil || c.Baseline == nil {
+		return Baseline{}
+	}
+	return *c.Baseline
+}
+
+// BaselineBenchmark is the name of the LatencyBenchmark that the criteria, which may be nil, compare with; empty if they name none.
+func (c *Criteria) BaselineBenchmark() string { return c.baseline().BenchmarkRef.name() }
+
+// BaselineMatrix is the name of the LatencyMatrix that the criteria, which may be nil, compare with; empty if they name none.
+func (c *Criteria) BaselineMatrix() string { return c.baseline().MatrixRef.name() }
+
+// BaselineAccepted is the accepted result that the criteria, which may be nil, compare with; nil if they name none.
+func (c *Criteria) BaselineAccepted() *AcceptedBaseline { return c.baseline().Accepted }
+
+func (n *ObjectName) name() string {
+	if n == nil {
+		return ""
+	}
+	return n.Name
+}
+
 // AcceptedBaseline names the LatencyGate whose accepted result is the baseline.
 type AcceptedBaseline struct {
 	// gateName is the name of the LatencyGate, whose spec.namespace must be that of the benchmark. In the template of a

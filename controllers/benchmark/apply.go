@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
@@ -255,7 +256,7 @@ func (r *Reconciler) settings(ctx context.Context, w *world) (map[string]string,
 	b, v := w.benchmark, w.activeRun().Variant
 	var profile map[string]string
 	if ref := v.Acceleration.OnloadSettings().ProfileRef; ref != nil {
-		cm, err := r.configMap(ctx, b.Namespace, ref.Name)
+		cm, err := controllers.Get[corev1.ConfigMap](ctx, r.Live, b.Namespace, ref.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -324,14 +325,10 @@ func (w *world) endpoint(task plan.Task) pods.Endpoint {
 
 // deletePod deletes a pod of ours that is not being deleted yet.
 func (r *Reconciler) deletePod(ctx context.Context, b *v1alpha1.LatencyBenchmark, p *corev1.Pod) error {
-	if p == nil || !p.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(p, b) {
+	if p == nil || !metav1.IsControlledBy(p, b) {
 		return nil
 	}
-	err := r.Client.Delete(ctx, p, client.Preconditions{UID: &p.UID})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting pod %s: %w", p.Name, err)
-	}
-	return nil
+	return controllers.Delete(ctx, r.Client, p)
 }
 
 func clientKey(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }

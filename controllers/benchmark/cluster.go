@@ -18,10 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
@@ -93,28 +95,20 @@ func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 }
 
 // observeClasses reads the classes that the template names.
-func (r *Reconciler) observeClasses(ctx context.Context, w *world) error {
+func (r *Reconciler) observeClasses(ctx context.Context, w *world) (err error) {
 	template := w.benchmark.Spec.Pods
 	if template == nil {
 		return nil
 	}
 	if name := template.RuntimeClassName; name != "" {
-		class := &nodev1.RuntimeClass{}
-		if err := r.Live.Get(ctx, types.NamespacedName{Name: name}, class); err == nil {
-			w.accepted.RuntimeClass = class
-		} else if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("getting RuntimeClass %s: %w", name, err)
+		if w.accepted.RuntimeClass, err = controllers.Get[nodev1.RuntimeClass](ctx, r.Live, "", name); err != nil {
+			return err
 		}
 	}
 	if name := template.PriorityClassName; name != "" {
-		class := &schedulingv1.PriorityClass{}
-		if err := r.Live.Get(ctx, types.NamespacedName{Name: name}, class); err == nil {
-			w.accepted.PriorityClass = class
-		} else if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("getting PriorityClass %s: %w", name, err)
-		}
+		w.accepted.PriorityClass, err = controllers.Get[schedulingv1.PriorityClass](ctx, r.Live, "", name)
 	}
-	return nil
+	return err
 }
 
 // observePods reads what pods have of nodes, and, for those that would go for the benchmark's, the class that pods have
@@ -183,7 +177,7 @@ func (r *Reconciler) parent(ctx context.Context, b *v1alpha1.LatencyBenchmark, v
 // profile reads the settings of Onload that a ConfigMap has.
 func (r *Reconciler) profile(ctx context.Context, namespace, name string) (*preflight.Profile, error) {
 	p := &preflight.Profile{Name: namespace + "/" + name}
-	cm, err := r.configMap(ctx, namespace, name)
+	cm, err := controllers.Get[corev1.ConfigMap](ctx, r.Live, namespace, name)
 	if err != nil || cm == nil {
 		return p, err
 	}
@@ -193,10 +187,7 @@ func (r *Reconciler) profile(ctx context.Context, namespace, name string) (*pref
 
 // occupying reads what pods take of nodes.
 func (r *Reconciler) occupying(ctx context.Context, nodes []string) ([]preflight.Pod, error) {
-	matching := map[string]bool{}
-	for _, name := range nodes {
-		matching[name] = true
-	}
+	matching := sets.New(nodes...)
 	var all []preflight.Pod
 	running := []fields.Selector{
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
@@ -205,7 +196,7 @@ func (r *Reconciler) occupying(ctx context.Context, nodes []string) ([]preflight
 	for _, selector := range selectors("spec.nodeName", nodes, running...) {
 		err := r.each(ctx, selector, func() client.ObjectList { return &corev1.PodList{} }, func(o runtime.Object) error {
 			p, ok := preflight.Occupying(o.(*corev1.Pod))
-			if ok && matching[p.Node] {
+			if ok && matching.Has(p.Node) {
 				all = append(all, p)
 			}
 			return nil
@@ -222,10 +213,7 @@ func ofNodes[T any](ctx context.Context, r *Reconciler, kind schema.GroupVersion
 	if r.absent.known(kind, r.Clock.Now()) {
 		return nil, nil
 	}
-	matching := map[string]bool{}
-	for _, name := range nodes {
-		matching[name] = true
-	}
+	matching := sets.New(nodes...)
 	list := func() client.ObjectList {
 		l := &unstructured.UnstructuredList{}
 		l.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -235,7 +223,7 @@ func ofNodes[T any](ctx context.Context, r *Reconciler, kind schema.GroupVersion
 	for _, selector := range selectors(metav1.ObjectNameField, nodes) {
 		err := r.each(ctx, selector, list, func(o runtime.Object) error {
 			u := o.(*unstructured.Unstructured)
-			if !matching[u.GetName()] {
+			if !matching.Has(u.GetName()) {
 				return nil
 			}
 			var err error

@@ -26,7 +26,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -41,6 +40,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
@@ -134,7 +134,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, err
 		}
 		setLeft(b, left)
-		return Written(0, r.rejudge(ctx, old, b))
+		return controllers.Written(0, r.rejudge(ctx, old, b))
 	}
 
 	world, err := r.observe(ctx, b, false)
@@ -156,19 +156,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("%s: %w", step.kind, err)
 	}
-	return Written(again, r.report(ctx, old, b))
-}
-
-// Written is the end of a reconcile that wrote the status, or tried to, and looks again after a while.
-func Written(again time.Duration, err error) (ctrl.Result, error) {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		// Another client changed or deleted it in between: look again, at the world as it is then.
-		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
-	}
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{RequeueAfter: again}, nil
+	return controllers.Written(again, r.report(ctx, old, b))
 }
 
 // SetupWithManager registers the controller: it is woken by its benchmarks, their pods, the nodes, and, for
@@ -176,18 +164,21 @@ func Written(again time.Duration, err error) (ctrl.Result, error) {
 // that it is about: stored results, of which only the metadata is watched, and the benchmark that is a baseline.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	unfinished := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-		return unfinishedBenchmarks(ctx, mgr.GetClient())
+		return controllers.Requests(ctx, mgr.GetClient(), &v1alpha1.LatencyBenchmarkList{}, func(b *v1alpha1.LatencyBenchmark) bool { return !b.Finished() })
 	})
+	comparedWith := func(ctx context.Context, baseline client.MatchingFields) []reconcile.Request {
+		return controllers.Requests[*v1alpha1.LatencyBenchmark](ctx, mgr.GetClient(), &v1alpha1.LatencyBenchmarkList{}, nil, baseline)
+	}
 	for field, names := range baselineIndices {
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LatencyBenchmark{}, field, names); err != nil {
 			return fmt.Errorf("indexing benchmarks by their baselines: %w", err)
 		}
 	}
 	ofGate := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-		return comparedWith(ctx, mgr.GetClient(), client.MatchingFields{indexBaselineGate: o.(*v1alpha1.LatencyVerification).Spec.GateName})
+		return comparedWith(ctx, client.MatchingFields{indexBaselineGate: o.(*v1alpha1.LatencyVerification).Spec.GateName})
 	})
 	ofBaseline := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-		return comparedWith(ctx, mgr.GetClient(), client.MatchingFields{indexBaseline: client.ObjectKeyFromObject(o).String()})
+		return comparedWith(ctx, client.MatchingFields{indexBaseline: client.ObjectKeyFromObject(o).String()})
 	})
 	ofResult := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		name := o.GetLabels()[v1alpha1.LabelBenchmark]
@@ -195,7 +186,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return nil
 		}
 		own := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}
-		return append(comparedWith(ctx, mgr.GetClient(), client.MatchingFields{indexBaseline: own.String()}), own)
+		return append(comparedWith(ctx, client.MatchingFields{indexBaseline: own.String()}), own)
 	})
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.LatencyBenchmark{}).
@@ -221,34 +212,19 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // releases passes the events after which a node may have become free.
-var releases = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false },
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*v1alpha1.LatencyBenchmark)
-		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyBenchmark)
-		return ok && ok2 && (before.Status.Active != nil && after.Status.Active == nil || !before.Finished() && after.Finished() ||
-			!before.Suspended() && after.Suspended())
-	},
-}
+var releases = predicate.And(controllers.NotCreated, controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
+	return before.Status.Active != nil && after.Status.Active == nil || !before.Finished() && after.Finished() || !before.Suspended() && after.Suspended()
+}))
 
 // resultChanges passes the events after which a benchmark is another baseline than before.
-var resultChanges = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*v1alpha1.LatencyBenchmark)
-		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyBenchmark)
-		return ok && ok2 && (before.UID != after.UID || succeededStatus(before) != succeededStatus(after))
-	},
-}
+var resultChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
+	return before.UID != after.UID || succeededStatus(before) != succeededStatus(after)
+})
 
 // acceptances passes the events after which a LatencyGate has accepted another result of a node.
-var acceptances = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*v1alpha1.LatencyVerification)
-		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyVerification)
-		return ok && ok2 && after.Status.Accepted != nil &&
-			(before.Status.Accepted == nil || before.Status.Accepted.Benchmark != after.Status.Accepted.Benchmark)
-	},
-}
+var acceptances = controllers.Updates(func(before, after *v1alpha1.LatencyVerification) bool {
+	return after.Status.Accepted != nil && (before.Status.Accepted == nil || before.Status.Accepted.Benchmark != after.Status.Accepted.Benchmark)
+})
 
 const (
 	// indexBaseline finds benchmarks by the one that is their baseline, as namespace/name.
@@ -261,7 +237,7 @@ const (
 var baselineIndices = map[string]client.IndexerFunc{
 	indexBaseline: func(o client.Object) []string {
 		b := o.(*v1alpha1.LatencyBenchmark)
-		if name := baselineOf(b); name != "" {
+		if name := b.Spec.Criteria.BaselineBenchmark(); name != "" {
 			return []string{types.NamespacedName{Namespace: b.Namespace, Name: name}.String()}
 		}
 		if v := b.Status.Verdict; v != nil && v.Baseline != nil {
@@ -270,47 +246,12 @@ var baselineIndices = map[string]client.IndexerFunc{
 		return nil
 	},
 	indexBaselineGate: func(o client.Object) []string {
-		if name := baselineGateOf(o.(*v1alpha1.LatencyBenchmark)); name != "" {
-			return []string{name}
+		if accepted := o.(*v1alpha1.LatencyBenchmark).Spec.Criteria.BaselineAccepted(); accepted != nil {
+			return []string{accepted.GateName}
 		}
 		return nil
 	},
-}
-
-// comparedWith are the benchmarks with some baseline.
-func comparedWith(ctx context.Context, c client.Reader, baseline client.MatchingFields) []reconcile.Request {
-	list := &v1alpha1.LatencyBenchmarkList{}
-	if err := c.List(ctx, list, baseline); err != nil {
-		log.FromContext(ctx).Error(err, "listing benchmarks to judge again")
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
 }
 
 // NodeChanges passes the changes of a node that can change what Accept says; heartbeats are not among them.
-var NodeChanges = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*corev1.Node)
-		after, ok2 := e.ObjectNew.(*corev1.Node)
-		return ok && ok2 && nodeFacts(before) != nodeFacts(after)
-	},
-}
-
-func unfinishedBenchmarks(ctx context.Context, c client.Reader) []reconcile.Request {
-	list := &v1alpha1.LatencyBenchmarkList{}
-	if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "listing benchmarks to wake")
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		if !list.Items[i].Finished() {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return requests
-}
+var NodeChanges = controllers.Updates(func(before, after *corev1.Node) bool { return nodeFacts(before) != nodeFacts(after) })

@@ -10,10 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/dra"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
@@ -87,12 +87,9 @@ func (r *Reconciler) claimedDevice(ctx context.Context, w *world, p *corev1.Pod)
 	if p == nil || network == nil || p.Spec.NodeName == "" || p.Status.ExtendedResourceClaimStatus == nil || hasEnded(p) {
 		return "", nil
 	}
-	claim := &resourcev1.ResourceClaim{}
-	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Status.ExtendedResourceClaimStatus.ResourceClaimName}
-	if err := r.Live.Get(ctx, key, claim); apierrors.IsNotFound(err) {
-		return "", nil
-	} else if err != nil {
-		return "", fmt.Errorf("getting ResourceClaim %s: %w", key.Name, err)
+	claim, err := controllers.Get[resourcev1.ResourceClaim](ctx, r.Live, p.Namespace, p.Status.ExtendedResourceClaimStatus.ResourceClaimName)
+	if err != nil || claim == nil {
+		return "", err
 	}
 	all, err := r.resourceSlices(ctx, p.Spec.NodeName)
 	if err != nil {

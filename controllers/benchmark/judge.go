@@ -11,13 +11,13 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -134,8 +134,9 @@ func (c *compared) settled() *v1alpha1.GateBaseline {
 // baseline gets what a benchmark's criteria compare with.
 func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*compared, error) {
 	c := &compared{benchmark: &v1alpha1.LatencyBenchmark{}}
-	key := types.NamespacedName{Namespace: b.Namespace, Name: baselineOf(b)}
-	if c.gate = baselineGateOf(b); c.gate != "" {
+	key := types.NamespacedName{Namespace: b.Namespace, Name: b.Spec.Criteria.BaselineBenchmark()}
+	if named := b.Spec.Criteria.BaselineAccepted(); named != nil {
+		c.gate = named.GateName
 		accepted, err := r.accepted(ctx, b, c.gate)
 		if err != nil {
 			return nil, err
@@ -166,39 +167,19 @@ func (r *Reconciler) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark,
 	if v := b.Status.Verdict; v != nil && v.Baseline != nil && v.Baseline.Gate == gateName {
 		return v.Baseline, nil
 	}
-	gate, verification := &v1alpha1.LatencyGate{}, &v1alpha1.LatencyVerification{}
 	if b.Status.Pair == nil {
 		return nil, nil
 	}
-	err := r.Live.Get(ctx, types.NamespacedName{Name: gateName}, gate)
-	if err == nil {
-		err = r.Live.Get(ctx, types.NamespacedName{Name: v1alpha1.VerificationName(gateName, b.Status.Pair.ClientNode)}, verification)
+	gate, err := controllers.Get[v1alpha1.LatencyGate](ctx, r.Live, "", gateName)
+	if err != nil || gate == nil || gate.Spec.Namespace != b.Namespace {
+		return nil, err
 	}
-	if apierrors.IsNotFound(err) || err == nil && (verification.Status.Accepted == nil || gate.Spec.Namespace != b.Namespace) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("finding what LatencyGate %s has accepted: %w", gateName, err)
+	verification, err := controllers.Get[v1alpha1.LatencyVerification](ctx, r.Live, "", v1alpha1.VerificationName(gateName, b.Status.Pair.ClientNode))
+	if err != nil || verification == nil || verification.Status.Accepted == nil {
+		return nil, err
 	}
 	accepted := verification.Status.Accepted
 	return &v1alpha1.GateBaseline{Gate: gateName, Namespace: gate.Spec.Namespace, Benchmark: accepted.Benchmark, UID: accepted.UID}, nil
-}
-
-// baselineOf is the name of the benchmark that a benchmark's criteria compare with; empty when they name none.
-func baselineOf(b *v1alpha1.LatencyBenchmark) string {
-	if b.Spec.Criteria == nil || b.Spec.Criteria.Baseline == nil || b.Spec.Criteria.Baseline.BenchmarkRef == nil {
-		return ""
-	}
-	return b.Spec.Criteria.Baseline.BenchmarkRef.Name
-}
-
-// baselineGateOf is the name of the LatencyGate whose accepted result a benchmark's criteria compare with; empty
-// when they name none.
-func baselineGateOf(b *v1alpha1.LatencyBenchmark) string {
-	if b.Spec.Criteria == nil || b.Spec.Criteria.Baseline == nil || b.Spec.Criteria.Baseline.Accepted == nil {
-		return ""
-	}
-	return b.Spec.Criteria.Baseline.Accepted.GateName
 }
 
 // inputs is a digest of what a verdict is made of, without reading it: a ConfigMap that is the same object in the same

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
@@ -227,7 +227,7 @@ func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.N
 func (r *Reconciler) left(ctx context.Context, b *v1alpha1.LatencyBenchmark) ([]*corev1.Pod, error) {
 	var all []*corev1.Pod
 	for _, recorded := range b.Status.LeftPods {
-		p, err := r.namedPod(ctx, b, recorded.Name)
+		p, err := controllers.Get[corev1.Pod](ctx, r.Live, b.Namespace, recorded.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -241,11 +241,12 @@ func (r *Reconciler) left(ctx context.Context, b *v1alpha1.LatencyBenchmark) ([]
 // observeActive reads the pods of the attempt, and the events of those that do not start.
 func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1.Node) error {
 	b, active := w.benchmark, w.benchmark.Status.Active
+	// One of the name that is not this benchmark's is noted too: decide sees by its owner that it is not ours.
 	var err error
-	if w.server, err = r.pod(ctx, b, active, v1alpha1.RoleServer); err != nil {
+	if w.server, err = controllers.Get[corev1.Pod](ctx, r.Live, b.Namespace, pods.NameOf(active, v1alpha1.RoleServer)); err != nil {
 		return err
 	}
-	if w.client, err = r.pod(ctx, b, active, v1alpha1.RoleClient); err != nil {
+	if w.client, err = controllers.Get[corev1.Pod](ctx, r.Live, b.Namespace, pods.NameOf(active, v1alpha1.RoleClient)); err != nil {
 		return err
 	}
 	if active.ServerDevice == "" {
@@ -259,7 +260,7 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 		}
 	}
 	if active.Collected != nil {
-		cm, err := r.configMap(ctx, b.Namespace, active.Collected.ConfigMap)
+		cm, err := controllers.Get[corev1.ConfigMap](ctx, r.Live, b.Namespace, active.Collected.ConfigMap)
 		if err != nil {
 			return err
 		}
@@ -354,36 +355,6 @@ func unplugged(w *world, nodes []corev1.Node) string {
 		}
 	}
 	return ""
-}
-
-// pod gets a pod of the attempt; nil when there is none. One of that name that is not this benchmark's is
-// returned too: decide sees by its owner that it is not ours.
-func (r *Reconciler) pod(ctx context.Context, b *v1alpha1.LatencyBenchmark, active *v1alpha1.ActiveAttempt, role string) (*corev1.Pod, error) {
-	return r.namedPod(ctx, b, pods.NameOf(active, role))
-}
-
-func (r *Reconciler) namedPod(ctx context.Context, b *v1alpha1.LatencyBenchmark, name string) (*corev1.Pod, error) {
-	p := &corev1.Pod{}
-	key := types.NamespacedName{Namespace: b.Namespace, Name: name}
-	if err := r.Live.Get(ctx, key, p); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("getting pod %s: %w", key.Name, err)
-	}
-	return p, nil
-}
-
-// configMap gets a ConfigMap; nil when there is none.
-func (r *Reconciler) configMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
-	cm := &corev1.ConfigMap{}
-	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, cm); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("getting ConfigMap %s: %w", name, err)
-	}
-	return cm, nil
 }
 
 // nodeFacts condenses what Accept reads of a node.

@@ -8,10 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/report"
@@ -61,9 +60,7 @@ func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmar
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	r.Activity.Observe(old, b)
-	for _, n := range noticesOf(old, b) {
-		r.Recorder.Eventf(b, n.Related, n.Type, n.Reason, n.Action, "%s", n.Message)
-	}
+	controllers.Send(r.Recorder, b, noticesOf(old, b)...)
 	return nil
 }
 
@@ -98,37 +95,29 @@ func progress(b *v1alpha1.LatencyBenchmark) *v1alpha1.Progress {
 	}
 }
 
-// Notice is an event to be sent. Good news is Normal.
-type Notice struct {
-	Type, Reason, Action, Message string
-	// Related is another object that it is about, nil when there is none. The recorder takes two events about the same
-	// version of an object for one that repeats, and sends only the first message, unless type, reason, action or this differs.
-	Related runtime.Object
-}
-
 // noticesOf derives events from what changed in the status.
-func noticesOf(old, b *v1alpha1.LatencyBenchmark) []Notice {
-	var out []Notice
+func noticesOf(old, b *v1alpha1.LatencyBenchmark) []controllers.Notice {
+	var out []controllers.Notice
 	for _, a := range metrics.NewAttempts(old, b) {
 		switch a.Outcome.Reason {
 		case v1alpha1.OutcomeMeasured:
-			out = append(out, Notice{corev1.EventTypeNormal, a.Outcome.Reason, "Measure", fmt.Sprintf("measured %s at attempt %d", a.Run, a.Attempt), nil})
+			out = append(out, controllers.Notice{Type: corev1.EventTypeNormal, Reason: a.Outcome.Reason, Action: "Measure", Message: fmt.Sprintf("measured %s at attempt %d", a.Run, a.Attempt)})
 		case v1alpha1.OutcomeSuspended:
-			out = append(out, Notice{corev1.EventTypeNormal, a.Outcome.Reason, "Suspend", fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message), nil})
+			out = append(out, controllers.Notice{Type: corev1.EventTypeNormal, Reason: a.Outcome.Reason, Action: "Suspend", Message: fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)})
 		default:
-			out = append(out, Notice{corev1.EventTypeWarning, a.Outcome.Reason, "Measure", fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message), nil})
+			out = append(out, controllers.Notice{Type: corev1.EventTypeWarning, Reason: a.Outcome.Reason, Action: "Measure", Message: fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)})
 		}
 	}
 	if before, now := collected(old), collected(b); before.SHA256 != "" && now.SHA256 != "" && before.Run == now.Run && before.ConfigMap != now.ConfigMap {
-		out = append(out, Notice{corev1.EventTypeWarning, v1alpha1.OutcomeNameTaken, "Store", fmt.Sprintf(
-			"ConfigMap %s, which was to keep the result of %s, exists with other content; ConfigMap %s is to keep it", before.ConfigMap, now.Run, now.ConfigMap), nil})
+		out = append(out, controllers.Notice{Type: corev1.EventTypeWarning, Reason: v1alpha1.OutcomeNameTaken, Action: "Store", Message: fmt.Sprintf(
+			"ConfigMap %s, which was to keep the result of %s, exists with other content; ConfigMap %s is to keep it", before.ConfigMap, now.Run, now.ConfigMap)})
 	}
 	if b.Status.ExtendedRounds != old.Status.ExtendedRounds {
 		if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
-			out = append(out, Notice{corev1.EventTypeNormal, v1alpha1.ReasonExtended, "Extend", c.Message, nil})
+			out = append(out, controllers.Notice{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonExtended, Action: "Extend", Message: c.Message})
 		}
 	}
-	return append(out, ConditionNotices(old.Status.Conditions, b.Status.Conditions)...)
+	return append(out, controllers.ConditionNotices(old.Status.Conditions, b.Status.Conditions, v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed)...)
 }
 
 // collected is the verified result of the active attempt; empty when there is none.
@@ -137,26 +126,4 @@ func collected(b *v1alpha1.LatencyBenchmark) v1alpha1.StoredResult {
 		return v1alpha1.StoredResult{}
 	}
 	return *b.Status.Active.Collected
-}
-
-// ConditionNotices derives events from the conditions that changed.
-func ConditionNotices(old, now []metav1.Condition) []Notice {
-	var out []Notice
-	for _, conditionType := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed} {
-		before := meta.FindStatusCondition(old, conditionType)
-		after := meta.FindStatusCondition(now, conditionType)
-		if after == nil || before != nil && before.Status == after.Status && before.Reason == after.Reason {
-			continue
-		}
-		// What a benchmark waits for is no event, but an Inconclusive verdict is one, and no good news.
-		if after.Status == metav1.ConditionUnknown && (conditionType != v1alpha1.ConditionPassed || after.Reason == v1alpha1.ReasonNotJudged) {
-			continue
-		}
-		kind := corev1.EventTypeNormal
-		if after.Status != metav1.ConditionTrue {
-			kind = corev1.EventTypeWarning
-		}
-		out = append(out, Notice{kind, after.Reason, conditionType, after.Message, nil})
-	}
-	return out
 }

@@ -7,12 +7,12 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -140,14 +140,13 @@ func (r *Reconciler) gather(ctx context.Context, b *v1alpha1.LatencyBenchmark, m
 
 // read reads one stored result into a collection.
 func (r *Reconciler) read(ctx context.Context, b *v1alpha1.LatencyBenchmark, into *collection, s v1alpha1.StoredResult) error {
-	cm := &corev1.ConfigMap{}
-	err := r.Live.Get(ctx, types.NamespacedName{Namespace: b.Namespace, Name: s.ConfigMap}, cm)
-	if apierrors.IsNotFound(err) {
+	cm, err := controllers.Get[corev1.ConfigMap](ctx, r.Live, b.Namespace, s.ConfigMap)
+	if err != nil {
+		return err
+	}
+	if cm == nil {
 		into.read = append(into.read, readResult{named: s})
 		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("getting the stored result of %s: %w", s.Run, err)
 	}
 	one := readResult{version: versionOf(cm), named: s}
 	if run, err := result.Open(cm, s); err == nil {

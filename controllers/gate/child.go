@@ -91,7 +91,7 @@ func podsOf(gate *v1alpha1.LatencyGate) *v1alpha1.PodSettings {
 // rulesOf are the rules of a node's benchmark. Where there is nothing yet to compare with, those that compare are left
 // out; nil when none remains.
 func rulesOf(gate *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResult, peer string) *v1alpha1.Criteria {
-	if gate == nil || gate.Baseline == nil || gate.Baseline.Accepted == nil {
+	if gate.BaselineAccepted() == nil {
 		return gate
 	}
 	if accepted != nil {

@@ -43,11 +43,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 )
 
 // Gates reconciles LatencyGates.
@@ -77,8 +76,6 @@ const (
 	gather = 500 * time.Millisecond
 	// maxCreated is how many verifications are made in one go, so that a status is written in between.
 	maxCreated = 500
-	// writtenAgain is when to look again after another writer came first.
-	writtenAgain = 50 * time.Millisecond
 	// reconcilePatience is how long one reconcile may take.
 	reconcilePatience = 2 * time.Minute
 )
@@ -90,10 +87,10 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !g.DeletionTimestamp.IsZero() {
-		return again(0, r.finalize(ctx, g))
+		return controllers.Written(0, r.finalize(ctx, g))
 	}
 	if !controllerutil.ContainsFinalizer(g, v1alpha1.FinalizerNode) {
-		return again(0, r.addFinalizer(ctx, g))
+		return controllers.Written(0, patchFinalizer(ctx, r.Client, g, controllerutil.AddFinalizer))
 	}
 	old := g.DeepCopy()
 	all, err := r.observe(ctx, g)
@@ -109,28 +106,9 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	startErr := r.start(ctx, all, chosen)
 	summarize(all, chosen)
 	if err := r.report(ctx, old, g); err != nil {
-		return again(0, err)
+		return controllers.Written(0, err)
 	}
-	return again(soonest(soonest(next, all.nextFire), chosen.again), startErr)
-}
-
-// again is the end of a reconcile that looks again after a while. A conflict is no error: another writer came first.
-func again(after time.Duration, err error) (ctrl.Result, error) {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return ctrl.Result{RequeueAfter: writtenAgain}, nil
-	}
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{RequeueAfter: after}, nil
-}
-
-// soonest is the earlier of two times from now, of which zero is never.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || b > 0 && b < a {
-		return b
-	}
-	return a
+	return controllers.Written(controllers.Soonest(controllers.Soonest(next, all.nextFire), chosen.again), startErr)
 }
 
 // survey is everything that a gate looks at.
@@ -279,17 +257,6 @@ func (r *Gates) members(ctx context.Context, s *survey) (time.Duration, error) {
 	return 0, nil
 }
 
-func (r *Gates) deleteVerification(ctx context.Context, v *v1alpha1.LatencyVerification) error {
-	if !v.DeletionTimestamp.IsZero() {
-		return nil
-	}
-	err := r.Client.Delete(ctx, v.DeepCopy(), client.Preconditions{UID: &v.UID})
-	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("deleting LatencyVerification %s: %w", v.Name, err)
-	}
-	return nil
-}
-
 // start makes the chosen benchmarks, and makes the nodes unverified whose turn it is by the schedule. It does what it can, and
 // returns the first error.
 func (r *Gates) start(ctx context.Context, s *survey, chosen choice) error {
@@ -373,19 +340,7 @@ func (r *Gates) report(ctx context.Context, old, g *v1alpha1.LatencyGate) error 
 	if err := r.Client.Status().Update(ctx, g); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	for _, n := range gateNotices(old, g) {
-		r.Recorder.Eventf(g, nil, n.kind, n.reason, n.action, "%s", n.message)
-	}
-	return nil
-}
-
-// addFinalizer comes before anything is published.
-func (r *Gates) addFinalizer(ctx context.Context, g *v1alpha1.LatencyGate) error {
-	before := g.DeepCopy()
-	controllerutil.AddFinalizer(g, v1alpha1.FinalizerNode)
-	if err := r.Client.Patch(ctx, g, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("adding the finalizer: %w", err)
-	}
+	controllers.Send(r.Recorder, g, gateNotices(old, g)...)
 	return nil
 }
 
@@ -396,17 +351,22 @@ func (r *Gates) finalize(ctx context.Context, g *v1alpha1.LatencyGate) error {
 		return fmt.Errorf("listing the gate's verifications: %w", err)
 	}
 	for i := range list.Items {
-		if err := r.deleteVerification(ctx, &list.Items[i]); err != nil {
+		if err := controllers.Delete(ctx, r.Client, &list.Items[i]); err != nil {
 			return err
 		}
 	}
 	if len(list.Items) > 0 || !controllerutil.ContainsFinalizer(g, v1alpha1.FinalizerNode) {
 		return nil
 	}
-	before := g.DeepCopy()
-	controllerutil.RemoveFinalizer(g, v1alpha1.FinalizerNode)
-	if err := r.Client.Patch(ctx, g, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("removing the finalizer: %w", err)
+	return patchFinalizer(ctx, r.Client, g, controllerutil.RemoveFinalizer)
+}
+
+// patchFinalizer adds or removes the finalizer of an object.
+func patchFinalizer(ctx context.Context, c client.Client, o client.Object, change func(client.Object, string) bool) error {
+	before := o.DeepCopyObject().(client.Object)
+	change(o, v1alpha1.FinalizerNode)
+	if err := c.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("patching the finalizer: %w", err)
 	}
 	return nil
 }
@@ -414,28 +374,17 @@ func (r *Gates) finalize(ctx context.Context, g *v1alpha1.LatencyGate) error {
 // SetupWithManager registers the controller: it is woken by its gate, by other gates, which may give or take nodes, and,
 // gathered for a moment, by what changes of nodes and verifications.
 func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
-	allGates := func(ctx context.Context) []reconcile.Request {
-		list := &v1alpha1.LatencyGateList{}
-		if err := mgr.GetClient().List(ctx, list); err != nil {
-			log.FromContext(ctx).Error(err, "listing gates to wake")
-			return nil
-		}
-		var requests []reconcile.Request
-		for i := range list.Items {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-		return requests
+	allGates := func(ctx context.Context, _ client.Object) []reconcile.Request {
+		return controllers.Requests[*v1alpha1.LatencyGate](ctx, mgr.GetClient(), &v1alpha1.LatencyGateList{}, nil)
 	}
-	ofNode := gathered(func(ctx context.Context, _ client.Object) []reconcile.Request { return allGates(ctx) })
 	ofVerification := gathered(func(ctx context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.(*v1alpha1.LatencyVerification).Spec.GateName}}}
 	})
-	ofGate := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return allGates(ctx) })
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("latencygate").
-		Watches(&v1alpha1.LatencyGate{}, ofGate, builder.WithPredicates(gateChanges)).
+		Watches(&v1alpha1.LatencyGate{}, handler.EnqueueRequestsFromMapFunc(allGates), builder.WithPredicates(gateChanges)).
 		Watches(&v1alpha1.LatencyVerification{}, ofVerification, builder.WithPredicates(stateChanges)).
-		Watches(&corev1.Node{}, ofNode, builder.WithPredicates(nodeChanges)).
+		Watches(&corev1.Node{}, gathered(allGates), builder.WithPredicates(nodeChanges)).
 		WithOptions(controller.Options{ReconciliationTimeout: reconcilePatience}).
 		Complete(r)
 }
@@ -456,28 +405,14 @@ func gathered(requests func(context.Context, client.Object) []reconcile.Request)
 }
 
 // gateChanges passes changes of the spec, and a gate's end.
-var gateChanges = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
-			e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero() ||
-			len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers())
-	},
-}
+var gateChanges = controllers.Updates(func(before, after *v1alpha1.LatencyGate) bool {
+	return before.Generation != after.Generation || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || len(before.Finalizers) != len(after.Finalizers)
+})
 
 // stateChanges passes what a gate's summary, or its next choice, is made of.
-var stateChanges = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*v1alpha1.LatencyVerification)
-		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyVerification)
-		return ok && ok2 && !equality.Semantic.DeepEqual(before.Status, after.Status)
-	},
-}
+var stateChanges = controllers.Updates(func(before, after *v1alpha1.LatencyVerification) bool {
+	return !equality.Semantic.DeepEqual(before.Status, after.Status)
+})
 
 // nodeChanges passes what matters of a node; heartbeats and images do not.
-var nodeChanges = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*corev1.Node)
-		after, ok2 := e.ObjectNew.(*corev1.Node)
-		return ok && ok2 && !sameNode(before, after)
-	},
-}
+var nodeChanges = controllers.Updates(func(before, after *corev1.Node) bool { return !sameNode(before, after) })

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 )
 
 // enforce makes the world follow the status: the Node's marks, the benchmarks that are not needed, and the hold pod. A hold pod
@@ -90,11 +91,11 @@ func (r *Verifications) prune(ctx context.Context, gate *v1alpha1.LatencyGate, v
 	}
 	for i := range list.Items {
 		b := &list.Items[i]
-		if needed(v.Status, b.Name) || !b.DeletionTimestamp.IsZero() || numberOf(b.Name) > v.Status.Number {
+		if needed(v.Status, b.Name) || numberOf(b.Name) > v.Status.Number {
 			continue
 		}
-		if err := r.Client.Delete(ctx, b, client.Preconditions{UID: &b.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting LatencyBenchmark %s: %w", b.Name, err)
+		if err := controllers.Delete(ctx, r.Client, b, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -113,14 +114,6 @@ func numberOf(name string) int64 {
 		return 0
 	}
 	return number
-}
-
-// delete deletes a verification whose gate or node is gone.
-func (r *Verifications) delete(ctx context.Context, v *v1alpha1.LatencyVerification) error {
-	if err := r.Client.Delete(ctx, v, client.Preconditions{UID: &v.UID}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting LatencyVerification %s: %w", v.Name, err)
-	}
-	return nil
 }
 
 // finalize makes the Node say what follows from the verification's end: that it is held back, until it is verified, where a gate
@@ -143,12 +136,7 @@ func (r *Verifications) finalize(ctx context.Context, v *v1alpha1.LatencyVerific
 			return err
 		}
 	}
-	before := v.DeepCopy()
-	controllerutil.RemoveFinalizer(v, v1alpha1.FinalizerNode)
-	if err := r.Client.Patch(ctx, v, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("removing the finalizer: %w", err)
-	}
-	return nil
+	return patchFinalizer(ctx, r.Client, v, controllerutil.RemoveFinalizer)
 }
 
 // afterwards is what a Node says when one of its verifications is gone.

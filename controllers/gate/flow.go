@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 )
@@ -102,7 +103,7 @@ func decide(w *world) step {
 	}
 	s := decideState(w)
 	if w.lost() {
-		s.again = soonest(s.again, left)
+		s.again = controllers.Soonest(s.again, left)
 	}
 	return s
 }

@@ -296,7 +296,7 @@ func TestAccept(t *testing.T) {
 				if diff := cmp.Diff(want, got.AcceptRefused); diff != "" {
 					t.Error(diff)
 				}
-				if events := notices(w.verification, w.verification, s); len(events) != 1 || events[0].reason != v1alpha1.ReasonAcceptRefused {
+				if events := notices(w.verification, w.verification, s); len(events) != 1 || events[0].Reason != v1alpha1.ReasonAcceptRefused {
 					t.Errorf("events %v", events)
 				}
 				return

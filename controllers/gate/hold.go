@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
@@ -111,7 +112,7 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	if !asked {
 		v.Status.HoldPodSetback = nil
 		if pod != nil && metav1.IsControlledBy(pod, v) {
-			return 0, r.removeHoldPod(ctx, pod)
+			return 0, controllers.Delete(ctx, r.Client, pod)
 		}
 		return 0, nil
 	}
@@ -134,10 +135,10 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	case !pod.DeletionTimestamp.IsZero():
 	case pods.Ended(pod):
 		rest(v1alpha1.ReasonHoldPodEnded, fmt.Sprintf("pod %s/%s ended: %s %s", pod.Namespace, pod.Name, pod.Status.Reason, pod.Status.Message))
-		return again, r.removeHoldPod(ctx, pod)
+		return again, controllers.Delete(ctx, r.Client, pod)
 	case !slices.Equal(probes(pod), probes(want)):
 		// It speaks of another state, and is made again when it is gone.
-		return again, r.removeHoldPod(ctx, pod)
+		return again, controllers.Delete(ctx, r.Client, pod)
 	default:
 		return settle(pod, v, w.now), r.holdCondition(ctx, pod, v)
 	}
@@ -168,25 +169,7 @@ func (r *Verifications) holdPod(ctx context.Context, want *corev1.Pod, asked boo
 	if !asked {
 		reader = r.Client
 	}
-	pod := &corev1.Pod{}
-	err := reader.Get(ctx, client.ObjectKeyFromObject(want), pod)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("getting pod %s: %w", want.Name, err)
-	}
-	return pod, nil
-}
-
-func (r *Verifications) removeHoldPod(ctx context.Context, pod *corev1.Pod) error {
-	if !pod.DeletionTimestamp.IsZero() {
-		return nil
-	}
-	if err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting pod %s: %w", pod.Name, err)
-	}
-	return nil
+	return controllers.Get[corev1.Pod](ctx, reader, want.Namespace, want.Name)
 }
 
 // holdCondition sets the condition for which the pod's readiness waits.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
@@ -96,7 +97,7 @@ func choose(l lineup) choice {
 			continue
 		case rest > 0:
 			c.waiting[v.Spec.NodeName] = fmt.Sprintf("it is tried again at %s: %s: %s", v.Status.Setback.RetryTime.UTC().Format(time.TimeOnly), v.Status.Setback.Reason, v.Status.Setback.Message)
-			c.again = soonest(c.again, rest)
+			c.again = controllers.Soonest(c.again, rest)
 			continue
 		case len(c.starts) >= free || l.busy[v.Spec.NodeName]:
 			c.waiting[v.Spec.NodeName] = "others are measured first"

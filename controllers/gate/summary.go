@@ -7,11 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 )
 
@@ -163,25 +162,8 @@ func passed(s *survey) metav1.Condition {
 	return is(metav1.ConditionTrue, v1alpha1.ReasonAllVerified, "all %d nodes are verified", n.Total)
 }
 
-// notice is an event to be sent.
-type notice struct {
-	kind, reason, action, message string
-}
-
 // gateNotices derives events from what changed in the conditions. What a gate waits for is no event.
-func gateNotices(old, g *v1alpha1.LatencyGate) []notice {
-	var all []notice
-	for _, conditionType := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionPassed} {
-		before := meta.FindStatusCondition(old.Status.Conditions, conditionType)
-		after := meta.FindStatusCondition(g.Status.Conditions, conditionType)
-		if after == nil || after.Status == metav1.ConditionUnknown || before != nil && before.Status == after.Status && before.Reason == after.Reason {
-			continue
-		}
-		kind := corev1.EventTypeNormal
-		if after.Status != metav1.ConditionTrue {
-			kind = corev1.EventTypeWarning
-		}
-		all = append(all, notice{kind, after.Reason, conditionType, after.Message})
-	}
-	return all
+func gateNotices(old, g *v1alpha1.LatencyGate) []controllers.Notice {
+	known := slices.DeleteFunc(slices.Clone(g.Status.Conditions), func(c metav1.Condition) bool { return c.Status == metav1.ConditionUnknown })
+	return controllers.ConditionNotices(old.Status.Conditions, known, v1alpha1.ConditionReady, v1alpha1.ConditionPassed)
 }

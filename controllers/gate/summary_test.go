@@ -119,8 +119,8 @@ func TestGateNotices(t *testing.T) {
 		old, new *v1alpha1.LatencyGate
 		want     string
 	}{
-		{with("Unknown", v1alpha1.ReasonNotAllVerified), with("True", v1alpha1.ReasonAllVerified), "[{Normal AllVerified Passed m}]"},
-		{with("True", v1alpha1.ReasonAllVerified), with("False", v1alpha1.ReasonNodesFailed), "[{Warning NodesFailed Passed m}]"},
+		{with("Unknown", v1alpha1.ReasonNotAllVerified), with("True", v1alpha1.ReasonAllVerified), "[{Normal AllVerified Passed m <nil>}]"},
+		{with("True", v1alpha1.ReasonAllVerified), with("False", v1alpha1.ReasonNodesFailed), "[{Warning NodesFailed Passed m <nil>}]"},
 		{with("True", v1alpha1.ReasonAllVerified), with("Unknown", v1alpha1.ReasonNotAllVerified), "[]"},
 		{with("False", v1alpha1.ReasonNodesFailed), with("False", v1alpha1.ReasonNodesFailed), "[]"},
 		{makeGate(), makeGate(), "[]"},

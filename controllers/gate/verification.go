@@ -17,13 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 )
 
@@ -67,7 +66,7 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !v.DeletionTimestamp.IsZero() {
-		return again(0, r.finalize(ctx, v))
+		return controllers.Written(0, r.finalize(ctx, v))
 	}
 	world, err := r.observe(ctx, v)
 	if err != nil {
@@ -75,7 +74,7 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	switch {
 	case world.gate == nil:
-		return again(0, r.delete(ctx, v))
+		return controllers.Written(0, controllers.Delete(ctx, r.Client, v))
 	case !world.gate.DeletionTimestamp.IsZero():
 		// It deletes its verifications itself.
 		return ctrl.Result{}, nil
@@ -85,19 +84,19 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	switch s.kind {
 	case stepRelease:
 		r.Recorder.Eventf(v, nil, corev1.EventTypeWarning, s.reason, "Release", "%s", s.message)
-		return again(0, r.delete(ctx, v))
+		return controllers.Written(0, controllers.Delete(ctx, r.Client, v))
 	case stepForget:
-		return again(0, r.delete(ctx, v))
+		return controllers.Written(0, controllers.Delete(ctx, r.Client, v))
 	}
 	old := v.DeepCopy()
 	if v.Status, err = world.next(s); err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := r.report(ctx, old, v, s); err != nil {
-		return again(0, err)
+		return controllers.Written(0, err)
 	}
 	holdAgain, err := r.enforce(ctx, world, v)
-	return again(soonest(s.again, holdAgain), err)
+	return controllers.Written(controllers.Soonest(s.again, holdAgain), err)
 }
 
 // observe reads the node's world live: the Node first, and then who has it. What is written to let the Node in holds only for
@@ -129,14 +128,11 @@ func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerifica
 
 // nodeAndGates reads the Node of a verification, nil when it does not exist, and then all gates.
 func (r *Verifications) nodeAndGates(ctx context.Context, v *v1alpha1.LatencyVerification) (*corev1.Node, []v1alpha1.LatencyGate, error) {
-	node, gates := &corev1.Node{}, &v1alpha1.LatencyGateList{}
-	err := r.Live.Get(ctx, types.NamespacedName{Name: v.Spec.NodeName}, node)
-	if apierrors.IsNotFound(err) {
-		node, err = nil, nil
-	}
+	node, err := controllers.Get[corev1.Node](ctx, r.Live, "", v.Spec.NodeName)
 	if err != nil {
-		return nil, nil, fmt.Errorf("getting node %s: %w", v.Spec.NodeName, err)
+		return nil, nil, err
 	}
+	gates := &v1alpha1.LatencyGateList{}
 	if err := r.Live.List(ctx, gates); err != nil {
 		return nil, nil, fmt.Errorf("listing gates: %w", err)
 	}
@@ -154,15 +150,11 @@ func gateOf(v *v1alpha1.LatencyVerification, gates []v1alpha1.LatencyGate) *v1al
 
 // benchmark gets a benchmark of the gate's namespace; nil when there is none.
 func (r *Verifications) benchmark(ctx context.Context, gate *v1alpha1.LatencyGate, name string) (*v1alpha1.LatencyBenchmark, error) {
-	b := &v1alpha1.LatencyBenchmark{}
-	err := r.Live.Get(ctx, types.NamespacedName{Namespace: gate.Spec.Namespace, Name: name}, b)
-	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+	b, err := controllers.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, gate.Spec.Namespace, name)
+	if apierrors.IsInvalid(err) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("getting LatencyBenchmark %s: %w", name, err)
-	}
-	return b, nil
+	return b, err
 }
 
 // observeBenchmark reads the current benchmark and, when it is over, what its verdict has to be seen with.
@@ -223,20 +215,13 @@ func (r *Verifications) replaced(ctx context.Context, w *world) (string, error) 
 
 // restsOn says whether a benchmark is compared with a result.
 func restsOn(b *v1alpha1.LatencyBenchmark, result v1alpha1.AcceptedResult) bool {
-	return b.Spec.Criteria != nil && b.Spec.Criteria.Baseline != nil && b.Spec.Criteria.Baseline.BenchmarkRef != nil &&
-		b.Spec.Criteria.Baseline.BenchmarkRef.Name == result.Benchmark
+	return b.Spec.Criteria.BaselineBenchmark() == result.Benchmark
 }
 
 // mayDrift says whether a benchmark passed against an accepted result that is not the first of its epoch.
 func mayDrift(b *v1alpha1.LatencyBenchmark, s v1alpha1.LatencyVerificationStatus) bool {
 	return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionPassed) && s.Accepted != nil && s.First != nil &&
 		restsOn(b, *s.Accepted) && !restsOn(b, *s.First)
-}
-
-// comparesWithOwn says whether a gate's template compares with each node's own accepted result.
-func comparesWithOwn(gate *v1alpha1.LatencyGate) bool {
-	rules := gate.Spec.Template.Spec.Criteria
-	return rules != nil && rules.Baseline != nil && rules.Baseline.Accepted != nil
 }
 
 // observePeers finds out whether the current peer is verified, and whether there is yet another.
@@ -264,7 +249,7 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 // verdict itself looks at them live.
 func (r *Verifications) baselineTrouble(ctx context.Context, w *world) (string, error) {
 	status := w.verification.Status
-	if status.Accepted == nil || status.First == nil || !comparesWithOwn(w.gate) {
+	if status.Accepted == nil || status.First == nil || w.gate.Spec.Template.Spec.Criteria.BaselineAccepted() == nil {
 		return "", nil
 	}
 	for _, result := range []*v1alpha1.AcceptedResult{status.Accepted, status.First} {
@@ -295,9 +280,7 @@ func (r *Verifications) report(ctx context.Context, old, v *v1alpha1.LatencyVeri
 			return fmt.Errorf("writing the status: %w", err)
 		}
 	}
-	for _, n := range notices(old, v, s) {
-		r.Recorder.Eventf(v, nil, n.kind, n.reason, n.action, "%s", n.message)
-	}
+	controllers.Send(r.Recorder, v, notices(old, v, s)...)
 	consumed := consumed(s)
 	if consumed == "" {
 		return nil
@@ -322,12 +305,12 @@ func consumed(s step) string {
 }
 
 // notices are the events of a step: what became of the node, and what was refused.
-func notices(old, v *v1alpha1.LatencyVerification, s step) []notice {
+func notices(old, v *v1alpha1.LatencyVerification, s step) []controllers.Notice {
 	switch {
 	case s.kind == stepRefuse:
-		return []notice{{corev1.EventTypeWarning, s.reason, "Accept", s.message}}
+		return []controllers.Notice{{Type: corev1.EventTypeWarning, Reason: s.reason, Action: "Accept", Message: s.message}}
 	case old.Status.Retained == nil && v.Status.Retained != nil:
-		return []notice{{corev1.EventTypeWarning, v.Status.Retained.Reason, "Retain", v.Status.Retained.Message}}
+		return []controllers.Notice{{Type: corev1.EventTypeWarning, Reason: v.Status.Retained.Reason, Action: "Retain", Message: v.Status.Retained.Message}}
 	case old.Status.State == v.Status.State && old.Status.Verified().Reason == v.Status.Verified().Reason, s.reason == v1alpha1.ReasonNewNode:
 		return nil
 	}
@@ -336,7 +319,7 @@ func notices(old, v *v1alpha1.LatencyVerification, s step) []notice {
 		kind = corev1.EventTypeNormal
 	}
 	verified := v.Status.Verified()
-	return []notice{{kind, verified.Reason, string(v.Status.State), verified.Message}}
+	return []controllers.Notice{{Type: kind, Reason: verified.Reason, Action: string(v.Status.State), Message: verified.Message}}
 }
 
 // The indices of the cache.
@@ -371,16 +354,7 @@ func (r *Verifications) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	found := func(field string) handler.EventHandler {
 		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-			list := &v1alpha1.LatencyVerificationList{}
-			if err := mgr.GetClient().List(ctx, list, client.MatchingFields{field: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
-				log.FromContext(ctx).Error(err, "listing verifications to wake")
-				return nil
-			}
-			requests := make([]reconcile.Request, 0, len(list.Items))
-			for i := range list.Items {
-				requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
-			}
-			return requests
+			return controllers.Requests[*v1alpha1.LatencyVerification](ctx, mgr.GetClient(), &v1alpha1.LatencyVerificationList{}, nil, client.MatchingFields{field: o.GetName()})
 		})
 	}
 	return ctrl.NewControllerManagedBy(mgr).
@@ -420,26 +394,19 @@ func sameNode(a, b *corev1.Node) bool {
 }
 
 // benchmarkChanges passes what a verification looks at: how a benchmark stands, and whether it is what it was.
-var benchmarkChanges = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*v1alpha1.LatencyBenchmark)
-		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyBenchmark)
-		if !ok || !ok2 {
-			return false
-		}
-		standing := func(b *v1alpha1.LatencyBenchmark) [3]string {
-			var all [3]string
-			for i, conditionType := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed} {
-				if c := meta.FindStatusCondition(b.Status.Conditions, conditionType); c != nil {
-					all[i] = fmt.Sprint(c.Status, c.ObservedGeneration)
-					if conditionType != v1alpha1.ConditionSucceeded {
-						all[i] += c.Reason
-					}
+var benchmarkChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
+	standing := func(b *v1alpha1.LatencyBenchmark) [3]string {
+		var all [3]string
+		for i, conditionType := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed} {
+			if c := meta.FindStatusCondition(b.Status.Conditions, conditionType); c != nil {
+				all[i] = fmt.Sprint(c.Status, c.ObservedGeneration)
+				if conditionType != v1alpha1.ConditionSucceeded {
+					all[i] += c.Reason
 				}
 			}
-			return all
 		}
-		return before.UID != after.UID || before.Generation != after.Generation || standing(before) != standing(after) ||
-			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
-	},
-}
+		return all
+	}
+	return before.UID != after.UID || before.Generation != after.Generation || standing(before) != standing(after) ||
+		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+})

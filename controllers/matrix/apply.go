@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers/benchmark"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
@@ -76,7 +76,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duratio
 		again = time.Millisecond
 	}
 	if len(w.blocked) > 0 {
-		again = soonest(again, lookAgain)
+		again = controllers.Soonest(again, lookAgain)
 	}
 	return again, nil
 }
@@ -86,7 +86,7 @@ func (w *world) release(number int32) {
 	w.leave(number)
 	w.released = true
 	child, p := w.child(number), w.pair(number)
-	notice := benchmark.Notice{
+	notice := controllers.Notice{
 		Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonPairMeasured, Action: "Measure", Related: child,
 		Message: fmt.Sprintf("measured %s, client on %s, server on %s", child.Name, p.ClientNode, p.ServerNode),
 	}
@@ -111,7 +111,7 @@ func (r *Reconciler) postpone(ctx context.Context, w *world, number int32) error
 		return fmt.Errorf("deleting %s: %w", child.Name, err)
 	}
 	w.leave(number)
-	w.notices = append(w.notices, benchmark.Notice{
+	w.notices = append(w.notices, controllers.Notice{
 		Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonPairPostponed, Action: "Postpone", Related: child,
 		Message: fmt.Sprintf("%s is measured, from its first round on, after the others: %s", child.Name, messageOf(child.Status.Conditions, v1alpha1.ConditionAccepted)),
 	})
@@ -138,7 +138,7 @@ func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.Run
 		return nil
 	}
 	if running.UID != "" && running.UID != string(child.UID) {
-		w.notices = append(w.notices, benchmark.Notice{
+		w.notices = append(w.notices, controllers.Notice{
 			Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonPairDeleted, Action: "Measure", Related: child,
 			Message: child.Name + " was deleted before everything was measured; its results are lost, and it is measured again",
 		})

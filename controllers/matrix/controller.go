@@ -30,13 +30,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
@@ -85,17 +84,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		"claim", steps.claim, "update", steps.update)
 	again, err := r.apply(ctx, world, steps)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return benchmark.Written(0, err)
+		return controllers.Written(0, err)
 	}
 	if err != nil {
 		// What was done is recorded all the same.
 		return ctrl.Result{}, errors.Join(err, r.report(ctx, old, world))
 	}
 	if err := r.report(ctx, old, world); err != nil {
-		return benchmark.Written(0, err)
+		return controllers.Written(0, err)
 	}
 	expires, err := r.expire(ctx, m)
-	return benchmark.Written(soonest(again, expires), err)
+	return controllers.Written(controllers.Soonest(again, expires), err)
 }
 
 // SetupWithManager registers the controller: it is woken by its matrices and the benchmarks of their pairs, by the nodes for
@@ -105,10 +104,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return fmt.Errorf("indexing benchmarks by %s: %w", indexMatrix, err)
 	}
 	unaccepted := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-		return requests(ctx, mgr.GetClient(), func(m *v1alpha1.LatencyMatrix) bool { return !accepted(m) })
+		return controllers.Requests(ctx, mgr.GetClient(), &v1alpha1.LatencyMatrixList{}, func(m *v1alpha1.LatencyMatrix) bool { return !accepted(m) })
 	})
 	compared := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-		return requests(ctx, mgr.GetClient(), func(m *v1alpha1.LatencyMatrix) bool {
+		return controllers.Requests(ctx, mgr.GetClient(), &v1alpha1.LatencyMatrixList{}, func(m *v1alpha1.LatencyMatrix) bool {
 			return m.Namespace == o.GetNamespace() && (baselineOf(m) == o.GetName() || baselineOf(o.(*v1alpha1.LatencyMatrix)) == m.Name)
 		})
 	})
@@ -136,31 +135,9 @@ func matrixOf(o client.Object) []string {
 // accepted says whether the nodes of a matrix were chosen.
 func accepted(m *v1alpha1.LatencyMatrix) bool { return len(m.Status.Nodes) > 0 }
 
-// requests are for the matrices that are to be woken.
-func requests(ctx context.Context, c client.Reader, wake func(*v1alpha1.LatencyMatrix) bool) []reconcile.Request {
-	list := &v1alpha1.LatencyMatrixList{}
-	if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "listing matrices to wake")
-		return nil
-	}
-	var all []reconcile.Request
-	for i := range list.Items {
-		if m := &list.Items[i]; wake(m) {
-			all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
-		}
-	}
-	return all
-}
-
 // childChanges passes the events after which the benchmark of a pair counts otherwise than before. Most of its writes,
 // about pods that start and end, are not among them.
-var childChanges = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*v1alpha1.LatencyBenchmark)
-		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyBenchmark)
-		return ok && ok2 && countsOf(before) != countsOf(after)
-	},
-}
+var childChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool { return countsOf(before) != countsOf(after) })
 
 // counts is what counts of the benchmark of a pair.
 type counts struct {
@@ -201,13 +178,9 @@ func countsOf(b *v1alpha1.LatencyBenchmark) counts {
 }
 
 // planChanges passes the events after which a baseline has other pairs than before, or a matrix another baseline.
-var planChanges = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*v1alpha1.LatencyMatrix)
-		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyMatrix)
-		return ok && ok2 && (before.UID != after.UID || accepted(before) != accepted(after) || baselineOf(before) != baselineOf(after))
-	},
-}
+var planChanges = controllers.Updates(func(before, after *v1alpha1.LatencyMatrix) bool {
+	return before.UID != after.UID || accepted(before) != accepted(after) || baselineOf(before) != baselineOf(after)
+})
 
 // failed says whether the benchmark of a pair is finished without having measured everything.
 func failed(child *v1alpha1.LatencyBenchmark) bool {

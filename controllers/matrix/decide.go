@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
@@ -81,7 +82,7 @@ func decide(w *world) steps {
 			continue
 		}
 		if wait := since.Add(postponeAfter).Sub(w.now); wait > 0 {
-			s.again = soonest(s.again, wait)
+			s.again = controllers.Soonest(s.again, wait)
 			continue
 		}
 		s.postpone = append(s.postpone, number)
@@ -188,12 +189,4 @@ func (w *world) baselineName(number int32) string {
 		return name
 	}
 	return w.baseline + "-p0"
-}
-
-// soonest is the shorter of two waits; 0 means no wait.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
 }

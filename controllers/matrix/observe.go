@@ -9,13 +9,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers/benchmark"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
@@ -55,7 +54,7 @@ type world struct {
 	// released is true when pairs have just been finished.
 	released bool
 	// notices are the events of what was done, sent after the status was written.
-	notices []benchmark.Notice
+	notices []controllers.Notice
 }
 
 // blocker is what keeps the benchmark of a pair from being made.
@@ -154,15 +153,12 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 			w.busy[o.Status.Pair.ClientNode], w.busy[o.Status.Pair.ServerNode] = true, true
 		}
 	}
-	planned := map[string]bool{m.Status.Server: true}
-	for _, name := range m.Status.Nodes {
-		planned[name] = true
-	}
+	planned := sets.New(m.Status.Nodes...).Insert(m.Status.Server)
 	nodes := &corev1.NodeList{}
 	if err := r.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	own := slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return !planned[n.Name] })
+	own := slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return !planned.Has(n.Name) })
 	usable := preflight.Usable(preflight.Observed{Benchmark: m.Overview(), Nodes: own, Empty: true}, m.Status.Server)
 	w.unusable = map[string]bool{}
 	for name := range planned {
@@ -177,13 +173,9 @@ func (r *Reconciler) observeBaseline(ctx context.Context, w *world) error {
 	if w.baseline == "" {
 		return nil
 	}
-	baseline := &v1alpha1.LatencyMatrix{}
-	err := r.Live.Get(ctx, types.NamespacedName{Namespace: w.matrix.Namespace, Name: w.baseline}, baseline)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("getting the baseline %s: %w", w.baseline, err)
+	baseline, err := controllers.Get[v1alpha1.LatencyMatrix](ctx, r.Live, w.matrix.Namespace, w.baseline)
+	if err != nil || baseline == nil {
+		return err
 	}
 	w.baselines = map[v1alpha1.Pair]string{}
 	pairs, _ := planOf(baseline)
@@ -204,11 +196,7 @@ func (w *world) observeOutdated() {
 
 // baselineOf is the name of the matrix that a matrix's criteria compare with; empty when there is none.
 func baselineOf(m *v1alpha1.LatencyMatrix) string {
-	criteria := m.Spec.Template.Spec.Criteria
-	if criteria == nil || criteria.Baseline == nil || criteria.Baseline.MatrixRef == nil {
-		return ""
-	}
-	return criteria.Baseline.MatrixRef.Name
+	return m.Spec.Template.Spec.Criteria.BaselineMatrix()
 }
 
 // child is the benchmark of a pair; nil when it has none.

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers/benchmark"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/report"
@@ -47,9 +47,8 @@ func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyMatrix, w 
 	if err := r.Client.Status().Update(ctx, m); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	for _, n := range append(w.notices, benchmark.ConditionNotices(old.Status.Conditions, m.Status.Conditions)...) {
-		r.Recorder.Eventf(m, n.Related, n.Type, n.Reason, n.Action, "%s", n.Message)
-	}
+	controllers.Send(r.Recorder, m, append(w.notices,
+		controllers.ConditionNotices(old.Status.Conditions, m.Status.Conditions, v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed)...)...)
 	return nil
 }
 
@@ -69,7 +68,7 @@ func (w *world) count(old *v1alpha1.LatencyMatrix) {
 	}
 	before := old.Status.Counts
 	if lost := before.Done() - status.Counts.Done(); lost > 0 {
-		w.notices = append(w.notices, benchmark.Notice{
+		w.notices = append(w.notices, controllers.Notice{
 			Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonPairDeleted, Action: "Measure",
 			Message: fmt.Sprintf("the benchmarks of finished pairs were deleted (%d); their results are lost, and they are measured again", lost),
 		})

@@ -18,11 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 )
 
 // Reconciler deletes finished LatencyBenchmarks that their spec does not keep.
@@ -107,15 +107,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // completions passes the events after which a series has one complete benchmark more.
-var completions = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false },
-	DeleteFunc: func(event.DeleteEvent) bool { return false },
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*v1alpha1.LatencyBenchmark)
-		after, ok2 := e.ObjectNew.(*v1alpha1.LatencyBenchmark)
-		return ok && ok2 && complete(after) && (!complete(before) || before.Labels[v1alpha1.LabelSeries] != after.Labels[v1alpha1.LabelSeries])
-	},
-}
+var completions = predicate.And(controllers.NotCreated, predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }},
+	controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
+		return complete(after) && (!complete(before) || before.Labels[v1alpha1.LabelSeries] != after.Labels[v1alpha1.LabelSeries])
+	}))
 
 // seriesOf are the benchmarks in the series of one.
 func seriesOf(ctx context.Context, c client.Reader, o client.Object) []reconcile.Request {
@@ -123,19 +118,7 @@ func seriesOf(ctx context.Context, c client.Reader, o client.Object) []reconcile
 	if series == "" {
 		return nil
 	}
-	list := &v1alpha1.LatencyBenchmarkList{}
-	err := c.List(ctx, list, client.InNamespace(o.GetNamespace()), client.MatchingLabels{v1alpha1.LabelSeries: series}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "listing the benchmarks of a series")
-		return nil
-	}
-	var all []reconcile.Request
-	for i := range list.Items {
-		if b := &list.Items[i]; limited(b) {
-			all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)})
-		}
-	}
-	return all
+	return controllers.Requests(ctx, c, &v1alpha1.LatencyBenchmarkList{}, limited, client.InNamespace(o.GetNamespace()), client.MatchingLabels{v1alpha1.LabelSeries: series})
 }
 
 // wake looks again at the benchmark that was a baseline.

@@ -133,8 +133,8 @@ func complete(b *v1alpha1.LatencyBenchmark) bool {
 // baselineOf is the name of the benchmark that a benchmark's gate compares with; empty when it names none.
 func baselineOf(o client.Object) string {
 	b, ok := o.(*v1alpha1.LatencyBenchmark)
-	if !ok || b.Spec.Criteria == nil || b.Spec.Criteria.Baseline == nil || b.Spec.Criteria.Baseline.BenchmarkRef == nil {
+	if !ok {
 		return ""
 	}
-	return b.Spec.Criteria.Baseline.BenchmarkRef.Name
+	return b.Spec.Criteria.BaselineBenchmark()
 }

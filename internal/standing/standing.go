@@ -77,13 +77,8 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 		s.Outcome = v1alpha1.GatePass
 	case passed.Status == metav1.ConditionFalse:
 		s.Outcome = v1alpha1.GateFail
-	case passed.Reason == v1alpha1.ReasonBaselineNotComplete && b.Spec.Criteria.Baseline != nil:
-		if ref := b.Spec.Criteria.Baseline.BenchmarkRef; ref != nil {
-			s.Baseline = ref.Name
-		}
-		if ref := b.Spec.Criteria.Baseline.MatrixRef; ref != nil {
-			s.BaselineMatrix = ref.Name
-		}
+	case passed.Reason == v1alpha1.ReasonBaselineNotComplete:
+		s.Baseline, s.BaselineMatrix = b.Spec.Criteria.BaselineBenchmark(), b.Spec.Criteria.BaselineMatrix()
 	}
 	return s
 }

@@ -1,0 +1,141 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// writtenAgain is when to look again after another client changed or deleted the object first.
+const writtenAgain = 10 * time.Millisecond
+
+// Written ends a reconcile that wrote an object, or tried to, and looks again after a while. A conflict is not an error.
+func Written(again time.Duration, err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return ctrl.Result{RequeueAfter: writtenAgain}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// Soonest is the shorter of two waits; 0 means no wait.
+func Soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// Get reads an object; it returns nil if there is none.
+func Get[T any, O interface {
+	*T
+	client.Object
+}](ctx context.Context, from client.Reader, namespace, name string) (O, error) {
+	o := O(new(T))
+	err := from.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, o)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting %s %s: %w", kindOf(o), name, err)
+	}
+	return o, nil
+}
+
+// Delete deletes exactly this object, unless it is gone or being deleted.
+func Delete(ctx context.Context, c client.Writer, o client.Object, opts ...client.DeleteOption) error {
+	if !o.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	uid := o.GetUID()
+	if err := c.Delete(ctx, o, append(opts, client.Preconditions{UID: &uid})...); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting %s %s: %w", kindOf(o), o.GetName(), err)
+	}
+	return nil
+}
+
+func kindOf(o client.Object) string { return reflect.TypeOf(o).Elem().Name() }
+
+// Requests returns the requests for those of the objects that wake selects; without wake for all of them. If they cannot
+// be listed, it logs the error and returns none.
+func Requests[O client.Object](ctx context.Context, c client.Reader, list client.ObjectList, wake func(O) bool, opts ...client.ListOption) []reconcile.Request {
+	if err := c.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
+		log.FromContext(ctx).Error(err, "listing objects to reconcile", "list", fmt.Sprintf("%T", list))
+		return nil
+	}
+	var all []reconcile.Request
+	_ = meta.EachListItem(list, func(item runtime.Object) error { // The function returns no error.
+		if o := item.(O); wake == nil || wake(o) {
+			all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+		}
+		return nil
+	})
+	return all
+}
+
+// Updates passes the updates for which changed is true, and all creations and deletions.
+func Updates[O client.Object](changed func(before, after O) bool) predicate.Funcs {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(O)
+		after, ok2 := e.ObjectNew.(O)
+		return ok && ok2 && changed(before, after)
+	}}
+}
+
+// NotCreated passes everything except creations.
+var NotCreated = predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }}
+
+// Notice is an event to be sent. Good news is Normal.
+type Notice struct {
+	Type, Reason, Action, Message string
+	// Related is another object that it is about, nil when there is none. The recorder takes two events about the same
+	// version of an object for one that repeats, and sends only the first message, unless type, reason, action or this differs.
+	Related runtime.Object
+}
+
+// Send sends events about an object.
+func Send(recorder events.EventRecorder, about runtime.Object, notices ...Notice) {
+	for _, n := range notices {
+		recorder.Eventf(about, n.Related, n.Type, n.Reason, n.Action, "%s", n.Message)
+	}
+}
+
+// ConditionNotices derives events from changes of conditions of the given types. Waiting is not an event, but an
+// Inconclusive verdict is one, a warning.
+func ConditionNotices(old, now []metav1.Condition, conditionTypes ...string) []Notice {
+	var all []Notice
+	for _, conditionType := range conditionTypes {
+		before, after := meta.FindStatusCondition(old, conditionType), meta.FindStatusCondition(now, conditionType)
+		switch {
+		case after == nil || before != nil && before.Status == after.Status && before.Reason == after.Reason:
+			continue
+		case after.Status == metav1.ConditionUnknown && (conditionType != v1alpha1.ConditionPassed || after.Reason == v1alpha1.ReasonNotJudged):
+			continue
+		}
+		kind := corev1.EventTypeNormal
+		if after.Status != metav1.ConditionTrue {
+			kind = corev1.EventTypeWarning
+		}
+		all = append(all, Notice{Type: kind, Reason: after.Reason, Action: conditionType, Message: after.Message})
+	}
+	return all
+}
