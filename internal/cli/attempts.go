@@ -10,7 +10,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -201,14 +200,4 @@ func lastWords(ctx context.Context, c *cluster, pod types.NamespacedName) ([]str
 const mostShown = 1024
 
 // printable is a text that does to a terminal what it says, and no more.
-func printable(text string) string {
-	if r := []rune(text); len(r) > mostShown {
-		text = string(r[:mostShown]) + "…"
-	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
-}
+func printable(text string) string { return report.Printable(text, mostShown) }

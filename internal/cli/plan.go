@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -322,14 +321,11 @@ func (p Planned) nodes() []string {
 // text is the plan in a form.
 func (p Planned) text(form string) ([]byte, error) {
 	var out bytes.Buffer
+	write := p.table
 	if form == "json" {
-		e := json.NewEncoder(&out)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		err := e.Encode(p)
-		return out.Bytes(), err
+		write = func(w io.Writer) error { return report.WriteJSON(w, p) }
 	}
-	err := p.table(&out)
+	err := write(&out)
 	return out.Bytes(), err
 }
 

@@ -1,8 +1,8 @@
 package compare
 
 import (
+	"cmp"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"unicode"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
@@ -30,10 +30,7 @@ func Forms() []Form {
 
 // JSON writes a comparison with all that it has.
 func JSON(w io.Writer, c Comparison) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(c)
+	return report.WriteJSON(w, c)
 }
 
 // CSV writes the figures, a line for each, as plain numbers. What differs between the conditions is not in it.
@@ -169,21 +166,7 @@ func bound(v *float64, none string, outwards func(float64) float64) string {
 const mostShown = 60
 
 // condition is a value as a table shows it. Pods reported it, and nothing that they report controls a terminal.
-func condition(value string) string {
-	value = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, value)
-	switch r := []rune(value); {
-	case value == "":
-		return "-"
-	case len(r) > mostShown:
-		return string(r[:mostShown]) + "…"
-	}
-	return value
-}
+func condition(value string) string { return cmp.Or(report.Printable(value, mostShown), "-") }
 
 // title says what is compared, and how many differences are left out.
 func (c Comparison) title() string {
@@ -222,30 +205,10 @@ func Table(w io.Writer, c Comparison) error {
 
 // Markdown writes what Table does as Markdown.
 func Markdown(w io.Writer, c Comparison) error {
-	fmt.Fprintf(w, "## %s\n", cell(c.title()))
+	fmt.Fprintf(w, "## %s\n", report.Escape(c.title()))
 	for _, g := range c.grids() {
-		fmt.Fprintf(w, "\n%s\n\n", cell(g.heading))
-		for i, row := range g.rows {
-			cells := make([]string, len(row))
-			for j, text := range row {
-				cells[j] = cell(text)
-			}
-			fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
-			if i == 0 {
-				fmt.Fprintf(w, "|%s\n", strings.Repeat("---|", len(row)))
-			}
-		}
+		report.MarkdownTable(w, g.heading, g.rows, report.AlignLeft)
 	}
-	for i, note := range c.Notes {
-		if i == 0 {
-			fmt.Fprintln(w)
-		}
-		fmt.Fprintf(w, "- %s\n", cell(note))
-	}
+	report.MarkdownList(w, c.Notes)
 	return nil
-}
-
-// cell is a text that Markdown takes as it is.
-func cell(text string) string {
-	return strings.NewReplacer("|", `\|`, "~", `\~`, "*", `\*`, "<", "&lt;", "_", `\_`, "[", `\[`).Replace(text)
 }

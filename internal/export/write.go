@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -124,10 +123,7 @@ func digest(content []byte) string {
 
 func (w *writer) json(name string, v any) error {
 	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(v); err != nil {
+	if err := report.WriteJSON(&out, v); err != nil {
 		return fmt.Errorf("encoding %s: %w", name, err)
 	}
 	return w.file(name, out.Bytes())
@@ -214,10 +210,7 @@ func (w *writer) evidence(under string, b Benchmark) error {
 	if len(b.Runs) == 0 {
 		return nil
 	}
-	rounds := map[string]int32{}
-	for _, r := range plan.Runs(b.Object) {
-		rounds[r.Name] = r.Round
-	}
+	rounds := plan.RoundNumbers(b.Object)
 	var all []RunEvidence
 	for _, r := range b.Runs {
 		all = append(all, RunEvidence{

@@ -14,10 +14,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/report"
-	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
-	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 // benchmark is what is shown of one.
@@ -75,7 +73,7 @@ func newBenchmark(b export.Benchmark, i int) (benchmark, error) {
 	one := benchmark{
 		ID: fmt.Sprintf("b%d", i), Namespace: b.Object.Namespace, Name: b.Object.Name, Facts: factsOf(b),
 		Verdict: verdictOf(b.Object), Warnings: summary.Warnings,
-		Latencies: latencies(b.Object, summary.Results), Bandwidths: bandwidths(summary.Results), Causes: causesOf(b),
+		Latencies: latencies(b.Object, summary.Results), Bandwidths: bandwidths(summary.Results), Causes: causesOf(collected),
 		Placements: placementsOf(b.Object.Spec, summary.Endpoints), Matrices: matricesOf(b),
 		Manifest: manifest, Stored: b.Object.Status.Stored,
 	}
@@ -311,33 +309,18 @@ type part struct {
 	Percent     string
 }
 
-// causesOf puts the attributions of all rounds together.
-func causesOf(b export.Benchmark) []cause {
+// causesOf are the attributions of all cells that have them.
+func causesOf(collected *rounds.Collection) []cause {
 	var all []cause
-	for _, v := range plan.Variants(b.Object.Spec) {
-		for _, planned := range plan.Cells(b.Object.Spec, v) {
-			var sum tool.Attribution
-			blind := false
-			for _, run := range result.OfVariant(b.Runs, v.Name) {
-				for _, c := range run.Client.Cells {
-					if a := c.Attribution; c.Name == planned.Name && a != nil {
-						sum.Beyond += a.Beyond
-						sum.Examined += a.Examined
-						sum.Client += a.Client
-						sum.Server += a.Server
-						sum.Both += a.Both
-						sum.Neither += a.Neither
-						sum.Undetermined += a.Undetermined
-						blind = blind || !a.ClientSeesGaps || !a.ServerSeesGaps
-					}
-				}
-			}
-			if sum.Examined == 0 {
+	for _, v := range collected.Variants {
+		for _, cell := range v.Cells {
+			sum := cell.Measured.Attribution()
+			if sum == nil {
 				continue
 			}
-			c := cause{Name: planned.Name, Beyond: thousands(sum.Beyond), Examined: thousands(sum.Examined), Blind: blind}
-			if len(b.Object.Spec.Variants) > 0 {
-				c.Name = v.Name + " " + planned.Name
+			c := cause{Name: cell.Name, Beyond: thousands(sum.Beyond), Examined: thousands(sum.Examined), Blind: !sum.ClientSeesGaps || !sum.ServerSeesGaps}
+			if len(collected.Spec.Variants) > 0 {
+				c.Name = v.Name + " " + cell.Name
 			}
 			from := 0.0
 			for _, p := range []struct {
@@ -386,54 +369,25 @@ func placementsOf(spec v1alpha1.LatencyBenchmarkSpec, endpoints []v1alpha1.Endpo
 		}
 		client, server := ends[v1alpha1.RoleClient], ends[v1alpha1.RoleServer]
 		p := placement{Variant: v.Name, Ways: report.Ways(v), Verified: client.Verified && server.Verified}
-		fact := func(name string, of func(v1alpha1.Endpoint) string) {
-			p.Rows = append(p.Rows, placementRow{Name: name, Client: of(client), Server: of(server)})
+		for _, f := range report.Facts(client, server) {
+			p.Rows = append(p.Rows, placementRow{Name: f.Name, Client: f.Client, Server: f.Server})
 		}
-		fact("node", func(e v1alpha1.Endpoint) string { return e.Node + ", kernel " + orDash(e.Kernel) })
-		fact("CPU", func(e v1alpha1.Endpoint) string {
-			return fmt.Sprintf("%d of %s, NUMA node %s", e.MeasuringCPU, orDash(e.CPUs), numa(e.CPUNUMANode))
-		})
-		fact("interface", func(e v1alpha1.Endpoint) string {
-			return fmt.Sprintf("%s %s, MTU %d, driver %s", orDash(e.Interface), orDash(e.Address), e.MTU, orDash(e.Driver))
-		})
-		fact("device", func(e v1alpha1.Endpoint) string {
-			if e.PCIAddress == "" {
-				return "–"
-			}
-			return fmt.Sprintf("%s, NUMA node %s", e.PCIAddress, numa(e.DeviceNUMANode))
-		})
 		p.Rows = append(p.Rows, checks(client.Proof, server.Proof)...)
 		all = append(all, p)
 	}
 	return all
 }
 
-func numa(n int32) string {
-	if n < 0 {
-		return "unknown"
-	}
-	return fmt.Sprint(n)
-}
-
 // checks are those of both ends side by side, first those that failed or could not be made.
 func checks(client, server []v1alpha1.ProofLine) []placementRow {
-	var rows []placementRow
-	at := func(check string) *placementRow {
-		i := slices.IndexFunc(rows, func(r placementRow) bool { return r.Name == check })
-		if i < 0 {
-			i = len(rows)
-			rows = append(rows, placementRow{Name: check, Check: true, Client: "–", Server: "–"})
-		}
-		return &rows[i]
-	}
 	trouble := func(s v1alpha1.ProofState) bool { return s == v1alpha1.ProofFailed || s == v1alpha1.ProofUnknown }
-	for _, l := range client {
-		r := at(l.Check)
-		r.ClientState, r.Client, r.ClientExpected, r.Trouble = l.State, orDash(l.Found), l.Expected, r.Trouble || trouble(l.State)
-	}
-	for _, l := range server {
-		r := at(l.Check)
-		r.ServerState, r.Server, r.ServerExpected, r.Trouble = l.State, orDash(l.Found), l.Expected, r.Trouble || trouble(l.State)
+	var rows []placementRow
+	for _, c := range report.Checks(client, server) {
+		rows = append(rows, placementRow{
+			Name: c.Name, Check: true, ClientState: c.Client.State, Client: orDash(c.Client.Found), ClientExpected: c.Client.Expected,
+			ServerState: c.Server.State, Server: orDash(c.Server.Found), ServerExpected: c.Server.Expected,
+			Trouble: trouble(c.Client.State) || trouble(c.Server.State),
+		})
 	}
 	rank := func(r placementRow) int {
 		switch {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/report"
-	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
@@ -156,7 +155,7 @@ func newGroups(all []export.Benchmark) ([]group, data, error) {
 				groups = append(groups, g)
 				d.Groups = append(d.Groups, groupData{ID: g.ID, Label: g.Label, Counts: g.Counts})
 			}
-			columns, err := mergedRounds(c)
+			columns, err := c.Columns()
 			if err != nil {
 				return nil, data{}, err
 			}
@@ -183,35 +182,6 @@ func newGroups(all []export.Benchmark) ([]group, data, error) {
 	return groups, d, nil
 }
 
-// merged is a round's distribution, or that of all rounds together.
-type merged struct {
-	// Round is the number of the round; 0: all of them.
-	Round int32
-	result.Distribution
-	// Lost does not count what is out of the histograms' range.
-	Lost int64
-}
-
-// mergedRounds are the rounds and, where there are several, all of them together.
-func mergedRounds(s report.Series) ([]merged, error) {
-	var all []merged
-	for _, r := range s.Rounds {
-		d, err := result.Merge(r.Histogram)
-		if err != nil {
-			return nil, fmt.Errorf("reading round %d of %s: %w", r.Number, s.Name, err)
-		}
-		all = append(all, merged{r.Number, d, r.Lost})
-	}
-	if len(all) == 1 {
-		return all, nil
-	}
-	d, err := s.Merged()
-	if err != nil {
-		return nil, err
-	}
-	return append(all, merged{0, d, s.Lost()}), nil
-}
-
 // lineName tells a variant of a benchmark from all others.
 func lineName(all []export.Benchmark, b export.Benchmark, variant string) string {
 	switch {
@@ -224,7 +194,7 @@ func lineName(all []export.Benchmark, b export.Benchmark, variant string) string
 }
 
 // curveOf is a distribution at the percentiles for which it has samples, up to the first that lost messages reach.
-func curveOf(c merged, points []stats.Percentile, shown func(int64) int64) []int64 {
+func curveOf(c report.Column, points []stats.Percentile, shown func(int64) int64) []int64 {
 	curve := []int64{}
 	for _, p := range points {
 		r := c.Percentile(p, c.Lost)
@@ -237,9 +207,9 @@ func curveOf(c merged, points []stats.Percentile, shown func(int64) int64) []int
 }
 
 // ladderOf is the table of a variant's percentiles, up to the first that no column has.
-func ladderOf(name string, c report.Series, columns []merged) ladder {
+func ladderOf(name string, c report.Series, columns []report.Column) ladder {
 	l := ladder{Name: name, Ways: report.Ways(c.Variant)}
-	row := func(name string, of func(merged) figure) ladderRow {
+	row := func(name string, of func(report.Column) figure) ladderRow {
 		r := ladderRow{Name: name}
 		for _, column := range columns {
 			r.Cells = append(r.Cells, of(column))
@@ -253,17 +223,17 @@ func ladderOf(name string, c report.Series, columns []merged) ladder {
 		}
 		l.Columns = append(l.Columns, text)
 	}
-	extreme := func(of func(merged) int64) func(merged) figure {
-		return func(column merged) figure {
+	extreme := func(of func(report.Column) int64) func(report.Column) figure {
+		return func(column report.Column) figure {
 			if column.Count+column.OverRange == 0 {
 				return absent
 			}
 			return latency(c.Shown(of(column)))
 		}
 	}
-	l.Rows = append(l.Rows, row("min", extreme(func(c merged) int64 { return c.Min })))
+	l.Rows = append(l.Rows, row("min", extreme(func(c report.Column) int64 { return c.Min })))
 	for _, p := range stats.Ladder() {
-		r := row(p.Name, func(column merged) figure {
+		r := row(p.Name, func(column report.Column) figure {
 			switch r := column.Percentile(p, column.Lost); {
 			case r.Lost:
 				return lost
@@ -279,9 +249,9 @@ func ladderOf(name string, c report.Series, columns []merged) ladder {
 		}
 	}
 	l.Rows = append(l.Rows,
-		row("max", extreme(func(c merged) int64 { return c.Max })),
-		row("samples", func(c merged) figure { return number(c.Count) }),
-		row("lost", func(c merged) figure { return number(c.Lost + c.OverRange) }))
+		row("max", extreme(func(c report.Column) int64 { return c.Max })),
+		row("samples", func(c report.Column) figure { return number(c.Count) }),
+		row("lost", func(c report.Column) figure { return number(c.Lost + c.OverRange) }))
 	return l
 }
 

@@ -49,10 +49,7 @@ type column struct {
 func newEvidence(all []export.Benchmark) *evidence {
 	var columns []column
 	for _, b := range all {
-		numbers := map[string]int32{}
-		for _, r := range plan.Runs(b.Object) {
-			numbers[r.Name] = r.Round
-		}
+		numbers := plan.RoundNumbers(b.Object)
 		for _, v := range plan.Variants(b.Object.Spec) {
 			own := result.OfVariant(b.Runs, v.Name)
 			if len(own) == 0 {

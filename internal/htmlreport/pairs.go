@@ -3,13 +3,11 @@ package htmlreport
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/report"
-	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
 // matrix is a percentile of a cell of all pairs: clients down, servers across.
@@ -58,34 +56,21 @@ func matricesOf(b export.Benchmark) []matrix {
 	if b.Matrix == nil {
 		return nil
 	}
-	type cell struct{ name, variant string }
-	var cells []cell
-	nodes := map[string]bool{}
-	servers := map[string]bool{}
-	var waiting []string
-	for _, p := range b.Pairs {
-		pair := report.PairOf(*p.Object)
-		nodes[pair.ClientNode], nodes[pair.ServerNode], servers[pair.ServerNode] = true, true, true
-		if len(p.Object.Status.Results) == 0 {
-			waiting = append(waiting, fmt.Sprintf("%s to %s, LatencyBenchmark %s: %s", orDash(pair.ClientNode), orDash(pair.ServerNode), p.Object.Name, report.Standing(p.Object)))
-		}
-		for _, r := range p.Object.Status.Results {
-			if c := (cell{r.Name, r.Variant}); r.LatencyType != "" && !slices.Contains(cells, c) {
-				cells = append(cells, c)
-			}
+	pairs := export.Objects(b.Pairs)
+	nodes, waiting := report.NodesOf(pairs), report.WithoutResults(pairs)
+	var servers []string
+	for _, p := range pairs {
+		if server := report.PairOf(p).ServerNode; server != "" {
+			servers = append(servers, server)
 		}
 	}
-	delete(nodes, "")
-	delete(servers, "")
-	const mostWaiting = 20
-	if more := len(waiting) - mostWaiting; more > 0 {
-		waiting = append(waiting[:mostWaiting], fmt.Sprintf("%d more pairs have no results", more))
-	}
+	slices.Sort(servers)
+	servers = slices.Compact(servers)
 	var all []matrix
-	for _, c := range cells {
+	for _, results := range report.PairCells(pairs) {
 		for _, p := range v1alpha1.HeadlinePercentiles() {
-			m := matrix{Cell: c.name, Variant: c.variant, Percentile: string(p), Small: len(nodes) > mostNumbered, Servers: slices.Sorted(maps.Keys(servers))}
-			if m.fill(b.Pairs, c.name, c.variant, p, slices.Sorted(maps.Keys(nodes))) {
+			m := matrix{Cell: results[0].Name, Variant: results[0].Variant, Percentile: string(p), Small: len(nodes) > mostNumbered, Servers: servers}
+			if m.fill(pairs, results, p, nodes) {
 				all = append(all, m)
 			}
 		}
@@ -98,43 +83,25 @@ func matricesOf(b export.Benchmark) []matrix {
 	return all
 }
 
-// found is the result of a pair in the cell of a matrix.
-type found struct {
-	result v1alpha1.CellResult
-	pair   v1alpha1.Pair
-	of     *v1alpha1.LatencyBenchmark
-}
-
-// rank is the percentile for comparisons: a pair whose percentile falls among lost messages is slower than any number.
-func (f *found) rank(p v1alpha1.Percentile) int64 {
-	if ns := f.result.Percentile(p); ns != nil {
-		return *ns
-	}
-	return stats.Infinite
-}
-
 // fill puts in what the pairs have; it is false when none has a figure.
-func (m *matrix) fill(pairs []export.Benchmark, name, variant string, p v1alpha1.Percentile, nodes []string) bool {
-	of := map[v1alpha1.Pair]*found{}
-	var measured []*found
-	lowest, highest := int64(-1), int64(-1)
+func (m *matrix) fill(pairs []v1alpha1.LatencyBenchmark, results []report.PairResult, p v1alpha1.Percentile, nodes []string) bool {
+	of := map[v1alpha1.Pair]*report.PairResult{}
 	for _, b := range pairs {
-		pair := report.PairOf(*b.Object)
-		of[pair] = nil
-		for _, r := range b.Object.Status.Results {
-			if r.Name != name || r.Variant != variant {
-				continue
+		of[report.PairOf(b)] = nil
+	}
+	var measured []*report.PairResult
+	lowest, highest := int64(-1), int64(-1)
+	for i := range results {
+		r := &results[i]
+		of[r.Pair] = r
+		if r.Rank(p) >= 0 {
+			measured = append(measured, r)
+		}
+		if ns := r.Percentile(p); ns != nil {
+			if lowest < 0 || *ns < lowest {
+				lowest = *ns
 			}
-			of[pair] = &found{r, pair, b.Object}
-			if ns := r.Percentile(p); ns != nil {
-				if lowest < 0 || *ns < lowest {
-					lowest = *ns
-				}
-				highest = max(highest, *ns)
-				measured = append(measured, of[pair])
-			} else if report.IsLost(r, p) {
-				measured = append(measured, of[pair])
-			}
+			highest = max(highest, *ns)
 		}
 	}
 	if len(measured) == 0 {
@@ -149,15 +116,15 @@ func (m *matrix) fill(pairs []export.Benchmark, name, variant string, p v1alpha1
 			m.Rows = append(m.Rows, row)
 		}
 	}
-	slices.SortStableFunc(measured, func(x, y *found) int { return cmp.Compare(y.rank(p), x.rank(p)) })
+	slices.SortStableFunc(measured, func(x, y *report.PairResult) int { return cmp.Compare(y.Rank(p), x.Rank(p)) })
 	for _, f := range measured[:min(mostWorst, len(measured))] {
-		m.Worst = append(m.Worst, f.worst(variant))
+		m.Worst = append(m.Worst, worst(f))
 	}
 	return true
 }
 
 // row is that of a client; any says whether it is the client of a pair.
-func (m *matrix) row(of map[v1alpha1.Pair]*found, client string, p v1alpha1.Percentile, lowest, highest int64) (row matrixRow, any bool) {
+func (m *matrix) row(of map[v1alpha1.Pair]*report.PairResult, client string, p v1alpha1.Percentile, lowest, highest int64) (row matrixRow, any bool) {
 	row.Client = client
 	for _, server := range m.Servers {
 		f := matrixField{Class: "none"}
@@ -165,11 +132,11 @@ func (m *matrix) row(of map[v1alpha1.Pair]*found, client string, p v1alpha1.Perc
 			any = true
 			f.Class, f.Text = "wait", "?"
 			if one != nil {
-				ns := one.result.Percentile(p)
+				ns := one.Percentile(p)
 				switch {
 				case ns != nil:
 					f.Class, f.Text = fmt.Sprintf("h%d", level(*ns, lowest, highest, levels)), micros(*ns)
-				case report.IsLost(one.result, p):
+				case report.IsLost(one.CellResult, p):
 					f.Class, f.Text = "lost", "lost"
 				}
 			}
@@ -180,19 +147,11 @@ func (m *matrix) row(of map[v1alpha1.Pair]*found, client string, p v1alpha1.Perc
 }
 
 // worst is the line of a pair in the list of the slowest.
-func (f *found) worst(variant string) worstPair {
-	w := worstPair{Client: f.pair.ClientNode, Server: f.pair.ServerNode, Benchmark: f.of.Name, Verified: true}
+func worst(r *report.PairResult) worstPair {
+	w := worstPair{Client: r.Pair.ClientNode, Server: r.Pair.ServerNode, Benchmark: r.Benchmark, Verified: r.Placement == v1alpha1.PlacementVerified}
 	for _, q := range v1alpha1.HeadlinePercentiles() {
-		w.Figures = append(w.Figures, percentile(f.result, q))
+		w.Figures = append(w.Figures, percentile(r.CellResult, q))
 	}
-	w.Figures = append(w.Figures, number(f.result.Lost))
-	ends := 0
-	for _, e := range f.of.Status.Endpoints {
-		if e.Variant == variant {
-			ends++
-			w.Verified = w.Verified && e.Verified
-		}
-	}
-	w.Verified = w.Verified && ends == 2
+	w.Figures = append(w.Figures, number(r.Lost))
 	return w
 }

@@ -60,6 +60,15 @@ func Runs(b *v1alpha1.LatencyBenchmark) []Run {
 	return runs
 }
 
+// RoundNumbers are the rounds of a benchmark's runs, by the names of the runs.
+func RoundNumbers(b *v1alpha1.LatencyBenchmark) map[string]int32 {
+	numbers := map[string]int32{}
+	for _, run := range Runs(b) {
+		numbers[run.Name] = run.Round
+	}
+	return numbers
+}
+
 // ordered is the order of the variants after so many rounds. Those whose networks have devices of one resource are a group,
 // and so are all that have none: AMD's device plugin of Onload exits when an interface of the node comes or goes, so that
 // devices should do so rarely. The groups rotate from round to round, and the variants of a group when each group was first.

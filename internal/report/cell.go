@@ -59,7 +59,7 @@ func summarizeCell(latencyType v1alpha1.LatencyType, variant string, of *rounds.
 		return line, true
 	}
 	distribution(&line, each, of.Measured.Merged(), shown)
-	line.Outliers = outliers(each)
+	line.Outliers = outliers(of.Measured.Attribution())
 	return line, true
 }
 
@@ -231,23 +231,8 @@ func bandwidth(each []rounds.Round) *v1alpha1.BandwidthResult {
 }
 
 // outliers says in one sentence with what the slowest samples of all rounds coincide; empty when no round knows.
-func outliers(each []rounds.Round) string {
-	var a tool.Attribution
-	gaps := true
-	for _, c := range each {
-		if c.Attribution == nil {
-			continue
-		}
-		a.Beyond += c.Attribution.Beyond
-		a.Examined += c.Attribution.Examined
-		a.Client += c.Attribution.Client
-		a.Server += c.Attribution.Server
-		a.Both += c.Attribution.Both
-		a.Neither += c.Attribution.Neither
-		a.Undetermined += c.Attribution.Undetermined
-		gaps = gaps && c.Attribution.ClientSeesGaps && c.Attribution.ServerSeesGaps
-	}
-	if a.Examined == 0 {
+func outliers(a *tool.Attribution) string {
+	if a == nil {
 		return ""
 	}
 	share := func(n int64) float64 { return 100 * float64(n) / float64(a.Examined) }
@@ -256,7 +241,7 @@ func outliers(each []rounds.Round) string {
 	if a.Undetermined > 0 {
 		text += fmt.Sprintf(", %.0f %% unknown", share(a.Undetermined))
 	}
-	if !gaps {
+	if !a.ClientSeesGaps || !a.ServerSeesGaps {
 		text += "; the ends sleep while they wait, so of their interruptions only those in send are seen"
 	}
 	return text

@@ -123,7 +123,7 @@ func noted(notes []v1alpha1.Note) []string {
 func (s sheet) document() (Document, error) {
 	d := documentOf(s.benchmark)
 	d.RunsMeasured = len(s.runs)
-	numbers := roundNumbers(s.benchmark)
+	numbers := plan.RoundNumbers(s.benchmark)
 	for _, run := range s.runs {
 		alone, err := rounds.Of(s.benchmark.Spec, run)
 		if err != nil {
@@ -153,7 +153,8 @@ func documentOfMatrix(m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchma
 	return d
 }
 
-func writeJSON(w io.Writer, d Document) error {
+// WriteJSON writes a value with indentation, and without escapes for HTML.
+func WriteJSON(w io.Writer, d any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")

@@ -68,7 +68,7 @@ func Forms() []Form {
 		{Name: "networks", Shows: "mean latency and bandwidth, networks down, MTUs across, a table for each protocol", write: networks},
 		{Name: "matrix", Shows: "min, mean, percentiles and max by rate and message size, in microseconds", write: matrix},
 		{Name: "ladder", Shows: "percentiles from 50 to 99.999999, a column for each round, in microseconds", write: ladder},
-		documentForm("json", "all results and those of each round, whole nanoseconds", writeJSON),
+		documentForm("json", "all results and those of each round, whole nanoseconds", func(w io.Writer, d Document) error { return WriteJSON(w, d) }),
 		documentForm("yaml", "the same in YAML", writeYAML),
 		documentForm("csv", "a line for each cell in each round (scope round) and over all rounds (scope all)", writeCSV),
 		{Name: "markdown", Shows: "what table shows but for the proof, in Markdown", write: markdown,
@@ -168,10 +168,10 @@ func (s sheet) roundTrips(same func(a, b v1alpha1.CellResult) bool) []block {
 	return blocks
 }
 
-// warnings are the lines that say what limits the numbers.
-func (s sheet) warnings() []string {
+// warningLines are the lines that say what limits the numbers.
+func warningLines(b *v1alpha1.LatencyBenchmark) []string {
 	var lines []string
-	for _, warning := range s.benchmark.Status.Warnings {
+	for _, warning := range b.Status.Warnings {
 		lines = append(lines, warning.Reason+": "+warning.Message)
 	}
 	return lines
@@ -212,14 +212,6 @@ func countedFrom(start string) string {
 
 // micros is a latency in microseconds, exact: three decimals.
 func micros(ns int64) string { return fmt.Sprintf("%d.%03d", ns/1_000, ns%1_000) }
-
-// microsOf is a latency in microseconds, or a dash where there is none.
-func microsOf(ns *int64) string {
-	if ns == nil {
-		return "-"
-	}
-	return micros(*ns)
-}
 
 // showing is what is shown of a round-trip time in nanoseconds: all of it, or its half.
 func showing(t v1alpha1.LatencyType) func(rtt int64) int64 {

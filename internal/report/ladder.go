@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/stats"
@@ -24,26 +23,28 @@ func ladder(w io.Writer, s sheet) error {
 			return err
 		}
 	}
-	notes(w, "", s.warnings())
+	notes(w, "", warningLines(s.benchmark))
 	return nil
 }
 
-// column is one of a table's: a round, or all of them.
-type column struct {
-	title string
-	d     result.Distribution
-	// lost does not count what is out of the histogram's range.
-	lost int64
+// Column is a round, or all of them together.
+type Column struct {
+	// Round is the number of the round; 0 for all of them.
+	Round int32
+	result.Distribution
+	// Lost does not count what is out of the histograms' range.
+	Lost int64
 }
 
-func (s Series) columns() ([]column, error) {
-	var columns []column
+// Columns are the rounds and, where there are several, all of them together. The error wraps result.ErrCorrupt.
+func (s Series) Columns() ([]Column, error) {
+	var columns []Column
 	for _, r := range s.Rounds {
 		d, err := result.Merge(r.Histogram)
 		if err != nil {
 			return nil, fmt.Errorf("reading round %d of %s: %w", r.Number, s.label(), err)
 		}
-		columns = append(columns, column{fmt.Sprintf("ROUND %d", r.Number), d, r.Lost})
+		columns = append(columns, Column{r.Number, d, r.Lost})
 	}
 	if len(columns) == 1 {
 		return columns, nil
@@ -52,41 +53,45 @@ func (s Series) columns() ([]column, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(columns, column{"ALL", d, s.Lost()}), nil
+	return append(columns, Column{0, d, s.Lost()}), nil
 }
 
 // ladder writes a table with a column for each round.
 func (s Series) ladder(w io.Writer) error {
-	columns, err := s.columns()
+	columns, err := s.Columns()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\nvariant %s (%s), %s: %s, µs\n", s.Variant.Name, Ways(s.Variant), s.Cell, s.Counts())
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	line := func(name string, value func(column) string) {
-		fmt.Fprintf(table, "%s\t", name)
+	var lines [][]string
+	line := func(name string, value func(Column) string) {
+		values := []string{name}
 		for _, c := range columns {
-			fmt.Fprintf(table, "%s\t", value(c))
+			values = append(values, value(c))
 		}
-		fmt.Fprintln(table)
+		lines = append(lines, values)
 	}
-	line("PERCENTILE", func(c column) string { return c.title })
-	line("MIN", func(c column) string { return s.extreme(c, c.d.Min) })
+	line("PERCENTILE", func(c Column) string {
+		if c.Round == 0 {
+			return "ALL"
+		}
+		return fmt.Sprintf("ROUND %d", c.Round)
+	})
+	line("MIN", func(c Column) string { return s.extreme(c, c.Min) })
 	for _, p := range stats.Ladder() {
-		line(strings.TrimPrefix(p.Name, "p")+"%", func(c column) string { return s.step(c, p) })
+		line(strings.TrimPrefix(p.Name, "p")+"%", func(c Column) string { return s.step(c, p) })
 	}
-	line("MAX", func(c column) string { return s.extreme(c, c.d.Max) })
-	line("SAMPLES", func(c column) string { return fmt.Sprint(c.d.Count) })
-	line("LOST", func(c column) string { return fmt.Sprint(c.lost + c.d.OverRange) })
-	if err := table.Flush(); err != nil {
+	line("MAX", func(c Column) string { return s.extreme(c, c.Max) })
+	line("SAMPLES", func(c Column) string { return fmt.Sprint(c.Count) })
+	line("LOST", func(c Column) string { return fmt.Sprint(c.Lost + c.OverRange) })
+	if err := writeLines(w, fmt.Sprintf("variant %s (%s), %s: %s, µs", s.Variant.Name, Ways(s.Variant), s.Cell, s.Counts()), lines); err != nil {
 		return fmt.Errorf("writing the ladder: %w", err)
 	}
 	return nil
 }
 
 // step is a percentile, or why there is none.
-func (s Series) step(c column, p stats.Percentile) string {
-	switch r := c.d.Percentile(p, c.lost); {
+func (s Series) step(c Column, p stats.Percentile) string {
+	switch r := c.Percentile(p, c.Lost); {
 	case r.Lost:
 		return "lost"
 	case r.Needs > 0:
@@ -97,8 +102,8 @@ func (s Series) step(c column, p stats.Percentile) string {
 }
 
 // extreme is the smallest or the largest sample; a dash where there is none.
-func (s Series) extreme(c column, ns int64) string {
-	if c.d.Count+c.d.OverRange == 0 {
+func (s Series) extreme(c Column, ns int64) string {
+	if c.Count+c.OverRange == 0 {
 		return "-"
 	}
 	return micros(s.Shown(ns))

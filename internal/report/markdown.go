@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -13,9 +14,9 @@ import (
 // the peer, its nodes, and whether its placement was verified.
 func markdown(w io.Writer, s sheet) error {
 	b := s.benchmark
-	fmt.Fprintf(w, "## %s\n\n", escape(s.title()))
+	fmt.Fprintf(w, "## %s\n\n", Escape(s.title()))
 	for _, line := range noted(b.Spec.Notes) {
-		fmt.Fprintf(w, "- %s\n", escape(line))
+		fmt.Fprintf(w, "- %s\n", Escape(line))
 	}
 	for _, v := range plan.Variants(b.Spec) {
 		var own []v1alpha1.Endpoint
@@ -27,20 +28,20 @@ func markdown(w io.Writer, s sheet) error {
 			}
 		}
 		if len(own) > 0 {
-			fmt.Fprintf(w, "- variant %s (%s): %s, placement %s\n", escape(v.Name), escape(Ways(v)), escape(strings.Join(nodes, " to ")), placement(own))
+			fmt.Fprintf(w, "- variant %s (%s): %s, placement %s\n", Escape(v.Name), Escape(Ways(v)), Escape(strings.Join(nodes, " to ")), placement(own))
 		}
 	}
 	for _, t := range tables(b) {
-		markdownTable(w, t.heading, t.lines())
+		MarkdownTable(w, t.heading, t.lines(), AlignRight)
 	}
-	markdownList(w, limits(b))
-	markdownList(w, verdict(b.Status.Verdict))
+	MarkdownList(w, limits(b))
+	MarkdownList(w, verdict(b.Status.Verdict))
 	return nil
 }
 
 // markdownPairs writes, of a matrix, a line for each cell of each.
 func markdownPairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) {
-	fmt.Fprintf(w, "## %s\n", escape(fmt.Sprintf("%s/%s: %s, %s, %s of %d pairs", m.Namespace, m.Name, m.Spec.Template.Spec.Tool, m.Spec.Template.Spec.LatencyType, m.Spec.Topology, len(pairs))))
+	fmt.Fprintf(w, "## %s\n", Escape(fmt.Sprintf("%s/%s: %s, %s, %s of %d pairs", m.Namespace, m.Name, m.Spec.Template.Spec.Tool, m.Spec.Template.Spec.LatencyType, m.Spec.Topology, len(pairs))))
 	columns := []tableColumn{variantColumn, cellColumn, roundsColumn, samplesColumn, lostColumn,
 		percentileColumn(v1alpha1.P50), percentileColumn(v1alpha1.P99), percentileColumn(v1alpha1.P999)}
 	lines := [][]string{{"CLIENT", "SERVER"}}
@@ -60,36 +61,55 @@ func markdownPairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.Late
 			lines = append(lines, line)
 		}
 	}
-	markdownTable(w, "LATENCY of each pair", lines)
-	markdownList(w, verdict(m.Status.Verdict))
+	MarkdownTable(w, "LATENCY of each pair", lines, AlignRight)
+	MarkdownList(w, verdict(m.Status.Verdict))
 }
 
-// markdownTable writes a table with a heading, its first line the titles.
-func markdownTable(w io.Writer, heading string, lines [][]string) {
-	fmt.Fprintf(w, "\n%s\n\n", escape(heading))
+// The alignments of the columns of a table in Markdown.
+const (
+	AlignLeft  = "---|"
+	AlignRight = "---:|"
+)
+
+// MarkdownTable writes a table with a heading, its first line the titles.
+func MarkdownTable(w io.Writer, heading string, lines [][]string, alignment string) {
+	fmt.Fprintf(w, "\n%s\n\n", Escape(heading))
 	for i, values := range lines {
 		escaped := make([]string, len(values))
 		for j, text := range values {
-			escaped[j] = escape(text)
+			escaped[j] = Escape(text)
 		}
 		fmt.Fprintf(w, "| %s |\n", strings.Join(escaped, " | "))
 		if i == 0 {
-			// Numbers are aligned to the right.
-			fmt.Fprintf(w, "|%s\n", strings.Repeat("---:|", len(values)))
+			fmt.Fprintf(w, "|%s\n", strings.Repeat(alignment, len(values)))
 		}
 	}
 }
 
-func markdownList(w io.Writer, lines []string) {
+// MarkdownList writes a list, with a blank line before it.
+func MarkdownList(w io.Writer, lines []string) {
 	for i, line := range lines {
 		if i == 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "- %s\n", escape(strings.TrimSpace(line)))
+		fmt.Fprintf(w, "- %s\n", Escape(strings.TrimSpace(line)))
 	}
 }
 
-// escape makes of a text one that Markdown shows as it is.
-func escape(text string) string {
+// Escape makes of a text one that Markdown shows as it is.
+func Escape(text string) string {
 	return strings.NewReplacer("|", `\|`, "~", `\~`, "*", `\*`, "<", "&lt;", "_", `\_`, "[", `\[`, "`", "\\`").Replace(text)
+}
+
+// Printable is a text of at most so many characters of which nothing controls a terminal.
+func Printable(text string, most int) string {
+	if r := []rune(text); len(r) > most {
+		text = string(r[:most]) + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
 }

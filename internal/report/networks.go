@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -30,18 +29,16 @@ func networks(w io.Writer, s sheet) error {
 		if len(columns) == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "\n%s: mean latency of all round trips, median bandwidth of the rounds\n", p)
-		if err := g.write(w, columns, figures.typical); err != nil {
+		if err := g.write(w, fmt.Sprintf("%s: mean latency of all round trips, median bandwidth of the rounds", p), columns, figures.typical); err != nil {
 			return err
 		}
 		if len(s.runs) > len(g.variants) {
-			fmt.Fprintf(w, "\n%s: lowest to highest of the rounds\n", p)
-			if err := g.write(w, columns, figures.between); err != nil {
+			if err := g.write(w, fmt.Sprintf("%s: lowest to highest of the rounds", p), columns, figures.between); err != nil {
 				return err
 			}
 		}
 	}
-	notes(w, "", append(g.notes, s.warnings()...))
+	notes(w, "", append(g.notes, warningLines(s.benchmark)...))
 	return nil
 }
 
@@ -159,14 +156,14 @@ func (g grid) columns(p v1alpha1.Protocol) []networkColumn {
 	return append(latencies, bandwidths...)
 }
 
-func (g grid) write(w io.Writer, columns []networkColumn, show func(figures) string) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+func (g grid) write(w io.Writer, heading string, columns []networkColumn, show func(figures) string) error {
+	var lines [][]string
 	line := func(name string, value func(networkColumn) string) {
-		fmt.Fprintf(t, "%s\t", name)
+		values := []string{name}
 		for _, c := range columns {
-			fmt.Fprintf(t, "%s\t", value(c))
+			values = append(values, value(c))
 		}
-		fmt.Fprintln(t)
+		lines = append(lines, values)
 	}
 	line("", func(c networkColumn) string { return c.cell.Name })
 	line("", func(c networkColumn) string {
@@ -191,7 +188,7 @@ func (g grid) write(w io.Writer, columns []networkColumn, show func(figures) str
 			return "-"
 		})
 	}
-	if err := t.Flush(); err != nil {
+	if err := writeLines(w, heading, lines); err != nil {
 		return fmt.Errorf("writing the networks: %w", err)
 	}
 	return nil
@@ -205,7 +202,7 @@ func (f figures) typical() string {
 	if f.Bandwidth != nil {
 		return megabits(f.Bandwidth.BitsPerSecond)
 	}
-	return microsOf(f.MeanNanoseconds)
+	return known(f.MeanNanoseconds, micros)
 }
 
 // between is the lowest and the highest of the rounds.

@@ -21,13 +21,13 @@ const (
 	mostPairs = 20
 )
 
-// pairResult is what one pair found in one cell.
-type pairResult struct {
+// PairResult is what one pair found in one cell.
+type PairResult struct {
 	v1alpha1.CellResult
-	pair v1alpha1.Pair
-	// benchmark is the name of the pair's own.
-	benchmark string
-	placement v1alpha1.PlacementState
+	Pair v1alpha1.Pair
+	// Benchmark is the name of the pair's own.
+	Benchmark string
+	Placement v1alpha1.PlacementState
 }
 
 // Pairs writes, of a LatencyMatrix, for each cell and variant p50 and p99 of every pair, from the
@@ -35,15 +35,18 @@ type pairResult struct {
 // pairs. Pairs without results come last, with what they wait for. The error wraps ErrNothingToShow when no cell measured
 // round trips.
 func Pairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) error {
-	cells := pairCells(pairs)
-	waiting := slices.DeleteFunc(slices.Clone(pairs), func(p v1alpha1.LatencyBenchmark) bool { return len(p.Status.Results) > 0 })
-	measured := len(pairs) - len(waiting)
+	cells := PairCells(pairs)
+	waiting := WithoutResults(pairs)
+	measured := 0
+	for _, p := range pairs {
+		measured += min(1, len(p.Status.Results))
+	}
 	if len(cells) == 0 && measured > 0 {
 		return fmt.Errorf("%w: no cell measured round trips", ErrNothingToShow)
 	}
 	fmt.Fprintf(w, "%s/%s: %s, %s, %s of %d pairs, %d of them with results\n",
 		m.Namespace, m.Name, m.Spec.Template.Spec.Tool, m.Spec.Template.Spec.LatencyType, m.Spec.Topology, len(pairs), measured)
-	nodes := nodesOf(pairs)
+	nodes := NodesOf(pairs)
 	for _, results := range cells {
 		first := results[0]
 		fmt.Fprintf(w, "\nLATENCY of %s: %s%s\n", label(first.CellResult), first.LatencyType, countedFrom(first.CountedFrom))
@@ -62,7 +65,7 @@ func Pairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBench
 			return fmt.Errorf("writing the worst pairs of %s: %w", label(first.CellResult), err)
 		}
 	}
-	notes(w, "", withoutResults(waiting))
+	notes(w, "", waiting)
 	return nil
 }
 
@@ -81,10 +84,10 @@ func PairOf(b v1alpha1.LatencyBenchmark) v1alpha1.Pair {
 	return p
 }
 
-// pairCells are the pairs' results of round trips, in blocks of one cell and variant, those of a cell together.
-func pairCells(pairs []v1alpha1.LatencyBenchmark) [][]pairResult {
+// PairCells are the pairs' results of round trips, in blocks of one cell and variant, those of a cell together.
+func PairCells(pairs []v1alpha1.LatencyBenchmark) [][]PairResult {
 	type key struct{ cell, variant string }
-	of := map[key][]pairResult{}
+	of := map[key][]PairResult{}
 	var order []key
 	for _, b := range pairs {
 		for _, r := range b.Status.Results {
@@ -96,7 +99,7 @@ func pairCells(pairs []v1alpha1.LatencyBenchmark) [][]pairResult {
 				order = append(order, k)
 			}
 			ends := slices.DeleteFunc(slices.Clone(b.Status.Endpoints), func(e v1alpha1.Endpoint) bool { return e.Variant != r.Variant })
-			of[k] = append(of[k], pairResult{CellResult: r, pair: PairOf(b), benchmark: b.Name, placement: placement(ends)})
+			of[k] = append(of[k], PairResult{CellResult: r, Pair: PairOf(b), Benchmark: b.Name, Placement: placement(ends)})
 		}
 	}
 	var cells []string
@@ -106,15 +109,15 @@ func pairCells(pairs []v1alpha1.LatencyBenchmark) [][]pairResult {
 		}
 	}
 	slices.SortStableFunc(order, func(a, b key) int { return cmp.Compare(slices.Index(cells, a.cell), slices.Index(cells, b.cell)) })
-	var all [][]pairResult
+	var all [][]PairResult
 	for _, k := range order {
 		all = append(all, of[k])
 	}
 	return all
 }
 
-// nodesOf are the names of all nodes of the pairs, in order.
-func nodesOf(pairs []v1alpha1.LatencyBenchmark) []string {
+// NodesOf are the names of all nodes of the pairs, in order.
+func NodesOf(pairs []v1alpha1.LatencyBenchmark) []string {
 	nodes := map[string]bool{}
 	for _, b := range pairs {
 		p := PairOf(b)
@@ -125,7 +128,7 @@ func nodesOf(pairs []v1alpha1.LatencyBenchmark) []string {
 }
 
 // pairMatrix has a row for each node as a client and a column for each as a server, by its number.
-func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1alpha1.LatencyBenchmark, results []pairResult) error {
+func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1alpha1.LatencyBenchmark, results []PairResult) error {
 	values := map[v1alpha1.Pair]string{}
 	servers := map[string]bool{}
 	for _, b := range pairs {
@@ -134,30 +137,27 @@ func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1al
 	for _, r := range results {
 		switch ns := r.Percentile(p); {
 		case ns != nil:
-			values[r.pair] = micros(*ns)
+			values[r.Pair] = micros(*ns)
 		case IsLost(r.CellResult, p):
-			values[r.pair] = "lost"
+			values[r.Pair] = "lost"
 		}
 	}
-	fmt.Fprintf(w, "\n%s in µs, clients are rows, servers are columns; -: no pair, ?: not known yet\n", p)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	header := "\t\t"
+	lines := [][]string{{"", ""}}
 	for i, server := range nodes {
 		if servers[server] {
-			header += strconv.Itoa(i+1) + "\t"
+			lines[0] = append(lines[0], strconv.Itoa(i+1))
 		}
 	}
-	fmt.Fprintln(t, header)
 	for i, client := range nodes {
-		fmt.Fprintf(t, "%s\t%d\t", client, i+1)
+		line := []string{client, strconv.Itoa(i + 1)}
 		for _, server := range nodes {
 			if servers[server] {
-				fmt.Fprintf(t, "%s\t", cmp.Or(values[v1alpha1.Pair{ClientNode: client, ServerNode: server}], "-"))
+				line = append(line, cmp.Or(values[v1alpha1.Pair{ClientNode: client, ServerNode: server}], "-"))
 			}
 		}
-		fmt.Fprintln(t)
+		lines = append(lines, line)
 	}
-	return t.Flush()
+	return writeLines(w, fmt.Sprintf("%s in µs, clients are rows, servers are columns; -: no pair, ?: not known yet", p), lines)
 }
 
 // rank is a pair's percentile for comparisons with other pairs: Infinite when it is lost, -1 when it is unknown.
@@ -171,17 +171,18 @@ func rank(c *v1alpha1.CellResult, p v1alpha1.Percentile) int64 {
 	return -1
 }
 
-func (r pairResult) rank(p v1alpha1.Percentile) int64 { return rank(&r.CellResult, p) }
+// Rank is a percentile for comparisons with other pairs: Infinite when it is lost, -1 when it is unknown.
+func (r PairResult) Rank(p v1alpha1.Percentile) int64 { return rank(&r.CellResult, p) }
 
 // overPairs says how the percentiles of the pairs are distributed.
-func overPairs(w io.Writer, results []pairResult) error {
+func overPairs(w io.Writer, results []PairResult) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w)
 	fmt.Fprintln(t, "OVER PAIRS\tPAIRS\tMIN\t50%\t90%\t99%\tMAX\t")
 	for _, p := range v1alpha1.HeadlinePercentiles() {
 		var values []int64
 		for _, r := range results {
-			if ns := r.rank(p); ns >= 0 {
+			if ns := r.Rank(p); ns >= 0 {
 				values = append(values, ns)
 			}
 		}
@@ -210,30 +211,31 @@ func orLost(ns int64) string {
 }
 
 // worstPairs lists those of the highest p99, or p50 where no pair has samples enough for a p99.
-func worstPairs(w io.Writer, results []pairResult) error {
+func worstPairs(w io.Writer, results []PairResult) error {
 	by := v1alpha1.P99
-	if !slices.ContainsFunc(results, func(r pairResult) bool { return r.rank(by) >= 0 }) {
+	if !slices.ContainsFunc(results, func(r PairResult) bool { return r.Rank(by) >= 0 }) {
 		by = v1alpha1.P50
 	}
 	worst := slices.Clone(results)
-	slices.SortStableFunc(worst, func(a, b pairResult) int {
-		return cmp.Or(cmp.Compare(b.rank(by), a.rank(by)), cmp.Compare(b.rank(v1alpha1.P50), a.rank(v1alpha1.P50)))
+	slices.SortStableFunc(worst, func(a, b PairResult) int {
+		return cmp.Or(cmp.Compare(b.Rank(by), a.Rank(by)), cmp.Compare(b.Rank(v1alpha1.P50), a.Rank(v1alpha1.P50)))
 	})
 	fmt.Fprintf(w, "\nworst pairs by %s\n", by)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "  CLIENT\tSERVER\tP50\tP99\tP99.9\tLOST\tPLACEMENT\tBENCHMARK")
 	for _, r := range worst[:min(mostPairs, len(worst))] {
-		fmt.Fprintf(t, "  %s\t%s\t", r.pair.ClientNode, r.pair.ServerNode)
+		fmt.Fprintf(t, "  %s\t%s\t", r.Pair.ClientNode, r.Pair.ServerNode)
 		for _, p := range v1alpha1.HeadlinePercentiles() {
 			fmt.Fprintf(t, "%s\t", percentile(r.CellResult, p, stats.FormatLatency))
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\n", r.Lost, orDash(string(r.placement)), r.benchmark)
+		fmt.Fprintf(t, "%d\t%s\t%s\n", r.Lost, orDash(string(r.Placement)), r.Benchmark)
 	}
 	return t.Flush()
 }
 
-// withoutResults are the lines that say what pairs wait for.
-func withoutResults(pairs []v1alpha1.LatencyBenchmark) []string {
+// WithoutResults are the lines that say what the pairs without results wait for.
+func WithoutResults(pairs []v1alpha1.LatencyBenchmark) []string {
+	pairs = slices.DeleteFunc(slices.Clone(pairs), func(p v1alpha1.LatencyBenchmark) bool { return len(p.Status.Results) > 0 })
 	var lines []string
 	for _, b := range pairs[:min(mostPairs, len(pairs))] {
 		p := PairOf(b)

@@ -156,7 +156,7 @@ func TestRank(t *testing.T) {
 		{v1alpha1.CellResult{LostFrom: v1alpha1.P90}, stats.Infinite},
 		{v1alpha1.CellResult{LostFrom: v1alpha1.P999}, -1},
 	} {
-		if got := (pairResult{CellResult: c.r}).rank(v1alpha1.P99); got != c.want {
+		if got := (PairResult{CellResult: c.r}).Rank(v1alpha1.P99); got != c.want {
 			t.Errorf("%+v: %d, want %d", c.r, got, c.want)
 		}
 	}

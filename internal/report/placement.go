@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -43,7 +44,11 @@ func placements(w io.Writer, variants []v1alpha1.Variant, endpoints []v1alpha1.E
 		fmt.Fprintf(w, "\n%s\n", heading)
 		separator = "\n"
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		for _, r := range append(factRows(client, server), checkRows(client, server)...) {
+		rows := []placementRow{{state: "STATE", client: "CLIENT", server: "SERVER"}}
+		for _, f := range Facts(client, server) {
+			rows = append(rows, placementRow{name: f.Name, client: f.Client, server: f.Server})
+		}
+		for _, r := range append(rows, checkRows(client, server)...) {
 			r.write(t)
 		}
 		if err := t.Flush(); err != nil {
@@ -86,9 +91,12 @@ func (r placementRow) write(w io.Writer) {
 	}
 }
 
-// factRows are where the ends were.
-func factRows(client, server v1alpha1.Endpoint) []placementRow {
-	rows := []placementRow{{state: "STATE", client: "CLIENT", server: "SERVER"}}
+// Fact is what both ends report of where they were.
+type Fact struct{ Name, Client, Server string }
+
+// Facts are where the ends were.
+func Facts(client, server v1alpha1.Endpoint) []Fact {
+	var all []Fact
 	for _, fact := range []struct {
 		name string
 		of   func(v1alpha1.Endpoint) string
@@ -107,43 +115,28 @@ func factRows(client, server v1alpha1.Endpoint) []placementRow {
 			return fmt.Sprintf("%s, NUMA node %s", e.PCIAddress, numa(e.DeviceNUMANode))
 		}},
 	} {
-		rows = append(rows, placementRow{name: fact.name, client: fact.of(client), server: fact.of(server)})
+		all = append(all, Fact{fact.name, fact.of(client), fact.of(server)})
 	}
-	return rows
+	return all
 }
 
 // checkRows has every check of the ends: first, marked and with what was expected, those that failed and those that could
 // not be made.
 func checkRows(client, server v1alpha1.Endpoint) []placementRow {
-	type pair struct{ client, server v1alpha1.ProofLine }
-	var checks []pair
-	for _, line := range client.Proof {
-		checks = append(checks, pair{client: line})
-	}
-	for _, line := range server.Proof {
-		if i := slices.IndexFunc(checks, func(p pair) bool { return p.client.Check == line.Check }); i >= 0 {
-			checks[i].server = line
-		} else {
-			checks = append(checks, pair{server: line})
-		}
-	}
 	var failed, unknown, others []placementRow
-	for _, c := range checks {
+	for _, c := range Checks(client.Proof, server.Proof) {
 		r := placementRow{
-			name: c.client.Check, state: string(c.client.State), client: orDash(c.client.Found), server: orDash(c.server.Found),
+			name: c.Name, state: string(cmp.Or(c.Client.State, c.Server.State)), client: orDash(c.Client.Found), server: orDash(c.Server.Found),
 		}
-		switch {
-		case r.state == "":
-			r.name, r.state = c.server.Check, string(c.server.State)
-		case c.server.State != "" && c.server.State != c.client.State:
-			r.state += ", " + string(c.server.State)
+		if c.Server.State != "" && r.state != string(c.Server.State) {
+			r.state += ", " + string(c.Server.State)
 		}
-		expected := placementRow{name: "  expected", client: orDash(c.client.Expected), server: orDash(c.server.Expected)}
+		expected := placementRow{name: "  expected", client: orDash(c.Client.Expected), server: orDash(c.Server.Expected)}
 		switch {
-		case c.client.State == v1alpha1.ProofFailed || c.server.State == v1alpha1.ProofFailed:
+		case c.Client.State == v1alpha1.ProofFailed || c.Server.State == v1alpha1.ProofFailed:
 			r.mark = "!"
 			failed = append(failed, r, expected)
-		case c.client.State == v1alpha1.ProofUnknown || c.server.State == v1alpha1.ProofUnknown:
+		case c.Client.State == v1alpha1.ProofUnknown || c.Server.State == v1alpha1.ProofUnknown:
 			r.mark = "?"
 			unknown = append(unknown, r, expected)
 		default:
@@ -151,6 +144,31 @@ func checkRows(client, server v1alpha1.Endpoint) []placementRow {
 		}
 	}
 	return slices.Concat(failed, unknown, others)
+}
+
+// Check is what both ends report of one check; an end that does not have it has no State.
+type Check struct {
+	Name           string
+	Client, Server v1alpha1.ProofLine
+}
+
+// Checks are those of both ends, in the order of the client's and then of the server's.
+func Checks(client, server []v1alpha1.ProofLine) []Check {
+	var all []Check
+	at := func(name string) *Check {
+		i := slices.IndexFunc(all, func(c Check) bool { return c.Name == name })
+		if i < 0 {
+			i, all = len(all), append(all, Check{Name: name})
+		}
+		return &all[i]
+	}
+	for _, line := range client {
+		at(line.Check).Client = line
+	}
+	for _, line := range server {
+		at(line.Check).Server = line
+	}
+	return all
 }
 
 // wrap breaks a text into lines of at most so many characters, between words where it can. There is at least one line.

@@ -55,7 +55,7 @@ func AllSeries(b *v1alpha1.LatencyBenchmark, runs []result.Stored) []Series {
 
 // seriesOf are those of one cell of a variant.
 func seriesOf(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, cell string, runs []result.Stored) []Series {
-	numbers := roundNumbers(b)
+	numbers := plan.RoundNumbers(b)
 	latencyType := v1alpha1.ResultLatencyType(b.Spec.LatencyType)
 	roundTrips := Series{Variant: v, Cell: cell, Name: cell, LatencyType: latencyType}
 	fromActual := Series{Variant: v, Cell: cell, Name: cell + FromActualSuffix, LatencyType: latencyType, CountedFrom: string(tool.StartActual)}
@@ -91,15 +91,6 @@ func seriesOf(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, cell string, run
 		}
 	}
 	return all
-}
-
-// roundNumbers are the rounds of a benchmark's runs, by their names.
-func roundNumbers(b *v1alpha1.LatencyBenchmark) map[string]int32 {
-	numbers := map[string]int32{}
-	for _, run := range plan.Runs(b) {
-		numbers[run.Name] = run.Round
-	}
-	return numbers
 }
 
 func (s *Series) add(round SeriesRound, h result.Histogram, lost int64) {

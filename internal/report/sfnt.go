@@ -35,7 +35,7 @@ func sfnt(w io.Writer, s sheet) error {
 		}
 		betweenRounds(w, rows)
 	}
-	notes(w, "# ", s.warnings())
+	notes(w, "# ", warningLines(s.benchmark))
 	return nil
 }
 
@@ -90,10 +90,7 @@ func sfntReporting(t v1alpha1.ResultLatencyType) string {
 }
 
 func whole(ns *int64) string {
-	if ns == nil {
-		return "-"
-	}
-	return strconv.FormatInt(*ns, 10)
+	return known(ns, func(n int64) string { return strconv.FormatInt(n, 10) })
 }
 
 func wholePercentile(r v1alpha1.CellResult, p v1alpha1.Percentile) string {

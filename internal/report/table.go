@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -57,10 +58,7 @@ func limits(b *v1alpha1.LatencyBenchmark) []string {
 			lines = append(lines, label(r)+": "+r.Outliers)
 		}
 	}
-	for _, warning := range b.Status.Warnings {
-		lines = append(lines, warning.Reason+": "+warning.Message)
-	}
-	return lines
+	return append(lines, warningLines(b)...)
 }
 
 // verdict has a line for the whole and one for each rule, with the numbers that made it.
@@ -88,15 +86,41 @@ var (
 	roundsColumn  = countColumn("ROUNDS", func(r v1alpha1.CellResult) int64 { return int64(r.Rounds) })
 	samplesColumn = countColumn("SAMPLES", func(r v1alpha1.CellResult) int64 { return r.Samples })
 	lostColumn    = countColumn("LOST", func(r v1alpha1.CellResult) int64 { return r.Lost })
-	meanColumn    = latencyColumn("MEAN", func(r v1alpha1.CellResult) *int64 { return r.MeanNanoseconds })
+	meanColumn    = latencyColumn("MEAN", stats.FormatLatency, func(r v1alpha1.CellResult) *int64 { return r.MeanNanoseconds })
 )
 
 func countColumn(title string, of func(v1alpha1.CellResult) int64) tableColumn {
 	return tableColumn{title, func(r v1alpha1.CellResult) string { return strconv.FormatInt(of(r), 10) }}
 }
 
-func latencyColumn(title string, of func(v1alpha1.CellResult) *int64) tableColumn {
-	return tableColumn{title, func(r v1alpha1.CellResult) string { return orEmpty(of(r)) }}
+func latencyColumn(title string, format func(int64) string, of func(v1alpha1.CellResult) *int64) tableColumn {
+	return tableColumn{title, func(r v1alpha1.CellResult) string { return known(of(r), format) }}
+}
+
+func rateColumn(title string, of func(*v1alpha1.BandwidthResult) int64) tableColumn {
+	return tableColumn{title, func(r v1alpha1.CellResult) string {
+		if r.Bandwidth == nil {
+			return "-"
+		}
+		return stats.FormatBitRate(of(r.Bandwidth))
+	}}
+}
+
+// figureColumns are those of all figures of round trips.
+func figureColumns(percentiles []v1alpha1.Percentile, format func(int64) string, deviation bool) []tableColumn {
+	column := func(title string, of func(v1alpha1.CellResult) *int64) tableColumn {
+		return latencyColumn(title, format, of)
+	}
+	columns := []tableColumn{samplesColumn, lostColumn,
+		column("MIN", func(r v1alpha1.CellResult) *int64 { return r.MinNanoseconds }), column("MEAN", func(r v1alpha1.CellResult) *int64 { return r.MeanNanoseconds })}
+	for _, p := range percentiles {
+		columns = append(columns, tableColumn{strings.ToUpper(string(p)), func(r v1alpha1.CellResult) string { return percentile(r, p, format) }})
+	}
+	columns = append(columns, column("MAX", func(r v1alpha1.CellResult) *int64 { return r.MaxNanoseconds }))
+	if deviation {
+		columns = append(columns, column("STDDEV", func(r v1alpha1.CellResult) *int64 { return r.StddevNanoseconds }))
+	}
+	return columns
 }
 
 // TablePercentiles are those that have a column in the tables of results. The other forms also have p75 and p95.
@@ -151,13 +175,7 @@ func latencies(results []v1alpha1.CellResult) []resultTable {
 	if len(rows) == 0 {
 		return nil
 	}
-	columns := []tableColumn{variantColumn, cellColumn, roundsColumn, samplesColumn, lostColumn,
-		latencyColumn("MIN", func(r v1alpha1.CellResult) *int64 { return r.MinNanoseconds }), meanColumn}
-	for _, p := range TablePercentiles() {
-		columns = append(columns, percentileColumn(p))
-	}
-	columns = append(columns, latencyColumn("MAX", func(r v1alpha1.CellResult) *int64 { return r.MaxNanoseconds }),
-		latencyColumn("STDDEV", func(r v1alpha1.CellResult) *int64 { return r.StddevNanoseconds }))
+	columns := append([]tableColumn{variantColumn, cellColumn, roundsColumn}, figureColumns(TablePercentiles(), stats.FormatLatency, true)...)
 	return []resultTable{{"LATENCY", columns, rows}}
 }
 
@@ -222,14 +240,11 @@ func bandwidths(reference string, results []v1alpha1.CellResult) []resultTable {
 	if len(rows) == 0 {
 		return nil
 	}
-	rate := func(title string, of func(*v1alpha1.BandwidthResult) int64) tableColumn {
-		return tableColumn{title, func(r v1alpha1.CellResult) string { return stats.FormatBitRate(of(r.Bandwidth)) }}
-	}
 	columns := []tableColumn{variantColumn, cellColumn, roundsColumn,
-		rate("BANDWIDTH", func(b *v1alpha1.BandwidthResult) int64 { return b.BitsPerSecond }),
-		rate("LOWEST", func(b *v1alpha1.BandwidthResult) int64 { return b.MinBitsPerSecond }),
-		rate("HIGHEST", func(b *v1alpha1.BandwidthResult) int64 { return b.MaxBitsPerSecond }),
-		rate("SENT", func(b *v1alpha1.BandwidthResult) int64 { return b.SentBitsPerSecond }),
+		rateColumn("BANDWIDTH", func(b *v1alpha1.BandwidthResult) int64 { return b.BitsPerSecond }),
+		rateColumn("LOWEST", func(b *v1alpha1.BandwidthResult) int64 { return b.MinBitsPerSecond }),
+		rateColumn("HIGHEST", func(b *v1alpha1.BandwidthResult) int64 { return b.MaxBitsPerSecond }),
+		rateColumn("SENT", func(b *v1alpha1.BandwidthResult) int64 { return b.SentBitsPerSecond }),
 		lostColumn,
 		{"RETRANSMITS", func(r v1alpha1.CellResult) string {
 			if r.Bandwidth.Retransmits == nil {
@@ -265,11 +280,12 @@ func percentile(r v1alpha1.CellResult, name v1alpha1.Percentile, format func(ns 
 	}
 }
 
-func orEmpty(ns *int64) string {
+// known is a figure in a format, or a dash where there is none.
+func known(ns *int64, format func(int64) string) string {
 	if ns == nil {
 		return "-"
 	}
-	return stats.FormatLatency(*ns)
+	return format(*ns)
 }
 
 func muxer(m v1alpha1.Muxer) string {
@@ -308,9 +324,4 @@ func numa(n int32) string {
 	return fmt.Sprint(n)
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
+func orDash(s string) string { return cmp.Or(s, "-") }

@@ -3,8 +3,8 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
@@ -22,48 +22,23 @@ func wide(w io.Writer, s sheet) error {
 		return err
 	}
 	for _, c := range d.Cells {
-		lines := [][]string{roundTitles(c.CellResult)}
-		for _, r := range c.EachRound {
-			lines = append(lines, roundLine(strconv.Itoa(int(r.Round)), r.CellResult))
+		columns, counts := figureColumns(rounds.Percentiles(), stats.FormatLatency, true), string(c.LatencyType)+countedFrom(c.CountedFrom)
+		if streams(c.CellResult) {
+			counts = "bandwidth"
+			columns = []tableColumn{rateColumn("BANDWIDTH", func(b *v1alpha1.BandwidthResult) int64 { return b.BitsPerSecond }),
+				rateColumn("SENT", func(b *v1alpha1.BandwidthResult) int64 { return b.SentBitsPerSecond }), lostColumn}
 		}
-		lines = append(lines, roundLine("all", c.CellResult))
-		heading := fmt.Sprintf("ROUNDS of %s: %s", label(c.CellResult), roundCounts(c.CellResult))
-		if err := writeLines(w, heading, lines); err != nil {
+		names, rows := []string{"ROUND"}, []v1alpha1.CellResult{}
+		for _, r := range c.EachRound {
+			names, rows = append(names, strconv.Itoa(int(r.Round))), append(rows, r.CellResult)
+		}
+		lines := resultTable{"", columns, append(rows, c.CellResult)}.lines()
+		for i, name := range append(names, "all") {
+			lines[i] = slices.Insert(lines[i], 0, name)
+		}
+		if err := writeLines(w, fmt.Sprintf("ROUNDS of %s: %s", label(c.CellResult), counts), lines); err != nil {
 			return fmt.Errorf("writing the rounds of %s: %w", label(c.CellResult), err)
 		}
 	}
 	return nil
-}
-
-// roundCounts says what the figures of a cell's rounds are.
-func roundCounts(r v1alpha1.CellResult) string {
-	if streams(r) {
-		return "bandwidth"
-	}
-	return string(r.LatencyType) + countedFrom(r.CountedFrom)
-}
-
-func roundTitles(r v1alpha1.CellResult) []string {
-	if streams(r) {
-		return []string{"ROUND", "BANDWIDTH", "SENT", "LOST"}
-	}
-	titles := []string{"ROUND", "SAMPLES", "LOST", "MIN", "MEAN"}
-	for _, p := range rounds.Percentiles() {
-		titles = append(titles, strings.ToUpper(string(p)))
-	}
-	return append(titles, "MAX", "STDDEV")
-}
-
-func roundLine(round string, r v1alpha1.CellResult) []string {
-	if streams(r) {
-		if r.Bandwidth == nil {
-			return []string{round, "-", "-", strconv.FormatInt(r.Lost, 10)}
-		}
-		return []string{round, stats.FormatBitRate(r.Bandwidth.BitsPerSecond), stats.FormatBitRate(r.Bandwidth.SentBitsPerSecond), strconv.FormatInt(r.Lost, 10)}
-	}
-	values := []string{round, strconv.FormatInt(r.Samples, 10), strconv.FormatInt(r.Lost, 10), orEmpty(r.MinNanoseconds), orEmpty(r.MeanNanoseconds)}
-	for _, p := range rounds.Percentiles() {
-		values = append(values, percentile(r, p, stats.FormatLatency))
-	}
-	return append(values, orEmpty(r.MaxNanoseconds), orEmpty(r.StddevNanoseconds))
 }

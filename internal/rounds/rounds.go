@@ -273,3 +273,25 @@ func (r *Rounds) Merged() result.Distribution {
 	}
 	return r.all.Distribution()
 }
+
+// Attribution adds up those of all rounds, without the slow samples one by one; nil when none has examined samples.
+func (r *Rounds) Attribution() *tool.Attribution {
+	sum := tool.Attribution{ClientSeesGaps: true, ServerSeesGaps: true}
+	for _, round := range r.Each {
+		if a := round.Attribution; a != nil {
+			sum.Beyond += a.Beyond
+			sum.Examined += a.Examined
+			sum.Client += a.Client
+			sum.Server += a.Server
+			sum.Both += a.Both
+			sum.Neither += a.Neither
+			sum.Undetermined += a.Undetermined
+			sum.ClientSeesGaps = sum.ClientSeesGaps && a.ClientSeesGaps
+			sum.ServerSeesGaps = sum.ServerSeesGaps && a.ServerSeesGaps
+		}
+	}
+	if sum.Examined == 0 {
+		return nil
+	}
+	return &sum
+}
