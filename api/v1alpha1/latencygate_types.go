@@ -104,7 +104,7 @@ type OnInconclusive struct {
 // LatencyGateSpec says which nodes are held back until their latency is verified, how it is measured, and what is done to
 // a node meanwhile.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.placement.client) || !has(self.template.spec.placement.client.nodeName) && !has(self.template.spec.placement.client.nodeNames) && (!has(self.template.spec.placement.client.nodeSelector) || self.template.spec.placement.client.nodeSelector.size() == 0)",message="template.spec.placement.client: must be {}, because it becomes the node that is verified; nodeSelector of the gate says which nodes these are"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.placement.client) || !has(self.template.spec.placement.client.nodeName) && !has(self.template.spec.placement.client.nodeNames) && !has(self.template.spec.placement.client.nodeSelector)",message="template.spec.placement.client: must be {}, because it becomes the node that is verified; nodeSelector of the gate says which nodes these are"
 // +kubebuilder:validation:XValidation:rule="has(self.template.spec.criteria)",message="template.spec.criteria: the rules are required; a gate without rules cannot hold anything back"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.ignoreDifferences) || self.template.spec.criteria.ignoreDifferences.size() <= 31",message="template.spec.criteria.ignoreDifferences: at most 31, because the gate adds node when a node's peer is not that of its baseline"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.baseline) || !has(self.template.spec.criteria.baseline.accepted) || !has(self.template.spec.criteria.baseline.accepted.gateName)",message="template.spec.criteria.baseline.accepted.gateName: must be absent, because each node is compared with the result that this gate has accepted of it"
@@ -115,11 +115,14 @@ type OnInconclusive struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.ttlSecondsAfterFinished) && !has(self.template.spec.historyLimit)",message="template.spec.ttlSecondsAfterFinished, template.spec.historyLimit: a gate keeps as many benchmarks of each node as historyLimit of its own spec says"
 // +kubebuilder:validation:XValidation:rule="!has(self.timeZone) || has(self.schedule)",message="timeZone: there is no schedule to which it could belong; remove it, or give a schedule"
 type LatencyGateSpec struct {
-	// nodeSelector is the labels that a node must have to be held back, at most 16; {} is every node. A node belongs to
-	// one gate, the oldest that selects it.
+	// nodeSelector selects the nodes that are held back, by their labels. It must not be empty: to select every node, use
+	// matchExpressions with key kubernetes.io/hostname and operator Exists. A node belongs to one gate, the oldest that
+	// selects it.
 	// +required
-	// +kubebuilder:validation:MaxProperties=16
-	NodeSelector map[string]string `json:"nodeSelector"`
+	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && self.matchLabels.size() > 0 || has(self.matchExpressions) && self.matchExpressions.size() > 0",message="nodeSelector: must have matchLabels or matchExpressions; to select every node, use matchExpressions: [{key: kubernetes.io/hostname, operator: Exists}]"
+	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 16) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 16)",message="at most 16 matchLabels and 16 matchExpressions"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 && e.values.size() <= 64 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="matchExpressions: operator must be In or NotIn with 1 to 64 values, or Exists or DoesNotExist without values"
+	NodeSelector metav1.LabelSelector `json:"nodeSelector"`
 
 	// namespace is where the gate makes its benchmarks, and keeps those with the accepted results.
 	// +required

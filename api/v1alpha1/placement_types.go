@@ -2,9 +2,12 @@ package v1alpha1
 
 import (
 	"cmp"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // NUMAPolicy says what it means when CPUs and device are on different NUMA nodes.
@@ -165,11 +168,36 @@ type NodeSelection struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	NodeNames []string `json:"nodeNames,omitempty"`
 
-	// nodeSelector is the labels that the node must have, at most 16; empty: any node. Of several nodes that can give
-	// what is asked the one is taken that others need least.
+	// nodeSelector selects nodes by their labels. If nodeName, nodeNames and nodeSelector are all unset, any node is
+	// selected. Of several nodes that have the requested resources, the operator chooses the one that fewest others need.
 	// +optional
-	// +kubebuilder:validation:MaxProperties=16
-	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && self.matchLabels.size() > 0 || has(self.matchExpressions) && self.matchExpressions.size() > 0",message="nodeSelector: must have matchLabels or matchExpressions; to select any node, remove nodeSelector"
+	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 16) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 16)",message="at most 16 matchLabels and 16 matchExpressions"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 && e.values.size() <= 64 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="matchExpressions: operator must be In or NotIn with 1 to 64 values, or Exists or DoesNotExist without values"
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+}
+
+// Any says whether the selection does not restrict the nodes.
+func (s *NodeSelection) Any() bool {
+	return s.NodeName == "" && len(s.NodeNames) == 0 && s.NodeSelector == nil
+}
+
+// Matcher returns a function that says whether the selection contains a node. If nodeSelector is invalid, it contains no
+// node.
+func (s *NodeSelection) Matcher() (matches func(*corev1.Node) bool, err error) {
+	switch {
+	case s.NodeName != "":
+		return func(n *corev1.Node) bool { return n.Name == s.NodeName }, nil
+	case len(s.NodeNames) > 0:
+		return func(n *corev1.Node) bool { return slices.Contains(s.NodeNames, n.Name) }, nil
+	case s.NodeSelector == nil:
+		return func(*corev1.Node) bool { return true }, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s.NodeSelector)
+	if err != nil {
+		return func(*corev1.Node) bool { return false }, err
+	}
+	return func(n *corev1.Node) bool { return selector.Matches(labels.Set(n.Labels)) }, nil
 }
 
 // PodSettings are additional settings of benchmark pods that a cluster may need. Nothing in it can raise a pod's

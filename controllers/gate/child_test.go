@@ -58,7 +58,7 @@ func TestBenchmarkOf(t *testing.T) {
 			if b.Namespace != "perf" || b.Name != "up-a-4" || b.Labels[v1alpha1.LabelGate] != "up" || b.Labels[v1alpha1.LabelNode] != "a" || b.OwnerReferences[0].UID != v.UID {
 				t.Errorf("metadata %+v", b.ObjectMeta)
 			}
-			if b.Spec.Placement.Client.NodeName != "a" || b.Spec.Placement.Server.NodeName != c.peer || len(b.Spec.Placement.Server.NodeSelector) > 0 || b.Spec.Placement.Server.CPUs != 4 {
+			if b.Spec.Placement.Client.NodeName != "a" || b.Spec.Placement.Server.NodeName != c.peer || b.Spec.Placement.Server.NodeSelector != nil || b.Spec.Placement.Server.CPUs != 4 {
 				t.Errorf("placement %+v", b.Spec.Placement)
 			}
 			if diff := cmp.Diff([]corev1.Toleration{{Key: "tailgate.dev/latency-unverified", Operator: "Exists"}}, b.Spec.Pods.Tolerations); diff != "" {

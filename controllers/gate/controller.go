@@ -211,9 +211,10 @@ func (r *Gates) consult(s *survey, now time.Time) {
 	s.lineup.fired, s.nextFire = lastFired(schedule, now.In(zone)), next.Sub(now)
 }
 
-// selects says whether a gate's selector is for a node.
+// selects says whether a gate's selector selects a node. An invalid selector selects no node.
 func selects(g *v1alpha1.LatencyGate, node *corev1.Node) bool {
-	return labels.SelectorFromSet(g.Spec.NodeSelector).Matches(labels.Set(node.Labels))
+	selector, err := metav1.LabelSelectorAsSelector(&g.Spec.NodeSelector)
+	return err == nil && selector.Matches(labels.Set(node.Labels))
 }
 
 // ownerOf is the gate that has a node: the oldest that selects it and is not being deleted; nil when there is none.

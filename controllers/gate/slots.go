@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
@@ -205,8 +204,9 @@ func (l lineup) peers() peers {
 	for _, v := range l.verifications {
 		own[v.Spec.NodeName] = true
 	}
+	isPeer := peerMatcher(l.gate)
 	for name, node := range l.nodes {
-		if !isPeer(l.gate, node, own[name]) || l.standing[name] == v1alpha1.VerificationFailed || l.unusable(node, v1alpha1.RoleServer) != "" {
+		if !isPeer(node, own[name]) || l.standing[name] == v1alpha1.VerificationFailed || l.unusable(node, v1alpha1.RoleServer) != "" {
 			continue
 		}
 		if l.standing[name] == v1alpha1.VerificationVerified {
@@ -220,16 +220,15 @@ func (l lineup) peers() peers {
 	return p
 }
 
-// isPeer says whether a gate's template selects a node as a peer. Without a selector it selects the gate's own nodes.
-func isPeer(gate *v1alpha1.LatencyGate, node *corev1.Node, own bool) bool {
+// peerMatcher returns a function that says whether a gate's template selects a node as a peer. own says whether the node is the
+// gate's: without a selection, the peers are the gate's own nodes.
+func peerMatcher(gate *v1alpha1.LatencyGate) func(node *corev1.Node, own bool) bool {
 	server := gate.Spec.Template.Spec.Placement.Server
-	switch {
-	case server == nil || server.NodeName == "" && len(server.NodeSelector) == 0:
-		return own
-	case server.NodeName != "":
-		return server.NodeName == node.Name
+	if server == nil || server.Any() {
+		return func(_ *corev1.Node, own bool) bool { return own }
 	}
-	return labels.SelectorFromSet(server.NodeSelector).Matches(labels.Set(node.Labels))
+	matches, _ := server.Matcher() // An invalid selector matches no node.
+	return func(node *corev1.Node, _ bool) bool { return matches(node) }
 }
 
 // any says whether there is a peer at all.

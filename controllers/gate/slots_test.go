@@ -159,11 +159,13 @@ func TestChooseStarts(t *testing.T) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectPreferNoSchedule})
 		}), []string{"a-b+"}, ""},
 		"peers of another kind": {func(g *v1alpha1.LatencyGate) {
-			g.Spec.Template.Spec.Placement.Server.NodeSelector = map[string]string{"role": "reference"}
+			g.Spec.Template.Spec.Placement.Server.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"role": "reference"}}
 		},
 			nodes{"a": {waits}, "b": {verified}}, func(l *lineup) {
 				l.nodes["z"] = makeNode("z", func(n *corev1.Node) { n.Labels["role"] = "reference" })
 			}, []string{"a-z"}, ""},
+		"peers by name": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Placement.Server.NodeNames = []string{"c", "d"} },
+			nodes{"a": {waits}, "b": {verified}, "c": {verified}}, nil, []string{"a-c+"}, ""},
 		"one peer for all": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Placement.Server.NodeName = "c" },
 			nodes{"a": {waits}, "b": {verified}, "c": {verified}}, nil, []string{"a-c+"}, ""},
 	}

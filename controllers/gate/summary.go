@@ -157,6 +157,9 @@ func passed(s *survey) metav1.Condition {
 	case len(s.taken) > 0:
 		return is(metav1.ConditionUnknown, v1alpha1.ReasonNodesTaken, "%s, of which this gate knows nothing", takenText(s.taken))
 	case n.Total == 0:
+		if _, err := metav1.LabelSelectorAsSelector(&s.gate.Spec.NodeSelector); err != nil {
+			return is(metav1.ConditionUnknown, v1alpha1.ReasonNoNodes, "spec.nodeSelector: %v; correct the selector", err)
+		}
 		return is(metav1.ConditionUnknown, v1alpha1.ReasonNoNodes, "nodeSelector selects no node; see kubectl get nodes --show-labels")
 	}
 	return is(metav1.ConditionTrue, v1alpha1.ReasonAllVerified, "all %d nodes are verified", n.Total)

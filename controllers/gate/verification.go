@@ -239,8 +239,9 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 	}
 	current := w.verification.Status.Benchmark.Peer
 	w.peerVerified = standing[current] == v1alpha1.VerificationVerified
+	isPeer := peerMatcher(w.gate)
 	w.otherPeer = slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool {
-		return n.Name != current && n.Name != w.node.Name && isPeer(w.gate, &n, own[n.Name]) && standing[n.Name] != v1alpha1.VerificationFailed
+		return n.Name != current && n.Name != w.node.Name && isPeer(&n, own[n.Name]) && standing[n.Name] != v1alpha1.VerificationFailed
 	})
 	return nil
 }

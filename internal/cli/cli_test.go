@@ -157,7 +157,7 @@ func (s *apiServer) addMesh() {
 	m := &v1alpha1.LatencyMatrix{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyMatrix"}}
 	m.Namespace, m.Name, m.UID = "perf", "mesh", "of-mesh"
 	m.Spec = v1alpha1.LatencyMatrixSpec{
-		Topology: v1alpha1.TopologyAllPairs, Nodes: v1alpha1.NodeSelection{NodeSelector: map[string]string{"rack": "1"}}, Parallelism: 1,
+		Topology: v1alpha1.TopologyAllPairs, Nodes: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "1"}}}, Parallelism: 1,
 		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template},
 	}
 	s.matrices = map[types.NamespacedName]*v1alpha1.LatencyMatrix{client.ObjectKeyFromObject(m): m}

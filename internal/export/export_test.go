@@ -74,7 +74,7 @@ func mesh(t testing.TB) Benchmark {
 	template := measured(t, "mesh").Object
 	template.Spec.Placement.Client, template.Spec.Placement.Server = &v1alpha1.EndpointPlacement{}, &v1alpha1.EndpointPlacement{}
 	m := &v1alpha1.LatencyMatrix{ObjectMeta: template.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{
-		Topology: v1alpha1.TopologyRing, Parallelism: 1, Nodes: v1alpha1.NodeSelection{NodeSelector: map[string]string{"a": "b"}},
+		Topology: v1alpha1.TopologyRing, Parallelism: 1, Nodes: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}},
 		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.Spec},
 	}}
 	all := Benchmark{Object: m.Overview(), Matrix: m}

@@ -89,10 +89,17 @@ func tainted(effect corev1.TaintEffect) func(*corev1.Node) {
 const vf = "amd.com/sf_vf"
 
 func TestAccept(t *testing.T) {
+	expression := func(key string, operator metav1.LabelSelectorOperator, values ...string) func(*Observed) {
+		return func(o *Observed) {
+			o.Benchmark.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}},
+			}}}
+		}
+	}
 	selecting := func(client, server map[string]string) func(*Observed) {
 		return func(o *Observed) {
-			o.Benchmark.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: client}}
-			o.Benchmark.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: server}}
+			o.Benchmark.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: client}}}
+			o.Benchmark.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: server}}}
 		}
 	}
 	nodes := func(nodes ...corev1.Node) func(*Observed) { return func(o *Observed) { o.Nodes = nodes } }
@@ -202,6 +209,20 @@ func TestAccept(t *testing.T) {
 			change:      []func(*Observed){selecting(map[string]string{"name": "a", "rack": "2"}, nil)},
 			wantReason:  v1alpha1.ReasonNoMatchingNode,
 			wantMessage: []string{"spec.placement.client.nodeSelector", "name=a,rack=2", "kubectl get nodes"},
+		},
+		"an expression selects": {
+			change: []func(*Observed){expression("name", metav1.LabelSelectorOpNotIn, "a", "c")},
+			want:   "b a",
+		},
+		"an expression that matches nothing": {
+			change:      []func(*Observed){expression("name", metav1.LabelSelectorOpDoesNotExist)},
+			wantReason:  v1alpha1.ReasonNoMatchingNode,
+			wantMessage: []string{"spec.placement.client.nodeSelector", "no node has !name"},
+		},
+		"a selector with an invalid key": {
+			change:      []func(*Observed){expression("a b", metav1.LabelSelectorOpExists)},
+			wantReason:  v1alpha1.ReasonNoMatchingNode,
+			wantMessage: []string{"spec.placement.client.nodeSelector", `Invalid value: "a b"`, "correct the selector"},
 		},
 		"nodes that cannot be used are passed over": {
 			change: []func(*Observed){nodes(node("a", cordoned), node("b", notReady), node("c", tainted(corev1.TaintEffectNoSchedule)), node("d", silent), node("e"), node("f"))},
@@ -579,7 +600,7 @@ func TestAccept(t *testing.T) {
 func TestEndpointsSwap(t *testing.T) {
 	o := Observed{
 		Benchmark: &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{Placement: v1alpha1.Placement{
-			Client: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: map[string]string{"name": "c"}}},
+			Client: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "c"}}}},
 		}}},
 		Driver: only64{},
 		Nodes:  []corev1.Node{node("a"), node("b"), node("c")},

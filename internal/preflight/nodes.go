@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -61,7 +62,9 @@ type endpoint struct {
 	// role is client or server, and path that of its field.
 	role, path string
 	selection  v1alpha1.NodeSelection
-	labels     labels.Selector
+	// selects says whether the selection contains a node, and invalid why it cannot be understood.
+	selects func(*corev1.Node) bool
+	invalid error
 	// kept is the node that was chosen before; empty when none was.
 	kept string
 	// rejected are the nodes that each filter rejected, and why counts them by what it said.
@@ -80,23 +83,17 @@ func endpoints(o Observed) (client, server *endpoint) {
 		client.kept, server.kept = pair.ClientNode, pair.ServerNode
 	}
 	for _, e := range []*endpoint{client, server} {
-		e.labels = labels.SelectorFromSet(e.selection.NodeSelector)
+		e.selects, e.invalid = e.selection.Matcher()
 	}
 	return client, server
 }
 
 // matches says whether a node is selected; of a kept node the labels were looked at when it was chosen.
 func (e *endpoint) matches(n *corev1.Node) bool {
-	switch {
-	case e.kept != "":
+	if e.kept != "" {
 		return n.Name == e.kept
-	case e.selection.NodeName != "":
-		return n.Name == e.selection.NodeName
-	case len(e.selection.NodeNames) > 0:
-		return slices.Contains(e.selection.NodeNames, n.Name)
-	default:
-		return e.labels.Matches(labels.Set(n.Labels))
 	}
+	return e.selects(n)
 }
 
 // take notes a node that matches, with the number of the filter that rejected it and why, or -1.
@@ -145,9 +142,11 @@ func (e *endpoint) rejection(c *choice) *Rejection {
 		return rejectf(v1alpha1.ReasonNoMatchingNode, "%s.nodeName: there is no node %s; see `kubectl get nodes`", e.path, e.selection.NodeName)
 	case total == 0 && len(e.selection.NodeNames) > 0:
 		return rejectf(v1alpha1.ReasonNoMatchingNode, "%s.nodeNames: none of these nodes exists; see `kubectl get nodes`", e.path)
+	case total == 0 && e.invalid != nil:
+		return rejectf(v1alpha1.ReasonNoMatchingNode, "%s.nodeSelector: %v; correct the selector", e.path, e.invalid)
 	case total == 0:
 		return rejectf(v1alpha1.ReasonNoMatchingNode,
-			"%s.nodeSelector: no node has %s; see `kubectl get nodes --show-labels`", e.path, labels.FormatLabels(e.selection.NodeSelector))
+			"%s.nodeSelector: no node has %s; see `kubectl get nodes --show-labels`", e.path, metav1.FormatLabelSelector(e.selection.NodeSelector))
 	}
 
 	filter, nodes := c.filters[worst], e.rejected[worst]

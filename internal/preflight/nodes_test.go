@@ -578,7 +578,7 @@ func TestNodes(t *testing.T) {
 			nodes: []corev1.Node{good("a"), good("b"), good("c")},
 			change: []func(*Observed){others(map[string]int{"b": 1}), func(o *Observed) {
 				o.Nodes[0].Labels["end"], o.Nodes[1].Labels["end"] = "client", "client"
-				o.Benchmark.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: map[string]string{"end": "client"}}}
+				o.Benchmark.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"end": "client"}}}}
 			}},
 			want: "a c",
 		},
@@ -586,7 +586,7 @@ func TestNodes(t *testing.T) {
 			nodes: []corev1.Node{good("a"), good("b"), good("c")},
 			change: []func(*Observed){others(map[string]int{"b": 1}), func(o *Observed) {
 				o.Nodes[0].Labels["end"], o.Nodes[1].Labels["end"] = "server", "server"
-				o.Benchmark.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: map[string]string{"end": "server"}}}
+				o.Benchmark.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"end": "server"}}}}
 			}},
 			want: "c a",
 		},
@@ -656,7 +656,7 @@ func TestMatching(t *testing.T) {
 		"any": {func(*Observed) {}, "[a b c]"},
 		"one by its name, one by its labels": {func(o *Observed) {
 			o.Benchmark.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "c"}}
-			o.Benchmark.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: map[string]string{"name": "b"}}}
+			o.Benchmark.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "b"}}}}
 		}, "[b c]"},
 		"the pair that was chosen before": {func(o *Observed) {
 			o.Benchmark.Status.Pair = &v1alpha1.Pair{ClientNode: "c", ServerNode: "a"}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
@@ -14,7 +15,7 @@ import (
 
 func TestAcceptMatrix(t *testing.T) {
 	rack := func(number string) *v1alpha1.EndpointPlacement {
-		return &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: map[string]string{"rack": number}}}
+		return &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": number}}}}
 	}
 	inRack := func(number string) func(*corev1.Node) { return func(n *corev1.Node) { n.Labels["rack"] = number } }
 	var matrix v1alpha1.LatencyMatrixSpec

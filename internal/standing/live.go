@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -75,6 +76,10 @@ func changedNodes(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGat
 	if err != nil {
 		return nil, fmt.Errorf("listing the LatencyVerifications of LatencyGate %s: %w", g.Name, err)
 	}
+	selector, err := metav1.LabelSelectorAsSelector(&g.Spec.NodeSelector)
+	if err != nil {
+		return nil, fmt.Errorf("spec.nodeSelector of LatencyGate %s: %w", g.Name, err)
+	}
 	var changed []changedNode
 	look := func(node *corev1.Node, v *v1alpha1.LatencyVerification) {
 		if s := OfNode(v, node); s.Outcome != v1alpha1.GatePass {
@@ -93,7 +98,7 @@ func changedNodes(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGat
 			}
 			delete(known, node.Name)
 		}
-	}, client.MatchingLabels(g.Spec.NodeSelector))
+	}, client.MatchingLabelsSelector{Selector: selector})
 	if err != nil {
 		return nil, fmt.Errorf("listing the nodes of LatencyGate %s: %w", g.Name, err)
 	}

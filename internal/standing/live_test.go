@@ -86,7 +86,7 @@ func clusterOf(t *testing.T, fails error, objects ...client.Object) client.Clien
 }
 
 func passedGate() *v1alpha1.LatencyGate {
-	g := &v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: "up"}, Spec: v1alpha1.LatencyGateSpec{NodeSelector: map[string]string{"role": "fast"}}}
+	g := &v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: "up"}, Spec: v1alpha1.LatencyGateSpec{NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{"role": "fast"}}}}
 	g.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionTrue, v1alpha1.ReasonAllVerified, "all nodes are verified"))
 	return g
 }

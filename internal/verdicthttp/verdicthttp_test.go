@@ -101,7 +101,7 @@ func right(resource, namespace, name string) authorizationv1.ResourceAttributes 
 // makeGate is a gate with a condition Passed, for so many generations less than it has.
 func makeGate(name string, status metav1.ConditionStatus, reason string, behind int64, nodes v1alpha1.NodeCounts) *v1alpha1.LatencyGate {
 	g := &v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 2 - behind}}
-	g.Spec.NodeSelector, g.Status.Nodes = map[string]string{"gated": ""}, nodes
+	g.Spec.NodeSelector.MatchLabels, g.Status.Nodes = map[string]string{"gated": ""}, nodes
 	g.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, "told"))
 	g.Generation = 2
 	return g

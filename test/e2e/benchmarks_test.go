@@ -20,7 +20,7 @@ import (
 
 // hostname selects a node by its name.
 func hostname(node string) *v1alpha1.EndpointPlacement {
-	return &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: map[string]string{corev1.LabelHostname: node}}}
+	return &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: node}}}}
 }
 
 // benchmark is a small one between the two nodes over the pod network; specs change what they are about.

@@ -45,7 +45,7 @@ func latencyGate() *v1alpha1.LatencyGate {
 	return &v1alpha1.LatencyGate{
 		ObjectMeta: metav1.ObjectMeta{Name: "e2e"},
 		Spec: v1alpha1.LatencyGateSpec{
-			NodeSelector: map[string]string{gated: ""}, Namespace: namespace, Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.Spec},
+			NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{gated: ""}}, Namespace: namespace, Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.Spec},
 			OnInconclusive: v1alpha1.OnInconclusive{Action: v1alpha1.InconclusiveRetry, Retries: 5},
 			Enforcement:    v1alpha1.Enforcement{Label: true, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}, HoldPod: true},
 		},

@@ -68,11 +68,11 @@ var _ = Describe("The API", func() {
 		manySizes += strconv.Itoa(64+i) + ", "
 	}
 	manySizes += "]}"
-	manyLabels := "placement: {server: {}, client: {nodeSelector: {"
+	manyLabels := "placement: {server: {}, client: {nodeSelector: {matchLabels: {"
 	for i := range 17 {
 		manyLabels += "label-" + strconv.Itoa(i) + ": x, "
 	}
-	manyLabels += "}}}"
+	manyLabels += "}}}}"
 
 	criteria := func(fields string) string { return "criteria: {" + fields + "}" }
 	// rule is criteria with rules that may compare with a baseline.
@@ -147,7 +147,7 @@ var _ = Describe("The API", func() {
 		Entry("an annotation of anybody", "pods: {annotations: {example.com/x: 'yes'}}", "spec.pods", "only CRI-O's"),
 		Entry("a priority class of the system", "pods: {priorityClassName: system-node-critical}", "spec.pods", "of your own"),
 		Entry("huge pages of another size", "pods: {hugepages: {size: 4Mi, amount: 64Mi}}", "spec.pods.hugepages.size", "supported values"),
-		Entry("a node by name and by labels", "placement: {client: {nodeName: a, nodeSelector: {rack: '1'}}, server: {}}", "spec.placement.client", "only one of"),
+		Entry("a node by name and by labels", "placement: {client: {nodeName: a, nodeSelector: {matchLabels: {rack: '1'}}}, server: {}}", "spec.placement.client", "only one of"),
 		Entry("half a huge page", "pods: {hugepages: {size: 2Mi, amount: 63Mi}}", "spec.pods.hugepages", "a multiple of size"),
 		Entry("a node by name and by names", "placement: {client: {nodeName: a, nodeNames: [a, b]}, server: {}}", "spec.placement.client", "only one of"),
 		Entry("no node by names", "placement: {client: {nodeNames: []}}", "spec.placement.client.nodeNames", "at least 1"),
@@ -212,6 +212,9 @@ var _ = Describe("The API", func() {
 		Entry("a variant as baseline where there is none", criteria("rules: [{metric: p99, maxIncrease: 5%}], baseline: {variant: default}"), "spec.criteria.baseline.variant", "one of spec.variants"),
 		Entry("a rule on an unknown variant", "{variants: [{name: a}], criteria: {rules: [{metric: p99, maxLatency: 5us, variants: [a, b]}]}}", "spec.criteria.rules", "among spec.variants"),
 		Entry("401 runs after an extension", "{rounds: 100, variants: [{name: a}, {name: b}, {name: c}], criteria: {rules: [{metric: p99, maxLatency: 5us}], extendRounds: 34}}", "spec.criteria.extendRounds", "at most 400"),
+		Entry("an empty node selector", "placement: {client: {nodeSelector: {}}, server: {}}", "spec.placement.client.nodeSelector", "to select any node, remove nodeSelector"),
+		Entry("a node selector with an unknown operator", "placement: {client: {nodeSelector: {matchExpressions: [{key: rack, operator: Equals, values: [a]}]}}}", "spec.placement.client.nodeSelector", "operator must be In or NotIn"),
+		Entry("a node selector without values", "placement: {server: {nodeSelector: {matchExpressions: [{key: rack, operator: NotIn}]}}}", "spec.placement.server.nodeSelector", "1 to 64 values"),
 		Entry("17 labels", manyLabels, "spec.placement.client.nodeSelector", "at most 16"),
 	)
 

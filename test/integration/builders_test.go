@@ -40,8 +40,8 @@ func (b *BenchmarkBuilder) Rounds(n int32) *BenchmarkBuilder {
 
 // On sets the nodes of client and server.
 func (b *BenchmarkBuilder) On(client, server string) *BenchmarkBuilder {
-	b.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: map[string]string{nodeLabel: client}}}
-	b.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: map[string]string{nodeLabel: server}}}
+	b.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{nodeLabel: client}}}}
+	b.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{nodeLabel: server}}}}
 	return b
 }
 

@@ -45,7 +45,7 @@ func MakeGate(namespace string) *GateBuilder {
 	return &GateBuilder{v1alpha1.LatencyGate{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Spec: v1alpha1.LatencyGateSpec{
-			NodeSelector: map[string]string{gateLabel: namespace}, Namespace: namespace,
+			NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{gateLabel: namespace}}, Namespace: namespace,
 			Template:    v1alpha1.LatencyBenchmarkTemplate{Spec: MakeBenchmark(namespace, "").Rounds(5).Rule(under("8us")).Rule(within("10%")).AgainstGate("").Free().Spec},
 			Enforcement: v1alpha1.Enforcement{Label: true, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}},
 		},
@@ -60,7 +60,7 @@ func (g *GateBuilder) With(change func(*v1alpha1.LatencyGateSpec)) *GateBuilder 
 
 // Alone leaves the gate one node, and another that the gate does not select as peer.
 func (g *GateBuilder) Alone(node, peer string) *GateBuilder {
-	g.Spec.NodeSelector = map[string]string{nodeLabel: node}
+	g.Spec.NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{nodeLabel: node}}
 	g.Spec.Template.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: peer}}
 	return g
 }
@@ -819,7 +819,7 @@ var _ = Describe("A gate", func() {
 		Entry("of a failed node, when its selector is edited", true, func(ctx SpecContext, w *World, older *v1alpha1.LatencyGate) {
 			Eventually(func() error {
 				Expect(k8s.Get(ctx, client.ObjectKeyFromObject(older), older)).To(Succeed())
-				older.Spec.NodeSelector = map[string]string{"test.tailgate.dev/none": ""}
+				older.Spec.NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{"test.tailgate.dev/none": ""}}
 				return k8s.Update(ctx, older)
 			}).Should(Succeed())
 			Eventually(func() string {
@@ -925,7 +925,7 @@ var _ = Describe("A gate", func() {
 	It("does not take a node of an older gate", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
-		older := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.NodeSelector[nodeLabel] = w.A; s.Suspend = true }))
+		older := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.NodeSelector.MatchLabels[nodeLabel] = w.A; s.Suspend = true }))
 		Eventually(func() string { return gateSays(ctx, older, v1alpha1.ConditionReady) }).Should(HavePrefix("False Suspended"))
 		// Ages are given in seconds.
 		time.Sleep(time.Second)
@@ -986,7 +986,7 @@ var _ = Describe("A gate", func() {
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule, s.TimeZone = "@daily", "Europe/Nowhere" }))
 		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(HavePrefix("False ScheduleInvalid: spec.timeZone"))
 		lost := MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
-			s.Namespace, s.NodeSelector = "there-is-none", map[string]string{gateLabel: "lost"}
+			s.Namespace, s.NodeSelector.MatchLabels = "there-is-none", map[string]string{gateLabel: "lost"}
 		})
 		lost.Name = w.Namespace + "-lost"
 		for _, name := range []string{"x", "y"} {
@@ -1525,7 +1525,7 @@ var _ = Describe("The API of gates", func() {
 apiVersion: tailgate.dev/v1alpha1
 kind: LatencyGate
 spec:
-  nodeSelector: {test.tailgate.dev/gate: nobody}
+  nodeSelector: {matchLabels: {test.tailgate.dev/gate: none}}
   namespace: default
   template:
     spec:
@@ -1566,11 +1566,16 @@ spec:
 		Entry("a name with a dot", "a.b", "{}", "{}", "metadata.name", "no dot"),
 		Entry("a long name", strings.Repeat("x", 64), "{}", "{}", "metadata.name", "at most 63"),
 		Entry("no selector", "small", "nodeSelector: null", "{}", "spec.nodeSelector", "Required value"),
+		Entry("an empty selector", "small", "nodeSelector: {}", "{}", "spec.nodeSelector", "operator: Exists"),
+		Entry("a selector with empty lists", "small", "nodeSelector: {matchLabels: {}, matchExpressions: []}", "{}", "spec.nodeSelector", "must have matchLabels or matchExpressions"),
+		Entry("a selector with an unknown operator", "small", "nodeSelector: {matchExpressions: [{key: rack, operator: Gt, values: ['1']}]}", "{}", "spec.nodeSelector", "operator must be In or NotIn"),
+		Entry("a selector with an operator without its values", "small", "nodeSelector: {matchExpressions: [{key: rack, operator: In}]}", "{}", "spec.nodeSelector", "1 to 64 values"),
+		Entry("a selector with an operator that takes no values", "small", "nodeSelector: {matchExpressions: [{key: rack, operator: Exists, values: ['1']}]}", "{}", "spec.nodeSelector", "without values"),
 		Entry("no namespace", "small", "namespace: null", "{}", "spec.namespace", "Required value"),
 		Entry("no template", "small", "template: null", "{}", "spec.template", "Required value"),
 		Entry("a template that compares with a matrix", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: m}}}", "template.spec.criteria.baseline.matrixRef", "use accepted"),
 		Entry("a template that names its client", "small", "{}", "placement: {client: {nodeName: a}, server: {}}", "template.spec.placement.client", "must be {}"),
-		Entry("a template that selects its client", "small", "{}", "placement: {client: {nodeSelector: {a: b}}, server: {}}", "template.spec.placement.client", "must be {}"),
+		Entry("a template that selects its client", "small", "{}", "placement: {client: {nodeSelector: {matchLabels: {a: b}}}, server: {}}", "template.spec.placement.client", "must be {}"),
 		Entry("a template without rules", "small", "{}", "criteria: null", "template.spec.criteria", "rules are required"),
 		Entry("a rule against nothing", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}]}", "spec.template.spec.criteria", "accepted"),
 		Entry("the results of another gate", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {accepted: {gateName: other}}}", "template.spec.criteria.baseline.accepted.gateName", "must be absent"),

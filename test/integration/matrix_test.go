@@ -32,7 +32,7 @@ type MatrixBuilder struct{ v1alpha1.LatencyMatrix }
 func (b *BenchmarkBuilder) AllPairs(parallelism int32) *MatrixBuilder {
 	m := &MatrixBuilder{v1alpha1.LatencyMatrix{ObjectMeta: b.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{
 		Topology: v1alpha1.TopologyAllPairs, Parallelism: parallelism,
-		Nodes:    v1alpha1.NodeSelection{NodeSelector: map[string]string{groupLabel: b.Namespace}},
+		Nodes:    v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{groupLabel: b.Namespace}}},
 		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: b.Obj().Spec},
 		Suspend:  b.Spec.Suspend, TTLSecondsAfterFinished: b.Spec.TTLSecondsAfterFinished,
 	}}}
@@ -240,7 +240,7 @@ var _ = Describe("A matrix", func() {
 	It("says what it waits for, and is looked at again when the cluster changes", func(ctx SpecContext) {
 		w.Start()
 		builder := MakeBenchmark(w.Namespace, "x").Rule(under("6us")).AllPairs(0)
-		builder.Spec.Nodes.NodeSelector = map[string]string{groupLabel: "later-" + w.Namespace}
+		builder.Spec.Nodes.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{groupLabel: "later-" + w.Namespace}}
 		b := w.CreateMatrix(ctx, builder)
 		ExpectAccepted(ctx, b, "^False NoMatchingNode: spec.nodes.*later-")
 		ExpectSucceeded(ctx, b, "^Unknown NotAccepted: spec.nodes")
@@ -526,7 +526,7 @@ var _ = Describe("A matrix", func() {
 		}
 		By("a baseline of fewer clients, whose numbers are others")
 		builder := MakeBenchmark(w.Namespace, "before").Rounds(5).Star(w.Namespace + "-1")
-		builder.Spec.Nodes.NodeSelector[nodeLabel] = w.Namespace + "-3"
+		builder.Spec.Nodes.NodeSelector.MatchLabels[nodeLabel] = w.Namespace + "-3"
 		before := w.CreateMatrix(ctx, builder)
 		ExpectSucceeded(ctx, before, "^True Complete: 1 of 1")
 		Eventually(refs).Should(Equal(map[string]string{"after-p1": "before-p0", "after-p2": "before-p1", "after-p3": "before-p0"}))
@@ -619,9 +619,9 @@ var _ = Describe("The API of a matrix", func() {
 		Entry("a server of a ring", "{topology: Ring, server: {}}", "{}", "server: topology Star needs it; Ring and AllPairs have none"),
 		Entry("no place for a pair", "parallelism: 0", "{}", "spec.parallelism", "greater than or equal to 1"),
 		Entry("51 pairs at once", "parallelism: 51", "{}", "spec.parallelism", "less than or equal to 50"),
-		Entry("nodes by name and by labels", "nodes: {nodeName: a, nodeSelector: {rack: '1'}}", "{}", "spec.nodes", "only one of"),
+		Entry("nodes by name and by labels", "nodes: {nodeName: a, nodeSelector: {matchLabels: {rack: '1'}}}", "{}", "spec.nodes", "only one of"),
 		Entry("a template that selects its client", "{}", "placement: {client: {nodeName: a}}", "template.spec.placement", "must not select nodes"),
-		Entry("a template that selects its server", "{}", "placement: {server: {nodeSelector: {rack: '1'}}}", "template.spec.placement", "must not select nodes"),
+		Entry("a template that selects its server", "{}", "placement: {server: {nodeSelector: {matchLabels: {rack: '1'}}}}", "template.spec.placement", "must not select nodes"),
 		Entry("a template that lists its clients", "{}", "placement: {client: {nodeNames: [a]}}", "template.spec.placement", "must not select nodes"),
 		Entry("a template that is suspended", "{}", "suspend: true", "template.spec.suspend", "of the matrix itself"),
 		Entry("a template that is deleted", "{}", "ttlSecondsAfterFinished: 60", "template.spec.ttlSecondsAfterFinished", "of the matrix itself"),
