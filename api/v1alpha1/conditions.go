@@ -221,6 +221,9 @@ const (
 	OutcomeResultMissing = "ResultMissing"
 	// OutcomeResultCorrupt surfaces when a result does not match its digest, or its run.
 	OutcomeResultCorrupt = "ResultCorrupt"
+	// OutcomeVersionMismatch surfaces when an agent cannot read its task, or the manager not its result, because they are of
+	// different versions.
+	OutcomeVersionMismatch = "VersionMismatch"
 	// OutcomeResultTooLarge surfaces when a result does not fit a ConfigMap, not even with fewer digits.
 	OutcomeResultTooLarge = "ResultTooLarge"
 	// OutcomeStoreRefused surfaces when the ConfigMap of a result could not be created in time: a quota, a webhook.

@@ -16,6 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/agent"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
@@ -28,13 +29,13 @@ const verbs = "client|server|hold|verified|unverified|inspect"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout); err != nil {
+	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, terminationLog); err != nil {
 		fmt.Fprintln(os.Stderr, "agent:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer, terminationLog string) error {
 	if len(args) > 0 && args[0] == "verified" {
 		return agent.Verified("/", args[1:])
 	}
@@ -55,7 +56,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	}
 	task, err := plan.DecodeTask(getenv(plan.EnvTask))
 	if err != nil {
-		return err
+		t := result.Termination{
+			Reason:  v1alpha1.OutcomeVersionMismatch,
+			Message: err.Error() + "; the manager and the bench image are of different versions: use images of the same release",
+		}
+		return errors.Join(err, t.WriteFile(terminationLog))
 	}
 	if task.Role != args[0] {
 		return fmt.Errorf("the task is a %s's, not a %s's", task.Role, args[0])

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
@@ -39,7 +42,7 @@ func TestRunRefuses(t *testing.T) {
 				}
 				return ""
 			}
-			err := run(context.Background(), c.args, getenv, io.Discard)
+			err := run(context.Background(), c.args, getenv, io.Discard, filepath.Join(t.TempDir(), "termination"))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want an error that names %q", err, c.want)
 			}
@@ -50,10 +53,36 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
+// The manager may be of another version than the agent.
+func TestTaskOfAnotherVersionIsRefused(t *testing.T) {
+	for name, task := range map[string]string{
+		"an unknown field":         `{"run":"x-r1","variant":"default","attempt":1,"role":"server","tool":"sockperf","cells":[{"name":"tcp-64"}],"deadline":1,"jumbo":true}`,
+		"an unknown field, nested": `{"run":"x-r1","variant":"default","attempt":1,"role":"server","tool":"sockperf","cells":[{"name":"tcp-64","burst":2}],"deadline":1}`,
+		"another type":             `{"run":"x-r1","variant":"default","attempt":1,"role":"server","tool":"sockperf","cells":[{"name":"tcp-64"}],"deadline":"1s"}`,
+		"an unknown acceleration":  `{"run":"x-r1","variant":"default","attempt":1,"role":"server","tool":"sockperf","cells":[{"name":"tcp-64"}],"deadline":1,"acceleration":"XDP"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "termination")
+			getenv := func(name string) string { return map[string]string{plan.EnvTask: task, plan.EnvKey: "key"}[name] }
+			if err := run(t.Context(), []string{"server"}, getenv, io.Discard, path); err == nil {
+				t.Fatal("it ran the task")
+			}
+			message, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := result.ParseTermination(string(message))
+			if err != nil || got.Reason != v1alpha1.OutcomeVersionMismatch || !strings.Contains(got.Message, "same release") {
+				t.Errorf("it said %+v, %v", got, err)
+			}
+		})
+	}
+}
+
 func TestHold(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	held := make(chan error, 1)
-	go func() { held <- run(ctx, []string{"hold"}, func(string) string { return "" }, io.Discard) }()
+	go func() { held <- run(ctx, []string{"hold"}, func(string) string { return "" }, io.Discard, "") }()
 	select {
 	case err := <-held:
 		t.Fatalf("it did not wait to be told: %v", err)
@@ -68,7 +97,7 @@ func TestHold(t *testing.T) {
 func TestInspect(t *testing.T) {
 	var log bytes.Buffer
 	getenv := func(name string) string { return map[string]string{plan.EnvNode: "a", plan.EnvInterface: "lo"}[name] }
-	if err := run(context.Background(), []string{"inspect"}, getenv, &log); err != nil {
+	if err := run(context.Background(), []string{"inspect"}, getenv, &log, ""); err != nil {
 		t.Fatal(err)
 	}
 	i, err := result.ReadInspection(&log)
@@ -81,7 +110,7 @@ func TestInspect(t *testing.T) {
 }
 
 func TestUnverified(t *testing.T) {
-	err := run(context.Background(), []string{"unverified"}, func(string) string { return "" }, io.Discard)
+	err := run(context.Background(), []string{"unverified"}, func(string) string { return "" }, io.Discard, "")
 	if err == nil || err.Error() != "the latency of the node is not verified" {
 		t.Errorf("got %v", err)
 	}

@@ -186,6 +186,8 @@ func (w *world) unusable(err error) error {
 		w.setOutcome(v1alpha1.OutcomeResultTooLarge, oneLine(err.Error())+"; measure fewer message sizes in one benchmark")
 	case errors.Is(err, result.ErrMissing):
 		w.setOutcome(v1alpha1.OutcomeResultMissing, oneLine(err.Error()))
+	case errors.Is(err, result.ErrVersion):
+		w.setOutcome(v1alpha1.OutcomeVersionMismatch, oneLine(err.Error()))
 	case errors.Is(err, result.ErrCorrupt):
 		w.setOutcome(v1alpha1.OutcomeResultCorrupt, oneLine(err.Error()))
 	default:

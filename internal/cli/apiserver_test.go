@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,6 +53,8 @@ type apiServer struct {
 	networks map[types.NamespacedName]*metav1.PartialObjectMetadata
 	// forbidden are parts of paths that are refused.
 	forbidden []string
+	// fields is a JSON merge patch of every benchmark that it returns: fields that only another version has.
+	fields string
 	// token that callers must show.
 	token string
 
@@ -107,7 +110,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.Lock()
 			defer s.Unlock()
 			object, found := s.benchmarks[named(r)]
-			s.object(w, object, found, benchmarkResource, r.PathValue("name"))
+			s.object(w, s.withFields(object), found, benchmarkResource, r.PathValue("name"))
 		})
 	}
 	if s.benchmarks != nil {
@@ -455,6 +458,21 @@ func (s *apiServer) awaitTold(t *testing.T) {
 		}
 	}
 	t.Error("nobody was ever told of the change")
+}
+
+// withFields is a benchmark with the fields of another version.
+func (s *apiServer) withFields(b *v1alpha1.LatencyBenchmark) any {
+	if s.fields == "" {
+		return b
+	}
+	text, err := json.Marshal(b)
+	if err == nil {
+		text, err = jsonpatch.MergePatch(text, []byte(s.fields))
+	}
+	if err != nil {
+		panic(err)
+	}
+	return json.RawMessage(text)
 }
 
 func (s *apiServer) object(w http.ResponseWriter, object any, found bool, resource schema.GroupResource, name string) {

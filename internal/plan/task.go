@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -74,10 +75,13 @@ func (t Task) Encode() (string, error) {
 	return string(data), nil
 }
 
-// DecodeTask reads a task and checks that it is complete.
+// DecodeTask reads a task and checks that it is complete. A manager of a later version may have added fields, which it sends
+// only with benchmarks that use them: an agent that does not know a field would measure something else, and refuses the task.
 func DecodeTask(data string) (Task, error) {
 	var t Task
-	if err := json.Unmarshal([]byte(data), &t); err != nil {
+	decoder := json.NewDecoder(strings.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&t); err != nil {
 		return Task{}, fmt.Errorf("reading the task: %w", err)
 	}
 	switch {

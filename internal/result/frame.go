@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 )
 
 // What can be wrong with a result, for errors.Is.
@@ -17,6 +18,8 @@ var (
 	ErrMissing = errors.New("no result")
 	// ErrCorrupt is returned where a result is not whole, not the one that was announced, or of another format.
 	ErrCorrupt = errors.New("corrupt result")
+	// ErrVersion is returned for a result in the format of another version. It wraps ErrCorrupt: neither can be used.
+	ErrVersion = fmt.Errorf("%w of another version", ErrCorrupt)
 	// ErrTooLarge is returned for a result that does not fit where it should be kept.
 	ErrTooLarge = errors.New("result too large")
 )
@@ -47,7 +50,7 @@ func WriteFrame(w io.Writer, d Document) (digest string, err error) {
 const frameResult = "result"
 
 // ReadFrame finds the frame with a digest in a log and verifies it. The error wraps ErrMissing when there is no
-// frame, ErrCorrupt when there is one and it is not whole, not of that digest, or not of this version; any
+// frame, ErrCorrupt when there is one and it is not whole, or not of that digest, ErrVersion when it is of another version; any
 // other error is the reader's own, and says nothing of the result.
 //
 // Fields that this version does not know are ignored: a newer agent may say more, as long as what it says means
@@ -90,8 +93,9 @@ func deflate(plain []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// inflate verifies compressed JSON against its digest and decodes it. Its errors wrap ErrCorrupt.
-func inflate(compressed []byte, wantDigest string, into any) error {
+// inflate verifies compressed JSON of a version against its digest and decodes it. Its errors wrap ErrCorrupt, and ErrVersion if the
+// JSON is of another version.
+func inflate(compressed []byte, wantDigest string, wantVersion int, into any) error {
 	if len(compressed) > maxCompressed {
 		return fmt.Errorf("%w: %d KiB compressed, and at most %d KiB are stored", ErrCorrupt, (len(compressed)+1023)>>10, maxCompressed>>10)
 	}
@@ -106,6 +110,14 @@ func inflate(compressed []byte, wantDigest string, into any) error {
 	if err == nil {
 		err = checkPlain(plain)
 	}
+	// First, because a field of another version may have another type.
+	var format struct{ Version int }
+	if err == nil {
+		err = json.Unmarshal(plain, &format)
+	}
+	if err == nil && format.Version != wantVersion {
+		return otherVersion(strconv.Itoa(format.Version), wantVersion)
+	}
 	if err == nil {
 		err = json.Unmarshal(plain, into)
 	}
@@ -115,17 +127,19 @@ func inflate(compressed []byte, wantDigest string, into any) error {
 	return nil
 }
 
+// otherVersion is the error for a format.
+func otherVersion(format string, want int) error {
+	return fmt.Errorf("%w: its format is %.20q, not %d: use a manager, a bench image and a command of the same minor version", ErrVersion, format, want)
+}
+
 // expand verifies a compressed document against its digest and reads it. Its errors wrap ErrCorrupt.
 func expand(compressed []byte, wantDigest string) (Framed, error) {
 	framed := Framed{Compressed: compressed, Digest: wantDigest}
-	if err := inflate(compressed, wantDigest, &framed.Document); err != nil {
+	if err := inflate(compressed, wantDigest, Version, &framed.Document); err != nil {
 		return Framed{}, err
 	}
 	if err := checkConditions(framed.Document); err != nil {
 		return Framed{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
-	}
-	if framed.Document.Version != Version {
-		return Framed{}, fmt.Errorf("%w: its format is %d, not %d: agent and manager must be of one release", ErrCorrupt, framed.Document.Version, Version)
 	}
 	return framed, nil
 }

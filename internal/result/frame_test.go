@@ -115,6 +115,9 @@ func TestReadFrameRefuses(t *testing.T) {
 	otherVersion.Version = Version - 1
 	earlierLog, earlierDigest := framed(t, otherVersion)
 
+	laterType := frameOf(gzipped(`{"version":2,"run":7}`))
+	laterType.want = ErrVersion
+
 	cases := map[string]struct {
 		log, digest string
 		want        error
@@ -133,9 +136,10 @@ func TestReadFrameRefuses(t *testing.T) {
 		"another digest than announced":    {log, strings.Repeat("0", 64), ErrCorrupt},
 		"no digest announced":              {log, "", ErrCorrupt},
 		"another digest in the frame":      {strings.ReplaceAll(log, digest, otherDigest), digest, ErrCorrupt},
-		"a document of another version":    {otherLog, otherDigest, ErrCorrupt},
-		"a document of an earlier version": {earlierLog, earlierDigest, ErrCorrupt},
-		"a frame of another version":       {strings.Replace(log, "result 1", "result 2", 1), digest, ErrCorrupt},
+		"a document of another version":    {otherLog, otherDigest, ErrVersion},
+		"a document of an earlier version": {earlierLog, earlierDigest, ErrVersion},
+		"a frame of another version":       {strings.Replace(log, "result 1", "result 2", 1), digest, ErrVersion},
+		"a later version of other types":   laterType,
 		"a size that is too large":         {fmt.Sprintf("%s%d %d\n%s%s", markBegin, Version, maxCompressed+1, markEnd, digest), digest, ErrCorrupt},
 		"a negative size":                  {fmt.Sprintf("%s%d -1\n%s%s", markBegin, Version, markEnd, digest), digest, ErrCorrupt},
 		"more than the size":               {strings.Replace(log, fmt.Sprintf("result 1 %d", sizeOf(t, log)), "result 1 10", 1), digest, ErrCorrupt},

@@ -79,11 +79,11 @@ func (i Inspection) Write(w io.Writer) error {
 // ReadInspection finds the inspection on the log of a pod.
 func ReadInspection(log io.Reader) (Inspection, error) {
 	i, err := readFrame(log, frameInspection, InspectionVersion, func(content []byte, digest string) (i Inspection, err error) {
-		err = inflate(content, digest, &i)
+		err = inflate(content, digest, InspectionVersion, &i)
 		return i, err
 	})
 	if err != nil {
-		return Inspection{}, fmt.Errorf("reading the inspection: %w; is the image a Tailgate bench image of this release?", err)
+		return Inspection{}, fmt.Errorf("reading the inspection: %w; is the image a Tailgate bench image?", err)
 	}
 	return i, nil
 }

@@ -152,7 +152,7 @@ func begin(header, what string, want int) *frame {
 	f := &frame{}
 	version, size, _ := strings.Cut(rest, " ")
 	if version != strconv.Itoa(want) {
-		f.wrong = fmt.Errorf("%w: its format is %.20q, not %d: the bench image must be of the same release", ErrCorrupt, version, want)
+		f.wrong = otherVersion(version, want)
 		return f
 	}
 	n, err := strconv.Atoi(size)

@@ -147,6 +147,10 @@ func TestOpenRefuses(t *testing.T) {
 		"a client that is no document": {func(cm *corev1.ConfigMap, n *v1alpha1.StoredResult) {
 			cm.BinaryData[KeyClient], n.SHA256 = []byte("nonsense"), digestOf([]byte("nonsense"))
 		}, ErrCorrupt},
+		"a client of a later version": {func(cm *corev1.ConfigMap, n *v1alpha1.StoredResult) {
+			cm.BinaryData[KeyClient] = gzipped(`{"version":2,"run":7}`)
+			n.SHA256 = digestOf(cm.BinaryData[KeyClient])
+		}, ErrVersion},
 		"ends that were swapped": {func(cm *corev1.ConfigMap, n *v1alpha1.StoredResult) {
 			d := cm.BinaryData
 			d[KeyClient], d[KeyServer] = d[KeyServer], d[KeyClient]

@@ -80,6 +80,9 @@ var _ = Describe("An attempt", func() {
 		},
 		Entry("one bit is wrong", v1alpha1.OutcomeResultCorrupt, flip),
 		Entry("the end is missing", v1alpha1.OutcomeResultCorrupt, func(log string) string { return log[:len(log)*2/3] }),
+		Entry("it is of another version", v1alpha1.OutcomeVersionMismatch, func(log string) string {
+			return strings.Replace(log, "result 1 ", "result 2 ", 1)
+		}),
 		Entry("there is no frame", v1alpha1.OutcomeResultMissing, func(string) string { return "listening\n" }),
 		Entry("the log is empty", v1alpha1.OutcomeResultMissing, func(string) string { return "" }),
 	)
