@@ -20,12 +20,12 @@ import (
 )
 
 // earlierCRDs are the CRDs without the newest field of benchmarks. No version of this API was published yet.
-func earlierCRDs() []*apiextensionsv1.CustomResourceDefinition {
+func earlierCRDs() []byte {
 	GinkgoHelper()
 	files, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "tailgate.dev_*.yaml"))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(files).NotTo(BeEmpty())
-	var all []*apiextensionsv1.CustomResourceDefinition
+	var all []byte
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		Expect(err).NotTo(HaveOccurred())
@@ -36,22 +36,47 @@ func earlierCRDs() []*apiextensionsv1.CustomResourceDefinition {
 			Expect(fields).To(HaveKey("ttlSecondsAfterFinished"))
 			delete(fields, "ttlSecondsAfterFinished")
 		}
-		all = append(all, crd)
+		text, err = yaml.Marshal(crd)
+		Expect(err).NotTo(HaveOccurred())
+		all = append(append(all, "---\n"...), text...)
 	}
 	return all
 }
 
 // testdata/upgrade has a finished benchmark as it was stored.
-var _ = Describe("An upgrade by the Helm chart", func() {
-	It("keeps what there is, and its removal keeps it, too", func(ctx SpecContext) {
-		old := &envtest.Environment{CRDInstallOptions: envtest.CRDInstallOptions{CRDs: earlierCRDs()}}
+var _ = Describe("An upgrade", func() {
+	It("with the documented commands keeps what there is, and the removal of the chart keeps it, too", func(ctx SpecContext) {
+		old := &envtest.Environment{}
 		oldConfig, err := old.Start()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(old.Stop)
+		user, err := old.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, nil)
+		Expect(err).NotTo(HaveOccurred())
+		kubeconfig, err := user.KubeConfig()
+		Expect(err).NotTo(HaveOccurred())
+		folder := GinkgoT().TempDir()
+		path, earlier := filepath.Join(folder, "kubeconfig"), filepath.Join(folder, "earlier.yaml")
+		Expect(os.WriteFile(path, kubeconfig, 0o600)).To(Succeed())
+		Expect(os.WriteFile(earlier, earlierCRDs(), 0o600)).To(Succeed())
+		apply := func(args ...string) {
+			GinkgoHelper()
+			code, output := kubectl(ctx, path, append([]string{"apply", "--server-side"}, args...)...)
+			Expect(code).To(BeZero(), output)
+		}
+		helm := func(args ...string) {
+			GinkgoHelper()
+			c := exec.CommandContext(ctx, "go", append([]string{"tool", "-modfile=hack/tools/helm.mod", "helm", "-n", "tailgate-system"}, args...)...)
+			c.Dir, c.Stdout, c.Stderr = filepath.Join("..", ".."), GinkgoWriter, GinkgoWriter
+			c.Env = append(os.Environ(), "KUBECONFIG="+path)
+			Expect(c.Run()).To(Succeed(), "helm %s", strings.Join(args, " "))
+		}
+
+		By("the earlier CRDs, by kubectl")
+		apply("-f", earlier)
+		code, output := kubectl(ctx, path, "wait", "--for=condition=Established", "--timeout=1m", "-f", earlier)
+		Expect(code).To(BeZero(), output)
 		api, err := client.New(oldConfig, client.Options{Scheme: scheme})
 		Expect(err).NotTo(HaveOccurred())
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tailgate-system"}}
-		Expect(api.Create(ctx, namespace)).To(Succeed())
 		text, err := os.ReadFile(filepath.Join("testdata", "upgrade", "benchmark.yaml"))
 		Expect(err).NotTo(HaveOccurred())
 		before := &v1alpha1.LatencyBenchmark{}
@@ -62,54 +87,52 @@ var _ = Describe("An upgrade by the Helm chart", func() {
 		Expect(api.Status().Update(ctx, before)).To(Succeed())
 		Expect(before.Status.Verdict).NotTo(BeNil())
 		Expect(before.Status.Results).NotTo(BeEmpty())
-
-		user, err := old.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, nil)
-		Expect(err).NotTo(HaveOccurred())
-		kubeconfig, err := user.KubeConfig()
-		Expect(err).NotTo(HaveOccurred())
-		path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-		Expect(os.WriteFile(path, kubeconfig, 0o600)).To(Succeed())
-		helm := func(args ...string) {
+		now := func() *v1alpha1.LatencyBenchmark {
 			GinkgoHelper()
-			c := exec.CommandContext(ctx, "go", append([]string{"tool", "-modfile=hack/tools/helm.mod", "helm", "-n", namespace.Name}, args...)...)
-			c.Dir, c.Stdout, c.Stderr = filepath.Join("..", ".."), GinkgoWriter, GinkgoWriter
-			c.Env = append(os.Environ(), "KUBECONFIG="+path)
-			Expect(c.Run()).To(Succeed(), "helm %s", strings.Join(args, " "))
+			b := &v1alpha1.LatencyBenchmark{}
+			Expect(api.Get(ctx, client.ObjectKeyFromObject(before), b)).To(Succeed())
+			return b
 		}
 		same := func() {
 			GinkgoHelper()
-			now := &v1alpha1.LatencyBenchmark{}
-			Expect(api.Get(ctx, client.ObjectKeyFromObject(before), now)).To(Succeed())
-			Expect(now.UID).To(Equal(before.UID))
-			Expect(now.Spec).To(Equal(before.Spec))
-			Expect(now.Status).To(Equal(before.Status))
+			b := now()
+			Expect(b.UID).To(Equal(before.UID))
+			Expect(b.Spec).To(Equal(before.Spec))
+			Expect(b.Status).To(Equal(before.Status))
 		}
+		// The API server serves new definitions a moment after it accepted them.
+		upgraded := func(value int32) {
+			GinkgoHelper()
+			before.Spec.TTLSecondsAfterFinished = &value
+			Eventually(func() *int32 {
+				b := now()
+				b.Spec.TTLSecondsAfterFinished = &value
+				Expect(api.Update(ctx, b)).To(Succeed())
+				return now().Spec.TTLSecondsAfterFinished
+			}).Should(HaveValue(Equal(value)))
+			same()
+		}
+		same()
 
-		// The CRDs were there without Helm.
+		By("the present kustomization, by kubectl, twice")
+		for range 2 {
+			apply("-k", filepath.Join("..", "..", "config", "default"))
+		}
+		upgraded(3600)
+
+		By("the earlier CRDs again, without the field, and then the chart in place of the kustomization")
+		apply("-f", earlier)
+		before.Spec.TTLSecondsAfterFinished = nil
+		Eventually(func() *int32 { return now().Spec.TTLSecondsAfterFinished }).Should(BeNil())
 		helm("install", "tailgate", "config/helm", "--take-ownership", "--force-conflicts")
-		same()
-
-		By("a field that the earlier version did not have")
-		before.Spec.TTLSecondsAfterFinished = new(int32(3600))
-		Eventually(func() error {
-			now := &v1alpha1.LatencyBenchmark{}
-			Expect(api.Get(ctx, client.ObjectKeyFromObject(before), now)).To(Succeed())
-			now.Spec.TTLSecondsAfterFinished = before.Spec.TTLSecondsAfterFinished
-			return api.Update(ctx, now)
-		}).Should(Succeed())
-		Eventually(func() *int32 {
-			now := &v1alpha1.LatencyBenchmark{}
-			Expect(api.Get(ctx, client.ObjectKeyFromObject(before), now)).To(Succeed())
-			return now.Spec.TTLSecondsAfterFinished
-		}).Should(HaveValue(BeEquivalentTo(3600)))
-		same()
+		upgraded(7200)
 
 		helm("upgrade", "tailgate", "config/helm", "--set", "replicas=2")
 		same()
 		helm("uninstall", "tailgate")
 		same()
 		services := &corev1.ServiceList{}
-		Expect(api.List(ctx, services, client.InNamespace(namespace.Name))).To(Succeed())
+		Expect(api.List(ctx, services, client.InNamespace("tailgate-system"))).To(Succeed())
 		Expect(services.Items).To(BeEmpty())
 
 		By("the removal of the CRDs, which takes everything along and waits for nobody")
