@@ -19,6 +19,8 @@ CHART_FLAGS ?=
 PROSE := $(wildcard *.md) docs api cmd config controllers hack internal test
 # Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, doctor, docs, install; empty: all.
 LABELS ?=
+# A folder with a release (make release), which the specs with the label install then install; empty: the work tree.
+RELEASE ?=
 # How many local clusters run e2e specs side by side; the specs that take minutes start first (SpecPriority).
 PROCS ?= $(if $(E2E_KUBECONFIG),1,2)
 
@@ -58,7 +60,7 @@ peers: ## Argo Rollouts, Flagger, Prometheus and cert-manager against a real gat
 e2e: ## As root: tests on the local cluster; LABELS=measurement (or placement, faults, a || b) picks specs.
 	mkdir -p bin
 	trap 'go run ./hack/durations bin/e2e.json' EXIT; \
-	go tool ginkgo --procs=$(PROCS) --tags=e2e -v --no-color --timeout=60m --label-filter='$(LABELS)' --json-report=e2e.json --output-dir=bin ./test/e2e
+	E2E_RELEASE='$(if $(RELEASE),$(abspath $(RELEASE)))' go tool ginkgo --procs=$(PROCS) --tags=e2e -v --no-color --timeout=60m --label-filter='$(LABELS)' --json-report=e2e.json --output-dir=bin ./test/e2e
 ifeq ($(LABELS),)
 	go test -v -count=1 -timeout 10m -tags e2e ./test/localcluster
 endif
@@ -135,11 +137,12 @@ images: ## Build the images without an engine or a registry, as tar files.
 	go run ./hack/images
 
 .PHONY: manifests
-manifests: ## Write bin/install.yaml, all in one file, for IMAGE and BENCH_IMAGE, and package the Helm chart into bin/.
+manifests: ## Write bin/install.yaml, all in one file, for IMAGE and BENCH_IMAGE, and the Helm chart and the OLM bundle into bin/.
 	mkdir -p bin
 	$(TOOL) kustomize build config/default \
 	  | sed -e 's|image: tailgate:latest|image: $(IMAGE)|' -e 's|--bench-image=tailgate-bench:latest|--bench-image=$(BENCH_IMAGE)|' > bin/install.yaml
 	$(HELM) package config/helm --destination bin $(CHART_FLAGS)
+	go run ./hack/olm bin/install.yaml "$(or $(VERSION),$$(sed -n 's/^appVersion: //p' config/helm/Chart.yaml))" bin/bundle
 
 .PHONY: release
 release: ## Build all that a release publishes into dist/, for VERSION=vX.Y.Z; KEY names a private key of cosign to sign with.
@@ -176,6 +179,9 @@ verify: generate ## Regenerate and fail on any difference; check formatting, mod
 	go mod tidy -diff
 	$(MAKE) --no-print-directory manifests
 	$(HELM) lint --strict --quiet config/helm
+	@# The validator reports errors, but succeeds.
+	said=$$(go tool -modfile=hack/tools/olm.mod operator-verify manifests --object_validate bin/bundle 2>&1); \
+	echo "$$said"; ! grep -q level=error <<< "$$said"
 	$(TOOL) kustomize build config/prometheus > /dev/null
 	$(TOOL) kustomize build test/localcluster/overlay-lab > /dev/null
 	git diff --exit-code -- api config docs/api.md

@@ -175,7 +175,7 @@ func (r *release) images(ctx context.Context) error {
 	return nil
 }
 
-// manifests writes install.yaml and the chart, with the images by their digests.
+// manifests writes install.yaml, the chart and the OLM bundle, with the images by their digests.
 func (r *release) manifests(ctx context.Context) error {
 	values := filepath.Join(r.clone, "config", "helm", "values.yaml")
 	content, err := os.ReadFile(values)
@@ -194,6 +194,7 @@ func (r *release) manifests(ctx context.Context) error {
 		return err
 	}
 	_, err = r.output(ctx, r.clone, "make", "manifests", "IMAGE="+r.reference("tailgate"), "BENCH_IMAGE="+r.reference("tailgate-bench"),
+		"VERSION="+r.version,
 		"CHART_FLAGS=--version "+strings.TrimPrefix(r.version, "v")+" --app-version "+r.version)
 	if err != nil {
 		return err
@@ -202,7 +203,14 @@ func (r *release) manifests(ctx context.Context) error {
 	if err := os.Rename(filepath.Join(r.clone, "bin", "install.yaml"), filepath.Join(r.out, "install.yaml")); err != nil {
 		return err
 	}
-	return withoutTimes(filepath.Join(r.clone, "bin", chart), filepath.Join(r.out, chart))
+	bundle := "olm-bundle-" + strings.TrimPrefix(r.version, "v") + ".tgz"
+	_, err = r.output(ctx, r.clone, "tar", "--create", "--gzip", "--file=bin/"+bundle, "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=u=rwX,go=rX",
+		"--directory=bin", "bundle")
+	if err != nil {
+		return err
+	}
+	return errors.Join(withoutTimes(filepath.Join(r.clone, "bin", chart), filepath.Join(r.out, chart)),
+		withoutTimes(filepath.Join(r.clone, "bin", bundle), filepath.Join(r.out, bundle)))
 }
 
 func (r *release) reference(name string) string {

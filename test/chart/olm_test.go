@@ -1,0 +1,117 @@
+package chart
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// TestOLMBundle: the bundle grants the manager the rights of the kustomization, no more and no less, and has all its other objects.
+func TestOLMBundle(t *testing.T) {
+	stdout, stderr, err := run(t, kustomizeTool, "build", filepath.Join(root, "config/default"))
+	if err != nil {
+		t.Fatalf("kustomize build: %v\n%s", err, stderr)
+	}
+	manifests, dir := filepath.Join(t.TempDir(), "install.yaml"), filepath.Join(t.TempDir(), "bundle")
+	if err := os.WriteFile(manifests, []byte(stdout), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("go", "run", "./hack/olm", manifests, "v0.2.0-rc.1", dir)
+	c.Dir = root
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "manifests", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle := map[string]object{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, o := range objects(t, string(content)) {
+			bundle[name] = o
+		}
+	}
+	csv := bundle["ClusterServiceVersion tailgate.v0.2.0-rc.1"]
+	if csv == nil {
+		t.Fatalf("the bundle has no ClusterServiceVersion: %q", files)
+	}
+	install := func(field string) map[string]any {
+		all, _, err := unstructured.NestedSlice(csv.Object, "spec", "install", "spec", field)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%s: %v, %v", field, all, err)
+		}
+		return all[0].(map[string]any)
+	}
+	all := kustomize(t, "config/default")
+	rules := func(roles ...string) (of []any) {
+		for _, name := range roles {
+			own, _, _ := unstructured.NestedSlice(all[name].Object, "rules")
+			of = append(of, own...)
+			delete(all, name)
+		}
+		return of
+	}
+	cluster := install("clusterPermissions")
+	for field, pair := range map[string][2]any{
+		"clusterPermissions": {rules("ClusterRole tailgate-manager", "ClusterRole tailgate-manager-gates", "ClusterRole tailgate-metrics-auth"), cluster["rules"]},
+		"permissions":        {rules("Role leader-election"), install("permissions")["rules"]},
+		"deployments":        {all["Deployment manager"].Object["spec"], install("deployments")["spec"]},
+	} {
+		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
+			t.Errorf("%s (-kustomization +bundle):\n%s", field, diff)
+		}
+	}
+	if cluster["serviceAccountName"] != "manager" {
+		t.Errorf("the rights are those of %v", cluster["serviceAccountName"])
+	}
+	owned, _, _ := unstructured.NestedSlice(csv.Object, "spec", "customresourcedefinitions", "owned")
+	for _, o := range owned {
+		if name := "CustomResourceDefinition " + o.(map[string]any)["name"].(string); bundle[name] == nil {
+			t.Errorf("the bundle owns %s and does not have it", name)
+		}
+	}
+	crds := 0
+	for name, o := range all {
+		switch o.GetKind() {
+		case "Namespace", "NetworkPolicy", "ServiceAccount", "RoleBinding", "ClusterRoleBinding", "Deployment":
+			continue // OLM makes these, or takes none
+		case "CustomResourceDefinition":
+			crds++
+		}
+		o.SetNamespace("")
+		if bundle[name] == nil {
+			t.Errorf("the bundle does not have %s", name)
+		} else if diff := cmp.Diff(o.Object, bundle[name].Object); diff != "" {
+			t.Errorf("%s (-kustomization +bundle):\n%s", name, diff)
+		}
+		delete(bundle, name)
+	}
+	if crds != len(owned) {
+		t.Errorf("%d CRDs, and %d are owned", crds, len(owned))
+	}
+	if len(bundle) != 1 {
+		t.Errorf("the bundle has more than the kustomization: %v", bundle)
+	}
+	dockerfile, err := os.ReadFile(filepath.Join(dir, "bundle.Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	annotations, err := os.ReadFile(filepath.Join(dir, "metadata", "annotations.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(string(annotations)), "\n")[1:] {
+		if label := "LABEL " + strings.Replace(strings.TrimSpace(line), ": ", "=", 1) + "\n"; !strings.Contains(string(dockerfile), label) {
+			t.Errorf("the Dockerfile has no %s", label)
+		}
+	}
+}
