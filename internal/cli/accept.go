@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,15 +173,7 @@ func (o *operator) ask(ctx context.Context, api client.WithWatch, v *v1alpha1.La
 }
 
 func say(w io.Writer, format string, args ...any) error {
-	if _, err := fmt.Fprintf(w, format, args...); err != nil {
-		return fmt.Errorf("writing what was done: %w", err)
-	}
-	return nil
+	return emit(w, fmt.Sprintf(format, args...), nil)
 }
 
-func orNone(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
-}
+func orNone(names []string) string { return cmp.Or(strings.Join(names, ", "), "none") }

@@ -37,13 +37,7 @@ func newAttempts(c *cluster) *cobra.Command {
 		ValidArgsFunction: c.completeNames(1, benchmarks),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := attempts(cmd.Context(), c, args[0])
-			if err != nil {
-				return err
-			}
-			if _, err := cmd.OutOrStdout().Write(text); err != nil {
-				return fmt.Errorf("writing the attempts: %w", err)
-			}
-			return nil
+			return emit(cmd.OutOrStdout(), text, err)
 		},
 	}
 }
@@ -54,8 +48,8 @@ func attempts(ctx context.Context, c *cluster, benchmark string) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	b, err := benchmarkNamed(ctx, api, namespace, benchmark)
-	if err != nil {
+	b := &v1alpha1.LatencyBenchmark{}
+	if err := read(ctx, api, subject{benchmarks, benchmarks.key(namespace, benchmark)}, b); err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer

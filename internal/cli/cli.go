@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
@@ -120,6 +122,35 @@ func oneLine(err error) string { return oneLineOf(err.Error()) }
 
 // oneLineOf is a text without its line breaks.
 func oneLineOf(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// emit writes what a verb prints, unless there was an error.
+func emit[T string | []byte](w io.Writer, text T, err error) error {
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write([]byte(text)); err != nil {
+		return fmt.Errorf("writing the output: %w", err)
+	}
+	return nil
+}
+
+// oneOf refuses a value that a flag does not have.
+func oneOf(flag, value string, known []string) error {
+	if !slices.Contains(known, value) {
+		return fmt.Errorf("%s: unknown format %q; known are %s", flag, value, strings.Join(known, ", "))
+	}
+	return nil
+}
+
+// pause waits a moment, and returns false if the context ended.
+func pause(ctx context.Context, length time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(length):
+		return true
+	}
+}
 
 // takes says how many arguments a verb takes, and what they are.
 func takes(what string, least, most int) cobra.PositionalArgs {

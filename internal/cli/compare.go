@@ -19,10 +19,7 @@ import (
 
 // newCompare is the verb that holds two benchmarks against each other.
 func newCompare(c *cluster) *cobra.Command {
-	var forms []string
-	for _, f := range compare.Forms() {
-		forms = append(forms, f.Name)
-	}
+	forms := compareForms()
 	var form string
 	var all, plotted bool
 	cmd := &cobra.Command{
@@ -41,13 +38,7 @@ func newCompare(c *cluster) *cobra.Command {
 		ValidArgsFunction: c.completeResults(2, benchmarks),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := comparison(cmd.Context(), c, args[0], args[1], form, all, plotted, plotScreen(cmd.OutOrStdout()))
-			if err != nil {
-				return err
-			}
-			if _, err := cmd.OutOrStdout().Write(text); err != nil {
-				return fmt.Errorf("writing the comparison: %w", err)
-			}
-			return nil
+			return emit(cmd.OutOrStdout(), text, err)
 		},
 	}
 	cmd.Flags().StringVarP(&form, "output", "o", forms[0], "format: "+strings.Join(forms, ", "))
@@ -59,12 +50,11 @@ func newCompare(c *cluster) *cobra.Command {
 
 // comparison compares two benchmarks, or variants, in a form.
 func comparison(ctx context.Context, c *cluster, baseline, candidate, form string, all, plotted bool, s report.Screen) ([]byte, error) {
-	f, err := compareForm(form)
-	if err != nil {
+	if err := oneOf("--output", form, compareForms()); err != nil {
 		return nil, err
 	}
-	if plotted && !plotsWith(form) {
-		return nil, fmt.Errorf("--plot: it does not go with --output=%s, which is for programs; leave one of them out", form)
+	if err := checkPlot(form, plotted); err != nil {
+		return nil, err
 	}
 	var sides [2]compare.Side
 	var series [2][]report.Series
@@ -88,7 +78,7 @@ func comparison(ctx context.Context, c *cluster, baseline, candidate, form strin
 		compared = compared.WithoutExplaining()
 	}
 	var out bytes.Buffer
-	if err := f.Write(&out, compared); err != nil {
+	if err := compare.Forms()[slices.Index(compareForms(), form)].Write(&out, compared); err != nil {
 		return nil, err
 	}
 	if !plotted {
@@ -98,15 +88,13 @@ func comparison(ctx context.Context, c *cluster, baseline, candidate, form strin
 	return append(out.Bytes(), plots...), err
 }
 
-func compareForm(name string) (compare.Form, error) {
-	var known []string
+// compareForms are the names of the layouts of a comparison.
+func compareForms() []string {
+	var names []string
 	for _, f := range compare.Forms() {
-		if f.Name == name {
-			return f, nil
-		}
-		known = append(known, f.Name)
+		names = append(names, f.Name)
 	}
-	return compare.Form{}, fmt.Errorf("--output: unknown format %q; known are %s", name, strings.Join(known, ", "))
+	return names
 }
 
 // sideOf reads what NAME or NAME/VARIANT has to show, with the latencies of its rounds, and says so if that is not all that

@@ -4,27 +4,31 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // completionLimit is how long who presses the tabulator waits for a cluster.
 const completionLimit = 3 * time.Second
 
-// names lists the objects of a kind, in the namespace; none when the cluster does not tell.
-func (c *cluster) names(cmd *cobra.Command, k *kind, prefix string) []cobra.Completion {
+// names lists the names of objects, in the namespace of namespaced ones; it returns none if the cluster does not respond.
+func (c *cluster) names(cmd *cobra.Command, list *metav1.PartialObjectMetadataList, namespaced bool) []string {
 	api, namespace, err := c.client()
 	if err != nil {
 		return nil
 	}
+	if !namespaced {
+		namespace = ""
+	}
 	ctx, cancel := timeLimit(cmd.Context(), completionLimit)
 	defer cancel()
-	list := k.names()
-	if err := api.List(ctx, list, client.InNamespace(k.key(namespace, "").Namespace)); err != nil {
+	if err := api.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return nil
 	}
-	var names []cobra.Completion
+	var names []string
 	for _, item := range list.Items {
-		names = append(names, prefix+item.Name)
+		names = append(names, item.Name)
 	}
 	return names
 }
@@ -45,9 +49,14 @@ func (c *cluster) completeNames(n int, kinds ...*kind) cobra.CompletionFunc {
 		if len(args) >= n {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		names := c.names(cmd, kinds[0], "")
-		for _, k := range kinds[1:] {
-			names = append(names, c.names(cmd, k, k.short+"/")...)
+		var names []cobra.Completion
+		for i, k := range kinds {
+			for _, name := range c.names(cmd, k.names(), k.scope == meta.RESTScopeNamespace) {
+				if i > 0 {
+					name = k.short + "/" + name
+				}
+				names = append(names, name)
+			}
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}

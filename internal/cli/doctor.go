@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -67,9 +66,10 @@ type doctorCall struct {
 
 // check refuses bad input.
 func (d *doctorCall) check() error {
+	if err := oneOf("--output", d.form, doctorForms); err != nil {
+		return err
+	}
 	switch {
-	case !slices.Contains(doctorForms, d.form):
-		return fmt.Errorf("--output: unknown format %q; known are %s", d.form, strings.Join(doctorForms, ", "))
 	case d.parallel < 1:
 		return fmt.Errorf("--parallel: %d nodes at the same time are none", d.parallel)
 	case d.timeout < leastTimeout:
@@ -111,11 +111,8 @@ func (d *doctorCall) run(ctx context.Context, stdout io.Writer, out, progress *s
 	}
 	report := doctor.Diagnose(observed)
 	text, err := d.text(report, out)
-	if err != nil {
+	if err := emit(stdout, text, err); err != nil {
 		return err
-	}
-	if _, err := io.WriteString(stdout, text); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
 	}
 	if code := doctorCode(report.Result); code != exitPass {
 		return ended{code: code}

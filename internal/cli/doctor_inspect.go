@@ -166,10 +166,8 @@ func (i *inspectors) await(ctx context.Context, pod *corev1.Pod) *doctor.Trouble
 	var warnings []corev1.Event
 	last := "nothing was heard of it"
 	for {
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, inspectPoll) {
 			return &doctor.Trouble{Kind: doctor.TroubleTimeout, Said: last}
-		case <-time.After(inspectPoll):
 		}
 		switch err := i.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); {
 		case apierrors.IsNotFound(err):
@@ -213,19 +211,12 @@ func (i *inspectors) warnings(ctx context.Context, pod *corev1.Pod) []corev1.Eve
 
 // read gets the inspection from the log of a pod. The kubelet may need a moment to have it.
 func (i *inspectors) read(ctx context.Context, pod types.NamespacedName) (result.Inspection, error) {
-	var err error
-	for range 4 {
-		var inspection result.Inspection
-		if inspection, err = i.readOnce(ctx, pod); err == nil || apierrors.IsForbidden(err) {
+	for try := 1; ; try++ {
+		inspection, err := i.readOnce(ctx, pod)
+		if err == nil || apierrors.IsForbidden(err) || try == 4 || !pause(ctx, inspectPoll) {
 			return inspection, err
 		}
-		select {
-		case <-ctx.Done():
-			return result.Inspection{}, err
-		case <-time.After(inspectPoll):
-		}
 	}
-	return result.Inspection{}, err
 }
 
 func (i *inspectors) readOnce(ctx context.Context, pod types.NamespacedName) (result.Inspection, error) {
@@ -245,15 +236,7 @@ func (i *inspectors) end(ctx context.Context, pod *corev1.Pod) {
 		// It is tried again at the end.
 		return
 	}
-	for !pods.Ended(pod) {
-		if err := i.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(inspectPoll):
-		}
+	for !pods.Ended(pod) && i.api.Get(ctx, client.ObjectKeyFromObject(pod), pod) == nil && pause(ctx, inspectPoll) {
 	}
 }
 
@@ -262,19 +245,14 @@ func (i *inspectors) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, removalLimit)
 	defer cancel()
 	list := &corev1.PodList{}
-	for {
-		if err := i.api.List(ctx, list, client.InNamespace(i.namespace), client.MatchingLabels{pods.LabelDoctor: i.call}); err != nil || len(list.Items) == 0 {
-			return
-		}
+	for i.api.List(ctx, list, client.InNamespace(i.namespace), client.MatchingLabels{pods.LabelDoctor: i.call}) == nil && len(list.Items) > 0 {
 		for n := range list.Items {
 			if list.Items[n].DeletionTimestamp == nil {
 				_ = i.api.Delete(ctx, &list.Items[n])
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, inspectPoll) {
 			return
-		case <-time.After(inspectPoll):
 		}
 	}
 }

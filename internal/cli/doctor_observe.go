@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -421,21 +420,8 @@ func notLooked(n *doctor.Node, image benchImage) string {
 
 // completeNodes completes names of nodes.
 func (d *doctorCall) completeNodes(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	api, _, err := d.client()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := timeLimit(cmd.Context(), completionLimit)
-	defer cancel()
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
-	if err := api.List(ctx, list); err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	names := map[string]bool{}
-	for _, item := range list.Items {
-		names[item.Name] = !slices.Contains(args, item.Name)
-	}
-	maps.DeleteFunc(names, func(_ string, open bool) bool { return !open })
-	return slices.Sorted(maps.Keys(names)), cobra.ShellCompDirectiveNoFileComp
+	names := slices.DeleteFunc(d.names(cmd, list, false), func(name string) bool { return slices.Contains(args, name) })
+	return slices.Sorted(slices.Values(names)), cobra.ShellCompDirectiveNoFileComp
 }

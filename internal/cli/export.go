@@ -82,9 +82,10 @@ func (e *exporter) run(ctx context.Context, args []string, stdout io.Writer) err
 		if m.Matrix != nil {
 			kind = matrices
 		}
-		if _, err := fmt.Fprintf(stdout, "%s %s/%s: %d files, %d bytes in %s, manifest.json has SHA-256 %s\n",
-			kind.name, m.Object.Namespace, m.Object.Name, written.Files, written.Bytes, asPath(dir), written.ManifestSHA256); err != nil {
-			return fmt.Errorf("writing what was done: %w", err)
+		err = say(stdout, "%s %s/%s: %d files, %d bytes in %s, manifest.json has SHA-256 %s\n",
+			kind.name, m.Object.Namespace, m.Object.Name, written.Files, written.Bytes, asPath(dir), written.ManifestSHA256)
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -150,8 +150,8 @@ func (g *gate) run(ctx context.Context, args []string, stdout, stderr io.Writer)
 			failures = append(failures, a.err.Error())
 			continue
 		}
-		if _, err := fmt.Fprintf(stdout, "%s: %s\n", a.of, a.standing); err != nil {
-			return fmt.Errorf("writing the verdict: %w", err)
+		if err := say(stdout, "%s: %s\n", a.of, a.standing); err != nil {
+			return err
 		}
 	}
 	switch {
@@ -234,14 +234,19 @@ func late(ctx context.Context, err error, s subject, last string) error {
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
-	why := "interrupted"
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		why = "timed out"
-	}
+	why := endOf(ctx)
 	if last == "" {
 		return fmt.Errorf("%s before anything was known of %s", why, s)
 	}
 	return fmt.Errorf("%s before there was a verdict on %s: %s", why, s, last)
+}
+
+// endOf says how a context ended.
+func endOf(ctx context.Context) string {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return "timed out"
+	}
+	return "interrupted"
 }
 
 // troubleTeller writes a line about requests that fail and are made again, for several followers at once.

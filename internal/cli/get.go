@@ -34,13 +34,7 @@ func newGet(c *cluster) *cobra.Command {
 		Args:              takes("the name of one LatencyBenchmark", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := get(cmd.Context(), c, args[0], form, plotted, plotScreen(cmd.OutOrStdout()))
-			if err != nil {
-				return err
-			}
-			if _, err := cmd.OutOrStdout().Write(text); err != nil {
-				return fmt.Errorf("writing the results: %w", err)
-			}
-			return nil
+			return emit(cmd.OutOrStdout(), text, err)
 		},
 	}
 	formFlag(get, &form)
@@ -65,10 +59,7 @@ func checkForm(form string, plotted bool) error {
 	if _, err := formNamed(form); err != nil {
 		return err
 	}
-	if plotted && !plotsWith(form) {
-		return fmt.Errorf("--plot: it does not go with --output=%s, which is for programs; leave one of them out", form)
-	}
-	return nil
+	return checkPlot(form, plotted)
 }
 
 // get prints a benchmark's stored results, or those of its pairs, in a form; by default in the one that suits it.

@@ -46,11 +46,8 @@ func newPlan(c *cluster) *cobra.Command {
 				return err
 			}
 			text, err := planned.text(p.form)
-			if err != nil {
+			if err := emit(cmd.OutOrStdout(), text, err); err != nil {
 				return err
-			}
-			if _, err := cmd.OutOrStdout().Write(text); err != nil {
-				return fmt.Errorf("writing the plan: %w", err)
 			}
 			if o := planned.Obstacle; o != nil {
 				return fmt.Errorf("%s %s/%s would not be accepted now (%s): %s", planned.Kind, planned.Namespace, planned.Name, o.Reason, o.Message)
@@ -125,10 +122,10 @@ type PlannedRun struct {
 }
 
 func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
-	switch {
-	case p.form != planForms[0] && p.form != planForms[1]:
-		return Planned{}, fmt.Errorf("--output: unknown format %q; known are %s", p.form, strings.Join(planForms, ", "))
-	case p.file == stdinName && p.nodesFile == stdinName:
+	if err := oneOf("--output", p.form, planForms); err != nil {
+		return Planned{}, err
+	}
+	if p.file == stdinName && p.nodesFile == stdinName {
 		return Planned{}, errors.New("--nodes: standard input is the LatencyBenchmark already; give the nodes as a file")
 	}
 	manifest, err := readManifest(p.file, stdin)

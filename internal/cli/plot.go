@@ -22,9 +22,12 @@ func plotFlag(cmd *cobra.Command, plotted *bool) {
 	cmd.Flags().BoolVar(plotted, "plot", false, "also plot latency by percentile, for each cell")
 }
 
-// plotsWith says whether plots may follow a form: not what programs read.
-func plotsWith(form string) bool {
-	return !slices.Contains([]string{"json", "yaml", "csv", "markdown", "sfnt"}, form)
+// checkPlot refuses plots after a form that programs read.
+func checkPlot(form string, plotted bool) error {
+	if plotted && slices.Contains([]string{"json", "yaml", "csv", "markdown", "sfnt"}, form) {
+		return fmt.Errorf("--plot: it does not go with --output=%s, which is for programs; leave one of them out", form)
+	}
+	return nil
 }
 
 // plainWidth is how wide a plot is where there is no terminal, and COLUMNS does not give one.

@@ -32,8 +32,8 @@ func newRerun(c *cluster) *cobra.Command {
 		ValidArgsFunction: c.completeNames(1, benchmarks, matrices),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := r.run(cmd.Context(), args[0])
-			if _, failed := fmt.Fprint(cmd.OutOrStdout(), text); failed != nil && err == nil {
-				return fmt.Errorf("writing what was done: %w", failed)
+			if failed := emit(cmd.OutOrStdout(), text, nil); err == nil {
+				err = failed
 			}
 			return err
 		},

@@ -20,15 +20,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// benchmarkNamed reads a benchmark.
-func benchmarkNamed(ctx context.Context, api client.Client, namespace, name string) (*v1alpha1.LatencyBenchmark, error) {
-	b := &v1alpha1.LatencyBenchmark{}
-	if err := read(ctx, api, subject{benchmarks, benchmarks.key(namespace, name)}, b); err != nil {
-		return nil, err
-	}
-	return b, nil
-}
-
 // load reads the results of a benchmark or matrix: of NAME or lmatrix/NAME in the cluster, or in the export that a path
 // names (see isPath). It is an error when there are none.
 func (c *cluster) load(ctx context.Context, arg string) (export.Benchmark, error) {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -142,15 +141,11 @@ func (r *runner) watch(ctx context.Context, api client.WithWatch, k *kind, o cli
 	if err == nil || ctx.Err() == nil {
 		return o, err
 	}
-	why := "interrupted"
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		why = "timed out"
-	}
 	again := fmt.Sprintf("`%s run -f %s -n %s` comes back to it", name, r.file, b.Namespace)
 	if r.file == stdinName {
 		again = fmt.Sprintf("`%s gate %s/%s -n %s --wait` waits for it, `%[1]s get %[2]s/%[3]s -n %[4]s` prints its results", name, k.short, b.Name, b.Namespace)
 	}
-	return nil, fmt.Errorf("%s; %s continues: %s, `kubectl delete %s %s -n %s` ends it", why, of, again, k.short, b.Name, b.Namespace)
+	return nil, fmt.Errorf("%s; %s continues: %s, `kubectl delete %s %s -n %s` ends it", endOf(ctx), of, again, k.short, b.Name, b.Namespace)
 }
 
 // conclude prints what a finished benchmark measured, and ends with the code of its verdict, or of its success.
@@ -174,8 +169,8 @@ func (r *runner) conclude(ctx context.Context, api client.Client, k *kind, o cli
 	}
 	switch {
 	case err == nil:
-		if _, err := stdout.Write(text); err != nil {
-			return fmt.Errorf("writing the results: %w", err)
+		if err := emit(stdout, text, nil); err != nil {
+			return err
 		}
 	case e.err == nil || len(b.Status.Stored) > 0:
 		// Of one that failed before anything was stored there is nothing else to say.

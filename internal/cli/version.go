@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,6 +39,9 @@ type clientVersion struct {
 // serverTimeout bounds the search for the manager: the version of the client must not depend on a cluster that does not respond.
 const serverTimeout = 5 * time.Second
 
+// versionForms are the layouts of the versions.
+var versionForms = []string{"table", "json", "yaml"}
+
 // newVersion is the verb that prints versions.
 func newVersion(c *cluster) *cobra.Command {
 	var clientOnly bool
@@ -49,6 +53,9 @@ func newVersion(c *cluster) *cobra.Command {
 			"Deployment with its image.",
 		Args: takes("no arguments", 0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := oneOf("--output", form, versionForms); err != nil {
+				return err
+			}
 			v := versions{Client: readClientVersion()}
 			if !clientOnly {
 				v.Server = c.findManager(cmd.Context())
@@ -57,8 +64,8 @@ func newVersion(c *cluster) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&clientOnly, "client", false, "do not contact the cluster")
-	cmd.Flags().StringVarP(&form, "output", "o", doctorForms[0], "format: table, json, yaml")
-	completeFlag(cmd, "output", doctorForms...)
+	cmd.Flags().StringVarP(&form, "output", "o", versionForms[0], "format: "+strings.Join(versionForms, ", "))
+	completeFlag(cmd, "output", versionForms...)
 	return cmd
 }
 
@@ -92,24 +99,13 @@ func (c *cluster) findManager(ctx context.Context) *serverVersion {
 }
 
 func (v versions) write(out io.Writer, form string) error {
-	var text string
-	var err error
-	switch form {
-	case "json", "yaml":
-		text, err = structured(form, v)
-	case "table":
-		text = fmt.Sprintf("client  %s %s %s\n", v.Client.Version, v.Client.Go, v.Client.Platform)
-		if v.Server != nil {
-			text += fmt.Sprintf("server  %s image %s\n", v.Server.Deployment, v.Server.Image)
-		}
-	default:
-		return fmt.Errorf("unknown format %q: use table, json or yaml", form)
+	if form != "table" {
+		text, err := structured(form, v)
+		return emit(out, text, err)
 	}
-	if err != nil {
-		return err
+	text := fmt.Sprintf("client  %s %s %s\n", v.Client.Version, v.Client.Go, v.Client.Platform)
+	if v.Server != nil {
+		text += fmt.Sprintf("server  %s image %s\n", v.Server.Deployment, v.Server.Image)
 	}
-	if _, err := io.WriteString(out, text); err != nil {
-		return fmt.Errorf("writing the versions: %w", err)
-	}
-	return nil
+	return emit(out, text, nil)
 }

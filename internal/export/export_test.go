@@ -130,15 +130,15 @@ func exported(t testing.TB, b Benchmark) string {
 // printed is a benchmark as the JSON of get has it.
 func printed(t testing.TB, b Benchmark) string {
 	t.Helper()
-	d, err := report.NewDocument(b.Object, b.Runs)
+	form, err := report.FormNamed("json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(d)
-	if err != nil {
+	var out bytes.Buffer
+	if err := form.Write(&out, b.Object, b.Runs); err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	return out.String()
 }
 
 // What was written is read: the same object, results and digests, also of pairs.

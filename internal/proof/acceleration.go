@@ -26,12 +26,6 @@ func (e endpoint) ways() []CellWay {
 	return all
 }
 
-// Ways are the judgements of all cells at the two ends of a run of a variant, which has everything filled in.
-func Ways(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) (client, server []CellWay) {
-	both := endpoints(spec, v, run)
-	return both[0].ways(), both[1].ways()
-}
-
 // inCell is a judgement in a line.
 func (w CellWay) inCell() string {
 	if len(w.Witnesses) == 0 {

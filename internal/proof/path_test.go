@@ -64,7 +64,8 @@ func (r recorded) world() *world {
 }
 
 func (w *world) ways() (client, server CellWay) {
-	c, s := Ways(w.spec, w.variant(), w.run)
+	ends := endpoints(w.spec, w.variant(), w.run)
+	c, s := ends[0].ways(), ends[1].ways()
 	return c[0], s[0]
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
-	"github.com/tailgate-dev/tailgate/internal/result/resulttest"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 // warned are the reasons of a run's warnings, and those of them that forbid a verdict.

@@ -79,16 +79,6 @@ type DocumentRound struct {
 	v1alpha1.CellResult `json:",inline"`
 }
 
-// NewDocument returns the document of a benchmark from its stored runs, oldest first. It does not read the results in the
-// benchmark's status.
-func NewDocument(b *v1alpha1.LatencyBenchmark, runs []result.Stored) (Document, error) {
-	s, err := newSheet(b, runs)
-	if err != nil {
-		return Document{}, err
-	}
-	return s.document()
-}
-
 // documentOf is what a status has for a document.
 func documentOf(b *v1alpha1.LatencyBenchmark) Document {
 	d := Document{

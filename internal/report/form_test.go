@@ -18,9 +18,9 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
-	"github.com/tailgate-dev/tailgate/internal/result/resulttest"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/tool/sfntpingpong"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 // experiment is a benchmark of a tool and a workload, of a second a cell.

@@ -2,8 +2,6 @@ package result
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,26 +9,6 @@ import (
 	"strconv"
 	"strings"
 )
-
-// Fingerprint is the part of an endpoint's conditions that must be equal for two results to be comparable: the Keys
-// with Fingerprint, and their values.
-func Fingerprint(d Document) map[string]string {
-	all := Conditions(d)
-	maps.DeleteFunc(all, func(key, _ string) bool { return !inFingerprint(key) })
-	return all
-}
-
-// FingerprintDigest is the SHA-256 of a fingerprint, in hex. Results with equal digests are comparable; so are others
-// between which Differences finds none of the fingerprint: each may have cells that the other has not.
-func FingerprintDigest(fingerprint map[string]string) (string, error) {
-	// JSON sorts the keys and marks where each value ends.
-	data, err := json.Marshal(fingerprint)
-	if err != nil {
-		return "", fmt.Errorf("encoding a fingerprint: %w", err)
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:]), nil
-}
 
 // Difference is a key that has not the same value in two results.
 type Difference struct {

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -317,6 +319,31 @@ func (f *Failure) Error() string { return f.Message }
 // Failf makes a Failure.
 func Failf(format string, args ...any) error {
 	return &Failure{Message: fmt.Sprintf(format, args...)}
+}
+
+// Exited makes the Failure of a tool that ended with an exit code, with the cause and what the tool printed of it.
+func Exited(tool string, code int, cause, printed string) error {
+	if printed != "" {
+		cause += ": " + printed
+	}
+	return Failf("%s failed (exit code %d): %s", tool, code, cause)
+}
+
+// mostPrinted is how much of a tool's output a message quotes, in bytes.
+const mostPrinted = 400
+
+// OneLine makes of a tool's output one line that is short enough for a message.
+func OneLine(text string) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
+	if len(text) > mostPrinted {
+		text = strings.ToValidUTF8(text[:mostPrinted], "") + "…"
+	}
+	return text
+}
+
+// HasAny says whether a text contains one of several parts.
+func HasAny(text string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }
 
 // ErrUnknown is returned by a Registry for a tool it does not have.

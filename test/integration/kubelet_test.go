@@ -26,7 +26,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
-	"github.com/tailgate-dev/tailgate/internal/result/resulttest"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 // samplesPerRun is the number of samples that each cell of a run has.

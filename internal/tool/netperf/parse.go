@@ -306,11 +306,8 @@ func (r *report) figures(c tool.Cell) []tool.Figure {
 	return out
 }
 
-// mostWarnings of the tool are passed on, each to a length of mostWords.
-const (
-	mostWarnings = 5
-	mostWords    = 400
-)
+// mostWarnings of the tool are passed on.
+const mostWarnings = 5
 
 // warnings are the lines that are no values, and what was requested and not done.
 func (r *report) warnings(c tool.Cell) []string {
@@ -327,16 +324,9 @@ func (r *report) warnings(c tool.Cell) []string {
 			// 2.7.0 looks for the protocol's number in /etc/protocols, which small images do not have.
 			line += " (datagrams that the sender's own queue drops count as sent)"
 		}
-		out = append(out, "netperf: "+shorten(line))
+		out = append(out, "netperf: "+tool.OneLine(line))
 	}
 	return out
-}
-
-func shorten(s string) string {
-	if len(s) > mostWords {
-		return strings.ToValidUTF8(s[:mostWords], "") + "…"
-	}
-	return s
 }
 
 var remoteError = regexp.MustCompile(`remote error (\d{1,4})\b`)
@@ -344,14 +334,7 @@ var remoteError = regexp.MustCompile(`remote error (\d{1,4})\b`)
 // explain turns exit code and words into a failure.
 func explain(c tool.Cell, out tool.Output) error {
 	said := strings.Join(append(read(string(out.Stderr)).lines, read(string(out.Stdout)).lines...), "; ")
-	has := func(parts ...string) bool {
-		for _, p := range parts {
-			if strings.Contains(said, p) {
-				return true
-			}
-		}
-		return false
-	}
+	has := func(parts ...string) bool { return tool.HasAny(said, parts...) }
 	why := "it ended in an unexpected way"
 	remote := remoteError.FindStringSubmatch(said)
 	switch {
@@ -377,9 +360,5 @@ func explain(c tool.Cell, out tool.Output) error {
 	case has("is unknown to this netperf", "Usage: netperf"):
 		why = "this build does not take the options it was given; use 2.7.0 or later"
 	}
-	message := fmt.Sprintf("netperf failed (exit code %d): %s", out.ExitCode, why)
-	if said != "" {
-		message += ": " + shorten(said)
-	}
-	return tool.Failf("%s", message)
+	return tool.Exited("netperf", out.ExitCode, why, tool.OneLine(said))
 }

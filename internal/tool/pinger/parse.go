@@ -2,12 +2,12 @@ package pinger
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
@@ -303,13 +303,5 @@ func warnings(d document) []string {
 
 // explain is the tool's own reason.
 func explain(out tool.Output) error {
-	const most = 400
-	said := strings.ToValidUTF8(strings.Join(strings.Fields(string(out.Stderr)), " "), "?")
-	if len(said) > most {
-		said = strings.ToValidUTF8(said[:most], "") + "…"
-	}
-	if said == "" {
-		said = "it said nothing"
-	}
-	return tool.Failf("pinger failed (exit code %d): %s", out.ExitCode, said)
+	return tool.Exited("pinger", out.ExitCode, cmp.Or(tool.OneLine(string(out.Stderr)), "it said nothing"), "")
 }

@@ -96,11 +96,7 @@ var common = []Cause{
 // Explain turns exit code and ERROR lines into a failure. A tool's own causes go before those that both have.
 func Explain(name v1alpha1.Tool, c tool.Cell, out tool.Output, own []Cause) error {
 	said := errorLines(out.Stderr)
-	message := fmt.Sprintf("%s failed (exit code %d): %s", name, out.ExitCode, why(c, out.ExitCode, said, own))
-	if said != "" {
-		message += ": " + said
-	}
-	return tool.Failf("%s", message)
+	return tool.Exited(string(name), out.ExitCode, why(c, out.ExitCode, said, own), said)
 }
 
 func why(c tool.Cell, exit int, said string, own []Cause) string {
@@ -109,7 +105,7 @@ func why(c tool.Cell, exit int, said string, own []Cause) string {
 	}
 	tooLong := Cause{[]string{"errno=(90 "}, fmt.Sprintf("messages of %d bytes are too long for the path", c.MessageSize)}
 	for _, cause := range slices.Concat(own, common, []Cause{tooLong}) {
-		if slices.ContainsFunc(cause.Says, func(part string) bool { return strings.Contains(said, part) }) {
+		if tool.HasAny(said, cause.Says...) {
 			return cause.Why
 		}
 	}
@@ -130,12 +126,7 @@ func errorLines(stderr []byte) string {
 		if !ok || strings.HasPrefix(text, "at ") || text == "Test failed." || text == "Test setup failed." {
 			continue
 		}
-		said = append(said, strings.ToValidUTF8(text, "?"))
+		said = append(said, text)
 	}
-	const most = 400
-	joined := strings.Join(strings.Fields(strings.Join(said, "; ")), " ")
-	if len(joined) > most {
-		joined = strings.ToValidUTF8(joined[:most], "") + "…"
-	}
-	return joined
+	return tool.OneLine(strings.Join(said, "; "))
 }

@@ -253,14 +253,7 @@ func (w *window) check(r report) error {
 
 // explain turns what the tool said into a failure.
 func explain(exitCode int, said string, problem error) error {
-	has := func(parts ...string) bool {
-		for _, p := range parts {
-			if strings.Contains(said, p) {
-				return true
-			}
-		}
-		return false
-	}
+	has := func(parts ...string) bool { return tool.HasAny(said, parts...) }
 	why := problem.Error()
 	switch {
 	case has("errno=111 "):
@@ -292,11 +285,7 @@ func explain(exitCode int, said string, problem error) error {
 	case has("Usage: sockperf", "Type 'sockperf <subcommand> --help'"):
 		why = "this build does not take the options it was given; use 3.7 or later"
 	}
-	message := fmt.Sprintf("sockperf failed (exit code %d): %s", exitCode, why)
-	if e := errorLines(said); e != "" {
-		message += ": " + e
-	}
-	return tool.Failf("%s", message)
+	return tool.Exited("sockperf", exitCode, why, errorLines(said))
 }
 
 // errorLines are the lines that tell of an error, as one.
@@ -305,15 +294,10 @@ func errorLines(said string) string {
 	for line := range strings.Lines(said) {
 		for _, mark := range []string{"ERROR:", "Invalid ", "terminate called", "what():"} {
 			if at := strings.Index(line, mark); at >= 0 {
-				found = append(found, strings.ToValidUTF8(strings.TrimPrefix(line[at:], "ERROR:"), "?"))
+				found = append(found, strings.TrimPrefix(line[at:], "ERROR:"))
 				break
 			}
 		}
 	}
-	const most = 400
-	joined := strings.Join(strings.Fields(strings.Join(found, "; ")), " ")
-	if len(joined) > most {
-		joined = strings.ToValidUTF8(joined[:most], "") + "…"
-	}
-	return joined
+	return tool.OneLine(strings.Join(found, "; "))
 }
