@@ -30,8 +30,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
-	"github.com/tailgate-dev/tailgate/test/resulttest"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 // managerMemory is the limit of the manager's container, in MiB.

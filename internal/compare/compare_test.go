@@ -19,9 +19,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
-	"github.com/tailgate-dev/tailgate/test/resulttest"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

@@ -20,9 +20,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
-	"github.com/tailgate-dev/tailgate/test/resulttest"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 // sample reads a benchmark of config/samples, with the defaults that the API server would set.

@@ -11,10 +11,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
-	"github.com/tailgate-dev/tailgate/test/resulttest"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 // spec has one cell, tcp-64, of the default variant.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
-	"github.com/tailgate-dev/tailgate/test/resulttest"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 // collected are the results of runs.
