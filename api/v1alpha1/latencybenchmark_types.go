@@ -61,6 +61,18 @@ const (
 	MuxerEpoll  Muxer = "Epoll"
 )
 
+// CaptureMode says which end captures packets.
+// +kubebuilder:validation:Enum=None;Server
+type CaptureMode string
+
+// The capture modes.
+const (
+	// CaptureNone captures no packets.
+	CaptureNone CaptureMode = "None"
+	// CaptureServer captures packets at the server, and reports the latency of the server alone.
+	CaptureServer CaptureMode = "Server"
+)
+
 // LatencyType says what a latency counts.
 // +kubebuilder:validation:Enum=HalfRTT;RTT
 type LatencyType string
@@ -154,13 +166,13 @@ type LatencyBenchmarkSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Variants []Variant `json:"variants,omitempty"`
 
-	// capture also takes the latency of the server from packets: its agent captures the measured interface and
-	// tells the time from the arrival of each request to the departure of its answer, by the kernel's timestamps.
-	// It gives the server's pod the capability NET_RAW, which the operator refuses unless it was started with
-	// --allow-packet-capture. If the server has 2 CPUs or more, the agent has a CPU of its own; with one it disturbs what it
-	// measures, and the results say so. Variants may differ.
+	// capture says which end captures packets: None (default) or Server. With Server, the agent of the server captures packets
+	// on the measured interface and reports the time from the arrival of each request to the departure of its answer, by the
+	// kernel's timestamps. The server's pod then has the capability NET_RAW, which the operator refuses unless it was started
+	// with --allow-packet-capture. If the server has 2 CPUs or more, the agent has a CPU of its own; with one CPU, it disturbs
+	// the measurement, and the results have a warning. Variants may differ.
 	// +optional
-	Capture bool `json:"capture,omitempty"`
+	Capture CaptureMode `json:"capture,omitempty"`
 
 	// latencyType is what the reported latencies count: HalfRTT (default) or RTT. The stored histograms
 	// always hold the full RTT.
@@ -264,9 +276,9 @@ type Variant struct {
 	// +optional
 	Muxer Muxer `json:"muxer,omitempty"`
 
-	// capture also takes the server's latency from packets; default spec.capture.
+	// capture says which end captures packets in this variant: None or Server; default spec.capture.
 	// +optional
-	Capture *bool `json:"capture,omitempty"`
+	Capture CaptureMode `json:"capture,omitempty"`
 
 	// numaPolicy says what it means when a measuring CPU of this variant is not on the NUMA node of the device: Required,
 	// Preferred or Ignore; default that of spec.placement.
@@ -785,9 +797,9 @@ type Endpoint struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	ToolVersion string `json:"toolVersion,omitempty"`
-	// verified is true when nothing that was asked of the endpoint's placement, device and acceleration was found
-	// otherwise, or could not be found out.
-	Verified bool `json:"verified"`
+	// placement is Verified if every request of the spec about placement, device and acceleration was proved at this endpoint,
+	// otherwise Unverified.
+	Placement PlacementState `json:"placement"`
 	// proof is what was checked, each with what was expected and what was found.
 	// +optional
 	// +listType=map

@@ -58,20 +58,27 @@ type GateTaint struct {
 
 // Enforcement is what a gate does beside the Node condition tailgate.dev/LatencyVerified, which it always sets.
 type Enforcement struct {
-	// label also sets the node label tailgate.dev/latency-verified to "true" or "false".
+	// label sets the node label tailgate.dev/latency-verified to "true" or "false". If unset, the gate sets no label.
 	// +optional
-	Label bool `json:"label,omitempty"`
+	Label *GateLabel `json:"label,omitempty"`
 
-	// taint also taints nodes that are not verified with tailgate.dev/latency-unverified. The gate's own benchmarks
-	// tolerate it, and so must whatever a node needs before it can be measured: the pods of CNI and device plugins.
+	// taint taints nodes that are not verified with tailgate.dev/latency-unverified. The gate's own benchmarks tolerate it. The
+	// pods that a node needs before it can be measured, such as those of CNI and device plugins, must tolerate it too. If unset,
+	// the gate sets no taint.
 	// +optional
 	Taint *GateTaint `json:"taint,omitempty"`
 
-	// holdPod also runs a pod on each node, in the gate's namespace, that is always Running and Ready only while the
-	// node is verified: for operators that validate a node by a pod.
+	// holdPod runs a pod on each node, in the gate's namespace, that is always Running, and Ready only while the node is
+	// verified. It is for operators that validate a node by a pod. If unset, there are no hold pods.
 	// +optional
-	HoldPod bool `json:"holdPod,omitempty"`
+	HoldPod *GateHoldPod `json:"holdPod,omitempty"`
 }
+
+// GateLabel has the settings of the node label. It has none yet: write label: {}.
+type GateLabel struct{}
+
+// GateHoldPod has the settings of the hold pods. It has none yet: write holdPod: {}.
+type GateHoldPod struct{}
 
 // InconclusiveAction says what follows when a verdict is Inconclusive.
 // +kubebuilder:validation:Enum=Block;Retry

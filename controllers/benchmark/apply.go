@@ -287,7 +287,7 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 	if role == v1alpha1.RoleServer {
 		// The server also waits for its client to start.
 		task.Deadline += w.settings.StartTimeout
-		task.Capture = *run.Variant.Capture
+		task.Capture = run.Variant.Capture == v1alpha1.CaptureServer
 	} else {
 		task.ServerAddress = serverAddress
 	}

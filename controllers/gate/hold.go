@@ -103,7 +103,7 @@ const holdSettled = 10 * time.Minute
 // it is set in the verification's status, and tried again after a rest. It returns when to look again.
 func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyVerification) (time.Duration, error) {
 	// A node that another gate has is that gate's to speak of.
-	asked := w.gate.Spec.Enforcement.HoldPod && (w.owner == nil || !w.lost())
+	asked := w.gate.Spec.Enforcement.HoldPod != nil && (w.owner == nil || !w.lost())
 	want := holdPodOf(w.gate, v, r.Image, r.PullPolicy, r.ServiceAccount)
 	pod, err := r.holdPod(ctx, want, asked)
 	if err != nil {

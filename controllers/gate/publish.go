@@ -46,7 +46,7 @@ func publicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) 
 		}
 	}
 	enforcement := gate.Spec.Enforcement
-	if enforcement.Label {
+	if enforcement.Label != nil {
 		p.label = fmt.Sprint(verified)
 	}
 	if enforcement.Taint != nil && !verified {

@@ -18,7 +18,7 @@ import (
 
 func TestPublicationOf(t *testing.T) {
 	everything := func(g *v1alpha1.LatencyGate) {
-		g.Spec.Enforcement = v1alpha1.Enforcement{Label: true, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoExecute}}
+		g.Spec.Enforcement = v1alpha1.Enforcement{Label: &v1alpha1.GateLabel{}, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoExecute}}
 	}
 	type want struct {
 		status        corev1.ConditionStatus
@@ -55,7 +55,7 @@ func TestPublicationOf(t *testing.T) {
 // A taint comes before the condition that holds a node back, and goes after it; what lets a node in holds for one version only.
 func TestPublishOrder(t *testing.T) {
 	g := makeGate(func(g *v1alpha1.LatencyGate) {
-		g.Spec.Enforcement = v1alpha1.Enforcement{Label: true, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}}
+		g.Spec.Enforcement = v1alpha1.Enforcement{Label: &v1alpha1.GateLabel{}, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}}
 	})
 	held, letIn := publicationOf(g, makeVerification("a", unverified(v1alpha1.ReasonNewNode))), publicationOf(g, makeVerification("a"))
 	for name, c := range map[string]struct {
@@ -137,7 +137,7 @@ func TestTaints(t *testing.T) {
 
 func TestPublished(t *testing.T) {
 	g := makeGate(func(g *v1alpha1.LatencyGate) {
-		g.Spec.Enforcement = v1alpha1.Enforcement{Label: true, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}}
+		g.Spec.Enforcement = v1alpha1.Enforcement{Label: &v1alpha1.GateLabel{}, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}}
 	})
 	p := publicationOf(g, makeVerification("a", unverified(v1alpha1.ReasonNewNode)))
 	for name, change := range map[string]func(*corev1.Node){

@@ -158,7 +158,7 @@ measuring time 12s in all: 12 runs, 2 of each of 6 pairs in 3 slots; the start a
 			stdout: "perf/x: pinger, HalfRTT\nclient on node-d, server on node-c\n" + runs + "it exists, and 1 of 4 runs are measured\n",
 		},
 		"what only the operator knows": {
-			file:   strings.Replace(strings.Replace(compared, "{name: pod}", "{name: pod, network: {type: Host}, capture: true}", 1), "extendRounds: 4", "extendRounds: 0", 1),
+			file:   strings.Replace(strings.Replace(compared, "{name: pod}", "{name: pod, network: {type: Host}, capture: Server}", 1), "extendRounds: 4", "extendRounds: 0", 1),
 			stdout: "variant pod needs an operator with --allow-host-network\nvariant pod needs an operator with --allow-packet-capture\n",
 		},
 	}

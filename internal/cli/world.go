@@ -146,7 +146,7 @@ func (g *glimpse) hints(b *v1alpha1.LatencyBenchmark, nodes []string, o prefligh
 		if v.Network.Type == v1alpha1.NetworkHost {
 			add("variant %s needs an operator with --allow-host-network", v.Name)
 		}
-		if *v.Capture {
+		if v.Capture == v1alpha1.CaptureServer {
 			add("variant %s needs an operator with --allow-packet-capture", v.Name)
 		}
 	}

@@ -293,7 +293,7 @@ func (c *Comparison) addNotes(p pair, baseline, candidate Side, before, after []
 func captures(s Side, variant string) bool {
 	all := plan.Variants(s.Results.Spec)
 	i := slices.IndexFunc(all, func(v v1alpha1.Variant) bool { return v.Name == variant })
-	return i >= 0 && *all[i].Capture
+	return i >= 0 && all[i].Capture == v1alpha1.CaptureServer
 }
 
 // of are the cells of a variant.

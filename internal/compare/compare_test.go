@@ -297,7 +297,7 @@ func TestVariants(t *testing.T) {
 func TestNotes(t *testing.T) {
 	more, capturing := spec(), spec()
 	more.Workload.MessageSizes = []int32{64, 1024}
-	capturing.Capture = true
+	capturing.Capture = v1alpha1.CaptureServer
 	apart := func(s *result.Stored) { s.Server.Evidence.AgentCPU = 4 }
 	shared := func(s *result.Stored) { s.Server.Evidence.CPUsAllowed = "0-3" }
 	changing := func(s *result.Stored) {

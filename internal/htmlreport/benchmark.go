@@ -368,7 +368,7 @@ func placementsOf(spec v1alpha1.LatencyBenchmarkSpec, endpoints []v1alpha1.Endpo
 			continue
 		}
 		client, server := ends[v1alpha1.RoleClient], ends[v1alpha1.RoleServer]
-		p := placement{Variant: v.Name, Ways: report.Ways(v), Verified: client.Verified && server.Verified}
+		p := placement{Variant: v.Name, Ways: report.Ways(v), Verified: client.Placement == v1alpha1.PlacementVerified && server.Placement == v1alpha1.PlacementVerified}
 		for _, f := range report.Facts(client, server) {
 			p.Rows = append(p.Rows, placementRow{Name: f.Name, Client: f.Client, Server: f.Server})
 		}

@@ -31,7 +31,7 @@ func Cells(r Results, metrics ...v1alpha1.GateMetric) []verdict.Cell {
 		for _, c := range v.Cells {
 			cell := measured(v.Name, c, r.Spec.LatencyType)
 			add(cell)
-			if *v.Capture && !c.Stream {
+			if v.Capture == v1alpha1.CaptureServer && !c.Stream {
 				add(captured(cell, c))
 			}
 		}

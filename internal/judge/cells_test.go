@@ -206,7 +206,7 @@ func TestCells(t *testing.T) {
 		s.Tool = v1alpha1.ToolSockperf
 		s.Workload.RatesPerSecond = []int32{1000}
 		s.Workload.Streams = []v1alpha1.Stream{{Protocol: v1alpha1.ProtocolUDP, MessageSize: 1400}}
-		s.Variants = []v1alpha1.Variant{{Name: "plain"}, {Name: "captured", Capture: new(true)}}
+		s.Variants = []v1alpha1.Variant{{Name: "plain"}, {Name: "captured", Capture: v1alpha1.CaptureServer}}
 		s.Placement.CPUs = 1
 	})
 	h := histogram(t, 1000, 0, 10)
@@ -265,7 +265,7 @@ func TestBlockers(t *testing.T) {
 	device := func(s *v1alpha1.LatencyBenchmarkSpec) {
 		s.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf"}}}
 	}
-	capture := func(s *v1alpha1.LatencyBenchmarkSpec) { s.Capture = true }
+	capture := func(s *v1alpha1.LatencyBenchmarkSpec) { s.Capture = v1alpha1.CaptureServer }
 	preferred := func(s *v1alpha1.LatencyBenchmarkSpec) { s.Placement.NUMAPolicy = v1alpha1.NUMAPreferred }
 	preferredAt := func(role string) func(*v1alpha1.LatencyBenchmarkSpec) {
 		return func(s *v1alpha1.LatencyBenchmarkSpec) {

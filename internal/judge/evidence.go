@@ -70,11 +70,11 @@ func capture(
 ) []verdict.Blocker {
 	a, foundA := variantOf(baseline, of)
 	b, foundB := variantOf(candidate, variant)
-	if !foundA || !foundB || *a.Capture == *b.Capture || ignored(gate, keyCapture) {
+	if !foundA || !foundB || a.Capture == b.Capture || ignored(gate, keyCapture) {
 		return nil
 	}
 	return []verdict.Blocker{{Reason: v1alpha1.WarningEvidenceDiffers, Message: fmt.Sprintf(
-		"packets were captured on one side only, which slows it: capture %t, then %t%s", *a.Capture, *b.Capture, meantHint)}}
+		"packets were captured on one side only, which slows it: capture %s, then %s%s", a.Capture, b.Capture, meantHint)}}
 }
 
 // meantHint ends the text about a difference.

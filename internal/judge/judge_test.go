@@ -62,9 +62,9 @@ func TestGate(t *testing.T) {
 	apart := func(s *result.Stored) { s.Server.Evidence.AgentCPU = 4 }
 	capturing := func(r *Results) *Results {
 		for _, v := range r.Variants {
-			v.Capture = new(true)
+			v.Capture = v1alpha1.CaptureServer
 		}
-		r.Spec.Capture = true
+		r.Spec.Capture = v1alpha1.CaptureServer
 		return r
 	}
 	cases := map[string]struct {
@@ -94,7 +94,7 @@ func TestGate(t *testing.T) {
 		"another duration":                         {against(), five(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Duration *= 2 })), "Inconclusive", "EvidenceDiffers", []string{"cell.tcp-64.duration"}},
 		"another duration that was meant":          {against("cell.*.duration"), five(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Duration *= 2 })), "Pass", "WithinLimit", nil},
 		"another warm-up":                          {against(), five(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Warmup = 1 })), "Inconclusive", "EvidenceDiffers", []string{"warmup"}},
-		"a capture of the baseline":                {against(), five(t, spec(), "x", of(quick)), capturing(before(apart)), "Inconclusive", "EvidenceDiffers", []string{"capture true, then false"}},
+		"a capture of the baseline":                {against(), five(t, spec(), "x", of(quick)), capturing(before(apart)), "Inconclusive", "EvidenceDiffers", []string{"capture Server, then None"}},
 		"a capture that was meant":                 {against("capture"), five(t, spec(), "x", of(quick)), capturing(before(apart)), "Pass", "WithinLimit", nil},
 		"another version of the tool":              {against(), five(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.ToolVersion = "0.9" })), "Inconclusive", "EvidenceDiffers", []string{"tool.version"}},
 		"another tool":                             {against(), five(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Tool = "sockperf" })), "Inconclusive", "EvidenceDiffers", []string{"tool.name"}},
@@ -159,7 +159,7 @@ func TestGateAgainstAVariant(t *testing.T) {
 			ofB(func(s *result.Stored) { s.Server.Evidence.Kernel = "6.2.0" }), "Inconclusive", "EvidenceDiffers"},
 		"another network has the same boot": {v1alpha1.Variant{Network: secondary}, quick,
 			ofB(func(s *result.Stored) { s.Server.Evidence.BootID = "another" }), "Inconclusive", "EvidenceDiffers"},
-		"packets were captured of one only": {v1alpha1.Variant{Capture: new(true)}, quick,
+		"packets were captured of one only": {v1alpha1.Variant{Capture: v1alpha1.CaptureServer}, quick,
 			ofB(func(s *result.Stored) { s.Server.Evidence.AgentCPU = 4 }), "Inconclusive", "EvidenceDiffers"},
 		"another network does not accelerate": {v1alpha1.Variant{Network: secondary}, quick,
 			ofB(only(func(c *result.Cell) { c.Accelerated.Client = "Yes" })), "Inconclusive", "Accelerated"},

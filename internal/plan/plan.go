@@ -111,10 +111,7 @@ func Variants(spec v1alpha1.LatencyBenchmarkSpec) []v1alpha1.Variant {
 		v.Env = environment(spec.Pods, v.Env)
 		v.Wait = cmp.Or(v.Wait, spec.Workload.Wait, v1alpha1.WaitBlock)
 		v.Muxer = cmp.Or(v.Muxer, spec.Workload.Muxer, v1alpha1.MuxerNone)
-		if v.Capture == nil {
-			v.Capture = &spec.Capture
-		}
-		v.Capture = new(*v.Capture)
+		v.Capture = cmp.Or(v.Capture, spec.Capture, v1alpha1.CaptureNone)
 		variants = append(variants, v)
 	}
 	return variants

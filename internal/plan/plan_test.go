@@ -208,14 +208,14 @@ func TestVariantsInherit(t *testing.T) {
 	kernel := v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}
 	vf := v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"}}}
 	spec := v1alpha1.LatencyBenchmarkSpec{
-		Network: pod, Capture: true, Workload: v1alpha1.Workload{Wait: v1alpha1.WaitSpin, Muxer: v1alpha1.MuxerEpoll},
+		Network: pod, Capture: v1alpha1.CaptureServer, Workload: v1alpha1.Workload{Wait: v1alpha1.WaitSpin, Muxer: v1alpha1.MuxerEpoll},
 		Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Profile: v1alpha1.OnloadProfileLatency}},
 		Pods:         &v1alpha1.PodSettings{Env: []v1alpha1.EnvVar{{Name: "EF_POLL_USEC", Value: "1"}, {Name: "EF_TPH_MODE", Value: "2"}}},
 		Variants: []v1alpha1.Variant{
 			{Name: "all"},
 			{
 				Name: "none", Network: &vf, Acceleration: &kernel, Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone,
-				Capture: new(false), Env: []v1alpha1.EnvVar{{Name: "EF_POLL_USEC", Value: "-1"}},
+				Capture: v1alpha1.CaptureNone, Env: []v1alpha1.EnvVar{{Name: "EF_POLL_USEC", Value: "-1"}},
 			},
 		},
 	}
@@ -224,11 +224,11 @@ func TestVariantsInherit(t *testing.T) {
 	}
 	want := []v1alpha1.Variant{
 		{
-			Name: "all", Network: &pod, Acceleration: &onload, Wait: v1alpha1.WaitSpin, Muxer: v1alpha1.MuxerEpoll, Capture: new(true),
+			Name: "all", Network: &pod, Acceleration: &onload, Wait: v1alpha1.WaitSpin, Muxer: v1alpha1.MuxerEpoll, Capture: v1alpha1.CaptureServer,
 			Env: []v1alpha1.EnvVar{{Name: "EF_POLL_USEC", Value: "1"}, {Name: "EF_TPH_MODE", Value: "2"}},
 		},
 		{
-			Name: "none", Network: &vf, Acceleration: &kernel, Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone, Capture: new(false),
+			Name: "none", Network: &vf, Acceleration: &kernel, Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone, Capture: v1alpha1.CaptureNone,
 			Env: []v1alpha1.EnvVar{{Name: "EF_TPH_MODE", Value: "2"}, {Name: "EF_POLL_USEC", Value: "-1"}},
 		},
 	}
@@ -240,7 +240,7 @@ func TestVariantsInherit(t *testing.T) {
 	if vf.ResourceName() != "amd.com/sf_vf" {
 		t.Error("a resolved variant shares its network with the spec")
 	}
-	bare := []v1alpha1.Variant{{Name: DefaultVariant, Network: &v1alpha1.Network{}, Acceleration: &kernel, Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone, Capture: new(false)}}
+	bare := []v1alpha1.Variant{{Name: DefaultVariant, Network: &v1alpha1.Network{}, Acceleration: &kernel, Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone, Capture: v1alpha1.CaptureNone}}
 	if diff := cmp.Diff(bare, Variants(v1alpha1.LatencyBenchmarkSpec{})); diff != "" {
 		t.Errorf("the variant of a bare spec (-want +got):\n%s", diff)
 	}

@@ -199,7 +199,7 @@ func identity(root bool) *corev1.PodSecurityContext {
 
 // capabilities is what an endpoint needs beyond nothing: the server of a variant with capture reads packets.
 func capabilities(e Endpoint) []corev1.Capability {
-	if *e.Variant.Capture && e.Task.Role == v1alpha1.RoleServer {
+	if e.Variant.Capture == v1alpha1.CaptureServer && e.Task.Role == v1alpha1.RoleServer {
 		return []corev1.Capability{"NET_RAW"}
 	}
 	return nil

@@ -381,7 +381,7 @@ func TestNode(t *testing.T) {
 func TestCapture(t *testing.T) {
 	for role, want := range map[string][]corev1.Capability{v1alpha1.RoleServer: {"NET_RAW"}, v1alpha1.RoleClient: nil} {
 		e := endpoint("vf-ref", role)
-		e.Variant.Capture = new(true)
+		e.Variant.Capture = v1alpha1.CaptureServer
 		pod := build(t, e)
 		c := pod.Spec.Containers[0].SecurityContext
 		if diff := cmp.Diff(&corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: want}, c.Capabilities); diff != "" {

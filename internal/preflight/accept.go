@@ -193,7 +193,7 @@ func cellCount(o Observed) *Rejection {
 	n := 0
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
 		cells := len(plan.Cells(o.Benchmark.Spec, v))
-		if *v.Capture {
+		if v.Capture == v1alpha1.CaptureServer {
 			cells *= 2
 		}
 		n += cells
@@ -344,7 +344,7 @@ func occupation(o Observed) *Rejection {
 func capture(o Observed) *Rejection {
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
 		switch {
-		case !*v.Capture:
+		case v.Capture != v1alpha1.CaptureServer:
 		case !o.AllowPacketCapture:
 			return rejectf(v1alpha1.ReasonCaptureForbidden,
 				"spec.capture: it gives the server's pod the capability NET_RAW (variant %s); the operator must be started with --allow-packet-capture, or remove it", v.Name)

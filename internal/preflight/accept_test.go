@@ -162,7 +162,7 @@ func TestAccept(t *testing.T) {
 	percentile := func(p v1alpha1.Percentile) func(*Observed) {
 		return func(o *Observed) { o.Benchmark.Spec.HighestPercentile = p }
 	}
-	capturing := func(o *Observed) { o.Benchmark.Spec.Capture = true }
+	capturing := func(o *Observed) { o.Benchmark.Spec.Capture = v1alpha1.CaptureServer }
 
 	cases := map[string]struct {
 		change []func(*Observed)

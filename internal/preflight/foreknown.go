@@ -47,7 +47,7 @@ func Foreknown(spec v1alpha1.LatencyBenchmarkSpec) []string {
 		if stream && off("EF_TCP") || datagrams && off("EF_UDP") {
 			add("its env turns Onload off (EF_TCP=0 or EF_UDP=0), so that the proof will say Failed")
 		}
-		if *v.Capture {
+		if v.Capture == v1alpha1.CaptureServer {
 			add("capture sees packets of the kernel only, and none of Onload's")
 		}
 	}

@@ -31,7 +31,7 @@ func TestForeknown(t *testing.T) {
 		}}},
 		"the kernel": {change: []func(*v1alpha1.LatencyBenchmarkSpec){size(8000), func(s *v1alpha1.LatencyBenchmarkSpec) { s.Acceleration = nil }}},
 		"one of two variants, and its capture": {[]func(*v1alpha1.LatencyBenchmarkSpec){size(8000), func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Variants = []v1alpha1.Variant{{Name: "kernel", Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}}, {Name: "onload", Capture: new(true)}}
+			s.Variants = []v1alpha1.Variant{{Name: "kernel", Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}}, {Name: "onload", Capture: v1alpha1.CaptureServer}}
 		}}, []string{"variant onload: unless", "variant onload: capture"}},
 		"off for datagrams": {[]func(*v1alpha1.LatencyBenchmarkSpec){func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Pods = &v1alpha1.PodSettings{Env: []v1alpha1.EnvVar{{Name: "EF_UDP", Value: "0"}}}

@@ -154,7 +154,7 @@ func TestChecks(t *testing.T) {
 	}
 	capture := func(change func(*result.Evidence)) func(*world) {
 		return func(w *world) {
-			w.spec.Capture = true
+			w.spec.Capture = v1alpha1.CaptureServer
 			change(w.server())
 		}
 	}

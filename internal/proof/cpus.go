@@ -131,7 +131,7 @@ func cpuQuota(e endpoint) finding {
 
 // captureCPU asks whether what captured packets took time from what measured.
 func captureCPU(e endpoint) finding {
-	if !*e.variant.Capture || e.role != v1alpha1.RoleServer {
+	if e.variant.Capture != v1alpha1.CaptureServer || e.role != v1alpha1.RoleServer {
 		return finding{}
 	}
 	const (

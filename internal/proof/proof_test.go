@@ -270,7 +270,7 @@ func TestChecksThatApply(t *testing.T) {
 		"Pod":  {network(v1alpha1.NetworkPod, "eth0"), "", ""},
 		"Host": {hostNIC, "Function", "Function"},
 		"a server that captures": {
-			all(network(v1alpha1.NetworkPod, "eth0"), func(w *world) { w.spec.Capture = true }), "", "CaptureCPU",
+			all(network(v1alpha1.NetworkPod, "eth0"), func(w *world) { w.spec.Capture = v1alpha1.CaptureServer }), "", "CaptureCPU",
 		},
 		"Onload": {all(network(v1alpha1.NetworkNAD, "net1"), withOnload), "", ""},
 		"nothing is known": {func(w *world) {
@@ -308,7 +308,7 @@ func TestNothingKnownProvesNothing(t *testing.T) {
 	for name, onload := range map[string]func(*world){"Kernel": func(*world) {}, "Onload": withOnload} {
 		t.Run(name, func(t *testing.T) {
 			w := good(onload, func(w *world) {
-				w.spec.Capture = true
+				w.spec.Capture = v1alpha1.CaptureServer
 				*w.client(), *w.server() = blank, blank
 				w.run.ClientSeen, w.run.ServerSeen = result.Seen{}, result.Seen{}
 			})

@@ -105,7 +105,7 @@ func TestSabotage(t *testing.T) {
 		},
 		"a link that broke":                 {client(func(e *result.Evidence, _ *result.Seen) { e.Deltas["nic.carrier-changes"] = 2 }), []string{"LinkNotUp"}, nil},
 		"Onload where none was asked for":   {func(w *world) { w.client().Paths = resulttest.PastKernel(w.run.Client.Cells) }, []string{"Accelerated"}, nil},
-		"a capture on the measuring CPU":    {func(w *world) { w.spec.Capture, w.server().AgentCPU = true, 2 }, []string{"CaptureSharesCPU"}, []string{"server on b", "set placement.cpus to 2 or more"}},
+		"a capture on the measuring CPU":    {func(w *world) { w.spec.Capture, w.server().AgentCPU = v1alpha1.CaptureServer, 2 }, []string{"CaptureSharesCPU"}, []string{"server on b", "set placement.cpus to 2 or more"}},
 		"both ends of a reason are one":     {func(w *world) { w.client().OnlineCPUs, w.server().OnlineCPUs = "", "" }, []string{"CPUsNotExclusive"}, []string{"client on a"}},
 		"a NUMA node of which nobody tells": {client(func(e *result.Evidence, _ *result.Seen) { e.DeviceNUMANode = -1 }), []string{"NUMAUnknown"}, nil},
 	}
@@ -181,7 +181,7 @@ func TestWhatDoesNotForbidAVerdict(t *testing.T) {
 // A check that can prove something can also fail to, and then has a reason to warn.
 func TestChain(t *testing.T) {
 	for _, c := range chain {
-		for name, w := range map[string]*world{"good": good(), "Onload": good(withOnload), "captured": good(func(w *world) { w.spec.Capture = true })} {
+		for name, w := range map[string]*world{"good": good(), "Onload": good(withOnload), "captured": good(func(w *world) { w.spec.Capture = v1alpha1.CaptureServer })} {
 			for _, e := range endpoints(w.spec, w.variant(), w.run) {
 				f := c.run(e)
 				if f.state == v1alpha1.ProofProved && (c.failed == "" || c.unknown == "") {

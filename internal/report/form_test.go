@@ -311,7 +311,7 @@ func TestFormLadder(t *testing.T) {
 	b := experiment("ladder", v1alpha1.ToolPinger,
 		v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{256}, RatesPerSecond: []int32{23_000}},
 		v1alpha1.Variant{Name: "off"}, v1alpha1.Variant{Name: "on", Wait: v1alpha1.WaitSpin})
-	b.Spec.Rounds, b.Spec.Capture = 3, true
+	b.Spec.Rounds, b.Spec.Capture = 3, v1alpha1.CaptureServer
 	runs := measured(b, func(run plan.Run, c *result.Cell) {
 		// The client's samples, of which some came late because the sender did.
 		late := histogram(t, 30_000, 3, 20_000)

@@ -14,7 +14,7 @@ import (
 )
 
 func TestPlacement(t *testing.T) {
-	verified, not := v1alpha1.Endpoint{Verified: true}, v1alpha1.Endpoint{}
+	verified, not := v1alpha1.Endpoint{Placement: v1alpha1.PlacementVerified}, v1alpha1.Endpoint{}
 	for _, c := range []struct {
 		endpoints []v1alpha1.Endpoint
 		want      v1alpha1.PlacementState
@@ -41,7 +41,7 @@ func TestTableOfVariants(t *testing.T) {
 	}
 	for i := range b.Status.Endpoints {
 		e := &b.Status.Endpoints[i]
-		e.Verified = e.Variant == "host-kernel"
+		e.Placement = placementState(e.Variant == "host-kernel")
 		e.Proof = []v1alpha1.ProofLine{
 			line("CPUsExclusive", v1alpha1.ProofProved, "1 CPU of its own", "CPU 3 of the node's 0-7"),
 			line("CPUIsolated", v1alpha1.ProofNoted, "", "no isolated CPUs"),

@@ -132,8 +132,8 @@ func TestSummarizeMergesRoundsInTheOrderOfTheSpec(t *testing.T) {
 		t.Errorf("endpoints %+v", got.Endpoints)
 	}
 	for _, e := range got.Endpoints {
-		if !e.Verified || len(e.Proof) == 0 {
-			t.Errorf("%s of two good runs: verified %t, proof %v", e.Role, e.Verified, e.Proof)
+		if e.Placement != v1alpha1.PlacementVerified || len(e.Proof) == 0 {
+			t.Errorf("%s of two good runs: placement %s, proof %v", e.Role, e.Placement, e.Proof)
 		}
 	}
 }
@@ -189,12 +189,12 @@ func TestSummarizeProvesEveryRun(t *testing.T) {
 	})
 	got := summarize(t, spec(), run(h), shared, run(h))
 	client, server := got.Endpoints[0], got.Endpoints[1]
-	if !client.Verified || client.Proof[0].State != v1alpha1.ProofProved {
+	if client.Placement != v1alpha1.PlacementVerified || client.Proof[0].State != v1alpha1.ProofProved {
 		t.Errorf("client: %+v", client)
 	}
 	want := v1alpha1.ProofLine{Check: v1alpha1.ProofCPUsExclusive, State: v1alpha1.ProofFailed, Expected: "1 CPU of its own", Found: "0-7 of the node's 0-7 (in b-r7)"}
-	if diff := cmp.Diff(want, server.Proof[0]); diff != "" || server.Verified || server.CPUs != "3" {
-		t.Errorf("server, verified %t, of CPUs %s (-want +got):\n%s", server.Verified, server.CPUs, diff)
+	if diff := cmp.Diff(want, server.Proof[0]); diff != "" || server.Placement != v1alpha1.PlacementUnverified || server.CPUs != "3" {
+		t.Errorf("server, placement %s, of CPUs %s (-want +got):\n%s", server.Placement, server.CPUs, diff)
 	}
 }
 

@@ -100,13 +100,17 @@ func headline(results ...v1alpha1.CellResult) *v1alpha1.Summary {
 
 // placement is Verified when every endpoint is; empty without any.
 func placement(endpoints []v1alpha1.Endpoint) v1alpha1.PlacementState {
-	switch {
-	case len(endpoints) == 0:
+	if len(endpoints) == 0 {
 		return ""
-	case slices.ContainsFunc(endpoints, func(e v1alpha1.Endpoint) bool { return !e.Verified }):
-		return v1alpha1.PlacementUnverified
 	}
-	return v1alpha1.PlacementVerified
+	return placementState(!slices.ContainsFunc(endpoints, func(e v1alpha1.Endpoint) bool { return e.Placement != v1alpha1.PlacementVerified }))
+}
+
+func placementState(verified bool) v1alpha1.PlacementState {
+	if verified {
+		return v1alpha1.PlacementVerified
+	}
+	return v1alpha1.PlacementUnverified
 }
 
 // The longest texts that the API takes, in characters. Agents tell what they found, of any length.
@@ -125,7 +129,7 @@ func endpoint(d result.Document, lines []v1alpha1.ProofLine) v1alpha1.Endpoint {
 		Kernel: proof.Bounded(e.Kernel, maxText), CPUs: proof.Bounded(e.CPUsAllowed, maxText), MeasuringCPU: e.MeasuringCPU, CPUNUMANode: e.CPUNUMANode,
 		Interface: proof.Bounded(e.Interface, maxName), Address: proof.Bounded(e.Address, maxName), MTU: e.MTU,
 		Driver: proof.Bounded(e.Driver, maxName), PCIAddress: proof.Bounded(e.PCIAddress, maxName), DeviceNUMANode: e.DeviceNUMANode,
-		Verified: proof.Verified(lines), Proof: lines,
+		Placement: placementState(proof.Verified(lines)), Proof: lines,
 	}
 }
 

@@ -67,7 +67,7 @@ var _ = Describe("A published experiment in a small size prints its table", Labe
 		cpus := min(wholeCPUs(ctx), 2)
 		b := experiment("percentile-ladder.yaml", 3, 2*time.Second, 200*time.Millisecond, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.HighestPercentile = v1alpha1.P9999
-			s.Capture, s.Placement.CPUs = true, int32(cpus)
+			s.Capture, s.Placement.CPUs = v1alpha1.CaptureServer, int32(cpus)
 		})
 		create(ctx, b)
 		b = completesWithin(ctx, experimentTime, b)

@@ -47,7 +47,7 @@ func latencyGate() *v1alpha1.LatencyGate {
 		Spec: v1alpha1.LatencyGateSpec{
 			NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{gated: ""}}, Namespace: namespace, Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.Spec},
 			OnInconclusive: v1alpha1.OnInconclusive{Action: v1alpha1.InconclusiveRetry, Retries: 5},
-			Enforcement:    v1alpha1.Enforcement{Label: true, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}, HoldPod: true},
+			Enforcement:    v1alpha1.Enforcement{Label: &v1alpha1.GateLabel{}, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}, HoldPod: &v1alpha1.GateHoldPod{}},
 		},
 	}
 }

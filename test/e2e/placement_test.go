@@ -161,7 +161,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		Expect(b.Status.Endpoints).To(HaveLen(8))
 		for _, e := range b.Status.Endpoints {
 			what := e.Variant + ", " + e.Role
-			Expect(e.Verified).To(BeTrue(), "%s: %v", what, e.Proof)
+			Expect(e.Placement).To(Equal(v1alpha1.PlacementVerified), "%s: %v", what, e.Proof)
 			Expect(line(e, v1alpha1.ProofCPUsExclusive).State).To(Equal(v1alpha1.ProofProved), what)
 			Expect(line(e, v1alpha1.ProofMTU).State).To(Equal(v1alpha1.ProofProved), what)
 			Expect(line(e, v1alpha1.ProofAcceleration).State).To(Equal(v1alpha1.ProofProved), what)
@@ -208,7 +208,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		Expect(b.Status.Attempts).To(HaveLen(1))
 		for _, e := range b.Status.Endpoints {
 			Expect(allocatable(ctx, e.Node, localcluster.ResourceVFClaimed)).To(BeZero())
-			Expect(e.Verified).To(BeTrue(), "%s: %v", e.Role, e.Proof)
+			Expect(e.Placement).To(Equal(v1alpha1.PlacementVerified), "%s: %v", e.Role, e.Proof)
 			Expect(line(e, v1alpha1.ProofDevice)).To(And(
 				HaveField("State", v1alpha1.ProofProved), HaveField("Found", MatchRegexp(`^0000:d8:02\.[01], by environment, sysfs, network-status, ResourceClaim$`))))
 			Expect(line(e, v1alpha1.ProofNUMALocal).State).To(Equal(v1alpha1.ProofProved))
@@ -312,7 +312,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 			Expect(warning(b, v1alpha1.WarningNUMAMismatch).Message).To(ContainSubstring("NUMA node"), b.Name)
 			Expect(b.Status.Summary.Placement).To(Equal(v1alpha1.PlacementUnverified), b.Name)
 			for _, e := range b.Status.Endpoints {
-				Expect(e.Verified).To(BeFalse())
+				Expect(e.Placement).To(Equal(v1alpha1.PlacementUnverified))
 				Expect(line(e, v1alpha1.ProofNUMALocal).State).To(Equal(v1alpha1.ProofFailed))
 				Expect(line(e, v1alpha1.ProofDevice).State).To(Equal(v1alpha1.ProofProved))
 			}
@@ -332,7 +332,7 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 		Expect(warning(b, reason).Message).NotTo(BeEmpty(), "%v", b.Status.Warnings)
 		Expect(b.Status.Summary.Placement).To(Equal(v1alpha1.PlacementUnverified))
 		Expect(slices.ContainsFunc(b.Status.Endpoints, func(e v1alpha1.Endpoint) bool {
-			return !e.Verified && line(e, check).State == v1alpha1.ProofFailed
+			return e.Placement == v1alpha1.PlacementUnverified && line(e, check).State == v1alpha1.ProofFailed
 		})).To(BeTrue(), "%v", b.Status.Endpoints)
 		Eventually(passed).WithArguments(ctx, b).WithTimeout(soon).Should(HaveField("Reason", v1alpha1.ReasonInconclusive))
 		Expect(get(ctx, b).Status.Verdict.Rules[0].Reason).To(Equal(reason))

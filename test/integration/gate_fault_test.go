@@ -154,7 +154,7 @@ var _ = Describe("A gate with one fault", func() {
 		w := NewGateWorld(ctx)
 		asked, end := w.Deny(ctx, "", "pods", "-hold", 400)
 		w.Start()
-		g := w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = true }))
+		g := w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{} }))
 		w.Expect(ctx, w.A, isVerified)
 		Eventually(func() string { return setbackOf(w.Verification(ctx, w.A).Status.HoldPodSetback) }).Should(Equal("HoldPodRefused 1"))
 		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(HavePrefix("False HoldPodRefused: 1 nodes: "))

@@ -47,7 +47,7 @@ func MakeGate(namespace string) *GateBuilder {
 		Spec: v1alpha1.LatencyGateSpec{
 			NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{gateLabel: namespace}}, Namespace: namespace,
 			Template:    v1alpha1.LatencyBenchmarkTemplate{Spec: MakeBenchmark(namespace, "").Rounds(5).Rule(under("8us")).Rule(within("10%")).AgainstGate("").Free().Spec},
-			Enforcement: v1alpha1.Enforcement{Label: true, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}},
+			Enforcement: v1alpha1.Enforcement{Label: &v1alpha1.GateLabel{}, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}},
 		},
 	}}
 }
@@ -685,7 +685,7 @@ var _ = Describe("A gate", func() {
 		w := NewGateWorld(ctx, "c")
 		w.Start()
 		w.SlowNode(w.A)
-		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = true }))
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{} }))
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		w.Expect(ctx, w.B, isVerified)
 		Expect(k8s.Delete(ctx, g)).To(Succeed())
@@ -834,7 +834,7 @@ var _ = Describe("A gate", func() {
 	It("runs hold pods that are Ready only on verified nodes", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
-		g := w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod, s.Suspend = true, true }))
+		g := w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod, s.Suspend = &v1alpha1.GateHoldPod{}, true }))
 		holdPod := func() *corev1.Pod {
 			GinkgoHelper()
 			list := &corev1.PodList{}
@@ -1590,6 +1590,7 @@ spec:
 		Entry("a time zone without a schedule", "small", "timeZone: Europe/Zurich", "{}", "timeZone", "no schedule"),
 		Entry("a time zone in the schedule", "small", "schedule: 'TZ=UTC 0 3 * * *'", "{}", "spec.schedule", "time zone in timeZone"),
 		Entry("a schedule without times of day", "small", "schedule: '@every 1h'", "{}", "spec.schedule", "times of day"),
+		Entry("hold pods as a boolean", "small", "enforcement: {holdPod: true}", "{}", "spec.enforcement.holdPod", "must be of type object"),
 		Entry("an unknown effect", "small", "enforcement: {taint: {effect: PreferNoSchedule}}", "{}", "spec.enforcement.taint.effect", "supported values"),
 		Entry("no slot", "small", "maxParallel: 0", "{}", "spec.maxParallel", "greater than or equal to 1"),
 		Entry("a number of nodes below none", "small", "maxUnverified: -1", "{}", "spec.maxUnverified", "greater than or equal to 0"),

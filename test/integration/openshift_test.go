@@ -104,7 +104,7 @@ var _ = Describe("A namespace of OpenShift, with Pod Security Standard restricte
 		w := NewGateWorld(ctx)
 		w.likeRestrictedV2(ctx)
 		w.Start()
-		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = true }))
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{} }))
 		list := &corev1.PodList{}
 		Eventually(func(g Gomega) {
 			g.Expect(k8s.List(ctx, list, client.InNamespace(w.Namespace), client.HasLabels{v1alpha1.LabelHold})).To(Succeed())

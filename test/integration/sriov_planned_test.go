@@ -176,7 +176,7 @@ var _ = Describe("A sample for SR-IOV", func() {
 
 			b := overview(runsAsPlanned(ctx, w, sample, sriovAgents))
 			for _, e := range b.Status.Endpoints {
-				Expect(e.Verified).To(BeTrue(), "%s of %s: %+v", e.Role, e.Variant, e.Proof)
+				Expect(e.Placement).To(Equal(v1alpha1.PlacementVerified), "%s of %s: %+v", e.Role, e.Variant, e.Proof)
 			}
 			Expect(b.Status.Summary.Placement).To(Equal(v1alpha1.PlacementVerified))
 			first := strings.HasSuffix(b.Status.Pair.ClientNode, "-a")

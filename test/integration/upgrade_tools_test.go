@@ -573,8 +573,8 @@ var _ = Describe("The samples for upgrade tools", func() {
 		patch("argocd.yaml", argocd, "configmap", "argocd-cm")
 		Expect(argocd.Data).To(HaveLen(4))
 		patch("hold-pod.yaml", g, "lgate", namespace, "--type=merge")
-		Expect(g.Spec.Enforcement.HoldPod).To(BeTrue())
-		Expect(g.Spec.Enforcement.Label).To(BeTrue())
+		Expect(g.Spec.Enforcement.HoldPod).NotTo(BeNil())
+		Expect(g.Spec.Enforcement.Label).NotTo(BeNil())
 
 		By("tolerating the taint where the patch says so, and nowhere else")
 		tainted := corev1.Taint{Key: v1alpha1.NodeTaintUnverified, Effect: corev1.TaintEffectNoSchedule}
@@ -595,7 +595,7 @@ var _ = Describe("A simulated upgrade tool", func() {
 		installTools()
 		w := NewGateWorld(ctx)
 		w.Start()
-		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = true }))
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{} }))
 		reader, base, admin := NewReader(ctx, w.Namespace), Verdicts(), adminKubeconfig(w.Namespace)
 		names := []string{"fast-nodes", w.Namespace, "{latency: gated}", fmt.Sprintf("{%s: %s}", gateLabel, w.Namespace), "latency: gated,", fmt.Sprintf("%s: %s,", gateLabel, w.Namespace)}
 		var rule readinessRule

@@ -173,7 +173,7 @@ type testCase struct {
 	// preload is the content of /etc/ld.so.preload.
 	preload string
 	binds   map[string]string
-	capture bool
+	capture v1alpha1.CaptureMode
 	// kernel asks for the kernel's sockets instead of Onload's.
 	kernel bool
 	// unregistered runs over the NICs that Onload does not accelerate.
@@ -240,7 +240,7 @@ var cases = []testCase{
 	{name: "netperf UDP", program: v1alpha1.ToolNetperf, protocols: udp, profile: latency, truth: accelerated},
 	{name: "several cells, sockperf", program: v1alpha1.ToolSockperf, protocols: udp, sizes: []int32{64, 512, 1400}, profile: latency, truth: accelerated},
 	{name: "several cells, pinger", program: v1alpha1.ToolPinger, protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}, sizes: []int32{64, 1024}, profile: latency, truth: accelerated},
-	{name: "capture", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, capture: true, truth: accelerated},
+	{name: "capture", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, capture: v1alpha1.CaptureServer, truth: accelerated},
 
 	{name: "unregistered NIC, pinger TCP", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, unregistered: true, truth: kernel},
 	{name: "unregistered NIC, pinger UDP", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, unregistered: true, truth: kernel},

@@ -128,7 +128,7 @@ func (c testCase) measure(t *testing.T, b *v1alpha1.LatencyBenchmark, run plan.R
 		task.Role = e.role
 		if e.role == v1alpha1.RoleServer {
 			task.Deadline += time.Minute
-			task.Capture = c.capture
+			task.Capture = c.capture == v1alpha1.CaptureServer
 		} else {
 			task.ServerAddress = o.ends[1].address
 		}
@@ -187,7 +187,7 @@ func (e *end) start(t *testing.T, c testCase, endpoint pods.Endpoint) {
 	binds := map[string]string{"/dev/termination-log": e.termination, plan.Scratch: dir + "/scratch"}
 	maps.Copy(binds, c.binds)
 	uid := 65532
-	if c.capture && e.role == v1alpha1.RoleServer {
+	if c.capture == v1alpha1.CaptureServer && e.role == v1alpha1.RoleServer {
 		uid = 0
 	}
 	e.process, err = lab.Pod{
