@@ -231,7 +231,7 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 		f.set("nic.function", "virtual")
 	}
 	f.set("nic.parent", h.parent)
-	f.set("nic.driver-version", driverVersion)
+	f.set("nic.driver-version", ownVersion(driverVersion, e.Kernel))
 	f.set("nic.firmware-variant", firmwareVariant(e.Driver, e.Firmware))
 	e.Facts = f
 	return e
@@ -264,6 +264,15 @@ func driverInfo(iface string) (driver, version, firmware string) {
 	}
 	text := unix.ByteSliceToString
 	return text(info.Driver[:]), text(info.Version[:]), text(info.Fw_version[:])
+}
+
+// ownVersion is the version of a driver. The kernel reports its own release for a driver without a version: that is a fact of the
+// kernel, which may be upgraded on purpose, and not another one of the NIC.
+func ownVersion(version, release string) string {
+	if version == release && version != "" {
+		return "kernel"
+	}
+	return version
 }
 
 // version is the agent's own, from the build.

@@ -425,3 +425,16 @@ func TestProgramDigest(t *testing.T) {
 		t.Errorf("a program that is not there: got %q", got)
 	}
 }
+
+func TestOwnVersion(t *testing.T) {
+	for _, tt := range []struct{ version, release, want string }{
+		{"6.12.95+deb12-amd64", "6.12.95+deb12-amd64", "kernel"},
+		{"6.2.1.1000", "6.12.95+deb12-amd64", "6.2.1.1000"},
+		{"", "6.12.95+deb12-amd64", ""},
+		{"", "", ""},
+	} {
+		if got := ownVersion(tt.version, tt.release); got != tt.want {
+			t.Errorf("the version %q with kernel %q is recorded as %q, want %q", tt.version, tt.release, got, tt.want)
+		}
+	}
+}

@@ -118,7 +118,7 @@ var Keys = []Key{
 	{"nic.pci-subsystem", true, "vendor:device of the board"},
 	{"nic.pcie", false, "speed and width of the PCIe link; of a PF only"},
 	{"nic.driver", true, "ethtool -i"},
-	{"nic.driver-version", true, "ethtool -i"},
+	{"nic.driver-version", true, "ethtool -i; kernel: the driver has no version of its own"},
 	{"nic.firmware", true, "ethtool -i"},
 	{"nic.firmware-variant", true, "full-feature, ultra-low-latency, packed-stream, rules-engine or dpdk; of sfc only"},
 	{"nic.mtu", true, "bytes"},
