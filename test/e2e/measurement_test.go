@@ -106,7 +106,7 @@ var _ = Describe("A measurement", Label("measurement"), func() {
 		pair := &v1alpha1.LatencyBenchmark{}
 		Expect(kube.Get(ctx, types.NamespacedName{Namespace: namespace, Name: "all-pairs-p1"}, pair)).To(Succeed())
 		Expect(metav1.IsControlledBy(pair, m)).To(BeTrue())
-		Expect(pair.Status.Endpoints).To(HaveEach(HaveField("Verified", true)))
+		Expect(pair.Status.Endpoints).To(HaveEach(HaveField("Placement", v1alpha1.PlacementVerified)))
 
 		By("what the command prints and writes")
 		Expect(tailgate(ctx, "get", "lmatrix/all-pairs")).To(ContainSubstring("AllPairs of 1 pairs, 1 of them with results"))
