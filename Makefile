@@ -17,7 +17,7 @@ BENCH_IMAGE ?= tailgate-bench:latest
 CHART_FLAGS ?=
 # What `make lint` reads with the prose linter: pages, comments of Go code, and YAML.
 PROSE := $(wildcard *.md) docs api cmd config controllers hack internal test
-# Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, doctor, docs, install; empty: all.
+# Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, doctor, docs, install; empty: all but those of `make lab`.
 LABELS ?=
 # A folder with a release (make release), which the specs with the label install then install; empty: the work tree.
 RELEASE ?=
@@ -70,8 +70,15 @@ devices: ## As root: agents and proof on real VFs, PFs and NUMA nodes in an emul
 	go test -v -count=1 -timeout 20m -tags e2e ./test/lab/devices
 
 .PHONY: lab
-lab: ## As root: tests in an emulated machine; ONLOAD_DIR names an Onload to test with (README).
-	ONLOAD_DIR='$(ONLOAD_DIR)' go test -p 1 -v -count=1 -timeout 60m -tags e2e ./test/lab/...
+lab: ## As root: upgrades and faults on a cluster of emulated machines (docs/lab.md); LAB_COMPONENTS: a folder of your CNI and device plugins.
+	mkdir -p bin
+	trap 'go run ./hack/durations bin/lab.json' EXIT; \
+	E2E_LAB=1 go tool ginkgo --tags=e2e -v --no-color --timeout=120m --label-filter=lab --json-report=lab.json --output-dir=bin ./test/e2e
+	go test -v -count=1 -timeout 10m -tags e2e ./test/lab/selftest
+
+.PHONY: onload
+onload: ## As root: tests of the Onload in ONLOAD_DIR in an emulated machine (CONTRIBUTING.md).
+	ONLOAD_DIR='$(ONLOAD_DIR)' go test -v -count=1 -timeout 60m -tags e2e ./test/lab/onload
 
 .PHONY: lab-up
 lab-up: ## As root: start a cluster whose nodes are emulated machines with real VFs, and install Tailgate (docs/lab.md).

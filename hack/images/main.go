@@ -1,7 +1,7 @@
 // Command images puts the project's container images together without an engine or a registry and prints the paths
 // of their archives, ready for `ctr images import`:
 //
-//	go run ./hack/images [-out DIR] [manager] [bench] [pause]
+//	go run ./hack/images [-out DIR] [manager] [bench] [pause] [labcomponents]
 //
 // Without names it makes all of them. SFNETTEST_BIN names a folder with ready-made sfnt tools for the bench image.
 package main

@@ -22,6 +22,8 @@ const usage = `usage: localcluster VERB
   kubeconfig   print the path of the kubeconfig
   lab-up, lab-down, lab-status, lab-load TAR...
                the same with nodes that are emulated machines (docs/lab.md)
+  lab-components DIR
+               write the project's CNI and device plugins as a folder that LAB_COMPONENTS can name
   assets       print a folder with kube-apiserver, etcd and kubectl, built if needed`
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -30,11 +32,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	verb, lab := strings.CutPrefix(args[0], "lab-")
 	args = args[1:]
-	if verb == "load" {
-		if len(args) == 0 {
-			return errors.New("load needs the tarballs of images")
-		}
-	} else if len(args) > 0 {
+	switch {
+	case verb == "load" && len(args) == 0:
+		return errors.New("load needs the tarballs of images")
+	case verb == "components" && (len(args) != 1 || !lab):
+		return errors.New("lab-components needs a folder")
+	case verb == "load", verb == "components":
+	case len(args) > 0:
 		return fmt.Errorf("%s takes no arguments, got %q", verb, args)
 	}
 	options := localcluster.Options{Log: stderr, Lab: lab}
@@ -52,6 +56,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return localcluster.Status(ctx, options, stdout)
 	case "load":
 		return localcluster.Load(ctx, options, args...)
+	case "components":
+		return localcluster.WriteComponents(ctx, options, args[0])
 	case "kubeconfig":
 		fmt.Fprintln(stdout, localcluster.Kubeconfig(options))
 		return nil

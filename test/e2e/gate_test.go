@@ -350,7 +350,7 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(1), func() {
 				Expect(install.Kubectl(ctx, options, GinkgoWriter, "apply", "-f", policies)).To(Succeed())
 			}
 			scaleManager(ctx, 0)
-			t := newTimeline(ctx)
+			t := newWaysTimeline(ctx)
 			t.until(func(at string) bool {
 				return at == "exit code 0, HTTP no manager, hold pod Running True True, condition, label and taint True true -"
 			})
@@ -358,7 +358,7 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(1), func() {
 			Expect(localcluster.Upgrade(ctx, options, "node-a", fmt.Sprintf("Away %d", i))).To(Succeed())
 			Eventually(func() string { return gateNode(ctx, "node-a").Status.NodeInfo.BootID }).
 				WithTimeout(time.Minute).WithPolling(20 * time.Millisecond).ShouldNot(Equal(before))
-			t.say("the kubelet told of another boot")
+			t.add("the kubelet told of another boot")
 			Expect(exitCode(ctx)).To(Equal(2), "the exit code knows at once, without a manager")
 			want := isVerified
 			if withPolicies {
@@ -370,11 +370,11 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(1), func() {
 			})
 			if withPolicies {
 				Expect(kube.Patch(ctx, gateNode(ctx, "node-a"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"e2e":"any"}}}`)))).To(Succeed())
-				t.say("a write of the Node")
+				t.add("a write of the Node")
 				t.until(func(at string) bool { return strings.HasSuffix(at, heldBack) })
 			}
 			scaleManager(ctx, 1)
-			t.say("the manager is back")
+			t.add("the manager is back")
 			t.until(func(at string) bool { return strings.HasSuffix(at, heldBack) })
 			t.until(func(at string) bool {
 				return strings.Contains(at, "exit code 0, HTTP 200 Pass") && strings.HasSuffix(at, isVerified)
@@ -420,28 +420,41 @@ func exitCode(ctx context.Context) int {
 	return cli.Run(ctx, []string{"gate", "lgate/e2e", "--kubeconfig", localcluster.Kubeconfig(options)}, &out, &out)
 }
 
-// timeline is what each way says of node-a, at each change of any.
+// timeline records what happened in a spec, and when.
 type timeline struct {
-	ctx   context.Context
-	token string
 	start time.Time
-	last  string
 	lines []string
 }
 
-func newTimeline(ctx context.Context) *timeline {
+func newTimeline() *timeline { return &timeline{start: time.Now()} }
+
+func (t *timeline) add(format string, args ...any) {
+	t.lines = append(t.lines, fmt.Sprintf("%6.1f s  %s", time.Since(t.start).Seconds(), fmt.Sprintf(format, args...)))
+	GinkgoWriter.Println(t.lines[len(t.lines)-1])
+}
+
+// report adds the timeline to the report of the spec.
+func (t *timeline) report(name string) {
+	AddReportEntry("timeline: "+name, "\n"+strings.Join(t.lines, "\n"))
+}
+
+// waysTimeline records what each way says of node-a, at each change of any.
+type waysTimeline struct {
+	*timeline
+	ctx   context.Context
+	token string
+	last  string
+}
+
+func newWaysTimeline(ctx context.Context) *waysTimeline {
 	GinkgoHelper()
 	var token bytes.Buffer
 	Expect(install.Kubectl(ctx, options, &token, "-n", managerNamespace, "create", "token", "manager")).To(Succeed())
-	return &timeline{ctx: ctx, token: token.String(), start: time.Now()}
-}
-
-func (t *timeline) say(what string) {
-	t.lines = append(t.lines, fmt.Sprintf("%6.1f s  %s", time.Since(t.start).Seconds(), what))
+	return &waysTimeline{timeline: newTimeline(), ctx: ctx, token: token.String()}
 }
 
 // look notes what each way says, if that has changed.
-func (t *timeline) look() string {
+func (t *waysTimeline) look() string {
 	GinkgoHelper()
 	said := "HTTP no manager"
 	if managers(t.ctx) == 1 {
@@ -459,16 +472,14 @@ func (t *timeline) look() string {
 	at := fmt.Sprintf("exit code %d, %s, hold pod %s, condition, label and taint %s", exitCode(t.ctx), said, holds(t.ctx, "node-a"), published(t.ctx, "node-a"))
 	if at != t.last {
 		t.last = at
-		t.say(at)
+		t.add("%s", at)
 	}
 	return at
 }
 
 // until looks until it sees what it is to see.
-func (t *timeline) until(sees func(at string) bool) {
+func (t *waysTimeline) until(sees func(at string) bool) {
 	GinkgoHelper()
 	Eventually(func() bool { return sees(t.look()) }).WithTimeout(measured).WithPolling(250*time.Millisecond).
 		Should(BeTrue(), func() string { return strings.Join(t.lines, "\n") })
 }
-
-func (t *timeline) report(name string) { AddReportEntry("timeline "+name, strings.Join(t.lines, "\n")) }

@@ -29,8 +29,9 @@ type cluster struct {
 	binaries string
 	numa     [2][]int
 	nodes    []node
-	// lab is QEMU, if the nodes are guests.
-	lab machine.System
+	// lab is QEMU, if the nodes are guests, and components what they have of a site.
+	lab        machine.System
+	components components
 }
 
 // newCluster checks what the machine must have and builds the pinned commands.
@@ -56,7 +57,10 @@ func newCluster(ctx context.Context, o Options) (*cluster, error) {
 // layOut shares this machine's CPUs out to the nodes, or finds what emulates them.
 func (c *cluster) layOut(ctx context.Context) (err error) {
 	if c.options.Lab {
-		c.nodes = guestNodes(c.site)
+		if c.components, err = readComponents(os.Getenv(Components)); err != nil {
+			return err
+		}
+		c.nodes = guestNodes(c.site, len(c.components.manifests) > 0)
 		if _, err := exec.LookPath("mkfs.ext4"); err != nil {
 			return fmt.Errorf("the lab makes disks with mkfs.ext4, please install the package e2fsprogs: %w", err)
 		}
@@ -197,6 +201,10 @@ func (c *cluster) configuration(n node, snapshotter string, defaults []byte) map
 	}
 	if n.Guest {
 		files["kubelet.yaml"] = func() ([]byte, error) { return kubeletConfig(c.paths, n, true) }
+		if n.Components {
+			delete(files, "cni/10-pod.conf")
+			delete(files, "deviceplugin.json")
+		}
 		return files
 	}
 	files["fragile.json"] = func() ([]byte, error) { return fragileConfig(n) }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,10 +43,10 @@ var guestModules = []string{
 
 // guestNodes are the nodes of the lab: guests of two NUMA nodes with a core of two threads each. The kubelet of the second
 // gives whole cores alone.
-func guestNodes(s site) []node {
+func guestNodes(s site, components bool) []node {
 	list := s.nodes([2][]int{{0, 1}, {2, 3}})
 	for i := range list {
-		list[i].Guest, list[i].WholeCores = true, i == 1
+		list[i].Guest, list[i].WholeCores, list[i].Components = true, i == 1, components
 	}
 	return list
 }
@@ -92,7 +93,11 @@ func (c *cluster) guestConfig(n node) ([]byte, error) {
 	for _, card := range n.nics() {
 		config.Cards = append(config.Cards, guestnode.Card{Name: card.Name, MAC: card.MAC, MTU: card.MTU, VFs: len(card.VFs)})
 	}
-	for _, pr := range []process{containerd(c.paths, n, c.binaries), kubelet(c.paths, n, c.binaries), devicePlugin(c.paths, n)} {
+	processes := []process{containerd(c.paths, n, c.binaries), kubelet(c.paths, n, c.binaries)}
+	if !n.Components {
+		processes = append(processes, devicePlugin(c.paths, n))
+	}
+	for _, pr := range processes {
 		config.Processes[strings.TrimSuffix(pr.Name, "-"+n.Name)] = pr.Args
 	}
 	return json.Marshal(config)
@@ -197,7 +202,7 @@ func (c *cluster) startGuests(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tars := append([]string{pause}, c.options.Images...)
+	tars := slices.Concat([]string{pause}, c.components.images, c.options.Images)
 	if _, err := os.Stat(c.join("kernels")); err != nil {
 		if err := c.writeKernels(ctx); err != nil {
 			return err

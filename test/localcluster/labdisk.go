@@ -3,6 +3,7 @@ package localcluster
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -83,14 +84,19 @@ func (c *cluster) writeDisk(ctx context.Context, n node, store string, tars []st
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "kubelet"} {
 		programs = append(programs, filepath.Join(c.binaries, name))
 	}
-	for _, name := range []string{"multinet", "sriov", "deviceplugin"} {
-		programs = append(programs, c.bin(name))
+	files := append(programs, c.kubeconfig(n.Name), c.kubeconfig("multinet"))
+	plugins := filepath.Join(c.binaries, "cni", "*")
+	if n.Components {
+		if err := c.copyPlugins(root, n, plugins); err != nil {
+			return err
+		}
+	} else {
+		files = append(files, c.bin("multinet"), c.bin("sriov"), c.bin("deviceplugin"))
 	}
-	files := append(slices.Clone(programs), c.kubeconfig(n.Name), c.kubeconfig("multinet"))
 	for file := range c.configuration(n, "", nil) {
 		files = append(files, c.node(n, file))
 	}
-	for _, pattern := range []string{filepath.Join(c.binaries, "cni", "*"), c.pki("*")} {
+	for _, pattern := range []string{plugins, c.pki("*")} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			return err
@@ -116,8 +122,29 @@ func (c *cluster) writeDisk(ctx context.Context, n node, store string, tars []st
 	return os.Rename(tmp, disk)
 }
 
+// copyPlugins gives a node the CNI plugins and the pods' network where a site's components look for them.
+func (c *cluster) copyPlugins(root string, n node, plugins string) error {
+	found, err := filepath.Glob(plugins)
+	if err != nil {
+		return err
+	}
+	for _, file := range found {
+		if err := copyFile(file, filepath.Join(root, siteCNIBinaries, filepath.Base(file))); err != nil {
+			return err
+		}
+	}
+	text, err := json.Marshal(podNetwork(c.paths, n))
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(root, siteCNIConfig)
+	return errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "10-podnet.conf"), text, 0o600))
+}
+
 // copyTo copies a file, or what a link leads to, to the same path below a folder.
-func copyTo(root, file string) error {
+func copyTo(root, file string) error { return copyFile(file, filepath.Join(root, file)) }
+
+func copyFile(file, target string) error {
 	info, err := os.Stat(file)
 	if err != nil {
 		return err
@@ -126,7 +153,6 @@ func copyTo(root, file string) error {
 	if err != nil {
 		return err
 	}
-	target := filepath.Join(root, file)
 	return errors.Join(os.MkdirAll(filepath.Dir(target), 0o755), os.WriteFile(target, content, info.Mode().Perm()))
 }
 

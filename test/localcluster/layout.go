@@ -69,6 +69,8 @@ type node struct {
 	NearNUMA, FarNUMA int
 	// Guest is a node of the lab.
 	Guest bool
+	// Components is a guest with a site's own CNI and device plugins.
+	Components bool
 	// WholeCores makes the kubelet give no pod a part of a core.
 	WholeCores bool
 }

@@ -340,3 +340,23 @@ func TestExplanationOfUnknownProcess(t *testing.T) {
 		t.Errorf("got %v, want an error that lists the names", err)
 	}
 }
+
+func TestReadComponents(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := readComponents(dir); err == nil || !strings.Contains(err.Error(), "no manifests") {
+		t.Errorf("a folder without manifests: %v", err)
+	}
+	for _, name := range []string{"multus.tar", "b.yaml", "a.yaml", "README.md"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := readComponents(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := components{images: []string{filepath.Join(dir, "multus.tar")}, manifests: []string{filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml")}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(components{})); diff != "" {
+		t.Error(diff)
+	}
+}

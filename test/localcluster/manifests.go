@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -113,6 +114,13 @@ func (c *cluster) apply(ctx context.Context) error {
 	documents, err := manifests(c.paths)
 	if err != nil {
 		return err
+	}
+	for _, file := range c.components.manifests {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("reading a manifest of the site's components: %w", err)
+		}
+		documents += "\n---\n" + string(content)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -133,14 +133,18 @@ state = "/run/containerd"
 
 // containerdConfig is the node's configuration of containerd.
 func containerdConfig(p paths, n node, binaries, snapshotter string) ([]byte, error) {
+	cniBinaries, cniConfig := []string{p.join("bin"), filepath.Join(binaries, "cni")}, p.node(n, "cni")
+	if n.Components {
+		cniBinaries, cniConfig = []string{siteCNIBinaries}, siteCNIConfig
+	}
 	var out strings.Builder
 	err := containerdTemplate.Execute(&out, map[string]any{
 		"Root":        p.node(n, "containerd"),
 		"Opt":         p.node(n, "opt"),
 		"Snapshotter": snapshotter,
 		"Pause":       images.PauseRef,
-		"CNIBinaries": []string{p.join("bin"), filepath.Join(binaries, "cni")},
-		"CNIConfig":   p.node(n, "cni"),
+		"CNIBinaries": cniBinaries,
+		"CNIConfig":   cniConfig,
 		"BaseSpec":    p.node(n, "base-spec.json"),
 		"Runc":        filepath.Join(binaries, "runc"),
 	})
@@ -188,28 +192,8 @@ func baseSpec(p paths, n node, defaults []byte) ([]byte, error) {
 
 // cniConfig is the node's one CNI configuration: the meta-plugin, which delegates a pod's first network to a bridge.
 func cniConfig(p paths, n node) ([]byte, error) {
-	config := map[string]any{
-		"cniVersion":         "1.0.0",
-		"name":               "podnet",
-		"type":               "multinet",
-		"kubeconfig":         p.kubeconfig("multinet"),
-		"podResourcesSocket": "/var/lib/kubelet/pod-resources/kubelet.sock",
-		"stateDir":           p.node(n, "multinet"),
-		"delegate": map[string]any{
-			"cniVersion": "1.0.0",
-			"name":       "podnet",
-			"type":       "bridge",
-			"bridge":     "cni0",
-			"isGateway":  true,
-			"mtu":        mtu,
-			"ipam": map[string]any{
-				"type":    "host-local",
-				"dataDir": p.node(n, "ipam"),
-				"ranges":  [][]map[string]string{{{"subnet": n.PodCIDR, "gateway": n.PodGateway}}},
-				"routes":  []map[string]string{{"dst": "0.0.0.0/0"}},
-			},
-		},
-	}
+	config := metaPlugin(p, p.node(n, "multinet"))
+	config["delegate"] = podNetwork(p, n)
 	content, err := json.MarshalIndent(config, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encoding the CNI configuration: %w", err)
@@ -228,15 +212,19 @@ func fragileConfig(n node) ([]byte, error) {
 // devicePluginConfig tells the node's device plugin what to advertise.
 func devicePluginConfig(n node) ([]byte, error) {
 	if n.Guest {
-		return json.Marshal(deviceplugin.Config{KubeletDir: kubeletPlugins, DeviceInfoDir: "/run/k8s.cni.cncf.io/devinfo/dp", Resources: []deviceplugin.Resource{
+		return json.Marshal(deviceplugin.Config{KubeletDir: kubeletPlugins, DeviceInfoDir: deviceInfos, Resources: []deviceplugin.Resource{
 			{Name: ResourceVF, Functions: deviceplugin.VFs}, {Name: ResourcePF, Functions: deviceplugin.PFs},
 		}})
 	}
 	return pluginConfig(nil, n.pools()...)
 }
 
-// kubeletPlugins is where the kubelet waits for device plugins.
-const kubeletPlugins = "/var/lib/kubelet/device-plugins"
+const (
+	// kubeletPlugins is where the kubelet waits for device plugins.
+	kubeletPlugins = "/var/lib/kubelet/device-plugins"
+	// deviceInfos is where device plugins describe devices to CNI plugins.
+	deviceInfos = "/run/k8s.cni.cncf.io/devinfo/dp"
+)
 
 func pluginConfig(fragile *deviceplugin.Fragile, pools ...pool) ([]byte, error) {
 	type device struct {

@@ -27,6 +27,8 @@ const (
 	ManagerRef = "localhost/tailgate:dev"
 	BenchRef   = "localhost/tailgate-bench:dev"
 	PauseRef   = "localhost/pause:1"
+	// ComponentsRef has the local cluster's CNI and device plugins.
+	ComponentsRef = "localhost/labcomponents:dev"
 )
 
 // user is the user and group of the programs in the images.
@@ -94,6 +96,7 @@ func recipes() []recipe {
 			},
 		}, benchLayers},
 		{"pause", PauseRef, v1.Config{User: user, Entrypoint: []string{"/pause"}}, pauseLayers},
+		{"labcomponents", ComponentsRef, v1.Config{Entrypoint: []string{"/labcomponents"}}, componentsLayers},
 	}
 }
 
@@ -205,6 +208,19 @@ func managerLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 		return nil, err
 	}
 	layer, err := fileLayer(append(userFiles(), file{path: "/manager", mode: 0o755, data: manager}, file{path: "/tailgate", mode: 0o755, data: cli})...)
+	return []v1.Layer{layer}, err
+}
+
+func componentsLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
+	var files []file
+	for _, name := range []string{"labcomponents", "multinet", "sriov", "deviceplugin"} {
+		program, err := goProgram(ctx, o, "./test/localcluster/cmd/"+name)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{path: "/" + name, mode: 0o755, data: program})
+	}
+	layer, err := fileLayer(files...)
 	return []v1.Layer{layer}, err
 }
 

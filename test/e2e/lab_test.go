@@ -1,0 +1,180 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/test/localcluster"
+	"github.com/tailgate-dev/tailgate/test/localcluster/install"
+)
+
+// wholeCores changes a benchmark for nodes with two threads a core, one of which gives pods whole cores only.
+func wholeCores(s *v1alpha1.LatencyBenchmarkSpec) {
+	s.Placement.CPUs = 2
+	s.Placement.Memory.Set(256 << 20)
+}
+
+// overPFs changes a benchmark to the PFs without VFs.
+func overPFs(s *v1alpha1.LatencyBenchmarkSpec) {
+	s.Network = v1alpha1.Network{
+		Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: "sf-pf"}, ResourceName: "tailgate.test/sf_pf"}},
+	}
+}
+
+// labGate is the gate of the other specs for emulated machines: other work on the machine that emulates them makes the minimum
+// several times as long. slowWire makes it more than ten times as long.
+func labGate() *v1alpha1.LatencyGate {
+	g := latencyGate()
+	s := &g.Spec.Template.Spec
+	wholeCores(s)
+	s.Workload.Duration.Duration = 2 * time.Second
+	s.Criteria.Rules[0].MaxLatency.Duration = 10 * time.Second // The first result needs a rule without a baseline.
+	s.Criteria.Rules[1].MaxIncrease = "500%"
+	s.Criteria.IgnoreDifferences = []string{"kernel.*"}
+	return g
+}
+
+// slowWire delays every frame between the first card of node-a and the wire by up to its interval in microseconds.
+var slowWire = map[string]any{"qom-type": "filter-buffer", "id": "slow", "netdev": "n0", "interval": 200_000}
+
+// monitor sends a command to QEMU's monitor of node-a, as soon as it listens.
+func monitor(ctx context.Context, command string, arguments map[string]any) {
+	GinkgoHelper()
+	Eventually(func() error { return localcluster.Monitor(ctx, options, "node-a", command, arguments) }).WithTimeout(soon).Should(Succeed())
+}
+
+// eventuallyReady waits until the condition Ready of node-a has a status.
+func eventuallyReady(ctx context.Context, status corev1.ConditionStatus) {
+	GinkgoHelper()
+	Eventually(func() corev1.ConditionStatus {
+		for _, c := range gateNode(ctx, "node-a").Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				return c.Status
+			}
+		}
+		return ""
+	}).WithTimeout(measured).WithPolling(200 * time.Millisecond).Should(Equal(status))
+}
+
+// upgradeWith does what an upgrade tool does to node-a: it drains the node, reboots it into another kernel and uncordons it.
+func upgradeWith(ctx context.Context, t *timeline, kernel string, whileBooting func()) {
+	GinkgoHelper()
+	before := gateNode(ctx, "node-a").Status.NodeInfo
+	t.add("kernel %s", before.KernelVersion)
+	Expect(install.Kubectl(ctx, options, GinkgoWriter, "drain", "node-a", "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout="+measured.String())).To(Succeed())
+	t.add("node-a is drained")
+	Expect(localcluster.Reboot(ctx, options, "node-a", kernel)).To(Succeed())
+	t.add("it was shut down, and boots")
+	whileBooting()
+	Eventually(func() string { return gateNode(ctx, "node-a").Status.NodeInfo.BootID }).WithTimeout(measured).
+		WithPolling(50 * time.Millisecond).ShouldNot(Equal(before.BootID))
+	after := gateNode(ctx, "node-a").Status.NodeInfo
+	t.add("the kubelet reports another boot, with kernel %s", after.KernelVersion)
+	Expect(after.KernelVersion).NotTo(Equal(before.KernelVersion))
+	Eventually(published).WithArguments(ctx, "node-a").WithTimeout(soon).WithPolling(50 * time.Millisecond).Should(Equal(heldBack))
+	t.add("the gate holds the node")
+	eventuallyReady(ctx, corev1.ConditionTrue)
+	t.add("it is Ready")
+	Expect(install.Kubectl(ctx, options, GinkgoWriter, "uncordon", "node-a")).To(Succeed())
+	t.add("it is uncordoned; condition, label and taint of the gate: %s", published(ctx, "node-a"))
+}
+
+var _ = Describe("The lab", Label("lab"), func() {
+	BeforeEach(func() {
+		if !options.Lab {
+			Skip("the nodes are no machines of their own; see make lab")
+		}
+	})
+
+	It("holds an upgraded node until it is measured, and one that became slow", func(ctx context.Context) {
+		DeferCleanup(func(ctx context.Context) {
+			g := labGate()
+			Expect(client.IgnoreNotFound(kube.Delete(ctx, g))).To(Succeed())
+			Eventually(func() error { return kube.Get(ctx, client.ObjectKeyFromObject(g), g) }).WithTimeout(soon).ShouldNot(Succeed())
+			labelNodes(ctx, gated, nil)
+		})
+		t := newTimeline()
+		letIn := watchLetIn(ctx, "node-a")
+		labelNodes(ctx, gated, "")
+		Expect(kube.Create(ctx, labGate())).To(Succeed())
+		first := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)
+		eventuallyConcludes(ctx, "node-b", v1alpha1.VerificationVerified)
+		t.add("both nodes are verified")
+		t.report("a new gate")
+
+		By("an upgrade that changes nothing but the kernel")
+		t = newTimeline()
+		upgradeWith(ctx, t, localcluster.KernelNewer, func() {})
+		second := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)
+		t.add("the gate releases it: %s", second.Status.Verified().Message)
+		t.report("an upgrade")
+		Expect(second.Status.Accepted.Benchmark).NotTo(Equal(first.Status.Accepted.Benchmark))
+		Expect(second.Status.Accepted.Identity[string(v1alpha1.IdentityKernel)]).NotTo(Equal(first.Status.Accepted.Identity[string(v1alpha1.IdentityKernel)]))
+
+		By("an upgrade after which it is slow")
+		t = newTimeline()
+		upgradeWith(ctx, t, localcluster.KernelStable, func() {
+			monitor(ctx, "object-add", slowWire)
+			DeferCleanup(func(ctx context.Context) { monitor(ctx, "object-del", map[string]any{"id": "slow"}) })
+			t.add("its wire is slow")
+		})
+		failed := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationFailed)
+		t.add("the gate does not release it: %s", failed.Status.Verified().Message)
+		t.report("an upgrade after which the node is slow")
+		Expect(failed.Status.Verified().Message).To(ContainSubstring("beyond maxIncrease 500%"))
+		Expect(failed.Status.Accepted).To(Equal(second.Status.Accepted), "what failed is no baseline")
+
+		Expect(letIn()).To(HaveLen(2), "once for each time that it was verified")
+	})
+
+	DescribeTable("completes a benchmark", func(ctx context.Context, fault string, network func(*v1alpha1.LatencyBenchmarkSpec), begin, end func(context.Context)) {
+		t := newTimeline()
+		b := benchmark("fault", network, wholeCores, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Rounds = 1 })
+		create(ctx, b)
+		eventuallyMeasures(ctx, b)
+		t.add("both pods run")
+		began := time.Now()
+		begin(ctx)
+		t.add("%s", fault)
+		eventuallyReady(ctx, corev1.ConditionUnknown)
+		t.add("its condition Ready is Unknown")
+		time.Sleep(time.Until(began.Add(time.Minute)))
+		end(ctx)
+		t.add("the fault is over")
+		eventuallyReady(ctx, corev1.ConditionTrue)
+		t.add("node-a is Ready")
+		b = eventuallyCompletes(ctx, b)
+		t.add("the benchmark is complete")
+		for _, a := range b.Status.Attempts {
+			t.add("%s, attempt %d: %s %s", a.Run, a.Attempt, a.Outcome.Reason, a.Outcome.Message)
+		}
+		t.report(fault)
+		Expect(report.Table(GinkgoWriter, b)).To(Succeed())
+		Expect(b.Status.Endpoints).To(HaveLen(2))
+		Expect(b.Status.Endpoints).To(HaveEach(And(HaveField("Placement", v1alpha1.PlacementVerified), HaveField("PCIAddress", Not(BeEmpty())))))
+		Expect(b.Status.Warnings).To(HaveExactElements(HaveField("Reason", v1alpha1.WarningEmulatedNIC)))
+		Eventually(benchmarkPods).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
+	},
+		Entry("over VFs, although the network of a node was cut for a minute", "node-a has no network", overVFs,
+			func(ctx context.Context) { monitor(ctx, "set_link", map[string]any{"name": "cluster", "up": false}) },
+			func(ctx context.Context) { monitor(ctx, "set_link", map[string]any{"name": "cluster", "up": true}) }),
+		Entry("over VFs, although the power of a node failed for a minute", "the power of node-a has failed", overVFs,
+			func(ctx context.Context) {
+				Expect(localcluster.KillProcess(ctx, options, "guest-node-a")).To(Succeed())
+			},
+			func(ctx context.Context) {
+				Expect(localcluster.StartProcess(ctx, options, "guest-node-a")).To(Succeed())
+			}),
+		Entry("over PFs, although a node was frozen for a minute", "node-a is frozen", overPFs,
+			func(ctx context.Context) { monitor(ctx, "stop", nil) }, func(ctx context.Context) { monitor(ctx, "cont", nil) }),
+	)
+})
