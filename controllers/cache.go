@@ -32,7 +32,7 @@ func CacheOptions() cache.Options {
 					b.Status.Warnings, b.Status.Endpoints, b.Status.Attempts, b.Status.Stored = nil, nil, nil, nil
 				}
 				if ofGate {
-					b.Status.Results = headline(b.Status.Results)
+					b.Status.Results = headline(&b.Status)
 					if b.Status.Verdict != nil {
 						b.Status.Verdict.Rules = nil
 					}
@@ -96,11 +96,11 @@ func slim[T client.Object](leaveOut func(T)) toolscache.TransformFunc {
 	}
 }
 
-// headline is what metrics tell of the results of a gate's benchmark: percentiles of the first cell.
-func headline(results []v1alpha1.CellResult) []v1alpha1.CellResult {
-	if len(results) == 0 {
+// headline is the part of the results of a gate's benchmark that the metrics have: the percentiles of the headline's cell.
+func headline(status *v1alpha1.LatencyBenchmarkStatus) []v1alpha1.CellResult {
+	first := status.Headline()
+	if first == nil {
 		return nil
 	}
-	first := &results[0]
 	return []v1alpha1.CellResult{{Variant: first.Variant, Name: first.Name, LatencyType: first.LatencyType, Percentiles: first.Percentiles}}
 }

@@ -124,6 +124,9 @@ func HeadlinePercentiles() []Percentile { return []Percentile{P50, P99, P999} }
 // +kubebuilder:validation:XValidation:rule="!has(self.variants) || !has(self.criteria) || !has(self.criteria.extendRounds) || (self.rounds + self.criteria.extendRounds) * self.variants.size() <= 400",message="spec.criteria.extendRounds: rounds and extendRounds together, times variants, must be at most 400"
 // +kubebuilder:validation:XValidation:rule="!has(self.criteria) || !has(self.criteria.baseline) || !has(self.criteria.baseline.variant) || has(self.variants) && self.variants.exists(v, v.name == self.criteria.baseline.variant)",message="spec.criteria.baseline.variant: must be one of spec.variants"
 // +kubebuilder:validation:XValidation:rule="!has(self.criteria) || self.criteria.rules.all(r, !has(r.variants) || r.variants.all(n, has(self.variants) ? self.variants.exists(v, v.name == n) : n == 'default'))",message="spec.criteria.rules: variants must be among spec.variants; without any there is one, named default"
+// +kubebuilder:validation:XValidation:rule="!has(self.headline) || !has(self.headline.protocol) || self.headline.protocol in self.workload.protocols",message="spec.headline.protocol: must be one of workload.protocols"
+// +kubebuilder:validation:XValidation:rule="!has(self.headline) || (has(self.workload.messageSizes) ? !has(self.headline.messageSize) || self.headline.messageSize in self.workload.messageSizes : !has(self.workload.streams) && (!has(self.headline.messageSize) || self.headline.messageSize == 64))",message="spec.headline.messageSize: must be one of workload.messageSizes (64 if unset; none if only streams are measured)"
+// +kubebuilder:validation:XValidation:rule="!has(self.headline) || !has(self.headline.ratePerSecond) || has(self.workload.ratesPerSecond) && self.headline.ratePerSecond in self.workload.ratesPerSecond",message="spec.headline.ratePerSecond: must be one of workload.ratesPerSecond"
 type LatencyBenchmarkSpec struct {
 	// tool is the program that measures: pinger, sfnt-pingpong, sfnt-stream, netperf or sockperf.
 	// +required
@@ -180,6 +183,11 @@ type LatencyBenchmarkSpec struct {
 	// +kubebuilder:default=HalfRTT
 	LatencyType LatencyType `json:"latencyType,omitempty"`
 
+	// headline selects the cell that status.summary and kubectl get show, and by which the slowest pairs of a LatencyMatrix and
+	// the latency metrics of a LatencyGate are determined; default the first cell.
+	// +optional
+	Headline *Headline `json:"headline,omitempty"`
+
 	// highestPercentile is the highest percentile that must come out, p50 to p99.9999. A tool, or a rate and
 	// duration, that cannot give it is refused before anything is measured. If unset, no percentile is guaranteed.
 	// +optional
@@ -232,6 +240,23 @@ type LatencyBenchmarkSpec struct {
 	// time: what is stored is then judged again, without measuring.
 	// +optional
 	Criteria *Criteria `json:"criteria,omitempty"`
+}
+
+// Headline selects a cell.
+type Headline struct {
+	// protocol is the protocol of the cell, one of workload.protocols; default the first.
+	// +optional
+	Protocol Protocol `json:"protocol,omitempty"`
+	// messageSize is the payload size of the cell in bytes, one of workload.messageSizes; default the first.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65536
+	MessageSize *int32 `json:"messageSize,omitempty"`
+	// ratePerSecond is the rate of the cell, one of workload.ratesPerSecond; default the first.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000000
+	RatePerSecond int32 `json:"ratePerSecond,omitempty"`
 }
 
 // Note is a fact about the test that its author records.
@@ -427,7 +452,7 @@ type LatencyBenchmarkStatus struct {
 	// +optional
 	Verdict *Verdict `json:"verdict,omitempty"`
 
-	// summary is the first cell of every variant, for kubectl get.
+	// summary is the cell of spec.headline of every variant, for kubectl get.
 	// +optional
 	Summary *Summary `json:"summary,omitempty"`
 
@@ -521,7 +546,7 @@ type Pair struct {
 	ServerNode string `json:"serverNode"`
 }
 
-// Summary is the first cell of every variant, for kubectl get: percentiles as text, such as 12.30µs or, with several variants,
+// Summary is one cell of every variant, for kubectl get: percentiles as text, such as 12.30µs or, with several variants,
 // pod 35.20µs, vf 12.30µs. A percentile is empty, or a dash, while it has too few samples, and "lost" where lost messages
 // reach it.
 type Summary struct {
@@ -659,6 +684,21 @@ type CellResult struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Outliers string `json:"outliers,omitempty"`
+}
+
+// Headline returns the result of the first variant in the cell of summary, or the first result; nil without results.
+func (s *LatencyBenchmarkStatus) Headline() *CellResult {
+	if len(s.Results) == 0 {
+		return nil
+	}
+	if s.Summary != nil {
+		for i := range s.Results {
+			if s.Results[i].Variant == s.Summary.Variant && s.Results[i].Name == s.Summary.Cell {
+				return &s.Results[i]
+			}
+		}
+	}
+	return &s.Results[0]
 }
 
 // Percentile is the value of a percentile in nanoseconds, nil if it is unknown.
@@ -1002,7 +1042,7 @@ type StoredResult struct {
 // +kubebuilder:printcolumn:name="Placement",type=string,JSONPath=`.status.summary.placement`,priority=1
 // +kubebuilder:printcolumn:name="Ratios",type=string,JSONPath=`.status.summary.variants`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].message`,priority=1
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.acceleration) == has(oldSelf.spec.acceleration) && (!has(self.spec.acceleration) || self.spec.acceleration == oldSelf.spec.acceleration) && has(self.spec.pods) == has(oldSelf.spec.pods) && (!has(self.spec.pods) || self.spec.pods == oldSelf.spec.pods) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.notes) == has(oldSelf.spec.notes) && (!has(self.spec.notes) || self.spec.notes == oldSelf.spec.notes) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for criteria, priority, suspend, ttlSecondsAfterFinished and historyLimit: delete the benchmark and apply it again"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.pair) || (self.spec.tool == oldSelf.spec.tool && self.spec.workload == oldSelf.spec.workload && self.spec.rounds == oldSelf.spec.rounds && self.spec.placement == oldSelf.spec.placement && self.spec.network == oldSelf.spec.network && self.spec.latencyType == oldSelf.spec.latencyType && has(self.spec.variants) == has(oldSelf.spec.variants) && (!has(self.spec.variants) || self.spec.variants == oldSelf.spec.variants) && has(self.spec.acceleration) == has(oldSelf.spec.acceleration) && (!has(self.spec.acceleration) || self.spec.acceleration == oldSelf.spec.acceleration) && has(self.spec.pods) == has(oldSelf.spec.pods) && (!has(self.spec.pods) || self.spec.pods == oldSelf.spec.pods) && has(self.spec.capture) == has(oldSelf.spec.capture) && (!has(self.spec.capture) || self.spec.capture == oldSelf.spec.capture) && has(self.spec.notes) == has(oldSelf.spec.notes) && (!has(self.spec.notes) || self.spec.notes == oldSelf.spec.notes) && has(self.spec.headline) == has(oldSelf.spec.headline) && (!has(self.spec.headline) || self.spec.headline == oldSelf.spec.headline) && has(self.spec.highestPercentile) == has(oldSelf.spec.highestPercentile) && (!has(self.spec.highestPercentile) || self.spec.highestPercentile == oldSelf.spec.highestPercentile))",message="spec cannot change once it was accepted, but for criteria, priority, suspend, ttlSecondsAfterFinished and historyLimit: delete the benchmark and apply it again"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.criteria) || !has(self.spec.criteria.baseline) || !has(self.spec.criteria.baseline.benchmarkRef) || self.spec.criteria.baseline.benchmarkRef.name != self.metadata.name",message="spec.criteria.baseline.benchmarkRef: a benchmark cannot be its own baseline; name another, or a variant"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.criteria) || !has(self.spec.criteria.baseline) || !has(self.spec.criteria.baseline.accepted) || has(self.spec.criteria.baseline.accepted.gateName)",message="spec.criteria.baseline.accepted.gateName: name the LatencyGate whose accepted result is the baseline"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.criteria) || !has(self.spec.criteria.baseline) || !has(self.spec.criteria.baseline.matrixRef)",message="spec.criteria.baseline.matrixRef: only the template of a LatencyMatrix compares with another one; name the benchmark of one pair by benchmarkRef"

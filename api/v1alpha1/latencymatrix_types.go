@@ -159,7 +159,7 @@ type LatencyMatrixStatus struct {
 	// +optional
 	Verdict *Verdict `json:"verdict,omitempty"`
 
-	// summary is the first cell of the slowest pair as text, for kubectl get.
+	// summary is the cell of template.spec.headline of the slowest pair as text, for kubectl get.
 	// +optional
 	Summary *Summary `json:"summary,omitempty"`
 
@@ -171,9 +171,9 @@ type LatencyMatrixStatus struct {
 	// +kubebuilder:validation:MaxItems=50
 	Running []RunningPair `json:"running,omitempty"`
 
-	// slowest are the measured pairs with the highest p99 of the first cell, at most ten, the slowest first. A p99 that
-	// falls among the lost messages is higher than any number. If the first cell is a stream, these have the lowest
-	// bandwidth.
+	// slowest are the measured pairs with the highest p99 of the cell of template.spec.headline, at most ten, the slowest
+	// first. A p99 that falls among the lost messages is higher than any number. If the cell is a stream, these are the pairs
+	// with the lowest bandwidth.
 	// +optional
 	// +listType=map
 	// +listMapKey=benchmark
@@ -208,7 +208,7 @@ type RunningPair struct {
 	UID string `json:"uid,omitempty"`
 }
 
-// MatrixPair is a measured pair of a LatencyMatrix, with the percentiles of its first cell.
+// MatrixPair is a measured pair of a LatencyMatrix, with the percentiles of the cell of template.spec.headline.
 type MatrixPair struct {
 	// benchmark is the name of the pair's benchmark.
 	// +kubebuilder:validation:MaxLength=253
@@ -308,7 +308,7 @@ type PairsBandwidth struct {
 // +kubebuilder:printcolumn:name="Runs",type=string,JSONPath=`.status.progress.runs`,priority=1
 // +kubebuilder:printcolumn:name="Tool",type=string,JSONPath=`.spec.template.spec.tool`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].message`,priority=1
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.nodes) || (self.spec.topology == oldSelf.spec.topology && self.spec.nodes == oldSelf.spec.nodes && has(self.spec.server) == has(oldSelf.spec.server) && (!has(self.spec.server) || self.spec.server == oldSelf.spec.server) && self.spec.parallelism == oldSelf.spec.parallelism && has(self.spec.template.metadata) == has(oldSelf.spec.template.metadata) && (!has(self.spec.template.metadata) || self.spec.template.metadata == oldSelf.spec.template.metadata) && self.spec.template.spec.tool == oldSelf.spec.template.spec.tool && self.spec.template.spec.workload == oldSelf.spec.template.spec.workload && self.spec.template.spec.rounds == oldSelf.spec.template.spec.rounds && self.spec.template.spec.placement == oldSelf.spec.template.spec.placement && self.spec.template.spec.network == oldSelf.spec.template.spec.network && self.spec.template.spec.latencyType == oldSelf.spec.template.spec.latencyType && has(self.spec.template.spec.variants) == has(oldSelf.spec.template.spec.variants) && (!has(self.spec.template.spec.variants) || self.spec.template.spec.variants == oldSelf.spec.template.spec.variants) && has(self.spec.template.spec.acceleration) == has(oldSelf.spec.template.spec.acceleration) && (!has(self.spec.template.spec.acceleration) || self.spec.template.spec.acceleration == oldSelf.spec.template.spec.acceleration) && has(self.spec.template.spec.pods) == has(oldSelf.spec.template.spec.pods) && (!has(self.spec.template.spec.pods) || self.spec.template.spec.pods == oldSelf.spec.template.spec.pods) && has(self.spec.template.spec.capture) == has(oldSelf.spec.template.spec.capture) && (!has(self.spec.template.spec.capture) || self.spec.template.spec.capture == oldSelf.spec.template.spec.capture) && has(self.spec.template.spec.notes) == has(oldSelf.spec.template.spec.notes) && (!has(self.spec.template.spec.notes) || self.spec.template.spec.notes == oldSelf.spec.template.spec.notes) && has(self.spec.template.spec.highestPercentile) == has(oldSelf.spec.template.spec.highestPercentile) && (!has(self.spec.template.spec.highestPercentile) || self.spec.template.spec.highestPercentile == oldSelf.spec.template.spec.highestPercentile))",message="spec cannot change once it was accepted, but for template.spec.criteria, template.spec.priority, suspend and ttlSecondsAfterFinished: delete the matrix and apply it again"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.nodes) || (self.spec.topology == oldSelf.spec.topology && self.spec.nodes == oldSelf.spec.nodes && has(self.spec.server) == has(oldSelf.spec.server) && (!has(self.spec.server) || self.spec.server == oldSelf.spec.server) && self.spec.parallelism == oldSelf.spec.parallelism && has(self.spec.template.metadata) == has(oldSelf.spec.template.metadata) && (!has(self.spec.template.metadata) || self.spec.template.metadata == oldSelf.spec.template.metadata) && self.spec.template.spec.tool == oldSelf.spec.template.spec.tool && self.spec.template.spec.workload == oldSelf.spec.template.spec.workload && self.spec.template.spec.rounds == oldSelf.spec.template.spec.rounds && self.spec.template.spec.placement == oldSelf.spec.template.spec.placement && self.spec.template.spec.network == oldSelf.spec.template.spec.network && self.spec.template.spec.latencyType == oldSelf.spec.template.spec.latencyType && has(self.spec.template.spec.variants) == has(oldSelf.spec.template.spec.variants) && (!has(self.spec.template.spec.variants) || self.spec.template.spec.variants == oldSelf.spec.template.spec.variants) && has(self.spec.template.spec.acceleration) == has(oldSelf.spec.template.spec.acceleration) && (!has(self.spec.template.spec.acceleration) || self.spec.template.spec.acceleration == oldSelf.spec.template.spec.acceleration) && has(self.spec.template.spec.pods) == has(oldSelf.spec.template.spec.pods) && (!has(self.spec.template.spec.pods) || self.spec.template.spec.pods == oldSelf.spec.template.spec.pods) && has(self.spec.template.spec.capture) == has(oldSelf.spec.template.spec.capture) && (!has(self.spec.template.spec.capture) || self.spec.template.spec.capture == oldSelf.spec.template.spec.capture) && has(self.spec.template.spec.notes) == has(oldSelf.spec.template.spec.notes) && (!has(self.spec.template.spec.notes) || self.spec.template.spec.notes == oldSelf.spec.template.spec.notes) && has(self.spec.template.spec.headline) == has(oldSelf.spec.template.spec.headline) && (!has(self.spec.template.spec.headline) || self.spec.template.spec.headline == oldSelf.spec.template.spec.headline) && has(self.spec.template.spec.highestPercentile) == has(oldSelf.spec.template.spec.highestPercentile) && (!has(self.spec.template.spec.highestPercentile) || self.spec.template.spec.highestPercentile == oldSelf.spec.template.spec.highestPercentile))",message="spec cannot change once it was accepted, but for template.spec.criteria, template.spec.priority, suspend and ttlSecondsAfterFinished: delete the matrix and apply it again"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.template.spec.criteria) || !has(self.spec.template.spec.criteria.baseline) || !has(self.spec.template.spec.criteria.baseline.matrixRef) || self.spec.template.spec.criteria.baseline.matrixRef.name != self.metadata.name",message="spec.template.spec.criteria.baseline.matrixRef: a matrix cannot be its own baseline; name another"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 46",message="metadata.name: at most 46 characters, because the benchmark of each pair is named after it"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.template.spec.variants) || self.spec.template.spec.variants.all(v, self.metadata.name.size() + v.name.size() <= 51)",message="spec.template.spec.variants: the names of the matrix and of a variant together have at most 51 characters, because the benchmark of each pair is named after both"

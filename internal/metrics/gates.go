@@ -34,7 +34,7 @@ var (
 	nodeAcceptedTime = newGauge("tailgate_node_accepted_timestamp_seconds",
 		"When the node's last accepted result, the baseline of the next, was accepted.", "gate", "node")
 	nodeLatency = newGauge("tailgate_node_latency_seconds",
-		"A percentile of the first cell of the node's last finished benchmark, whatever its outcome.",
+		"A percentile of the headline's cell of the node's last finished benchmark, whatever its outcome.",
 		"gate", "node", "type", "percentile")
 	nodeIdentity = newGauge("tailgate_node_identity_info",
 		"What the node is, as far as its gate asks; identity is a digest of all of it: it changes with an upgrade.",
@@ -102,7 +102,7 @@ func collectNode(ch chan<- prometheus.Metric, v *v1alpha1.LatencyVerification, l
 		nodeAcceptedTime.sendTime(ch, status.Accepted.AcceptanceTime.Time, gate, node)
 	}
 	if last != nil && len(last.Status.Results) > 0 {
-		first := &last.Status.Results[0]
+		first := last.Status.Headline()
 		for _, p := range v1alpha1.HeadlinePercentiles() {
 			nodeLatency.sendSeconds(ch, first.Percentile(p), gate, node, string(first.LatencyType), string(p))
 		}

@@ -194,6 +194,23 @@ func Cells(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant) []tool.Cell {
 	return cells
 }
 
+// Headline returns the name of the cell that spec.headline selects; empty if it selects none.
+func Headline(spec v1alpha1.LatencyBenchmarkSpec) string {
+	h := spec.Headline
+	if h == nil {
+		return ""
+	}
+	cells := Cells(spec, v1alpha1.Variant{})
+	i := slices.IndexFunc(cells, func(c tool.Cell) bool {
+		return !c.Stream && c.Protocol == cmp.Or(h.Protocol, c.Protocol) && (h.MessageSize == nil || c.MessageSize == *h.MessageSize) &&
+			c.RatePerSecond == cmp.Or(h.RatePerSecond, c.RatePerSecond)
+	})
+	if i < 0 {
+		return ""
+	}
+	return cells[i].Name
+}
+
 // MeasuringTime is how long the cells are measured, warm-ups included.
 func MeasuringTime(cells []tool.Cell) time.Duration {
 	var sum time.Duration

@@ -177,6 +177,27 @@ func TestCellsCarryTheWorkload(t *testing.T) {
 	}
 }
 
+func TestHeadline(t *testing.T) {
+	b := benchmark(1, []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}, 64, 1024)
+	b.Spec.Workload.Streams = []v1alpha1.Stream{{Protocol: v1alpha1.ProtocolUDP, MessageSize: 1472}}
+	for want, headline := range map[string]*v1alpha1.Headline{
+		"":               nil,
+		"tcp-64-at-10":   {},
+		"udp-64-at-10":   {Protocol: v1alpha1.ProtocolUDP},
+		"tcp-1024-at-10": {MessageSize: new(int32(1024))},
+		"udp-64-at-20":   {Protocol: v1alpha1.ProtocolUDP, RatePerSecond: 20},
+	} {
+		b.Spec.Workload.RatesPerSecond, b.Spec.Headline = []int32{10, 20}, headline
+		if got := Headline(b.Spec); got != want {
+			t.Errorf("headline %+v: %q, want %q", headline, got, want)
+		}
+	}
+	b.Spec.Headline = &v1alpha1.Headline{MessageSize: new(int32(1472))}
+	if got := Headline(b.Spec); got != "" {
+		t.Errorf("the size of a stream selects %q", got)
+	}
+}
+
 // What is measured when a workload names no message size.
 func TestDefaultMessageSize(t *testing.T) {
 	b := benchmark(1, []v1alpha1.Protocol{v1alpha1.ProtocolTCP})

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
@@ -54,7 +55,7 @@ func Summarize(c *rounds.Collection) Summary {
 		s.Endpoints = append(s.Endpoints, endpoint(v.Last.Client, client), endpoint(v.Last.Server, server))
 	}
 	if len(s.Results) > 0 {
-		s.Headline = headline(s.Results...)
+		s.Headline = headline(plan.Headline(c.Spec), s.Results...)
 		s.Headline.Variants = variantsLine(c.Spec, s.Headline.Cell, s.Results)
 		s.Headline.Placement = placement(s.Endpoints)
 	}
@@ -62,9 +63,9 @@ func Summarize(c *rounds.Collection) Summary {
 	return s
 }
 
-// headline is the first cell of every variant for kubectl get.
-func headline(results ...v1alpha1.CellResult) *v1alpha1.Summary {
-	first := results[0]
+// headline is one cell of every variant for kubectl get: the one with a name, or the first.
+func headline(name string, results ...v1alpha1.CellResult) *v1alpha1.Summary {
+	first := results[max(0, slices.IndexFunc(results, func(r v1alpha1.CellResult) bool { return r.Name == name }))]
 	results = slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Name != first.Name })
 	h := &v1alpha1.Summary{Variant: first.Variant, Cell: first.Name, Samples: first.Samples}
 	for _, p := range []struct {

@@ -17,7 +17,7 @@ type PairsSummary struct {
 }
 
 // SummarizePairs compares pairs that were measured alike, given by their benchmarks in the order of the plan: which are
-// the slowest in the first cell, and how much they differ in every one. The first of them says which cells there are.
+// the slowest in the cell of the headline, and how much they differ in every one. The first of them says which cells there are.
 func SummarizePairs(pairs []*v1alpha1.LatencyBenchmark) PairsSummary {
 	var s PairsSummary
 	pairs = slices.DeleteFunc(slices.Clone(pairs), func(b *v1alpha1.LatencyBenchmark) bool { return len(b.Status.Results) == 0 })
@@ -27,29 +27,32 @@ func SummarizePairs(pairs []*v1alpha1.LatencyBenchmark) PairsSummary {
 	cells := pairs[0].Status.Results
 	cells = cells[:min(len(cells), v1alpha1.MaxMatrixCells)]
 	for i := range cells {
-		var measured []cellOfPair
-		for order := range pairs {
-			if r := resultOf(pairs[order].Status.Results, i, &cells[i]); r != nil {
-				measured = append(measured, cellOfPair{order, pairs[order], r})
-			}
-		}
-		s.Cells = append(s.Cells, cellOfPairs(&cells[i], measured))
-		if i > 0 {
-			continue
-		}
-		slices.SortFunc(measured, worseFirst)
-		for _, p := range measured[:min(len(measured), v1alpha1.MaxSlowestPairs)] {
-			s.Slowest = append(s.Slowest, p.line())
-		}
-		s.Headline = headlineOf(measured)
+		s.Cells = append(s.Cells, cellOfPairs(&cells[i], measuredIn(pairs, i, &cells[i])))
 	}
+	measured := measuredIn(pairs, 0, pairs[0].Status.Headline())
+	slices.SortFunc(measured, worseFirst)
+	for _, p := range measured[:min(len(measured), v1alpha1.MaxSlowestPairs)] {
+		s.Slowest = append(s.Slowest, p.line())
+	}
+	s.Headline = headlineOf(measured)
 	return s
+}
+
+// measuredIn returns the results of one cell, which is mostly at a place, in the pairs that have it.
+func measuredIn(pairs []*v1alpha1.LatencyBenchmark, place int, cell *v1alpha1.CellResult) []cellOfPair {
+	var measured []cellOfPair
+	for order := range pairs {
+		if r := resultOf(pairs[order].Status.Results, place, cell); r != nil {
+			measured = append(measured, cellOfPair{order, pairs[order], r})
+		}
+	}
+	return measured
 }
 
 // headlineOf is that of the worst pair, but for the placement, which is Verified when that of every pair is.
 func headlineOf(measured []cellOfPair) *v1alpha1.Summary {
 	worst := measured[0]
-	h := headline(*worst.result)
+	h := headline(worst.result.Name, *worst.result)
 	h.Cell = fmt.Sprintf("%s, slowest of %d pairs", worst.result.Name, len(measured))
 	if own := worst.benchmark.Status.Summary; own != nil {
 		h.Variants = own.Variants

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -140,6 +141,21 @@ func TestSummarizePairsOfStreams(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("cells (-want +got):\n%s", diff)
+	}
+}
+
+func TestSummarizePairsByHeadline(t *testing.T) {
+	with := func(number int, tcp, udp int64) *v1alpha1.LatencyBenchmark {
+		b := pairWith(number, cellWith("tcp-64", 5, tcp), cellWith("udp-64", 5, udp))
+		b.Status.Summary = &v1alpha1.Summary{Variant: "default", Cell: "udp-64"}
+		return b
+	}
+	got := SummarizePairs([]*v1alpha1.LatencyBenchmark{with(1, 30, 10), with(2, 10, 20)})
+	if got.Slowest[0].Benchmark != "x-p2" || *got.Headline.P99Nanoseconds != 20 || !strings.HasPrefix(got.Headline.Cell, "udp-64, slowest of 2") {
+		t.Errorf("slowest %+v, headline %+v, want those of udp-64", got.Slowest[0], got.Headline)
+	}
+	if got.Cells[0].Cell != "tcp-64" || got.Cells[1].Cell != "udp-64" {
+		t.Errorf("cells %+v are not in the order of the results", got.Cells)
 	}
 }
 
