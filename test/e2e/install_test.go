@@ -49,16 +49,12 @@ var _ = Describe("An installation", Label("install"), func() {
 		eventuallyNoTrace(ctx)
 
 		By("applying install.yaml")
-		manifests := exec.CommandContext(ctx, "make", "manifests", "IMAGE=localhost/tailgate:dev", "BENCH_IMAGE=localhost/tailgate-bench:dev")
-		manifests.Dir, manifests.Stdout, manifests.Stderr = root, GinkgoWriter, GinkgoWriter
-		Expect(manifests.Run()).To(Succeed())
-		file := filepath.Join(root, "bin", "install.yaml")
+		file, chart, values := manifests(ctx)
 		kubectl := func(args ...string) {
 			GinkgoHelper()
 			Expect(install.Kubectl(ctx, options, GinkgoWriter, args...)).To(Succeed())
 		}
 		kubectl("apply", "--server-side", "-f", file)
-		// A node of the local cluster has a single CPU to give.
 		kubectl("set", "resources", "-n", managerNamespace, "deployment/manager", "--requests=cpu=0")
 		kubectl("rollout", "status", "-n", managerNamespace, "deployment/manager", "--timeout=2m")
 		// It makes no object, which the garbage collector would know only after half a minute.
@@ -70,11 +66,7 @@ var _ = Describe("An installation", Label("install"), func() {
 		eventuallyNoTrace(ctx)
 
 		By("installing the chart")
-		values := []string{
-			"image.registry=localhost", "image.tag=dev", "benchImage.registry=localhost", "benchImage.tag=dev", "benchImage.pullPolicy=Never",
-			"resources.requests.cpu=null",
-		}
-		helm(ctx, values, "install", "tailgate", "config/helm", "--create-namespace", "--wait", "--timeout=2m")
+		helm(ctx, values, "install", "tailgate", chart, "--create-namespace", "--wait", "--timeout=2m")
 		DeferCleanup(func(ctx context.Context) {
 			Expect(kube.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: chartNamespace}})).To(Succeed())
 		})
@@ -85,7 +77,7 @@ var _ = Describe("An installation", Label("install"), func() {
 		By("removing the release, which keeps the CRDs and what is in them, and installing it again")
 		helm(ctx, nil, "uninstall", "tailgate", "--wait")
 		Expect(get(ctx, b).Status).To(Equal(measured.Status))
-		helm(ctx, append(values, "crds.keep=false"), "upgrade", "--install", "tailgate", "config/helm", "--wait", "--timeout=2m")
+		helm(ctx, append(values, "crds.keep=false"), "upgrade", "--install", "tailgate", chart, "--wait", "--timeout=2m")
 		Expect(get(ctx, b).Status.Results).To(Equal(measured.Status.Results))
 		Expect(get(ctx, b).UID).To(Equal(measured.UID))
 
@@ -97,7 +89,7 @@ var _ = Describe("An installation", Label("install"), func() {
 			Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
 		}
 		Expect(kube.Create(ctx, secret)).To(Succeed())
-		helm(ctx, append(values, "crds.keep=false", "metrics.certificate.secretName=serving-cert"), "upgrade", "tailgate", "config/helm", "--wait", "--timeout=2m")
+		helm(ctx, append(values, "crds.keep=false", "metrics.certificate.secretName=serving-cert"), "upgrade", "tailgate", chart, "--wait", "--timeout=2m")
 		Expect(get(ctx, b).Status.Results).To(Equal(measured.Status.Results))
 		By("asking the manager, once the one without the certificate is gone")
 		Eventually(func(g Gomega) {
@@ -116,6 +108,29 @@ var _ = Describe("An installation", Label("install"), func() {
 		eventuallyNoTrace(ctx)
 	})
 })
+
+// manifests are the manifests in one file, the chart, and the values with which the local cluster can run it: those of the release in
+// the folder that E2E_RELEASE names, with its images by their digests, or those of the work tree.
+func manifests(ctx context.Context) (file, chart string, values []string) {
+	GinkgoHelper()
+	// A node of the local cluster has a single CPU to give.
+	values = []string{"resources.requests.cpu=null"}
+	dist := os.Getenv("E2E_RELEASE")
+	if dist == "" {
+		build := exec.CommandContext(ctx, "make", "manifests", "IMAGE=localhost/tailgate:dev", "BENCH_IMAGE=localhost/tailgate-bench:dev")
+		build.Dir, build.Stdout, build.Stderr = root, GinkgoWriter, GinkgoWriter
+		Expect(build.Run()).To(Succeed())
+		return filepath.Join(root, "bin", "install.yaml"), "config/helm",
+			append(values, "image.registry=localhost", "image.tag=dev", "benchImage.registry=localhost", "benchImage.tag=dev", "benchImage.pullPolicy=Never")
+	}
+	for _, image := range []string{"tailgate", "tailgate-bench"} {
+		Expect(localcluster.LoadRelease(ctx, options, filepath.Join(dist, image+".oci.tar"), "ghcr.io/tailgate-dev/"+image)).To(Succeed())
+	}
+	charts, err := filepath.Glob(filepath.Join(dist, "tailgate-*.tgz"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(charts).To(HaveLen(1))
+	return filepath.Join(dist, "install.yaml"), charts[0], values
+}
 
 // helm runs Helm as the cluster's administrator in the namespace of the chart, from the root of the repository.
 func helm(ctx context.Context, values []string, args ...string) {

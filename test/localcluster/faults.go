@@ -363,7 +363,17 @@ func Load(ctx context.Context, o Options, tars ...string) error {
 	if err != nil {
 		return err
 	}
-	return c.load(ctx, tars...)
+	return c.load(ctx, nil, tars...)
+}
+
+// LoadRelease imports an image of a release from its archive, under a name with the image's digest: manifests of a release name it so.
+// Without --local, ctr gives no digest to an image that has a name in its archive.
+func LoadRelease(ctx context.Context, o Options, tar, name string) error {
+	c, err := existing(ctx, o)
+	if err != nil {
+		return err
+	}
+	return c.load(ctx, []string{"--local", "--digests", "--base-name=" + name}, tar)
 }
 
 // existing describes the cluster that is up.

@@ -216,7 +216,7 @@ func (c *cluster) startGuests(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.load(ctx, tars...)
+	return c.load(ctx, nil, tars...)
 }
 
 // post gives an image to a guest, which may be booting, unless it has it.

@@ -72,7 +72,7 @@ func (c *cluster) startRuntimes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.load(ctx, pause)
+	return c.load(ctx, nil, pause)
 }
 
 // buildPause makes the image of sandboxes.
@@ -211,8 +211,8 @@ func (c *cluster) ctr(ctx context.Context, n node, args ...string) error {
 	return nil
 }
 
-// load gives images to both nodes.
-func (c *cluster) load(ctx context.Context, tars ...string) error {
+// load gives images to both nodes. The flags are those of ctr images import; a guest has none.
+func (c *cluster) load(ctx context.Context, flags []string, tars ...string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, n := range c.nodes {
 		group.Go(func() error {
@@ -223,7 +223,7 @@ func (c *cluster) load(ctx context.Context, tars ...string) error {
 					}
 					continue
 				}
-				if err := c.ctr(ctx, n, "images", "import", path); err != nil {
+				if err := c.ctr(ctx, n, append(append([]string{"images", "import"}, flags...), path)...); err != nil {
 					return fmt.Errorf("loading %s: %w", path, err)
 				}
 			}
