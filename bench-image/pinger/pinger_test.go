@@ -445,12 +445,12 @@ func TestFailures(t *testing.T) {
 		"an unknown unit":           {clientArgs(port, append(good, "--duration", "5d")...), 2, "--duration"},
 		"no time":                   {clientArgs(port, append(good, "--duration", "0s")...), 2, "--duration"},
 		"no port":                   {[]string{"client", "--server", "127.0.0.1"}, 2, "--port"},
-		"a port that is none":       {clientArgs("65536", good...), 2, "--port"},
+		"an invalid port":           {clientArgs("65536", good...), 2, "--port"},
 		"two words for a token":     {clientArgs(port, append(good, "--token", "a b")...), 2, "--token"},
 		"an empty token":            {clientArgs(port, append(good, "--token", "")...), 2, "--token"},
 		"another clock":             {clientArgs(port, append(good, "--clock", "sundial")...), 2, "sundial"},
 		"a local address of others": {clientArgs(port, append(good, "--local", "192.0.2.1")...), 9, "192.0.2.1"},
-		"a group that is none":      {clientArgs(port, append(good, "--group", "10.0.0.1")...), 2, "10.0.0.1"},
+		"an invalid group":          {clientArgs(port, append(good, "--group", "10.0.0.1")...), 2, "10.0.0.1"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { wantFailure(t, start(t, sanitized, nil, c.args...), c.code, c.words) })

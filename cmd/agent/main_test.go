@@ -30,7 +30,7 @@ func TestRunRefuses(t *testing.T) {
 		"an empty verb":                   {args: []string{""}, want: "usage"},
 		"a flag":                          {args: []string{"--help"}, want: "usage"},
 		"no task":                         {args: []string{"server"}, want: "reading the task"},
-		"a task that is none":             {args: []string{"server"}, task: "?", want: "reading the task"},
+		"an invalid task":                 {args: []string{"server"}, task: "?", want: "reading the task"},
 		"a task that is incomplete":       {args: []string{"server"}, task: `{"run":"x-r1","attempt":1,"role":"server"}`, want: "cells"},
 		"the server's task at the client": {args: []string{"client"}, task: server, want: "a server's"},
 	}

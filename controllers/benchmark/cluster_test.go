@@ -188,7 +188,7 @@ func TestObserveCluster(t *testing.T) {
 		// wantStates are the sync states by node.
 		wantStates map[string]string
 	}{
-		"the nodes of a pair whose turn has come are asked about one by one": {
+		"few nodes are listed one by one": {
 			server: apiServer{
 				pods:    []corev1.Pod{podOn("c", "z"), podOn("a", "x"), podOn("a", "ended", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
 				objects: map[string][]unstructured.Unstructured{"SriovNetworkNodeStateList": {nodeState("a", "Succeeded"), nodeState("c", "Failed")}},
@@ -200,7 +200,7 @@ func TestObserveCluster(t *testing.T) {
 			wantPods:   onePod,
 			wantStates: map[string]string{"a": "Succeeded"},
 		},
-		"of many nodes all is listed, page by page, and what is not of them left out": {
+		"objects of many nodes are listed page by page, and those of other nodes are left out": {
 			server: apiServer{
 				pods: []corev1.Pod{podOn("elsewhere", "z"), podOn("n00", "x"), podOn("", "pending"), podOn("n16", "y"), podOn("n16", "w")},
 				objects: map[string][]unstructured.Unstructured{
@@ -230,14 +230,14 @@ func TestObserveCluster(t *testing.T) {
 				askedPods + "spec.nodeName=a," + notEnded, askedPods + "spec.nodeName=b," + notEnded,
 			},
 		},
-		"what is rejected anyway does not take the pods": {
+		"a benchmark that is rejected anyway does not list pods": {
 			server:    apiServer{networks: map[string]metav1.ObjectMeta{}},
 			changes:   on(notAccepted, vf),
 			wantAsked: []string{askedStates + "metadata.name=a", askedZones + "metadata.name=a"},
 		},
-		"one that waits for its turn asks nothing":           {changes: on(withOther(2*time.Hour, false))},
-		"one that waits for pods of others asks nothing":     {changes: on(withForeign("perf/y on b"))},
-		"one whose tool nobody knows does not take the pods": {changes: on(func(w *world) { w.driver = nil }), wantAsked: []string{askedStates + "metadata.name=a"}},
+		"one that waits for its turn asks nothing":            {changes: on(withOther(2*time.Hour, false))},
+		"one that waits for pods of others asks nothing":      {changes: on(withForeign("perf/y on b"))},
+		"a benchmark with an unknown tool does not list pods": {changes: on(func(w *world) { w.driver = nil }), wantAsked: []string{askedStates + "metadata.name=a"}},
 		"one that was rejected is looked at whoever goes first": {
 			changes: on(withOther(2*time.Hour, false), func(w *world) {
 				w.benchmark.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonNodeBusy, ""))

@@ -102,7 +102,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(notAccepted),
 			kind:    stepAccept, reason: v1alpha1.ReasonQueued,
 		},
-		"what the cluster cannot give is rejected, and looked at again": {
+		"a benchmark that the cluster cannot run is rejected, and checked again": {
 			changes: on(notAccepted, withNodes(readyNode("a"))),
 			kind:    stepReject, reason: v1alpha1.ReasonSameNode, again: waitAgain,
 		},
@@ -169,7 +169,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(withStored("x-r2")),
 			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 1,
 		},
-		"what did not decide is extended": {
+		"an undecided benchmark is extended": {
 			changes: on(withStored("x-r1"), withStored("x-r2"), undecided),
 			kind:    stepExtend, reason: v1alpha1.ReasonQueued, message: []string{"4 rounds more", "2 did not decide", "p99 is Inconclusive"}, none: true,
 		},
@@ -197,7 +197,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, 6*time.Second)),
 			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 2,
 		},
-		"while it rests, nobody asks whether it could start": {
+		"while it rests, nothing asks whether it could start": {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeNodeLost, time.Second), withNodes()),
 			kind:    stepWait, reason: v1alpha1.ReasonRetrying,
 		},
@@ -209,7 +209,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, time.Hour), withAttempt("x-r1", 2, v1alpha1.OutcomeToolFailed, time.Hour), withAttempt("x-r1", 3, v1alpha1.OutcomeMeasured, time.Hour), withStored("x-r1")),
 			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r2", attempt: 1,
 		},
-		"what no other attempt can cure fails at once": {
+		"an incurable failure ends the run at once": {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolMissing, time.Hour)),
 			kind:    stepFail, reason: v1alpha1.ReasonFailed, message: []string{"ToolMissing", "attempt 1"},
 		},
@@ -217,7 +217,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(notAccepted, suspended),
 			kind:    stepHold, reason: v1alpha1.ReasonBenchmarkSuspended, message: []string{"0 of 2 runs", "spec.suspend"}, none: true,
 		},
-		"a suspended one keeps what it has, and takes up no more": {
+		"a suspended benchmark keeps its results and starts no run": {
 			changes: on(withStored("x-r1"), suspended),
 			kind:    stepHold, reason: v1alpha1.ReasonBenchmarkSuspended, message: []string{"1 of 2 runs"}, none: true,
 		},
@@ -229,11 +229,11 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(suspended, withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, time.Second)),
 			kind:    stepHold, reason: v1alpha1.ReasonBenchmarkSuspended,
 		},
-		"suspending what has failed for good changes nothing": {
+		"suspending a failed benchmark changes nothing": {
 			changes: on(suspended, withAttempt("x-r1", 1, v1alpha1.OutcomeToolMissing, time.Hour)),
 			kind:    stepFail, reason: v1alpha1.ReasonFailed,
 		},
-		"nor of what is complete": {
+		"suspending a complete benchmark changes nothing": {
 			changes: on(suspended, withStored("x-r1"), withStored("x-r2")),
 			kind:    stepComplete, reason: v1alpha1.ReasonComplete,
 		},
@@ -245,7 +245,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, 3*time.Minute), withAttempt("x-r1", 2, v1alpha1.OutcomeSuspended, 2*time.Minute), withAttempt("x-r1", 3, v1alpha1.OutcomeToolFailed, time.Minute), withAttempt("x-r1", 4, v1alpha1.OutcomeToolFailed, time.Minute)),
 			kind:    stepFail, reason: v1alpha1.ReasonFailed, message: []string{"attempt 4"},
 		},
-		"what failed before it was suspended still rests": {
+		"a run that failed before the suspension still rests": {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, 2*time.Second), withAttempt("x-r1", 2, v1alpha1.OutcomeSuspended, time.Second)),
 			kind:    stepWait, reason: v1alpha1.ReasonRetrying, message: []string{"attempt 1 of 3"}, again: 3 * time.Second,
 		},
@@ -253,7 +253,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeMeasured, time.Hour)),
 			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 2,
 		},
-		"a run whose name was taken is tried again under another": {
+		"a run whose name was taken is tried again under another name": {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeNameTaken, 6*time.Second)),
 			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 2, taken: true,
 		},
@@ -281,11 +281,11 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(overVF, begun, missingFor(pluginPatience+time.Second)),
 			kind:    stepFail, reason: v1alpha1.ReasonFailed, message: []string{"30m0s", "amd.com/sf_vf"}, none: true,
 		},
-		"one whose next run needs no device measures it": {
+		"a benchmark whose next run needs no device measures it": {
 			changes: on(podAndVF, begun),
 			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-pod-r1", attempt: 1,
 		},
-		"one whose next run needs the device waits": {
+		"a benchmark whose next run needs the device waits": {
 			changes: on(podAndVF, begun, withStored("x-pod-r1")),
 			kind:    stepReject, reason: v1alpha1.ReasonDevicePluginUnavailable, message: []string{"x-vf-r1", "spec.variants[1].network", "amd.com/sf_vf"}, again: waitAgain,
 		},
@@ -305,7 +305,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeMeasured, 3*time.Hour), withAttempt("x-r1", 2, v1alpha1.OutcomeMeasured, 2*time.Hour), withAttempt("x-r1", 3, v1alpha1.OutcomeMeasured, time.Hour)),
 			kind:    stepClaim, reason: v1alpha1.ReasonStarting, run: "x-r1", attempt: 4,
 		},
-		"what failed before the run was measured does not count": {
+		"failures before the run was measured do not count": {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, 3*time.Hour), withAttempt("x-r1", 2, v1alpha1.OutcomeToolFailed, 2*time.Hour), withAttempt("x-r1", 3, v1alpha1.OutcomeMeasured, time.Hour), withAttempt("x-r1", 4, v1alpha1.OutcomeToolFailed, time.Second)),
 			kind:    stepWait, reason: v1alpha1.ReasonRetrying, message: []string{"attempt 1 of 3"},
 		},
@@ -330,15 +330,15 @@ func TestDecideToSuspend(t *testing.T) {
 			changes: on(active(time.Minute), suspended, withServer(succeeded(time.Second)), withClient(running)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeSuspended,
 		},
-		"what is measured is taken": {
+		"a measured result is collected": {
 			changes: on(active(time.Minute), suspended, withServer(succeeded(time.Second)), withClient(succeeded(time.Second))),
 			kind:    stepCollect, reason: v1alpha1.ReasonRunning,
 		},
-		"what is stored is taken": {
+		"a stored result is kept": {
 			changes: on(active(time.Minute), suspended, withServer(succeeded(time.Second)), withClient(succeeded(time.Second)), collectedAs(keptWhole)),
 			kind:    stepStore, reason: v1alpha1.ReasonRunning,
 		},
-		"what has failed has failed": {
+		"a failed attempt stays failed": {
 			changes: on(active(time.Minute), suspended, withServer(running), withClient(refused("Evicted", "the node was low on memory"))),
 			kind:    stepConclude, reason: v1alpha1.OutcomeEvicted,
 		},
@@ -408,7 +408,7 @@ func TestDecideWhilePodsStart(t *testing.T) {
 			changes: on(active(0), withOther(2*time.Hour, false)),
 			kind:    stepCreateServer, reason: v1alpha1.ReasonStarting,
 		},
-		"once there is a server nobody gives way": {
+		"a benchmark with a server does not give way": {
 			changes: on(active(0), withServer(), withOther(2*time.Hour, true)),
 			kind:    stepWatch, reason: v1alpha1.ReasonStarting,
 		},
@@ -428,7 +428,7 @@ func TestDecideWhilePodsStart(t *testing.T) {
 			changes: on(active(0), withServer()),
 			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"x-r1, attempt 1: server"}, again: lookAgain,
 		},
-		"a server whose image cannot be pulled is told": {
+		"a server whose image cannot be pulled is reported": {
 			changes: on(active(0), withServer(waiting("ImagePullBackOff", ""))),
 			kind:    stepWatch, reason: v1alpha1.OutcomeImagePullFailed, message: []string{"server's pod does not start", "bench:v0"},
 		},
@@ -436,11 +436,11 @@ func TestDecideWhilePodsStart(t *testing.T) {
 			changes: on(active(0), withServer(unscheduled("0/2 nodes are available: 1 Insufficient amd.com/onload.")), func(w *world) { w.unplugged = "node b has no allocatable amd.com/onload" }),
 			kind:    stepConclude, reason: noPlugin, message: []string{"server", "node b has no allocatable amd.com/onload", "does not count"},
 		},
-		"a server that cannot be scheduled is told": {
+		"a server that cannot be scheduled is reported": {
 			changes: on(active(0), withServer(unscheduled("0/2 nodes are available: 1 Insufficient cpu."))),
 			kind:    stepWatch, reason: v1alpha1.OutcomeUnschedulable, message: []string{"on b", "Insufficient cpu"},
 		},
-		"a sandbox that fails is told": {
+		"a sandbox that fails is reported": {
 			changes: on(active(0), withServer(), warned("FailedCreatePodSandBox", "plugin type=\"sriov\" failed: already allocated")),
 			kind:    stepWatch, reason: v1alpha1.OutcomeNetworkFailed, message: []string{"already allocated"},
 		},
@@ -460,11 +460,11 @@ func TestDecideWhilePodsStart(t *testing.T) {
 			changes: on(active(0), withServer(running)),
 			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting, address: "10.244.1.17",
 		},
-		"on a named interface of the host, with the address that the server tells": {
+		"on a named interface of the host, with the address that the server reports": {
 			changes: on(hostInterface, active(0), withServer(running), func(w *world) { w.listening = "10.0.0.12" }),
 			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting, address: "10.0.0.12",
 		},
-		"on a named interface of the host, before the server has told": {
+		"on a named interface of the host, before the server has reported its address": {
 			changes: on(hostInterface, active(0), withServer(running), func(w *world) { w.unheard = "no server says" }),
 			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"no server says"}, again: hearAgain,
 		},
@@ -620,19 +620,19 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			changes: on(overVF, active(0), withServer(refused("TopologyAffinityError", "Resources cannot be allocated with Topology locality")), seenEnded(affinityGrace)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeTopologyAffinity, message: []string{"b", "NUMA"},
 		},
-		"a server that somebody deleted": {
+		"a server that a user deleted": {
 			changes: on(active(0), noted("uid-server", "")),
 			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"server"},
 		},
-		"a server that somebody deleted and made again": {
+		"a server that a user deleted and created again": {
 			changes: on(active(0), withServer(running), noted("uid-before", "")),
 			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"server"},
 		},
-		"a client that somebody deleted": {
+		"a client that a user deleted": {
 			changes: on(active(0), withServer(running), noted("uid-server", "uid-client")),
 			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"client"},
 		},
-		"a client that somebody deleted and made again": {
+		"a client that a user deleted and created again": {
 			changes: on(active(0), withServer(running), withClient(running), noted("uid-server", "uid-before")),
 			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"client"},
 		},
@@ -640,7 +640,7 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			changes: on(active(0), withClient(running), noted("", "")),
 			kind:    stepConclude, reason: v1alpha1.OutcomePodLost, message: []string{"server"},
 		},
-		"what the status has the digests of is stored": {
+		"a result whose digests are in the status is stored": {
 			changes: on(active(0), withServer(succeeded(1)), withClient(succeeded(1)), collectedAs(keptAbsent)),
 			kind:    stepStore, reason: v1alpha1.ReasonRunning, none: true,
 		},

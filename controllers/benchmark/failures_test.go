@@ -62,7 +62,7 @@ func TestStartTrouble(t *testing.T) {
 			pod:  []func(*corev1.Pod){waiting("ErrImageNeverPull", "")},
 			want: v1alpha1.OutcomeImagePullFailed, wantMessage: []string{"ErrImageNeverPull"},
 		},
-		"an image that is none": {
+		"an image that is not a bench image": {
 			pod:  []func(*corev1.Pod){waiting("InvalidImageName", "")},
 			want: v1alpha1.OutcomeImagePullFailed,
 		},
@@ -86,7 +86,7 @@ func TestStartTrouble(t *testing.T) {
 			events: []corev1.Event{event("FailedCreatePodSandBox", sandbox)},
 			want:   v1alpha1.OutcomeDeviceMissing, wantMessage: []string{"VF pci addr is required", "on b", "resourceName"}, wantFinal: true,
 		},
-		"a PF that the plugin was not told": {
+		"a PF that is not in the plugin's configuration": {
 			events: []corev1.Event{event("FailedCreatePodSandBox", `plugin type="multus" failed (add): error adding container to network "sf-pf": specify either "device", "hwaddr", "kernelpath" or "pciBusID"`)},
 			want:   v1alpha1.OutcomeDeviceMissing, wantMessage: []string{"pciBusID", "no device"}, wantFinal: true,
 		},
@@ -102,11 +102,11 @@ func TestStartTrouble(t *testing.T) {
 			events: []corev1.Event{event("FailedMount", "MountVolume.SetUp failed")},
 			want:   v1alpha1.OutcomeContainerConfig, wantMessage: []string{"MountVolume.SetUp"},
 		},
-		"the newest event that tells something is told": {
+		"the newest event with a known reason is reported": {
 			events: []corev1.Event{event("FailedCreatePodSandBox", "the old one"), event("FailedCreatePodSandBox", "the new one"), event("Unhealthy", "Startup probe failed")},
 			want:   v1alpha1.OutcomeNetworkFailed, wantMessage: []string{"the new one"},
 		},
-		"an event that tells nothing": {
+		"an event with an unknown reason": {
 			events: []corev1.Event{event("Unhealthy", "Startup probe failed")},
 			want:   v1alpha1.OutcomeStartTimeout,
 		},
@@ -176,11 +176,11 @@ func TestPodFailure(t *testing.T) {
 			pod:  []func(*corev1.Pod){asking("amd.com/sf_vf", "amd.com/onload"), refused("UnexpectedAdmissionError", "Allocate failed due to rpc error: code = Unavailable desc = connection error, which is unexpected")},
 			want: v1alpha1.OutcomeDevicePluginUnavailable, wantMessage: []string{"no device of amd.com/onload or amd.com/sf_vf", "does not count"},
 		},
-		"what else cannot be allocated": {
+		"another resource that cannot be allocated": {
 			pod:  []func(*corev1.Pod){asking("amd.com/sf_vf"), refused("UnexpectedAdmissionError", "Allocate failed due to not enough cpus available to satisfy request: requested=2, available=1, which is unexpected")},
 			want: v1alpha1.OutcomeUnexpectedAdmission, wantMessage: []string{"not enough cpus"},
 		},
-		"CPUs that somebody else took": {
+		"CPUs that another pod took": {
 			pod:  []func(*corev1.Pod){refused("OutOfcpu", "Node didn't have enough resource: cpu, requested: 2000, used: 3100, capacity: 4000")},
 			want: v1alpha1.OutcomeAdmissionRejected, wantMessage: []string{"OutOfcpu"},
 		},

@@ -191,14 +191,14 @@ func TestInTheWay(t *testing.T) {
 		forged  bool
 		want    bool
 	}{
-		"of a node of the pair, with labels and owner that somebody else wrote": {of: other, changes: []func(*corev1.Pod){running}, forged: true},
-		"running on a node of the pair":                                         {of: other, changes: []func(*corev1.Pod){running}, want: true},
-		"not scheduled yet, for a node of the pair":                             {of: other, want: true},
-		"ended, and not deleted":                                                {of: other, changes: []func(*corev1.Pod){succeeded(time.Second)}, want: true},
-		"deleted, and not ended":                                                {of: other, changes: []func(*corev1.Pod){succeeded(time.Second), stillRunning, deleted}, want: true},
-		"deleted and ended":                                                     {of: other, changes: []func(*corev1.Pod){succeeded(time.Second), deleted}},
-		"on another node":                                                       {of: other, changes: []func(*corev1.Pod){running, elsewhere}},
-		"our own, of the run before":                                            {of: benchmark, changes: []func(*corev1.Pod){succeeded(time.Second), deleted}},
+		"on a node of the pair, with labels and owner that another user wrote": {of: other, changes: []func(*corev1.Pod){running}, forged: true},
+		"running on a node of the pair":                                        {of: other, changes: []func(*corev1.Pod){running}, want: true},
+		"not scheduled yet, for a node of the pair":                            {of: other, want: true},
+		"ended, and not deleted":                                               {of: other, changes: []func(*corev1.Pod){succeeded(time.Second)}, want: true},
+		"deleted, and not ended":                                               {of: other, changes: []func(*corev1.Pod){succeeded(time.Second), stillRunning, deleted}, want: true},
+		"deleted and ended":                                                    {of: other, changes: []func(*corev1.Pod){succeeded(time.Second), deleted}},
+		"on another node":                                                      {of: other, changes: []func(*corev1.Pod){running, elsewhere}},
+		"our own, of the run before":                                           {of: benchmark, changes: []func(*corev1.Pod){succeeded(time.Second), deleted}},
 		"of an earlier benchmark of the same name, though it has ended elsewhere": {
 			of: earlier, changes: []func(*corev1.Pod){succeeded(time.Second), deleted, elsewhere}, want: true,
 		},

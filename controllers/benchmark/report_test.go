@@ -33,11 +33,11 @@ func TestEventsOf(t *testing.T) {
 			after:  on(condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonNoMatchingNode)),
 			want:   []string{"Warning NoMatchingNode because"},
 		},
-		"what it waits for is no event": {
+		"waiting is not an event": {
 			before: on(accepted), after: on(accepted, condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonQueued)),
 		},
 		"a run measured": {before: on(accepted), after: on(accepted, measured), want: []string{"Normal Measured measured x-r1 at attempt 2"}},
-		"a run failed, and only the new attempt is told": {
+		"only the new failed attempt is reported": {
 			before: on(measured), after: on(measured, withAttempt("x-r2", 1, v1alpha1.OutcomeToolFailed, time.Second)),
 			want: []string{"Warning ToolFailed attempt 1 of x-r2: it went wrong"},
 		},

@@ -115,18 +115,18 @@ func TestDecide(t *testing.T) {
 		"a node that failed":            {func(w *world) { in(failedState)(w.verification) }, stepKeep, failedState, v1alpha1.ReasonPassed, ""},
 		"a request for one that failed": {all(annotated(v1alpha1.AnnotationVerify, "now"), func(w *world) { in(failedState)(w.verification) }), stepUnverify, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
 
-		"a benchmark that runs":                {running, stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"a boot while it runs":                 {all(running, booted), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
-		"a boot when it has passed":            {all(passed, booted), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
-		"a request while it runs":              {all(running, annotated(v1alpha1.AnnotationVerify, "")), stepUnverify, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
-		"a benchmark that waits in vain":       {notAccepted(5 * time.Minute), stepRepeat, unverifiedState, v1alpha1.ReasonNotAccepted, "no whole CPU"},
-		"a benchmark that waits a while":       {notAccepted(4 * time.Minute), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"one that waits when clocks go back":   {notAccepted(-time.Hour), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"one that waits in the queue":          {began(29 * time.Minute), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"one that waits in the queue for ever": {began(30 * time.Minute), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "round 3 of 10"},
-		"one that is not looked at":            {all(began(5*time.Minute), func(w *world) { w.benchmark.Status.Conditions = nil }), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "nothing is known"},
-		"one whose pods do not go":             {all(began(time.Hour), attempt(time.Hour, 5*time.Minute)), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "with peer b"},
-		"one whose pods go":                    {all(began(time.Hour), attempt(time.Hour, 4*time.Minute)), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"a benchmark that runs":                  {running, stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"a boot while it runs":                   {all(running, booted), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"a boot when it has passed":              {all(passed, booted), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"a request while it runs":                {all(running, annotated(v1alpha1.AnnotationVerify, "")), stepUnverify, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
+		"a benchmark that waits in vain":         {notAccepted(5 * time.Minute), stepRepeat, unverifiedState, v1alpha1.ReasonNotAccepted, "no whole CPU"},
+		"a benchmark that waits a while":         {notAccepted(4 * time.Minute), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"one that waits when clocks go back":     {notAccepted(-time.Hour), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"one that waits in the queue":            {began(29 * time.Minute), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"one that waits in the queue for ever":   {began(30 * time.Minute), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "round 3 of 10"},
+		"one that is not looked at":              {all(began(5*time.Minute), func(w *world) { w.benchmark.Status.Conditions = nil }), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "nothing is known"},
+		"a benchmark whose pods are not deleted": {all(began(time.Hour), attempt(time.Hour, 5*time.Minute)), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "with peer b"},
+		"a benchmark whose pods are deleted":     {all(began(time.Hour), attempt(time.Hour, 4*time.Minute)), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"one that measures for an hour": {all(began(2*time.Hour), attempt(time.Hour, -1), func(w *world) {
 			w.benchmark.Spec.Workload = v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, Duration: metav1.Duration{Duration: time.Hour}}
 		}), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
@@ -173,10 +173,10 @@ func TestDecide(t *testing.T) {
 		"a pass with a second peer":                      {all(passed, peerNotVerified, suspected), stepConclude, verifiedState, v1alpha1.ReasonPassed, ""},
 
 		"an inconclusive result":                       {unknown, stepConclude, inconclusiveState, v1alpha1.ReasonInconclusive, "p99 says so"},
-		"results that somebody deleted":                {measured(metav1.ConditionUnknown, v1alpha1.ReasonResultsMissing), stepConclude, inconclusiveState, v1alpha1.ReasonResultsMissing, ""},
+		"results that a user deleted":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonResultsMissing), stepConclude, inconclusiveState, v1alpha1.ReasonResultsMissing, ""},
 		"a pass against a baseline made again":         {all(passed, func(w *world) { w.replaced = "up-a-3" }), stepConclude, inconclusiveState, v1alpha1.ReasonBaselineMissing, "up-a-3, with which it was compared, is not the one that was accepted"},
 		"a fail against a baseline made again":         {all(failed, func(w *world) { w.replaced = "up-a-3" }), stepConclude, failedState, v1alpha1.ReasonFail, ""},
-		"a baseline that somebody deleted":             {measured(metav1.ConditionUnknown, v1alpha1.ReasonBaselineMissing), stepConclude, inconclusiveState, v1alpha1.ReasonBaselineMissing, ""},
+		"a baseline that a user deleted":               {measured(metav1.ConditionUnknown, v1alpha1.ReasonBaselineMissing), stepConclude, inconclusiveState, v1alpha1.ReasonBaselineMissing, ""},
 		"an inconclusive result, to be tried again":    {all(unknown, retrying(1)), stepRepeat, unverifiedState, v1alpha1.ReasonRetry, "Inconclusive"},
 		"retries without a number are one":             {all(unknown, retrying(0)), stepRepeat, unverifiedState, v1alpha1.ReasonRetry, ""},
 		"an inconclusive result after the last retry":  {all(unknown, retrying(2), status(func(s *v1alpha1.LatencyVerificationStatus) { s.Retried = 2 })), stepConclude, inconclusiveState, v1alpha1.ReasonInconclusive, ""},
@@ -257,16 +257,16 @@ func TestAccept(t *testing.T) {
 		// refused is a part of the message; empty when it is accepted.
 		refused string
 	}{
-		"a result that failed":                     {all(failedBefore, named("up-a-3")), ""},
-		"one after another was refused":            {all(refusedBefore, named("up-a-3")), ""},
-		"the accepted one, to begin a new epoch":   {named("up-a-3"), ""},
-		"one while another is being measured":      {all(running, named("up-a-3")), ""},
-		"one of the node before it changed":        {named("up-a-2"), "before it changed"},
-		"one of an earlier state, at a boot":       {all(named("up-a-3"), booted), "-"},
-		"one of another node":                      {named("up-b-3"), "not among the benchmarks of status.history"},
-		"nothing":                                  {named(""), "not among"},
-		"one that does not exist any more":         {all(named("up-a-3"), func(w *world) { w.named = nil }), "does not exist"},
-		"one of that name that somebody else made": {named("up-a-3", func(b *v1alpha1.LatencyBenchmark) { b.OwnerReferences = nil }), "does not exist"},
+		"a result that failed":                               {all(failedBefore, named("up-a-3")), ""},
+		"one after another was refused":                      {all(refusedBefore, named("up-a-3")), ""},
+		"the accepted one, to begin a new epoch":             {named("up-a-3"), ""},
+		"one while another is being measured":                {all(running, named("up-a-3")), ""},
+		"one of the node before it changed":                  {named("up-a-2"), "before it changed"},
+		"one of an earlier state, at a boot":                 {all(named("up-a-3"), booted), "-"},
+		"one of another node":                                {named("up-b-3"), "not among the benchmarks of status.history"},
+		"nothing":                                            {named(""), "not among"},
+		"one that does not exist any more":                   {all(named("up-a-3"), func(w *world) { w.named = nil }), "does not exist"},
+		"a benchmark of that name that another user created": {named("up-a-3", func(b *v1alpha1.LatencyBenchmark) { b.OwnerReferences = nil }), "does not exist"},
 		"one that is not complete": {named("up-a-3", func(b *v1alpha1.LatencyBenchmark) {
 			b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed, ""))
 		}), "not complete"},
@@ -326,7 +326,7 @@ func TestNext(t *testing.T) {
 		}
 		return w, got
 	}
-	t.Run("a change is told against what was accepted, in however many steps it came about", func(t *testing.T) {
+	t.Run("a change is reported against the accepted identity, however many steps it took", func(t *testing.T) {
 		_, got := step(t, all(booted, func(w *world) {
 			w.node.Status.NodeInfo.KernelVersion = "6.2.0"
 			w.verification.Status.Identity = map[string]string{"Kernel": "6.2.0", "BootID": "boot-1"}
@@ -361,7 +361,7 @@ func TestNext(t *testing.T) {
 			t.Error(diff)
 		}
 	})
-	t.Run("a new verification forgets how the last one went, and not what was accepted", func(t *testing.T) {
+	t.Run("a new verification forgets the last attempt and keeps the accepted result", func(t *testing.T) {
 		w, got := step(t, all(running, suspected, booted, status(func(s *v1alpha1.LatencyVerificationStatus) { s.Retried, s.Lost = 1, 1 })))
 		if got.Retried != 0 || got.Lost != 0 || got.SuspectPeer != "" || got.Accepted.Benchmark != w.verification.Status.Accepted.Benchmark {
 			t.Errorf("%+v", got)
@@ -406,19 +406,19 @@ func TestNext(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
-	t.Run("a node whose turn it is is not verified any more", func(t *testing.T) {
+	t.Run("a node that is due by the schedule is not verified any more", func(t *testing.T) {
 		got, err := due(makeVerification("a"), "@daily", noon)
 		if err != nil || got.State != v1alpha1.VerificationUnverified || got.Verified().Reason != v1alpha1.ReasonScheduleDue || !got.LastTransitionTime.Time.Equal(noon) || got.Accepted == nil {
 			t.Errorf("%+v", got)
 		}
 	})
-	t.Run("what was lost has no place in the history", func(t *testing.T) {
+	t.Run("a lost benchmark is not in the history", func(t *testing.T) {
 		_, got := step(t, all(running, func(w *world) { w.benchmark = nil }))
 		if got.Lost != 1 || len(got.History) != 2 {
 			t.Errorf("%+v", got)
 		}
 	})
-	t.Run("nor has what made no progress, of which the peer is avoided and the next try waits longer each time", func(t *testing.T) {
+	t.Run("a benchmark without progress is not in the history, its peer is avoided, and each retry waits longer", func(t *testing.T) {
 		w, got := step(t, all(began(time.Hour), status(func(s *v1alpha1.LatencyVerificationStatus) {
 			s.Setback = &v1alpha1.Setback{Reason: v1alpha1.ReasonNotAccepted, Count: 2, Peers: []string{"c", "b"}}
 		})))
@@ -430,7 +430,7 @@ func TestNext(t *testing.T) {
 			t.Error(diff)
 		}
 	})
-	t.Run("a result ends what was counted", func(t *testing.T) {
+	t.Run("a result resets the counters", func(t *testing.T) {
 		_, got := step(t, all(measured(metav1.ConditionFalse, v1alpha1.ReasonFail), status(func(s *v1alpha1.LatencyVerificationStatus) {
 			s.Setback = &v1alpha1.Setback{Count: 2}
 		})))

@@ -118,7 +118,7 @@ func TestTaints(t *testing.T) {
 		"as the kubelet registered it":      {[]corev1.Taint{registered}, &own, []corev1.Taint{registered}},
 		"with another effect":               {[]corev1.Taint{own, other}, &evicting, []corev1.Taint{other, evicting}},
 		"both effects":                      {[]corev1.Taint{own, evicting}, &own, []corev1.Taint{own}},
-		"removed, and nobody else's":        {[]corev1.Taint{registered, other, evicting}, nil, []corev1.Taint{other}},
+		"removed, and other taints kept":    {[]corev1.Taint{registered, other, evicting}, nil, []corev1.Taint{other}},
 		"nothing there and nothing to come": {nil, nil, nil},
 	}
 	for name, c := range cases {

@@ -110,24 +110,24 @@ func TestChooseStarts(t *testing.T) {
 		// waiting is why node a waits, as a part of it.
 		waiting string
 	}{
-		"nobody waits":                                               {nil, nodes{"a": {verified}, "b": {verified}}, nil, nil, ""},
+		"no node waits":                                              {nil, nodes{"a": {verified}, "b": {verified}}, nil, nil, ""},
 		"with the next verified node":                                {nil, nodes{"a": {waits}, "b": {waits}, "c": {verified}, "d": {verified}}, nil, []string{"a-c+"}, ""},
 		"around the ring":                                            {nil, nodes{"a": {verified}, "c": {verified}, "d": {waits}}, nil, []string{"d-a+"}, ""},
-		"with the peer of what was accepted":                         {nil, nodes{"a": {waits, accepted("d")}, "c": {verified}, "d": {verified}}, nil, []string{"a-d+"}, ""},
+		"with the peer of the accepted result":                       {nil, nodes{"a": {waits, accepted("d")}, "c": {verified}, "d": {verified}}, nil, []string{"a-d+"}, ""},
 		"but not if that is not verified":                            {nil, nodes{"a": {waits, accepted("d")}, "c": {verified}, "d": {waits}}, nil, []string{"a-c+"}, ""},
-		"nobody is verified":                                         {nil, nodes{"a": {waits}, "b": {waits}, "c": {waits}}, nil, []string{"a-b"}, ""},
+		"no node is verified":                                        {nil, nodes{"a": {waits}, "b": {waits}, "c": {waits}}, nil, []string{"a-b"}, ""},
 		"inconclusive nodes are peers":                               {nil, nodes{"a": {waits}, "b": {in(v1alpha1.VerificationInconclusive)}}, nil, []string{"a-b"}, ""},
 		"failed ones are not":                                        {nil, nodes{"a": {waits}, "b": {in(v1alpha1.VerificationFailed)}}, nil, nil, "no other node"},
 		"nor is the node itself":                                     {nil, nodes{"a": {waits}}, nil, nil, "no other node"},
-		"nor whom it failed with":                                    {nil, nodes{"a": {waits, func(v *verification) { v.Status.SuspectPeer = "b" }}, "b": {waitingSince(time.Second)}, "c": {waitingSince(time.Second)}}, nil, []string{"a-c"}, ""},
-		"nor who is being measured":                                  {nil, nodes{"a": {waits}, "b": {verified}, "c": {verified}}, func(l *lineup) { l.busy["b"] = true }, []string{"a-c+"}, ""},
-		"nor who is not ready":                                       {nil, nodes{"a": {waits}, "b": {verified}}, node("b", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }), nil, "no other node"},
-		"who waited longest":                                         {nil, nodes{"a": {waits}, "b": {waitingSince(time.Hour)}, "c": {verified}}, nil, []string{"b-c+"}, "others are measured first"},
+		"not the peer with which it failed":                          {nil, nodes{"a": {waits, func(v *verification) { v.Status.SuspectPeer = "b" }}, "b": {waitingSince(time.Second)}, "c": {waitingSince(time.Second)}}, nil, []string{"a-c"}, ""},
+		"not a node that is being measured":                          {nil, nodes{"a": {waits}, "b": {verified}, "c": {verified}}, func(l *lineup) { l.busy["b"] = true }, []string{"a-c+"}, ""},
+		"not a node that is not ready":                               {nil, nodes{"a": {waits}, "b": {verified}}, node("b", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }), nil, "no other node"},
+		"the node that waited longest":                               {nil, nodes{"a": {waits}, "b": {waitingSince(time.Hour)}, "c": {verified}}, nil, []string{"b-c+"}, "others are measured first"},
 		"as many as there are slots":                                 {parallel(2), nodes{"a": {waits}, "b": {waits}, "c": {waits}, "d": {waits}}, nil, []string{"a-b", "c-d"}, ""},
 		"never one node twice":                                       {parallel(4), nodes{"a": {waits}, "b": {waits}, "c": {verified}}, nil, []string{"a-c+"}, ""},
 		"those that are measured count":                              {parallel(2), nodes{"a": {waits}, "b": {waits}, "c": {waits}, "d": {waits}}, func(l *lineup) { l.measuring = 1; l.busy["c"], l.busy["d"] = true, true }, []string{"a-b"}, ""},
 		"no slot is free":                                            {nil, nodes{"a": {waits}, "b": {verified}}, func(l *lineup) { l.measuring = 1 }, nil, "others are measured first"},
-		"a node that is another's peer waits":                        {parallel(2), nodes{"a": {waits}, "b": {verified}}, func(l *lineup) { l.measuring = 1; l.busy["a"] = true }, nil, "others are measured first"},
+		"the peer of another node waits":                             {parallel(2), nodes{"a": {waits}, "b": {verified}}, func(l *lineup) { l.measuring = 1; l.busy["a"] = true }, nil, "others are measured first"},
 		"a node that rests":                                          {nil, nodes{"a": {waits, rests(noon.Add(time.Second))}, "b": {verified}}, nil, nil, "it is tried again at 12:00:01: NoProgress: why"},
 		"others while a node rests":                                  {nil, nodes{"a": {waits, rests(noon.Add(time.Second))}, "b": {waitingSince(time.Second)}, "c": {verified}}, nil, []string{"b-c+"}, "tried again"},
 		"a node that has rested":                                     {nil, nodes{"a": {waits, rests(noon)}, "b": {verified}}, nil, []string{"a-b+"}, ""},
@@ -139,7 +139,7 @@ func TestChooseStarts(t *testing.T) {
 		}), nil, "being marked"},
 		"a taint that is not there yet": {func(g *v1alpha1.LatencyGate) { g.Spec.Enforcement.Taint = &v1alpha1.GateTaint{Effect: "NoExecute"} },
 			nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) { n.Spec.Taints = nil }), nil, "being marked"},
-		"the gate's own taint is in nobody's way": {func(g *v1alpha1.LatencyGate) { g.Spec.Enforcement.Taint = &v1alpha1.GateTaint{Effect: "NoExecute"} },
+		"the gate's own taint excludes no node": {func(g *v1alpha1.LatencyGate) { g.Spec.Enforcement.Taint = &v1alpha1.GateTaint{Effect: "NoExecute"} },
 			nodes{"a": {waits}, "b": {waits}}, nil, []string{"a-b"}, ""},
 		"a node that has just changed":              {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) { n.Status.NodeInfo.BootID = "boot-2" }), nil, "just changed"},
 		"a node that was made again":                {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) { n.UID = "other" }), nil, "just changed"},
@@ -149,10 +149,10 @@ func TestChooseStarts(t *testing.T) {
 		"a cordoned node, tolerated for the server": {ofServer(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}), nodes{"a": {waits}, "b": {verified}}, node("a", cordoned), nil, "cordoned"},
 		"a cordoned peer, tolerated for the server": {ofServer(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}), nodes{"a": {waits}, "b": {verified}}, node("b", cordoned), []string{"a-b+"}, ""},
 		"a cordoned peer":                           {nil, nodes{"a": {waits}, "b": {verified}, "c": {waitingSince(0)}}, node("b", cordoned), []string{"a-c"}, ""},
-		"a taint of somebody else": {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) {
+		"a taint of another program": {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule})
 		}), nil, "tainted with gpu"},
-		"a taint of somebody else, tolerated": {tolerates(corev1.Toleration{Key: "gpu", Value: "yes"}), nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) {
+		"a tolerated taint of another program": {tolerates(corev1.Toleration{Key: "gpu", Value: "yes"}), nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule})
 		}), []string{"a-b+"}, ""},
 		"a taint that is only a preference": {nil, nodes{"a": {waits}, "b": {verified}}, node("a", func(n *corev1.Node) {

@@ -94,7 +94,7 @@ func TestObstacle(t *testing.T) {
 		"it is ours":                          {func(*v1alpha1.LatencyBenchmark) {}, ""},
 		"it is going":                         {deleting, v1alpha1.ReasonQueued},
 		"it is of an earlier one of our name": {ofEarlier, v1alpha1.ReasonQueued},
-		"it is somebody's":                    {func(b *v1alpha1.LatencyBenchmark) { b.OwnerReferences = nil }, v1alpha1.OutcomeNameTaken},
+		"it belongs to another owner":         {func(b *v1alpha1.LatencyBenchmark) { b.OwnerReferences = nil }, v1alpha1.OutcomeNameTaken},
 		"it is another benchmark's": {func(b *v1alpha1.LatencyBenchmark) {
 			b.OwnerReferences[0].Name, b.OwnerReferences[0].UID = "y", "uid-y"
 		}, v1alpha1.OutcomeNameTaken},

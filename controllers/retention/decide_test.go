@@ -73,7 +73,7 @@ func TestLimited(t *testing.T) {
 		"one that goes anyway is left alone": {b: makeBenchmark("x", time.Hour, ttl(0), going)},
 		"that of a pair goes with its owner": {b: makeBenchmark("x-p1", time.Hour, ttl(0), ownedBy("tailgate.dev/v1alpha1", "LatencyMatrix", "uid-x"))},
 		"that of a gate, too":                {b: makeBenchmark("g-n-1", time.Hour, ttl(0), ownedBy("tailgate.dev/v1alpha1", "LatencyVerification", "uid-v"))},
-		"that of somebody's workflow does not have to wait for it": {
+		"a benchmark of a user's workflow does not wait for it": {
 			b: makeBenchmark("x", time.Hour, ttl(0), ownedBy("argoproj.io/v1alpha1", "Workflow", "uid-w")), want: true,
 		},
 	}
@@ -151,7 +151,7 @@ func TestDecide(t *testing.T) {
 			b: makeBenchmark("x", time.Hour, series("s", 1), ttl(1e6)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Minute, series("s", 1))},
 			kind: stepDelete,
 		},
-		"a baseline stays, and it is told whose": {
+		"a baseline stays, and the event names its user": {
 			b: makeBenchmark("x", time.Hour, ttl(0)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("after", time.Minute, running, against("x"))},
 			kind: stepKeep, message: []string{"ttlSecondsAfterFinished is 0", "baseline of LatencyBenchmark after", "delete that one"}, again: KeptAgain,
 		},

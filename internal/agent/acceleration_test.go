@@ -22,14 +22,14 @@ func TestEnvironment(t *testing.T) {
 		task      plan.Task
 		want      []string
 	}{
-		"nothing":                       {want: nil},
-		"what the container has":        {container: []string{"PATH=/bin", "A=b=c", "EMPTY="}, task: kernel, want: []string{"A=b=c", "EMPTY=", "PATH=/bin"}},
-		"a variable of the variant":     {container: []string{"XLIO_A=1"}, task: plan.Task{Env: map[string]string{"XLIO_A": "2", "VMA_B": ""}}, want: []string{"VMA_B=", "XLIO_A=2"}},
-		"the kernel without Onload's":   {container: []string{"EF_POLL_USEC=1", "LD_PRELOAD=" + library, "EFX=1"}, task: kernel, want: []string{"EFX=1"}},
-		"not even the variant's":        {task: plan.Task{Env: map[string]string{"EF_A": "1", "SFNT_B": "1"}}, want: []string{"SFNT_B=1"}},
-		"what else is preloaded stays":  {container: []string{"LD_PRELOAD=/lib/libvma.so:" + library + " libonload.so /lib/b.so"}, task: kernel, want: []string{"LD_PRELOAD=/lib/libvma.so:/lib/b.so"}},
-		"the extensions' library stays": {container: []string{"LD_PRELOAD=/lib/libonload_ext.so.2"}, task: kernel, want: []string{"LD_PRELOAD=/lib/libonload_ext.so.2"}},
-		"Onload as it is built":         {container: []string{"LD_PRELOAD=/build/libcitransport0.so"}, task: kernel, want: nil},
+		"nothing":                        {want: nil},
+		"the container's own variables":  {container: []string{"PATH=/bin", "A=b=c", "EMPTY="}, task: kernel, want: []string{"A=b=c", "EMPTY=", "PATH=/bin"}},
+		"a variable of the variant":      {container: []string{"XLIO_A=1"}, task: plan.Task{Env: map[string]string{"XLIO_A": "2", "VMA_B": ""}}, want: []string{"VMA_B=", "XLIO_A=2"}},
+		"the kernel without Onload's":    {container: []string{"EF_POLL_USEC=1", "LD_PRELOAD=" + library, "EFX=1"}, task: kernel, want: []string{"EFX=1"}},
+		"not even the variant's":         {task: plan.Task{Env: map[string]string{"EF_A": "1", "SFNT_B": "1"}}, want: []string{"SFNT_B=1"}},
+		"other preloaded libraries stay": {container: []string{"LD_PRELOAD=/lib/libvma.so:" + library + " libonload.so /lib/b.so"}, task: kernel, want: []string{"LD_PRELOAD=/lib/libvma.so:/lib/b.so"}},
+		"the extensions' library stays":  {container: []string{"LD_PRELOAD=/lib/libonload_ext.so.2"}, task: kernel, want: []string{"LD_PRELOAD=/lib/libonload_ext.so.2"}},
+		"Onload as it is built":          {container: []string{"LD_PRELOAD=/build/libcitransport0.so"}, task: kernel, want: nil},
 		"Onload": {
 			container: []string{"PATH=/bin"}, task: onload(nil),
 			want: []string{"LD_PRELOAD=" + library, "PATH=/bin"},

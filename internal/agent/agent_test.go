@@ -339,10 +339,10 @@ func TestEndsWithoutAPeer(t *testing.T) {
 			role: v1alpha1.RoleServer, driver: fakeTool{server: tool.Command{Path: "no-such-tool"}},
 			want: v1alpha1.OutcomeToolMissing, words: []string{"no-such-tool"},
 		},
-		"a server whose address is none": {
+		"a server with an invalid address": {
 			role: v1alpha1.RoleServer, change: func(a *Agent) { a.PodIP = "" }, want: v1alpha1.OutcomeWrongNetwork,
 		},
-		"a server whose address no interface has": {
+		"a server with an address of no interface": {
 			role: v1alpha1.RoleServer, change: func(a *Agent) { a.PodIP = "192.0.2.1" },
 			want: v1alpha1.OutcomeWrongNetwork, words: []string{"192.0.2.1"},
 		},

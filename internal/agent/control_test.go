@@ -215,7 +215,7 @@ func TestServerAnswers(t *testing.T) {
 		"an end without a beginning": {
 			endpoint: server(t, "sleep"), says: []string{`{"verb":"end"}`, `{"verb":"done"}`}, answers: []string{"{}", "{}"},
 		},
-		"a cell that is in nobody's task": {
+		"a cell that is in no task": {
 			endpoint: server(t, "sleep"), says: []string{`{"verb":"prepare","cell":"udp-1"}`, `{"verb":"done"}`},
 			answers: []string{`"reason":"AgentFailed"`, "{}"},
 		},

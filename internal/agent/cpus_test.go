@@ -48,13 +48,13 @@ func TestOrderOfCPUs(t *testing.T) {
 		"a tool that would take more":                    {cpus: []int{1}, node: 0, used: 2, want: []int{1}, agent: 1},
 		"CPUs of both nodes and a NIC of the second":     {cpus: []int{1, 2, 5}, node: 1, used: 1, want: []int{5, 1, 2}, agent: 2},
 		"no CPU on the NIC's node":                       {cpus: []int{1, 2}, node: 1, used: 1, want: []int{1, 2}, agent: 2},
-		"a NIC on nobody knows which node":               {cpus: []int{1, 5}, node: -1, used: 1, want: []int{1, 5}, agent: 5},
+		"a NIC on an unknown NUMA node":                  {cpus: []int{1, 5}, node: -1, used: 1, want: []int{1, 5}, agent: 5},
 		"one of them is isolated":                        {files: isolated("2"), cpus: []int{1, 2, 3}, node: 0, used: 1, want: []int{2, 1, 3}, agent: 3},
 		"the NIC's node comes before isolation":          {files: isolated("1-3"), cpus: []int{1, 5}, node: 1, used: 1, want: []int{5, 1}, agent: 1},
 		"isolated CPUs of both nodes":                    {files: isolated("1-2,5-6"), cpus: []int{1, 4, 5, 6}, node: 1, used: 1, want: []int{5, 6, 4, 1}, agent: 1},
 		"a sibling that is isolated is a sibling first":  {files: isolated("1,9"), cpus: []int{1, 2, 9}, node: 0, used: 1, want: []int{1, 2, 9}, agent: 2},
-		"a machine that tells nothing":                   {bare: true, cpus: []int{4, 6, 7}, node: 0, used: 1, want: []int{4, 6, 7}, agent: 7},
-		"a list of isolated CPUs that is none":           {files: isolated("(null)"), cpus: []int{1, 2}, node: 0, used: 1, want: []int{1, 2}, agent: 2},
+		"a machine without this information":             {bare: true, cpus: []int{4, 6, 7}, node: 0, used: 1, want: []int{4, 6, 7}, agent: 7},
+		"an invalid list of isolated CPUs":               {files: isolated("(null)"), cpus: []int{1, 2}, node: 0, used: 1, want: []int{1, 2}, agent: 2},
 		"a far CPU rather than a sibling for the second": {cpus: []int{1, 5, 9}, node: 0, used: 2, want: []int{1, 5, 9}, agent: 9},
 	}
 	for name, c := range cases {
@@ -85,8 +85,8 @@ func TestCPUNUMANode(t *testing.T) {
 		"of the first node":          {files: server2, cpu: 5, want: 0},
 		"of the second":              {files: server2, cpu: 2, want: 1},
 		"a CPU that is nowhere":      {files: server2, cpu: 8, want: -1},
-		"a machine that tells none":  {cpu: 0, want: -1},
-		"a list that is none":        {files: map[string]string{"sys/devices/system/node/node0/cpulist": "all\n"}, cpu: 0, want: -1},
+		"a machine without a list":   {cpu: 0, want: -1},
+		"an invalid list":            {files: map[string]string{"sys/devices/system/node/node0/cpulist": "all\n"}, cpu: 0, want: -1},
 		"a node with a large number": {files: map[string]string{"sys/devices/system/node/node12/cpulist": "0\n"}, cpu: 0, want: 12},
 	}
 	for name, c := range cases {
@@ -104,13 +104,13 @@ func TestAllowedNUMANodes(t *testing.T) {
 		cpus  []int
 		want  string
 	}{
-		"of one node":                   {files: twoSockets(), cpus: []int{4, 12, 7}, want: "1"},
-		"of both":                       {files: twoSockets(), cpus: []int{4, 3}, want: "0-1"},
-		"one of them is on an unknown":  {files: twoSockets(), cpus: []int{4, 16}},
-		"a machine that tells nothing":  {cpus: []int{4}},
-		"no CPU":                        {files: twoSockets()},
-		"nodes that do not follow":      {files: map[string]string{"sys/devices/system/node/node0/cpulist": "0\n", "sys/devices/system/node/node2/cpulist": "1\n"}, cpus: []int{0, 1}, want: "0,2"},
-		"a node of memory without CPUs": {files: server2, cpus: []int{0, 2}, want: "0-1"},
+		"of one node":                        {files: twoSockets(), cpus: []int{4, 12, 7}, want: "1"},
+		"of both":                            {files: twoSockets(), cpus: []int{4, 3}, want: "0-1"},
+		"one of them is on an unknown":       {files: twoSockets(), cpus: []int{4, 16}},
+		"a machine without this information": {cpus: []int{4}},
+		"no CPU":                             {files: twoSockets()},
+		"nodes that do not follow":           {files: map[string]string{"sys/devices/system/node/node0/cpulist": "0\n", "sys/devices/system/node/node2/cpulist": "1\n"}, cpus: []int{0, 1}, want: "0,2"},
+		"a node of memory without CPUs":      {files: server2, cpus: []int{0, 2}, want: "0-1"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -87,16 +87,16 @@ func TestDevice(t *testing.T) {
 		"a virtual interface over an allocated device": {
 			iface: "eth0", environ: []string{variable + "=0000:65:02.4", variable + "_INFO={}", "PATH=/bin"}, wantPCI: "0000:65:02.4", wantNUMA: 1,
 		},
-		"a device whose NUMA node nobody knows": {
+		"a device with an unknown NUMA node": {
 			iface: "eth0", environ: []string{variable + "=0000:65:02.5"}, wantPCI: "0000:65:02.5", wantNUMA: -1,
 		},
 		"a device that is not there": {
 			iface: "eth0", environ: []string{variable + "=0000:99:00.0"}, wantPCI: "0000:99:00.0", wantNUMA: -1,
 		},
-		"two devices of one resource: nobody knows which": {
+		"two devices of one resource: ambiguous": {
 			iface: "eth0", environ: []string{variable + "=0000:65:02.3,0000:65:02.4"}, wantNUMA: -1,
 		},
-		"devices of two resources: nobody knows which": {
+		"devices of two resources: ambiguous": {
 			iface: "eth0", environ: []string{variable + "=0000:65:02.3", "PCIDEVICE_OTHER=0000:65:02.4"}, wantNUMA: -1,
 		},
 		"the device knows its interface": {
@@ -115,14 +115,14 @@ func TestDevice(t *testing.T) {
 		"a device with the interface's MAC address, although another was allocated": {
 			iface: "eth5", environ: []string{variable + "=0000:65:02.5"}, wantPCI: "0000:65:02.4", wantNUMA: 1, bySysfs: true,
 		},
-		"no MAC address is none that can be found": {iface: "lo", wantNUMA: -1},
+		"an empty MAC address matches no interface": {iface: "lo", wantNUMA: -1},
 		"one device under two names": {
 			iface: "eth0", environ: []string{variable + "=0000:65:02.4", "PCIDEVICE_OTHER=0000:65:02.4"}, wantPCI: "0000:65:02.4", wantNUMA: 1,
 		},
 		"one PCI device beside another kind": {
 			iface: "eth0", environ: []string{variable + "=0000:65:02.4", "PCIDEVICE_OTHER=sfc-0"}, wantPCI: "0000:65:02.4", wantNUMA: 1,
 		},
-		"a resource whose name ends like the other variable's": {
+		"a resource whose name ends like that of the other variable": {
 			iface: "eth0", environ: []string{"PCIDEVICE_AMD_COM_INFO=0000:65:02.4", "PCIDEVICE_AMD_COM_INFO_INFO={}"}, wantPCI: "0000:65:02.4", wantNUMA: 1,
 		},
 		"an empty allocation":                 {iface: "eth0", environ: []string{variable + "="}, wantNUMA: -1},
@@ -171,7 +171,7 @@ func TestGather(t *testing.T) {
 				AllocatedDevices: map[string]string{"SRIOVNETWORK_VF_DEVICE_0000_d8_02_0": "0000:d8:02.0"},
 			},
 		},
-		"a machine that tells nothing": {
+		"a machine without this information": {
 			want: result.Evidence{MeasuringCPU: 2, CPUNUMANode: -1, DeviceNUMANode: -1, Interface: "net1", MTU: 9000, MAC: "00:0f:53:4a:81:c0", AllocatedDevices: map[string]string{}},
 		},
 	}

@@ -27,21 +27,21 @@ func TestHasListener(t *testing.T) {
 		want     bool
 		wantErr  bool
 	}{
-		"a port that listens":                   {table: captured("tcp.txt"), protocol: v1alpha1.ProtocolTCP, port: 22048, want: true},
-		"a connected port does not listen":      {table: captured("tcp.txt"), protocol: v1alpha1.ProtocolTCP, port: 22047},
-		"a port in TIME_WAIT does not listen":   {table: captured("tcp.txt"), protocol: v1alpha1.ProtocolTCP, port: 8080},
-		"a peer's port does not listen here":    {table: captured("tcp.txt"), protocol: v1alpha1.ProtocolTCP, port: 0x8F2C},
-		"a port that nobody has":                {table: captured("tcp.txt"), protocol: v1alpha1.ProtocolTCP, port: 22049},
-		"a port that listens on IPv6":           {table: captured("tcp6.txt"), protocol: v1alpha1.ProtocolTCP, port: 22049, want: true},
-		"a bound UDP port":                      {table: captured("udp.txt"), protocol: v1alpha1.ProtocolUDP, port: 22048, want: true},
-		"a UDP port that nobody has":            {table: captured("udp.txt"), protocol: v1alpha1.ProtocolUDP, port: 22047},
-		"a heading alone":                       {table: "  sl  local_address rem_address   st\n", protocol: v1alpha1.ProtocolTCP, port: 22048},
-		"nothing":                               {protocol: v1alpha1.ProtocolTCP, port: 22048},
-		"a line that is cut off":                {table: "0: 0100007F:5620 00000000", protocol: v1alpha1.ProtocolTCP, port: 22048},
-		"a port that is none":                   {table: "0: 0100007F:WXYZ 00000000:0000 0A\n", protocol: v1alpha1.ProtocolTCP, port: 22048, wantErr: true},
-		"a port beyond 16 bits":                 {table: "0: 0100007F:10000 00000000:0000 0A\n", protocol: v1alpha1.ProtocolTCP, port: 22048, wantErr: true},
-		"a line longer than a line can be":      {table: strings.Repeat("x", 1<<17), protocol: v1alpha1.ProtocolTCP, port: 22048, wantErr: true},
-		"nothing is read beyond what was found": {table: captured("tcp.txt") + "9: 0:WXYZ 0:0 0A\n", protocol: v1alpha1.ProtocolTCP, port: 22048, want: true},
+		"a port that listens":                 {table: captured("tcp.txt"), protocol: v1alpha1.ProtocolTCP, port: 22048, want: true},
+		"a connected port does not listen":    {table: captured("tcp.txt"), protocol: v1alpha1.ProtocolTCP, port: 22047},
+		"a port in TIME_WAIT does not listen": {table: captured("tcp.txt"), protocol: v1alpha1.ProtocolTCP, port: 8080},
+		"a peer's port does not listen here":  {table: captured("tcp.txt"), protocol: v1alpha1.ProtocolTCP, port: 0x8F2C},
+		"a port that no process uses":         {table: captured("tcp.txt"), protocol: v1alpha1.ProtocolTCP, port: 22049},
+		"a port that listens on IPv6":         {table: captured("tcp6.txt"), protocol: v1alpha1.ProtocolTCP, port: 22049, want: true},
+		"a bound UDP port":                    {table: captured("udp.txt"), protocol: v1alpha1.ProtocolUDP, port: 22048, want: true},
+		"a UDP port that no process uses":     {table: captured("udp.txt"), protocol: v1alpha1.ProtocolUDP, port: 22047},
+		"a heading alone":                     {table: "  sl  local_address rem_address   st\n", protocol: v1alpha1.ProtocolTCP, port: 22048},
+		"nothing":                             {protocol: v1alpha1.ProtocolTCP, port: 22048},
+		"a line that is cut off":              {table: "0: 0100007F:5620 00000000", protocol: v1alpha1.ProtocolTCP, port: 22048},
+		"an invalid port":                     {table: "0: 0100007F:WXYZ 00000000:0000 0A\n", protocol: v1alpha1.ProtocolTCP, port: 22048, wantErr: true},
+		"a port beyond 16 bits":               {table: "0: 0100007F:10000 00000000:0000 0A\n", protocol: v1alpha1.ProtocolTCP, port: 22048, wantErr: true},
+		"a line longer than a line can be":    {table: strings.Repeat("x", 1<<17), protocol: v1alpha1.ProtocolTCP, port: 22048, wantErr: true},
+		"nothing is read beyond the match":    {table: captured("tcp.txt") + "9: 0:WXYZ 0:0 0A\n", protocol: v1alpha1.ProtocolTCP, port: 22048, want: true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

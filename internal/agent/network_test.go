@@ -45,18 +45,18 @@ func TestChoiceOfAnAddress(t *testing.T) {
 		server string
 		want   string
 	}{
-		"the server's, of one":                        {addresses: []string{"192.0.2.2/24"}, want: "192.0.2.2"},
-		"the server's, of two families":               {addresses: []string{"fd00::2/64", "192.0.2.2/24", "198.51.100.2/24"}, want: "192.0.2.2"},
-		"the server's, without IPv4":                  {addresses: []string{"fe80::2/64", "fd00::2/64", "fd01::2/64"}, want: "fd00::2"},
-		"the server's, of those of the link":          {addresses: []string{"fe80::2/64", "169.254.1.2/16"}},
-		"the server's, of none":                       {},
-		"the client's, in the server's subnet":        {addresses: []string{"192.0.2.2/24", "198.51.100.2/24"}, server: "198.51.100.9", want: "198.51.100.2"},
-		"the client's, behind a router":               {addresses: []string{"fd00::2/64", "192.0.2.2/24", "198.51.100.2/24"}, server: "203.0.113.9", want: "192.0.2.2"},
-		"the client's, of IPv6":                       {addresses: []string{"192.0.2.2/24", "fe80::2/64", "fd00::2/64"}, server: "fd07::9", want: "fd00::2"},
-		"the client's, of the wrong family":           {addresses: []string{"192.0.2.2/24"}, server: "fd07::9"},
-		"the client's, of the wrong family, in IPv4":  {addresses: []string{"fd00::2/64"}, server: "192.0.2.9"},
-		"the client's, of one that nobody else knows": {addresses: []string{"169.254.1.2/16"}, server: "192.0.2.9"},
-		"the client's, of none":                       {server: "192.0.2.9"},
+		"the server's, of one":                       {addresses: []string{"192.0.2.2/24"}, want: "192.0.2.2"},
+		"the server's, of two families":              {addresses: []string{"fd00::2/64", "192.0.2.2/24", "198.51.100.2/24"}, want: "192.0.2.2"},
+		"the server's, without IPv4":                 {addresses: []string{"fe80::2/64", "fd00::2/64", "fd01::2/64"}, want: "fd00::2"},
+		"the server's, of those of the link":         {addresses: []string{"fe80::2/64", "169.254.1.2/16"}},
+		"the server's, without one":                  {},
+		"the client's, in the server's subnet":       {addresses: []string{"192.0.2.2/24", "198.51.100.2/24"}, server: "198.51.100.9", want: "198.51.100.2"},
+		"the client's, behind a router":              {addresses: []string{"fd00::2/64", "192.0.2.2/24", "198.51.100.2/24"}, server: "203.0.113.9", want: "192.0.2.2"},
+		"the client's, of IPv6":                      {addresses: []string{"192.0.2.2/24", "fe80::2/64", "fd00::2/64"}, server: "fd07::9", want: "fd00::2"},
+		"the client's, of the wrong family":          {addresses: []string{"192.0.2.2/24"}, server: "fd07::9"},
+		"the client's, of the wrong family, in IPv4": {addresses: []string{"fd00::2/64"}, server: "192.0.2.9"},
+		"the client's, of one that only it knows":    {addresses: []string{"169.254.1.2/16"}, server: "192.0.2.9"},
+		"the client's, without one":                  {server: "192.0.2.9"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

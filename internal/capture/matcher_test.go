@@ -126,7 +126,7 @@ func TestMatcher(t *testing.T) {
 			want:    Result{Packets: 2, Requests: 1, Matched: 1},
 			samples: []int64{4},
 		},
-		"what goes to a group is not unicast": {
+		"a message to a group is not unicast": {
 			traffic: between(udpProtocol, 64),
 			send: func(p *pipe) {
 				p.put(0, false, ip(p.Client, group, ipUDP, udp(40000, 22048, message(1, 64))))
@@ -169,7 +169,7 @@ func TestMatcher(t *testing.T) {
 			want:    Result{Packets: 7, Requests: 1, Matched: 1},
 			samples: []int64{7},
 		},
-		"TCP: what is sent again counts once": {
+		"TCP: a retransmitted segment counts once": {
 			traffic: between(tcpProtocol, 64),
 			send: func(p *pipe) {
 				p.handshake(0)
@@ -261,7 +261,7 @@ func TestMatcher(t *testing.T) {
 			want:    Result{Packets: 11, Requests: 6, Matched: 3, Unanswered: 3},
 			samples: []int64{3, 3, 3},
 		},
-		"the connection with the messages is told from the tool's own": {
+		"the connection with the messages is distinguished from the tool's control connection": {
 			traffic: between(tcpProtocol, 8),
 			send: func(p *pipe) {
 				p.handshake(0)
@@ -280,7 +280,7 @@ func TestMatcher(t *testing.T) {
 			want:    Result{Packets: 2008, ClientPort: 40001, Requests: 1000, Matched: 1000},
 			samples: repeat(50, 1000),
 		},
-		"two connections that look alike": {
+		"two indistinguishable connections": {
 			traffic: between(tcpProtocol, 8),
 			send: func(p *pipe) {
 				for range 2 {

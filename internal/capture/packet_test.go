@@ -41,10 +41,10 @@ func TestParse(t *testing.T) {
 		want       packet
 		err        error
 	}{
-		"UDP over IPv4": {b: udp4, want: wantUDP},
-		"TCP over IPv4": {b: tcp4, want: wantTCP},
-		"UDP over IPv6": {b: udp6, want: wantUDP6},
-		"what the link added at the end is no payload": {b: append(bytes.Clone(udp4), 0, 0, 0, 0, 0, 0, 0, 0), want: wantUDP},
+		"UDP over IPv4":                      {b: udp4, want: wantUDP},
+		"TCP over IPv4":                      {b: tcp4, want: wantTCP},
+		"UDP over IPv6":                      {b: udp6, want: wantUDP6},
+		"padding of the link is not payload": {b: append(bytes.Clone(udp4), 0, 0, 0, 0, 0, 0, 0, 0), want: wantUDP},
 		"only the beginning of the payload was kept": {
 			b: udp4, kept: 32, want: changed(wantUDP, func(p *packet) { p.head = payload[:4] }),
 		},

@@ -76,7 +76,7 @@ func TestAcceptRefuses(t *testing.T) {
 		"no name":                    {args: []string{"verify", ""}, want: []string{"no name of a LatencyVerification"}},
 		"no time":                    {args: []string{"verify", "upgrade", "node-a", "--timeout=0s"}, want: []string{"--timeout"}},
 		"no answer":                  {args: []string{"verify", "upgrade", "node-a", "--timeout=300ms"}, want: []string{"has not answered within 300ms", "tailgate.dev/verify-"}, wrote: true},
-		"what the operator refuses": {
+		"a request that the operator refuses": {
 			args: []string{"accept", "upgrade", "node-a", "upgrade-node-a-1"},
 			change: func(s *apiServer) {
 				s.operator = func(v *v1alpha1.LatencyVerification) {
@@ -95,7 +95,7 @@ func TestAcceptRefuses(t *testing.T) {
 			},
 			want: []string{"not accepted any more: node node-a is Unverified: its kernel changed"}, wrote: true,
 		},
-		"a user who may not": {
+		"a user without the right": {
 			args: []string{"verify", "upgrade", "node-a"}, change: func(s *apiServer) { s.forbidden = []string{"PATCH "} },
 			want: []string{"annotating LatencyVerification upgrade.node-a", "forbidden"}, wrote: true,
 		},

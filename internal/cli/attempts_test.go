@@ -107,7 +107,7 @@ server on node-b, pod sweep-r2-a1-server: Pending, ImagePullBackOff, Back-off pu
 client on node-a, pod sweep-r2-a1-client: it does not exist
 `,
 		},
-		"a log that may not be read, and a pod that is somebody else's": {
+		"a log that may not be read, and a pod of another owner": {
 			change: func(s *apiServer) { s.pods[client].OwnerReferences = nil },
 			want: past + `
 now: sweep-r2, attempt 1, since 2026-03-04T05:06:16Z
@@ -138,8 +138,8 @@ server on node-b, pod sweep-r2-a1-server: it does not exist
 client on node-a, pod sweep-r2-a1-client: Failed, Evicted, exit code 137, Error, being removed
 `,
 		},
-		"none goes on": {change: func(s *apiServer) { s.benchmarks[sweep].Status.Active = nil }, want: past},
-		"none yet": {
+		"no active attempt": {change: func(s *apiServer) { s.benchmarks[sweep].Status.Active = nil }, want: past},
+		"no attempt yet": {
 			change: func(s *apiServer) {
 				s.benchmarks[sweep].Status = v1alpha1.LatencyBenchmarkStatus{Conditions: []metav1.Condition{
 					{Type: v1alpha1.ConditionSucceeded, Reason: v1alpha1.ReasonQueued, Message: "waiting for other/first"},

@@ -225,7 +225,7 @@ func TestGetRefuses(t *testing.T) {
 			},
 			want: []string{"perf/sweep has no results yet", "Running", "round 1 of 3"},
 		},
-		"a benchmark that nobody looked at": {
+		"a benchmark that the operator has not observed": {
 			change: func(s *apiServer) { s.benchmarks[sweep].Status = v1alpha1.LatencyBenchmarkStatus{} },
 			want:   []string{"no results yet", "is it running?"},
 		},

@@ -125,22 +125,22 @@ func TestExportRefuses(t *testing.T) {
 		// code is 1 where it is 0.
 		code int
 	}{
-		"no directory":                       {args: []string{"export", "sweep"}, want: []string{"--output"}},
-		"a benchmark that there is not":      {args: []string{"export", "sweep", "swoop", "-o", exists + "/new"}, want: []string{"no LatencyBenchmark swoop"}},
-		"twice the same":                     {args: []string{"export", "sweep", "sweep", "-o", exists + "/new"}, want: []string{"two of them are named sweep"}},
-		"what exists":                        {args: []string{"export", "sweep", "-o", exists}, want: []string{"sweep", "exists already", "--overwrite"}},
-		"what exists and is none":            {args: []string{"export", "sweep", "-o", exists, "--overwrite"}, want: []string{"no export that could be replaced"}},
-		"a file as the directory":            {args: []string{"export", "sweep", "-o", aFile}, want: []string{filepath.Base(aFile)}},
-		"no export":                          {args: []string{"get", exists}, want: []string{"is no export", "manifest.json"}},
-		"a path that there is not":           {args: []string{"get", "./nowhere/results"}, want: []string{"nowhere/results"}},
-		"a path without ./":                  {args: []string{"get", "results/sweep"}, want: []string{"begins with ./"}},
-		"compare without ./":                 {args: []string{"compare", "results/sweep/default", "sweep"}, want: []string{"begins with ./"}},
-		"a variant that there is not":        {args: []string{"compare", results + "/sweep/fast", results}, want: []string{"no such variant", "default"}},
-		"a damaged export":                   {args: []string{"get", damaged}, want: []string{"damaged export", "results.csv", "10 bytes"}},
-		"a damaged export, compared":         {args: []string{"compare", results, damaged}, want: []string{"damaged export"}},
-		"a damaged export, judged":           {args: []string{"gate", damaged}, want: []string{"damaged export"}, code: 3},
-		"a damaged export, exported":         {args: []string{"export", damaged, "-o", exists + "/new"}, want: []string{"damaged export"}},
-		"a gate that there is not, exported": {args: []string{"gate", filepath.Join(results, "gate")}, want: []string{"gate"}, code: 3},
+		"no directory":                                {args: []string{"export", "sweep"}, want: []string{"--output"}},
+		"a benchmark that there is not":               {args: []string{"export", "sweep", "swoop", "-o", exists + "/new"}, want: []string{"no LatencyBenchmark swoop"}},
+		"twice the same":                              {args: []string{"export", "sweep", "sweep", "-o", exists + "/new"}, want: []string{"two of them are named sweep"}},
+		"an existing export":                          {args: []string{"export", "sweep", "-o", exists}, want: []string{"sweep", "exists already", "--overwrite"}},
+		"an existing directory that is not an export": {args: []string{"export", "sweep", "-o", exists, "--overwrite"}, want: []string{"no export that could be replaced"}},
+		"a file as the directory":                     {args: []string{"export", "sweep", "-o", aFile}, want: []string{filepath.Base(aFile)}},
+		"no export":                                   {args: []string{"get", exists}, want: []string{"is no export", "manifest.json"}},
+		"a path that there is not":                    {args: []string{"get", "./nowhere/results"}, want: []string{"nowhere/results"}},
+		"a path without ./":                           {args: []string{"get", "results/sweep"}, want: []string{"begins with ./"}},
+		"compare without ./":                          {args: []string{"compare", "results/sweep/default", "sweep"}, want: []string{"begins with ./"}},
+		"a variant that there is not":                 {args: []string{"compare", results + "/sweep/fast", results}, want: []string{"no such variant", "default"}},
+		"a damaged export":                            {args: []string{"get", damaged}, want: []string{"damaged export", "results.csv", "10 bytes"}},
+		"a damaged export, compared":                  {args: []string{"compare", results, damaged}, want: []string{"damaged export"}},
+		"a damaged export, judged":                    {args: []string{"gate", damaged}, want: []string{"damaged export"}, code: 3},
+		"a damaged export, exported":                  {args: []string{"export", damaged, "-o", exists + "/new"}, want: []string{"damaged export"}},
+		"a gate that there is not, exported":          {args: []string{"gate", filepath.Join(results, "gate")}, want: []string{"gate"}, code: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused(t, append(c.args, "--kubeconfig", kubeconfig), max(1, c.code), c.want)

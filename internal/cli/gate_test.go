@@ -93,7 +93,7 @@ func TestGate(t *testing.T) {
 		"without a gate nothing passes": {sweep: func(b *v1alpha1.LatencyBenchmark) { passes(b); b.Spec.Criteria = nil }, code: 2,
 			stdout: "LatencyBenchmark perf/sweep: Inconclusive: it has no criteria, so nothing is judged; give it rules in spec.criteria\n"},
 		"not judged": {sweep: nothing, code: 2, stdout: "LatencyBenchmark perf/sweep: not judged: Running (measuring round 2 of 3)\n"},
-		"nobody looked at it": {sweep: func(b *v1alpha1.LatencyBenchmark) { b.Status = v1alpha1.LatencyBenchmarkStatus{} }, code: 2,
+		"not observed yet": {sweep: func(b *v1alpha1.LatencyBenchmark) { b.Status = v1alpha1.LatencyBenchmarkStatus{} }, code: 2,
 			stdout: "LatencyBenchmark perf/sweep: not judged: the operator has not looked at it; is it running?\n"},
 		"a verdict on rules that were edited since": {sweep: func(b *v1alpha1.LatencyBenchmark) { passes(b); b.Generation = 2 }, code: 2,
 			stdout: "LatencyBenchmark perf/sweep: not judged: everything is measured, and its criteria are yet to be judged\n"},
@@ -182,11 +182,11 @@ func TestGateWaits(t *testing.T) {
 			asked: []int{2}, changes: []func(*apiServer){func(s *apiServer) { s.benchmarks[sweep].Spec.Criteria = nil }},
 			code: 2, stdout: "it has no criteria",
 		},
-		"until somebody deletes it": {
+		"until a user deletes it": {
 			asked: []int{2}, changes: []func(*apiServer){func(s *apiServer) { delete(s.benchmarks, sweep) }},
 			code: 3, stderr: []string{"LatencyBenchmark perf/sweep was deleted meanwhile"},
 		},
-		"until somebody puts another in its place": {
+		"until a user replaces it": {
 			asked: []int{2}, changes: []func(*apiServer){func(s *apiServer) { s.benchmarks[sweep].UID = "another"; passes(s.benchmarks[sweep]) }},
 			code: 3, stderr: []string{"deleted meanwhile"},
 		},

@@ -134,13 +134,13 @@ measuring time 12s in all: 12 runs, 2 of each of 6 pairs in 3 slots; the start a
 			stdout: "perf/x: pinger, HalfRTT\nin the way: spec.variants[1].network.type: the cluster has no kind NetworkAttachmentDefinition; install Multus to use attached networks (NetworkNotFound)\n" + runs,
 			stderr: "(NetworkNotFound)",
 		},
-		"what may not be read stands in the way of nothing": {
+		"unreadable objects are not obstacles": {
 			file: compared, change: func(s *apiServer) {
 				s.forbidden = []string{"/pods", "/priorityclasses", "/network-attachment-definitions", "/v1alpha1/latencybenchmarks"}
 			},
 			stdout: where + runs + "not looked at, because you may not read it: LatencyBenchmark, NetworkAttachmentDefinition perf/sf-vf\n",
 		},
-		"a user who may not make it": {
+		"a user who may not create it": {
 			file: compared, change: func(s *apiServer) { s.forbidden = []string{"PATCH"} },
 			stdout: where + runs + "the API server would not take it from you, and so did not check it: applying LatencyBenchmark perf/x: x is forbidden: <nil>\n",
 		},
@@ -157,7 +157,7 @@ measuring time 12s in all: 12 runs, 2 of each of 6 pairs in 3 slots; the start a
 			},
 			stdout: "perf/x: pinger, HalfRTT\nclient on node-d, server on node-c\n" + runs + "it exists, and 1 of 4 runs are measured\n",
 		},
-		"what only the operator knows": {
+		"conditions that only the operator knows": {
 			file:   strings.Replace(strings.Replace(compared, "{name: pod}", "{name: pod, network: {type: Host}, capture: Server}", 1), "extendRounds: 4", "extendRounds: 0", 1),
 			stdout: "variant pod needs an operator with --allow-host-network\nvariant pod needs an operator with --allow-packet-capture\n",
 		},
@@ -250,19 +250,19 @@ func TestPlanRefuses(t *testing.T) {
 		change      func(*apiServer)
 		want        []string
 	}{
-		"an argument":               {args: []string{"x.yaml"}, want: []string{"plan takes a file by -f"}},
-		"an unknown format":         {file: compared, args: []string{"-o", "yaml"}, want: []string{`--output: unknown format "yaml"`, "table, json"}},
-		"no file":                   {args: []string{"--kubeconfig", os.DevNull}, want: []string{"--filename"}},
-		"one input for two":         {args: []string{"-f", "-", "--nodes", "-"}, want: []string{"--nodes", "standard input"}},
-		"nodes that are none":       {file: compared, nodes: manifest, want: []string{`kind "LatencyBenchmark"`, "kubectl get nodes -o yaml"}},
-		"no nodes":                  {file: compared, nodes: "apiVersion: v1\nkind: List\nitems: []\n", want: []string{"holds no nodes"}},
-		"nodes of another form":     {file: compared, nodes: "apiVersion: v1\nkind: Node\nstatus: {allocatable: 7}\n", want: []string{"node"}},
-		"nodes that are no YAML":    {file: compared, nodes: "a: [", want: []string{"reading", "yaml"}},
-		"an unknown field":          {file: strings.Replace(compared, "rounds:", "round:", 1), nodes: "-", want: []string{"no such fields: spec.round"}},
-		"a value out of range":      {file: strings.Replace(compared, "rounds: 2", "rounds: 200", 1), nodes: "-", want: []string{"spec.rounds", "200"}},
-		"a rule that is broken":     {file: strings.Replace(compared, "2us", "2h", 1), nodes: "-", want: []string{"maxLatency: Invalid value: \"2h\": must be a duration"}},
-		"a value that comes twice":  {file: strings.Replace(compared, "[64, 1024]", "[64, 64]", 1), nodes: "-", want: []string{"spec.workload.messageSizes[1]", "Duplicate value"}},
-		"refused by the API server": {file: strings.Replace(compared, "rounds: 2", "rounds: 200", 1), want: []string{"applying LatencyBenchmark perf/x", "spec.rounds"}},
+		"an argument":                {args: []string{"x.yaml"}, want: []string{"plan takes a file by -f"}},
+		"an unknown format":          {file: compared, args: []string{"-o", "yaml"}, want: []string{`--output: unknown format "yaml"`, "table, json"}},
+		"no file":                    {args: []string{"--kubeconfig", os.DevNull}, want: []string{"--filename"}},
+		"one input for two":          {args: []string{"-f", "-", "--nodes", "-"}, want: []string{"--nodes", "standard input"}},
+		"objects that are not nodes": {file: compared, nodes: manifest, want: []string{`kind "LatencyBenchmark"`, "kubectl get nodes -o yaml"}},
+		"no nodes":                   {file: compared, nodes: "apiVersion: v1\nkind: List\nitems: []\n", want: []string{"holds no nodes"}},
+		"nodes of another form":      {file: compared, nodes: "apiVersion: v1\nkind: Node\nstatus: {allocatable: 7}\n", want: []string{"node"}},
+		"nodes that are no YAML":     {file: compared, nodes: "a: [", want: []string{"reading", "yaml"}},
+		"an unknown field":           {file: strings.Replace(compared, "rounds:", "round:", 1), nodes: "-", want: []string{"no such fields: spec.round"}},
+		"a value out of range":       {file: strings.Replace(compared, "rounds: 2", "rounds: 200", 1), nodes: "-", want: []string{"spec.rounds", "200"}},
+		"a rule that is broken":      {file: strings.Replace(compared, "2us", "2h", 1), nodes: "-", want: []string{"maxLatency: Invalid value: \"2h\": must be a duration"}},
+		"a value that comes twice":   {file: strings.Replace(compared, "[64, 1024]", "[64, 64]", 1), nodes: "-", want: []string{"spec.workload.messageSizes[1]", "Duplicate value"}},
+		"refused by the API server":  {file: strings.Replace(compared, "rounds: 2", "rounds: 200", 1), want: []string{"applying LatencyBenchmark perf/x", "spec.rounds"}},
 		"nodes that may not be read": {
 			file: compared, change: func(s *apiServer) { s.forbidden = []string{"/nodes"} }, want: []string{"you may not list nodes", "--nodes"},
 		},

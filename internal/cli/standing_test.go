@@ -55,10 +55,10 @@ func TestGateStanding(t *testing.T) {
 			2, false, "Inconclusive: 2 of 10; Suspended: nothing is measured"},
 		"the last node is measured for a gate that is suspended": {makeGate(unknown, v1alpha1.ReasonNotAllVerified, "1 of 10", suspended, counts(v1alpha1.NodeCounts{Total: 10, Measuring: 1})),
 			2, true, "not judged: 1 of 10; Suspended: nothing is measured"},
-		"nodes of another gate":        {makeGate(unknown, v1alpha1.ReasonNodesTaken, "node-b belongs to gate first"), 2, false, "Inconclusive: node-b belongs to gate first"},
-		"nodes that may yet come":      {makeGate(unknown, v1alpha1.ReasonNoNodes, "no node", counts(v1alpha1.NodeCounts{})), 2, true, "not judged: no node"},
-		"a gate that was edited":       {makeGate(metav1.ConditionTrue, v1alpha1.ReasonAllVerified, "all", func(g *v1alpha1.LatencyGate) { g.Generation++ }), 2, true, "not judged: the operator has not looked at it as it is now; is it running?"},
-		"a gate that nobody looked at": {&v1alpha1.LatencyGate{}, 2, true, "not judged: the operator has not looked at it as it is now; is it running?"},
+		"nodes of another gate":                     {makeGate(unknown, v1alpha1.ReasonNodesTaken, "node-b belongs to gate first"), 2, false, "Inconclusive: node-b belongs to gate first"},
+		"nodes that may yet come":                   {makeGate(unknown, v1alpha1.ReasonNoNodes, "no node", counts(v1alpha1.NodeCounts{})), 2, true, "not judged: no node"},
+		"a gate that was edited":                    {makeGate(metav1.ConditionTrue, v1alpha1.ReasonAllVerified, "all", func(g *v1alpha1.LatencyGate) { g.Generation++ }), 2, true, "not judged: the operator has not looked at it as it is now; is it running?"},
+		"a gate that the operator has not observed": {&v1alpha1.LatencyGate{}, 2, true, "not judged: the operator has not looked at it as it is now; is it running?"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

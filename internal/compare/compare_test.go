@@ -267,7 +267,7 @@ func TestVariants(t *testing.T) {
 		"those that were named":                     {baseline: []string{"pod", "vf"}, candidate: []string{"pod", "vf"}, baselineChosen: "pod", chosen: "vf", want: []string{"pod vf"}},
 		"one that was named, of the other the same": {baseline: []string{"pod", "vf"}, candidate: []string{"pod", "vf"}, chosen: "vf", want: []string{"vf vf"}},
 		"one that does not exist":                   {baseline: []string{"pod"}, candidate: []string{"vf"}, chosen: "pf", wantError: ErrNoVariant, wantMessage: "no such variant: b/pf; there are vf"},
-		"none of the same name": {baseline: []string{"pod", "pf"}, candidate: []string{"vf"}, wantError: ErrNothingInCommon,
+		"no variant of the same name": {baseline: []string{"pod", "pf"}, candidate: []string{"vf"}, wantError: ErrNothingInCommon,
 			wantMessage: "a has variants pod, pf, b has variants vf; name one of each as NAME/VARIANT"},
 	}
 	for name, c := range cases {

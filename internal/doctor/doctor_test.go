@@ -224,23 +224,23 @@ func TestChecks(t *testing.T) {
 	}{
 		{"no manager", changes{func(o *Observed) { o.Manager = nil }}, true, "manager", "", Error, "no Deployment"},
 		{"a manager that is not ready", changes{func(o *Observed) { o.Manager.Ready = 0 }}, true, "manager", "", Error, "none of 1"},
-		{"Deployments that nobody may see", changes{unseen("deployments")}, true, "manager", "", Unknown, "deployments"},
+		{"Deployments that the user may not list", changes{unseen("deployments")}, true, "manager", "", Unknown, "deployments"},
 		{"a kind that is missing", changes{func(o *Observed) { o.Definitions[1].Found = false }}, true, "definitions", "", Error, "latencygates"},
 		{"a kind that is not served", changes{func(o *Observed) { o.Definitions[1].Established = false }}, true, "definitions", "", Error, "latencygates"},
 		{"a kind of another version", changes{func(o *Observed) { o.Definitions[0].Same = false }}, true, "definitions", "", Warning, "latencybenchmarks"},
-		{"kinds that nobody may see", changes{unseen("customresourcedefinitions")}, true, "definitions", "", Unknown, "customresourcedefinitions"},
+		{"kinds that the user may not read", changes{unseen("customresourcedefinitions")}, true, "definitions", "", Unknown, "customresourcedefinitions"},
 
 		{"no kind of networks", changes{func(o *Observed) { o.MultusKind, o.Networks = false, nil }}, true, "multus", "", Warning, "does not know"},
 		{"no kind of the network that was asked for", changes{func(o *Observed) { o.MultusKind, o.Networks, o.Asked = false, nil, true }}, true, "multus", "", Error, "does not know"},
 		{"Multus that is not everywhere", changes{func(o *Observed) { o.Multus[0].Ready = 1 }}, true, "multus", "", Warning, "1 of 2"},
-		{"networks that nobody may see", changes{unseen("network-attachment-definitions")}, true, "multus", "", Unknown, "network-attachment"},
+		{"networks that the user may not list", changes{unseen("network-attachment-definitions")}, true, "multus", "", Unknown, "network-attachment"},
 		{"pods without network-status", changes{func(o *Observed) { o.Nodes[0].Looks[2].NetworkStatus, o.Nodes[1].Looks[2].NetworkStatus = "", "" }}, true, "multus", "", Error, "none has"},
 		{"network-status without Multus", changes{func(o *Observed) { o.Multus = nil }}, true, "multus", "", Good, "no DaemonSet"},
 		{"no network was tried", changes{func(o *Observed) {
 			o.Multus = nil
 			o.Nodes = nil
 		}}, true, "multus", "", Good, "namespace perf"},
-		{"DaemonSets that nobody may see", changes{unseen("daemonsets"), func(o *Observed) { o.Multus, o.Nodes = nil, nil }}, true, "multus", "", Unknown, "daemonsets"},
+		{"DaemonSets that the user may not list", changes{unseen("daemonsets"), func(o *Observed) { o.Multus, o.Nodes = nil, nil }}, true, "multus", "", Unknown, "daemonsets"},
 
 		{"a network that there is not", changes{network(func(n *Network) { *n = Network{Name: n.Name} })}, true, "network", sfVF.Name, Error, "no such"},
 		{"a network that is no JSON", changes{config("{")}, true, "network", sfVF.Name, Error, "no JSON"},
@@ -255,8 +255,8 @@ func TestChecks(t *testing.T) {
 		{"a resource of a class that the user may not read", changes{unseen("deviceclasses"), network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Unknown, "a DeviceClass may provide it"},
 		{"devices that the user may not read", changes{unseen("resourceslices"), network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Unknown, "resourceslices"},
 		{"a resource of a driver", changes{classOf(vfs)}, true, "network", sfVF.Name, Good, "8 in the cluster, also by DeviceClass sf-vf"},
-		{"what sfc cannot set", changes{config(`{"type": "sriov", "trust": "on", "vlanQoS": 0, "max_tx_rate": 100}`)}, true, "network", sfVF.Name, Warning, "max_tx_rate, trust"},
-		{"what others can set", changes{config(`{"type": "sriov", "trust": "on"}`), func(o *Observed) {
+		{"settings that sfc does not support", changes{config(`{"type": "sriov", "trust": "on", "vlanQoS": 0, "max_tx_rate": 100}`)}, true, "network", sfVF.Name, Warning, "max_tx_rate, trust"},
+		{"settings that other drivers support", changes{config(`{"type": "sriov", "trust": "on"}`), func(o *Observed) {
 			for _, n := range o.Nodes {
 				for _, l := range n.Looks {
 					l.Inspection.NICs[0].Driver = "ice"
@@ -303,7 +303,7 @@ func TestChecks(t *testing.T) {
 		{"a refused pod", changes{troubleOnA(KindCPU, TroubleRefused, "pods is forbidden: exceeded quota")}, false, "inspect", "", Unknown, "exceeded quota"},
 		{"a slow pod", changes{troubleOnA(KindCPU, TroubleTimeout, "Pending")}, false, "inspect", "", Unknown, "Pending"},
 		{"a pod that finds no memory", changes{troubleOnA(KindCPU, TroubleUnschedulable, "1 Insufficient memory")}, false, "inspect", "", Error, "Insufficient memory"},
-		{"a pod that finds no CPU is another's line", changes{troubleOnA(KindCPU, TroubleUnschedulable, "1 Insufficient cpu")}, false, "inspect", "", Good, "sha256:1234"},
+		{"a pod without a free CPU is reported in another line", changes{troubleOnA(KindCPU, TroubleUnschedulable, "1 Insufficient cpu")}, false, "inspect", "", Good, "sha256:1234"},
 		{"a kubelet that refuses", changes{troubleOnA(KindCPU, TroubleAdmission, "UnexpectedAdmissionError")}, false, "inspect", "", Error, "UnexpectedAdmissionError"},
 		{"a broken CNI plugin", changes{troubleOnA(KindShared, TroubleNetwork, "no IP addresses left")}, false, "inspect", "", Error, "no IP"},
 
@@ -314,16 +314,16 @@ func TestChecks(t *testing.T) {
 
 		{"all CPUs taken", changes{podOnA(corev1.ResourceCPU, "5500m", "")}, false, "free-cpus", "", Error, "0 of 6"},
 		{"one CPU left", changes{podOnA(corev1.ResourceCPU, "4500m", "")}, false, "free-cpus", "", Warning, "1 of 6"},
-		{"a scheduler that finds none", changes{troubleOnA(KindCPU, TroubleUnschedulable, "1 Insufficient cpu")}, false, "free-cpus", "", Error, "6 of 6"},
+		{"a scheduler that finds no node", changes{troubleOnA(KindCPU, TroubleUnschedulable, "1 Insufficient cpu")}, false, "free-cpus", "", Error, "6 of 6"},
 		{"CPUs by NUMA node", nil, false, "free-cpus", "", Good, "3 of 4 on NUMA node 0, 4 of 4 on NUMA node 1, of which the kubelet reserves 2"},
-		{"CPUs by NUMA node, told", changes{onA(func(n *Node) {
+		{"free CPUs of each NUMA node, reported", changes{onA(func(n *Node) {
 			n.Topology = &foreign.NodeResourceTopology{Zones: []foreign.Zone{{Name: "node-1", Type: foreign.ZoneTypeNode, Resources: []foreign.ZoneResource{{Name: "cpu", Available: resource.MustParse("5")}}}}}
 		})}, false, "free-cpus", "", Good, "NUMA node 1: 5"},
-		{"pods that nobody may see", changes{unseen("pods")}, false, "free-cpus", "", Unknown, "pods"},
+		{"pods that the user may not list", changes{unseen("pods")}, false, "free-cpus", "", Unknown, "pods"},
 
 		{"neighbours that take much", changes{podOnA(corev1.ResourceCPU, "3500m", "")}, false, "neighbours", "", Warning, "request 3.5 of 6"},
 		{"overcommitted CPUs", changes{podOnA(corev1.ResourceCPU, "", "7")}, false, "neighbours", "", Warning, "limits are 7"},
-		{"neighbours that nobody may see", changes{unseen("pods")}, false, "neighbours", "", "", ""},
+		{"neighbours that the user may not list", changes{unseen("pods")}, false, "neighbours", "", "", ""},
 
 		{"a far VF", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = 1 })}, false, "topology", sfVF.Name, Error, "far from each other"},
 		{"a VF that is nowhere", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = -1 })}, false, "topology", sfVF.Name, Warning, "not known"},
@@ -362,19 +362,19 @@ func TestChecks(t *testing.T) {
 		{"NICs", nil, false, "nics", "", Good, "0000:65:00.0 1924:0b03 sfc, NUMA node 0, 4 of 16 VFs"},
 		{"no NIC", changes{seenOnA(func(i *result.Inspection) { i.NICs = nil })}, false, "nics", "", Good, "none"},
 		{"a NIC that is nowhere", changes{seenOnA(func(i *result.Inspection) { i.NICs[0].NUMANode = -1 })}, false, "nics", "", Warning, "0000:65:00.0"},
-		{"NICs that nobody saw", changes{onA(func(n *Node) { n.Looks = nil })}, false, "nics", "", "", ""},
+		{"NICs that no pod saw", changes{onA(func(n *Node) { n.Looks = nil })}, false, "nics", "", "", ""},
 		{"a dead device plugin", changes{allocatableOnA(vfs, "0")}, false, "devices", vfs, Error, "0 of 4"},
 		{"a node without devices", changes{onA(func(n *Node) { delete(n.Node.Status.Capacity, vfs) })}, false, "devices", vfs, Warning, "none"},
 		{"devices in use", changes{podOnA(vfs, "4", "4")}, false, "devices", vfs, Warning, "all 4"},
 		{"devices of a driver", changes{claimedOnA("2")}, false, "devices", vfs, Good, "2 of DeviceClass sf-vf, 0 in use"},
 		{"devices of a driver in use", changes{claimedOnA("2"), podOnA(vfs, "2", "2")}, false, "devices", vfs, Warning, "all 2"},
 		{"a driver without devices there", changes{claimedOnA("0"), onA(func(n *Node) { delete(n.Node.Status.Capacity, vfs) })}, false, "devices", vfs, Warning, "DeviceClass sf-vf selects no device"},
-		{"devices of nobody", changes{func(o *Observed) { o.Capacity[vfs] = 0 }}, false, "devices", vfs, "", ""},
+		{"devices that no node advertises", changes{func(o *Observed) { o.Capacity[vfs] = 0 }}, false, "devices", vfs, "", ""},
 
 		{"a plugin that is missing", changes{troubleOnA(KindNetwork, TroubleNetwork, `failed to find plugin "sriov" in path [/opt/cni/bin]`)}, false, "attachment", sfVF.Name, Error, "failed to find plugin"},
 		{"a pod that does not fit", changes{troubleOnA(KindNetwork, TroubleUnschedulable, "1 Insufficient amd.com/sf_vf")}, false, "attachment", sfVF.Name, Error, "Insufficient"},
 		{"a pod that takes too long", changes{troubleOnA(KindNetwork, TroubleTimeout, "Pending")}, false, "attachment", sfVF.Name, Unknown, "Pending"},
-		{"a far VF that was refused is another's line", changes{troubleOnA(KindNetwork, TroubleTopology, "TopologyAffinityError")}, false, "attachment", sfVF.Name, "", ""},
+		{"a rejected VF of another NUMA node is reported in another line", changes{troubleOnA(KindNetwork, TroubleTopology, "TopologyAffinityError")}, false, "attachment", sfVF.Name, "", ""},
 		{"no network-status", changes{lookOnA(KindNetwork, func(l *Look) { l.NetworkStatus = "" })}, false, "attachment", sfVF.Name, Error, "no annotation"},
 		{"a network-status of another network", changes{lookOnA(KindNetwork, func(l *Look) { l.NetworkStatus = statusOf("perf/other") })}, false, "attachment", sfVF.Name, Error, "no network perf/sf-vf"},
 		{"a network-status that lies", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.Interface = "" })}, false, "attachment", sfVF.Name, Error, "did not have"},
@@ -538,7 +538,7 @@ func TestTroubleOf(t *testing.T) {
 		"another refusal":       {status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "SMTAlignmentError", Message: "whole cores"}, want: &Trouble{Kind: TroubleAdmission, Said: "SMTAlignmentError: whole cores"}},
 		"no such program":       {status: ended("StartError"), want: &Trouble{Kind: TroubleContainer, Said: "StartError: why"}},
 		"an agent that failed":  {status: ended("Error"), want: &Trouble{Kind: TroubleAgent, Said: "Error: why"}},
-		"nobody knows":          {status: corev1.PodStatus{Phase: corev1.PodFailed}, want: &Trouble{Kind: TroubleAgent, Said: "the pod failed, and nothing tells why"}},
+		"unknown":               {status: corev1.PodStatus{Phase: corev1.PodFailed}, want: &Trouble{Kind: TroubleAgent, Said: "the pod failed, and nothing tells why"}},
 		"words without any end": {status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "X", Message: strings.Repeat("a", 2000)}, want: &Trouble{Kind: TroubleAdmission, Said: "X: " + strings.Repeat("a", maxSaid/3-3) + "…" + strings.Repeat("a", maxSaid*2/3)}},
 	}
 	for name, c := range cases {

@@ -146,7 +146,7 @@ func TestRoundOf(t *testing.T) {
 				"p95": exact(1000), "p99": exact(stats.Infinite), "p99.9": exact(stats.Infinite), "p99.99": exact(stats.Infinite), "p99.999": exact(stats.Infinite),
 			}},
 		},
-		"what lies out of the histogram is lost": {
+		"a sample out of the histogram's range counts as lost": {
 			cell: result.Cell{Histogram: overRange(), Lost: 1},
 			want: verdict.Round{Samples: 101, Values: values{
 				"lost": exact(3), "min": exact(1000), "mean": exact(1000), "stddev": exact(0), "p50": exact(1000), "p75": exact(1000), "p90": exact(1000),
@@ -179,7 +179,7 @@ func TestRoundOf(t *testing.T) {
 			cell: result.Cell{Cell: tool.Cell{Stream: true}, Bandwidth: &tool.Bandwidth{BitsPerSecond: 9_400_000_000.6}, Lost: 12},
 			want: verdict.Round{Values: values{"lost": exact(12), "throughput": exact(9_400_000_001)}},
 		},
-		"a rate whose bandwidth is told is no stream": {
+		"a rate with a reported bandwidth is not a stream": {
 			cell: result.Cell{Histogram: histogram(t, 0, 0, 0), Bandwidth: &tool.Bandwidth{BitsPerSecond: 1000}},
 			want: verdict.Round{Values: values{"lost": exact(0)}},
 		},
@@ -294,7 +294,7 @@ func TestBlockers(t *testing.T) {
 		"CPUs that were not exclusive":  {spec: spec(), second: func(s *result.Stored) { s.Client.Evidence.CPUsAllowed = "0-7" }, want: []string{"CPUsNotExclusive"}},
 		"a device":                      {spec: spec(device)},
 		"a device on another NUMA node": {spec: spec(device), second: far, want: []string{"NUMAMismatch", "EvidenceDiffers"}},
-		"a far device where near is only preferred: what blocks is that the rounds differ": {
+		"a far device where near is only preferred: different rounds block the verdict": {
 			spec: spec(device, preferred), second: far, want: []string{"EvidenceDiffers"},
 		},
 		"a far device at the end where near is only preferred": {
@@ -303,13 +303,13 @@ func TestBlockers(t *testing.T) {
 		"a far device at the other end": {
 			spec: spec(device, preferredAt(v1alpha1.RoleClient)), second: far, want: []string{"NUMAMismatch", "EvidenceDiffers"},
 		},
-		"a device of which nobody knows": {
+		"a device with an unknown NUMA node": {
 			spec: spec(device), second: func(s *result.Stored) { s.Server.Evidence.AllocatedDevices = nil }, want: []string{"DeviceUnproved"},
 		},
 		"a pod that was changed": {
 			spec: spec(), second: func(s *result.Stored) { s.ServerSeen.Changed = []string{"requests cpu: 2 instead of 1"} }, want: []string{"PodChanged"},
 		},
-		"nobody looked at the pod":           {spec: spec(), second: func(s *result.Stored) { s.ClientSeen = result.Seen{} }, want: []string{"PodChanged"}},
+		"the pod was not observed":           {spec: spec(), second: func(s *result.Stored) { s.ClientSeen = result.Seen{} }, want: []string{"PodChanged"}},
 		"no device, no NUMA node":            {spec: spec(), second: func(s *result.Stored) {}},
 		"a capture on the CPU that measures": {spec: spec(capture), want: []string{"CaptureSharesCPU"}},
 		"a firmware that changed in between": {spec: spec(), second: func(s *result.Stored) { s.Server.Evidence.Firmware = "8.2" }, want: []string{"EvidenceDiffers"}},

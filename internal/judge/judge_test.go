@@ -78,7 +78,7 @@ func TestGate(t *testing.T) {
 	}{
 		"as quick as the baseline":    {against(), five(t, spec(), "x", of(quick)), before(), "Pass", "WithinLimit", []string{"over 5+5 rounds"}},
 		"slower than the baseline":    {against(), five(t, spec(), "x", of(slow)), before(), "Fail", "BeyondLimit", []string{"6.00µs against 5.00µs", "ratio 1.2"}},
-		"a simulated NIC is told":     {against(), five(t, spec(), "x", of(quick), oneKernel), before(oneKernel), "Pass", "WithinLimit", []string{"on a simulated NIC: "}},
+		"a simulated NIC is reported": {against(), five(t, spec(), "x", of(quick), oneKernel), before(oneKernel), "Pass", "WithinLimit", []string{"on a simulated NIC: "}},
 		"another boot is comparable":  {against(), five(t, spec(), "x", of(quick)), before(boot), "Pass", "WithinLimit", nil},
 		"a limit needs no baseline":   {v1alpha1.Criteria{Rules: []v1alpha1.GateRule{limit}}, five(t, spec(), "x", of(quick)), nil, "Pass", "WithinLimit", nil},
 		"a limit on half round trips": {v1alpha1.Criteria{Rules: []v1alpha1.GateRule{limit}}, five(t, spec(), "x", of(slow)), nil, "Fail", "BeyondLimit", []string{"6.00µs"}},
@@ -105,7 +105,7 @@ func TestGate(t *testing.T) {
 			"Inconclusive", "NoBaseline", nil},
 		"results that are gone": {against(), Results{rounds.New(spec()), &verdict.Blocker{Reason: "ResultsMissing", Message: "all gone"}}, before(),
 			"Inconclusive", "ResultsMissing", []string{"all gone"}},
-		"nothing was measured, and nobody says why": {against(), collected(t, spec()), before(), "Inconclusive", "NotMeasured", nil},
+		"nothing was measured, for an unknown reason": {against(), collected(t, spec()), before(), "Inconclusive", "NotMeasured", nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { check(t, c.gate, c.candidate, c.baseline, c.outcome, c.reason, c.message...) })
@@ -163,7 +163,7 @@ func TestGateAgainstAVariant(t *testing.T) {
 			ofB(func(s *result.Stored) { s.Server.Evidence.AgentCPU = 4 }), "Inconclusive", "EvidenceDiffers"},
 		"another network does not accelerate": {v1alpha1.Variant{Network: secondary}, quick,
 			ofB(only(func(c *result.Cell) { c.Accelerated.Client = "Yes" })), "Inconclusive", "Accelerated"},
-		"another network of which the tool tells more": {v1alpha1.Variant{Network: secondary}, quick,
+		"another network with more tool output": {v1alpha1.Variant{Network: secondary}, quick,
 			ofB(only(func(c *result.Cell) { c.Accelerated.Client = "Absent" })), "Inconclusive", "EvidenceDiffers"},
 		"another acceleration, as quick": {v1alpha1.Variant{Acceleration: onload}, quick,
 			ofB(only(func(c *result.Cell) { c.Accelerated = tool.Accelerated{Client: "Yes", Server: "Yes"} })), "Pass", "WithinLimit"},
@@ -174,7 +174,7 @@ func TestGateAgainstAVariant(t *testing.T) {
 			ofB(func(s *result.Stored) { s.Client.Evidence.Facts["env.XLIO_SPEC"] = "latency" }), "Inconclusive", "EvidenceDiffers"},
 		"another variable": {v1alpha1.Variant{Env: []v1alpha1.EnvVar{{Name: "XLIO_SPEC", Value: "latency"}}}, quick,
 			ofB(func(s *result.Stored) { s.Client.Evidence.Facts["env.XLIO_SPEC"] = "latency" }), "Pass", "WithinLimit"},
-		"another variable that nobody set": {v1alpha1.Variant{}, quick,
+		"another variable that was not set": {v1alpha1.Variant{}, quick,
 			ofB(func(s *result.Stored) { s.Client.Evidence.Facts["env.XLIO_SPEC"] = "latency" }), "Inconclusive", "EvidenceDiffers"},
 		"another MTU of the same network": {v1alpha1.Variant{Network: &v1alpha1.Network{Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{MTU: 9000}}}}, quick,
 			ofB(func(s *result.Stored) { s.Client.Evidence.MTU, s.Server.Evidence.MTU = 9000, 9000 }), "Pass", "WithinLimit"},

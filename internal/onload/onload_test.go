@@ -21,11 +21,11 @@ func TestLibrary(t *testing.T) {
 		acceleration *v1alpha1.Acceleration
 		want         string
 	}{
-		"none by default":     {},
-		"none for the kernel": {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}},
-		"the device plugin's": {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}, want: "/opt/onload/usr/lib64/libonload.so"},
-		"the image's":         {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Source: v1alpha1.OnloadFromImage}}, want: "libonload.so"},
-		"one that was moved":  {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Library: "/usr/lib64/libonload.so"}}, want: "/usr/lib64/libonload.so"},
+		"no library by default":     {},
+		"no library for the kernel": {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}},
+		"the device plugin's":       {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}, want: "/opt/onload/usr/lib64/libonload.so"},
+		"the image's":               {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Source: v1alpha1.OnloadFromImage}}, want: "libonload.so"},
+		"one that was moved":        {acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Library: "/usr/lib64/libonload.so"}}, want: "/usr/lib64/libonload.so"},
 	} {
 		if got := Library(*variant(c.acceleration).Acceleration); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
@@ -82,14 +82,14 @@ func TestEnvironment(t *testing.T) {
 				return all
 			}(),
 		},
-		"one more":                {variant: variant(referred), configMap: settings(65), wantErr: []string{"mine", "65 keys"}},
-		"a variable of another's": {variant: variant(referred), configMap: map[string]string{"EF_A": "1", "LD_PRELOAD": "x"}, wantErr: []string{"ConfigMap mine", `"LD_PRELOAD"`}},
-		"the first of two":        {variant: variant(referred), configMap: map[string]string{"B": "1", "A": "x"}, wantErr: []string{`key "A"`}},
-		"small letters":           {variant: variant(referred), configMap: map[string]string{"EF_poll": "1"}, wantErr: []string{`"EF_poll"`}},
-		"a name after a line":     {variant: variant(referred), configMap: map[string]string{"EF_A\n": "1"}, wantErr: []string{`"EF_A\n"`}},
-		"a name that is too long": {variant: variant(referred), configMap: map[string]string{"EF_" + strings.Repeat("A", 62): "1"}, wantErr: []string{"64 characters"}},
-		"a profile in a file":     {variant: variant(referred), configMap: map[string]string{"latency.opf": "onload_set EF_POLL_USEC 1"}, wantErr: []string{`"latency.opf"`}},
-		"two lines":               {variant: variant(referred), configMap: map[string]string{"EF_POLL_USEC": "1\n"}, wantErr: []string{"EF_POLL_USEC", "line break"}},
+		"one more":                      {variant: variant(referred), configMap: settings(65), wantErr: []string{"mine", "65 keys"}},
+		"a variable of another program": {variant: variant(referred), configMap: map[string]string{"EF_A": "1", "LD_PRELOAD": "x"}, wantErr: []string{"ConfigMap mine", `"LD_PRELOAD"`}},
+		"the first of two":              {variant: variant(referred), configMap: map[string]string{"B": "1", "A": "x"}, wantErr: []string{`key "A"`}},
+		"small letters":                 {variant: variant(referred), configMap: map[string]string{"EF_poll": "1"}, wantErr: []string{`"EF_poll"`}},
+		"a name after a line":           {variant: variant(referred), configMap: map[string]string{"EF_A\n": "1"}, wantErr: []string{`"EF_A\n"`}},
+		"a name that is too long":       {variant: variant(referred), configMap: map[string]string{"EF_" + strings.Repeat("A", 62): "1"}, wantErr: []string{"64 characters"}},
+		"a profile in a file":           {variant: variant(referred), configMap: map[string]string{"latency.opf": "onload_set EF_POLL_USEC 1"}, wantErr: []string{`"latency.opf"`}},
+		"two lines":                     {variant: variant(referred), configMap: map[string]string{"EF_POLL_USEC": "1\n"}, wantErr: []string{"EF_POLL_USEC", "line break"}},
 		"a value that is too long": {
 			variant: variant(referred), configMap: map[string]string{"EF_POLL_USEC": strings.Repeat("1", 257)}, wantErr: []string{"EF_POLL_USEC", "257 bytes"},
 		},

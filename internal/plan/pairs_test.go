@@ -50,7 +50,7 @@ func TestPairs(t *testing.T) {
 		"a star of the server alone": {topology: v1alpha1.TopologyStar, clients: []string{"s"}, servers: []string{"s"}},
 		"a star without a server":    {topology: v1alpha1.TopologyStar, clients: []string{"a"}},
 
-		"a ring of none":                {topology: v1alpha1.TopologyRing},
+		"a ring without nodes":          {topology: v1alpha1.TopologyRing},
 		"a ring of one":                 {topology: v1alpha1.TopologyRing, clients: []string{"a", "a"}},
 		"a ring of two is one pair":     {topology: v1alpha1.TopologyRing, clients: []string{"a", "b"}, want: []string{"a>b"}},
 		"a ring of three":               {topology: v1alpha1.TopologyRing, clients: []string{"a", "b", "c"}, want: []string{"a>b", "b>c", "c>a"}},

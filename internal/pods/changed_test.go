@@ -56,8 +56,8 @@ func TestChanged(t *testing.T) {
 		change func(p *corev1.Pod, c *corev1.Container)
 		want   []string
 	}{
-		"nothing but what the API server fills in": {change: func(*corev1.Pod, *corev1.Container) {}},
-		"what every pod of a cluster may get": {change: func(p *corev1.Pod, c *corev1.Container) {
+		"only defaults of the API server": {change: func(*corev1.Pod, *corev1.Container) {}},
+		"additions that every pod of a cluster may get": {change: func(p *corev1.Pod, c *corev1.Container) {
 			p.Labels["team"], p.Annotations["team"] = "perf", "perf"
 			p.Spec.NodeName = "node-server"
 			p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
@@ -230,7 +230,7 @@ func TestChanged(t *testing.T) {
 			},
 			want: []string{"lifecycle: added", "livenessProbe: added", "readinessProbe: added", "startupProbe: added"},
 		},
-		"what is long or has several lines": {
+		"a long or multi-line value": {
 			change: func(p *corev1.Pod, c *corev1.Container) {
 				c.Args = []string{"server", "a\nb\x1b[1m"}
 				c.Image = long

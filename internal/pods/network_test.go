@@ -106,24 +106,24 @@ func TestStaticAddresses(t *testing.T) {
 		// wantErr is part of the error.
 		wantErr string
 	}{
-		"the first two of a subnet":                   {subnet: "192.168.40.0/24", server: "192.168.40.1/24", client: "192.168.40.2/24"},
-		"a start without one after it":                {subnet: "192.168.40.0/24", start: "192.168.40.255", wantErr: "rangeStart"},
-		"up to the last":                              {subnet: "192.168.40.0/24", start: "192.168.40.253", server: "192.168.40.253/24", client: "192.168.40.254/24"},
-		"across a byte":                               {subnet: "10.0.0.0/16", start: "10.0.3.255", server: "10.0.3.255/16", client: "10.0.4.0/16"},
-		"the broadcast address is for no host":        {subnet: "192.168.40.0/24", start: "192.168.40.254", wantErr: "rangeStart"},
-		"nor is that of the network":                  {subnet: "192.168.40.0/24", start: "192.168.40.0", wantErr: "rangeStart"},
-		"the smallest subnet":                         {subnet: "10.0.0.4/30", server: "10.0.0.5/30", client: "10.0.0.6/30"},
-		"the last subnet there is":                    {subnet: "255.255.255.252/30", server: "255.255.255.253/30", client: "255.255.255.254/30"},
-		"a subnet that is too small":                  {subnet: "10.0.0.4/31", wantErr: "rangeStart"},
-		"an address of another subnet":                {subnet: "192.168.40.0/24", start: "192.168.41.1", wantErr: "rangeStart"},
-		"an address of another family":                {subnet: "192.168.40.0/24", start: "fd00::1", wantErr: "rangeStart"},
-		"IPv6":                                        {subnet: "fd00:40::/64", server: "fd00:40::1/64", client: "fd00:40::2/64"},
-		"IPv6 from a start":                           {subnet: "fd00:40::/64", start: "fd00:40::ffff", server: "fd00:40::ffff/64", client: "fd00:40::1:0/64"},
-		"IPv6 has no broadcast address":               {subnet: "fd00:40::/126", start: "fd00:40::2", server: "fd00:40::2/126", client: "fd00:40::3/126"},
-		"the last IPv6 address has none after it":     {subnet: "fd00:40::/126", start: "fd00:40::3", wantErr: "rangeStart"},
-		"the last of all addresses has none after it": {subnet: "ffff::/16", start: "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", wantErr: "rangeStart"},
-		"no subnet":                                   {subnet: "192.168.40.1", wantErr: "ipam.range:"},
-		"no address":                                  {subnet: "192.168.40.0/24", start: "first", wantErr: "rangeStart"},
+		"the first two of a subnet":              {subnet: "192.168.40.0/24", server: "192.168.40.1/24", client: "192.168.40.2/24"},
+		"a start without one after it":           {subnet: "192.168.40.0/24", start: "192.168.40.255", wantErr: "rangeStart"},
+		"up to the last":                         {subnet: "192.168.40.0/24", start: "192.168.40.253", server: "192.168.40.253/24", client: "192.168.40.254/24"},
+		"across a byte":                          {subnet: "10.0.0.0/16", start: "10.0.3.255", server: "10.0.3.255/16", client: "10.0.4.0/16"},
+		"the broadcast address is for no host":   {subnet: "192.168.40.0/24", start: "192.168.40.254", wantErr: "rangeStart"},
+		"nor is that of the network":             {subnet: "192.168.40.0/24", start: "192.168.40.0", wantErr: "rangeStart"},
+		"the smallest subnet":                    {subnet: "10.0.0.4/30", server: "10.0.0.5/30", client: "10.0.0.6/30"},
+		"the last subnet there is":               {subnet: "255.255.255.252/30", server: "255.255.255.253/30", client: "255.255.255.254/30"},
+		"a subnet that is too small":             {subnet: "10.0.0.4/31", wantErr: "rangeStart"},
+		"an address of another subnet":           {subnet: "192.168.40.0/24", start: "192.168.41.1", wantErr: "rangeStart"},
+		"an address of another family":           {subnet: "192.168.40.0/24", start: "fd00::1", wantErr: "rangeStart"},
+		"IPv6":                                   {subnet: "fd00:40::/64", server: "fd00:40::1/64", client: "fd00:40::2/64"},
+		"IPv6 from a start":                      {subnet: "fd00:40::/64", start: "fd00:40::ffff", server: "fd00:40::ffff/64", client: "fd00:40::1:0/64"},
+		"IPv6 has no broadcast address":          {subnet: "fd00:40::/126", start: "fd00:40::2", server: "fd00:40::2/126", client: "fd00:40::3/126"},
+		"no address after the last IPv6 address": {subnet: "fd00:40::/126", start: "fd00:40::3", wantErr: "rangeStart"},
+		"no address after the last IPv4 address": {subnet: "ffff::/16", start: "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", wantErr: "rangeStart"},
+		"no subnet":                              {subnet: "192.168.40.1", wantErr: "ipam.range:"},
+		"no address":                             {subnet: "192.168.40.0/24", start: "first", wantErr: "rangeStart"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -150,14 +150,14 @@ func TestStaticBlocks(t *testing.T) {
 		limit         int
 		want          []string
 	}{
-		"from the second address on":      {subnet: "192.168.40.0/29", limit: 9, want: []string{"192.168.40.1", "192.168.40.3", "192.168.40.5"}},
-		"from the start given":            {subnet: "192.168.40.0/24", start: "192.168.40.250", limit: 9, want: []string{"192.168.40.250", "192.168.40.252"}},
-		"no more than asked":              {subnet: "10.0.0.0/8", limit: 2, want: []string{"10.0.0.1", "10.0.0.3"}},
-		"the smallest subnet":             {subnet: "10.0.0.4/30", limit: 9, want: []string{"10.0.0.5"}},
-		"to the last of IPv6":             {subnet: "fd00:40::/64", start: "fd00:40::ffff:ffff:ffff:fffc", limit: 9, want: []string{"fd00:40::ffff:ffff:ffff:fffc", "fd00:40::ffff:ffff:ffff:fffe"}},
-		"to the last of all addresses":    {subnet: "ffff::/16", start: "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe", limit: 9, want: []string{"ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe"}},
-		"a start without one after it":    {subnet: "192.168.40.0/24", start: "192.168.40.254", limit: 9},
-		"a range that nobody understands": {subnet: "192.168.40.0", limit: 9},
+		"from the second address on":   {subnet: "192.168.40.0/29", limit: 9, want: []string{"192.168.40.1", "192.168.40.3", "192.168.40.5"}},
+		"from the start given":         {subnet: "192.168.40.0/24", start: "192.168.40.250", limit: 9, want: []string{"192.168.40.250", "192.168.40.252"}},
+		"no more than asked":           {subnet: "10.0.0.0/8", limit: 2, want: []string{"10.0.0.1", "10.0.0.3"}},
+		"the smallest subnet":          {subnet: "10.0.0.4/30", limit: 9, want: []string{"10.0.0.5"}},
+		"to the last of IPv6":          {subnet: "fd00:40::/64", start: "fd00:40::ffff:ffff:ffff:fffc", limit: 9, want: []string{"fd00:40::ffff:ffff:ffff:fffc", "fd00:40::ffff:ffff:ffff:fffe"}},
+		"to the last of all addresses": {subnet: "ffff::/16", start: "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe", limit: 9, want: []string{"ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe"}},
+		"a start without one after it": {subnet: "192.168.40.0/24", start: "192.168.40.254", limit: 9},
+		"an invalid range":             {subnet: "192.168.40.0", limit: 9},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

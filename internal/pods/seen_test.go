@@ -38,7 +38,7 @@ func TestSeen(t *testing.T) {
 			benchmark: "vf-static", status: `[{"name":"perf/x2522-tagged","interface":"net1"}]`,
 			want: result.Seen{PodUID: "u", ImageID: "sha256:ab", Requests: vf, Network: &foreign.Status{Name: "perf/x2522-tagged", Interface: "net1"}},
 		},
-		"a VF of which nothing is told": {
+		"a VF without device information": {
 			benchmark: "vf-ref", status: "[]", want: result.Seen{PodUID: "u", ImageID: "sha256:ab", Requests: vf},
 		},
 		"a pod that was changed": {

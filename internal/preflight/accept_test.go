@@ -275,7 +275,7 @@ func TestAccept(t *testing.T) {
 			change: []func(*Observed){rate(1000), cpus(2), percentile(v1alpha1.P99)},
 			want:   "a b",
 		},
-		"a percentile of a closed loop, of which nobody knows the rate": {
+		"a percentile of a closed loop, whose rate is unknown": {
 			change: []func(*Observed){percentile(v1alpha1.P999999)},
 			want:   "a b",
 		},
@@ -389,7 +389,7 @@ func TestAccept(t *testing.T) {
 			change: []func(*Observed){made(NetworkDefinition{Found: true, Own: true, ResourceName: "amd.com/other"}, whereabouts)},
 			want:   "a b",
 		},
-		"a network of the operator's whose name somebody else took": {
+		"a network of the operator whose name another user took": {
 			change:      []func(*Observed){made(NetworkDefinition{Found: true, ResourceName: vf}, whereabouts)},
 			wantReason:  v1alpha1.ReasonNetworkNameTaken,
 			wantMessage: []string{"spec.network.vf.ipam", "perf/x", "not this benchmark's", "delete it"},
@@ -486,7 +486,7 @@ func TestAccept(t *testing.T) {
 			wantReason:  v1alpha1.ReasonNoMatchingNode,
 			wantMessage: []string{"spec.placement.server.nodeName", "no node z"},
 		},
-		"a device that nobody advertises": {
+		"a device that no node advertises": {
 			change:      []func(*Observed){secondary(vf, NetworkDefinition{Found: true, ResourceName: vf})},
 			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
 			wantMessage: []string{"spec.network.vf.resourceName", "spec.placement.client", vf, "device plugin"},
@@ -530,7 +530,7 @@ func TestAccept(t *testing.T) {
 			wantReason:  v1alpha1.ReasonSameNode,
 			wantMessage: []string{"spec.placement", "node a"},
 		},
-		"what the tool cannot is told before what the cluster cannot": {
+		"limits of the tool are reported before limits of the cluster": {
 			change: []func(*Observed){
 				func(o *Observed) { o.Benchmark.Spec.Workload.MessageSizes = []int32{1} },
 				secondary("", NetworkDefinition{}), cpus(64),

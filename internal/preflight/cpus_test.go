@@ -33,21 +33,21 @@ func TestCPUsOfPair(t *testing.T) {
 		want       v1alpha1.EndpointCPUs
 		wantReason string
 	}{
-		"two where both nodes have them":           {nodes: []corev1.Node{good("a", cpu("8")), good("b", cpu("8"))}, want: each(2, 2)},
-		"one where a node has no second":           {nodes: []corev1.Node{good("a", cpu("8")), good("b", cpu("1900m"))}, want: each(1, 1)},
-		"two on the nodes that have them":          {nodes: []corev1.Node{good("a", cpu("1")), good("b", cpu("8")), good("c", cpu("8"))}, want: each(2, 2)},
-		"one although another node is cordoned":    {nodes: []corev1.Node{good("a", cpu("1")), good("b", cpu("1")), good("c", cordoned), good("d", cordoned)}, want: each(1, 1)},
-		"as many as the spec says":                 {nodes: []corev1.Node{good("a"), good("b")}, change: func(o *Observed) { o.Benchmark.Spec.Placement.CPUs = 3 }, want: each(3, 3)},
-		"as many as before":                        {nodes: []corev1.Node{good("a"), good("b")}, change: func(o *Observed) { o.Benchmark.Status.CPUs = &v1alpha1.EndpointCPUs{Client: 1, Server: 2} }, want: each(1, 2)},
-		"not fewer than the tool needs":            {nodes: []corev1.Node{good("a", cpu("1")), good("b", cpu("1"))}, change: func(o *Observed) { o.Driver = twoCPUs{} }, wantReason: v1alpha1.ReasonInsufficientCPU},
-		"it waits while pods have the second":      {nodes: []corev1.Node{good("a", cpu("2")), good("b")}, change: func(o *Observed) { o.Pods = []Pod{pod("a", "x", "cpu=1"), pod("b", "y", "cpu=7")} }, wantReason: v1alpha1.ReasonNodeBusy},
-		"each endpoint its own":                    {nodes: []corev1.Node{good("a"), good("b")}, change: own(3, 1), want: each(3, 1)},
-		"its own before what both share":           {nodes: []corev1.Node{good("a"), good("b")}, change: func(o *Observed) { own(0, 1)(o); o.Benchmark.Spec.Placement.CPUs = 3 }, want: each(3, 1)},
-		"a whole core for the one without":         {nodes: []corev1.Node{good("a"), good("b")}, change: own(3, 0), want: each(3, 2)},
-		"one CPU for the one without":              {nodes: []corev1.Node{good("a", cpu("1")), good("b")}, change: own(3, 0), want: each(3, 1)},
-		"a tool's server needs only one":           {nodes: []corev1.Node{good("a", cpu("1")), good("b")}, change: func(o *Observed) { o.Driver = twoCPUs{} }, want: each(2, 1)},
-		"too few for the tool's client":            {nodes: []corev1.Node{good("a"), good("b")}, change: func(o *Observed) { o.Driver = twoCPUs{}; own(1, 4)(o) }, wantReason: v1alpha1.ReasonInsufficientCPU},
-		"nothing where a node has no CPU for pods": {nodes: []corev1.Node{good("a", cpu("900m")), good("b", cpu("900m"))}, wantReason: v1alpha1.ReasonInsufficientCPU},
+		"two where both nodes have them":                 {nodes: []corev1.Node{good("a", cpu("8")), good("b", cpu("8"))}, want: each(2, 2)},
+		"one where a node has no second":                 {nodes: []corev1.Node{good("a", cpu("8")), good("b", cpu("1900m"))}, want: each(1, 1)},
+		"two on the nodes that have them":                {nodes: []corev1.Node{good("a", cpu("1")), good("b", cpu("8")), good("c", cpu("8"))}, want: each(2, 2)},
+		"one although another node is cordoned":          {nodes: []corev1.Node{good("a", cpu("1")), good("b", cpu("1")), good("c", cordoned), good("d", cordoned)}, want: each(1, 1)},
+		"as many as the spec says":                       {nodes: []corev1.Node{good("a"), good("b")}, change: func(o *Observed) { o.Benchmark.Spec.Placement.CPUs = 3 }, want: each(3, 3)},
+		"as many as before":                              {nodes: []corev1.Node{good("a"), good("b")}, change: func(o *Observed) { o.Benchmark.Status.CPUs = &v1alpha1.EndpointCPUs{Client: 1, Server: 2} }, want: each(1, 2)},
+		"not fewer than the tool needs":                  {nodes: []corev1.Node{good("a", cpu("1")), good("b", cpu("1"))}, change: func(o *Observed) { o.Driver = twoCPUs{} }, wantReason: v1alpha1.ReasonInsufficientCPU},
+		"it waits while pods have the second":            {nodes: []corev1.Node{good("a", cpu("2")), good("b")}, change: func(o *Observed) { o.Pods = []Pod{pod("a", "x", "cpu=1"), pod("b", "y", "cpu=7")} }, wantReason: v1alpha1.ReasonNodeBusy},
+		"each endpoint its own":                          {nodes: []corev1.Node{good("a"), good("b")}, change: own(3, 1), want: each(3, 1)},
+		"the endpoint's own value before the shared one": {nodes: []corev1.Node{good("a"), good("b")}, change: func(o *Observed) { own(0, 1)(o); o.Benchmark.Spec.Placement.CPUs = 3 }, want: each(3, 1)},
+		"a whole core for the one without":               {nodes: []corev1.Node{good("a"), good("b")}, change: own(3, 0), want: each(3, 2)},
+		"one CPU for the one without":                    {nodes: []corev1.Node{good("a", cpu("1")), good("b")}, change: own(3, 0), want: each(3, 1)},
+		"a tool's server needs only one":                 {nodes: []corev1.Node{good("a", cpu("1")), good("b")}, change: func(o *Observed) { o.Driver = twoCPUs{} }, want: each(2, 1)},
+		"too few for the tool's client":                  {nodes: []corev1.Node{good("a"), good("b")}, change: func(o *Observed) { o.Driver = twoCPUs{}; own(1, 4)(o) }, wantReason: v1alpha1.ReasonInsufficientCPU},
+		"nothing where a node has no CPU for pods":       {nodes: []corev1.Node{good("a", cpu("900m")), good("b", cpu("900m"))}, wantReason: v1alpha1.ReasonInsufficientCPU},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -83,18 +83,18 @@ func TestNotes(t *testing.T) {
 		cpus    int32
 		want    []string
 	}{
-		"a whole core and a VF":                  {nodes: nodes(), network: v1alpha1.NetworkVF, cpus: 2},
-		"a VF that a driver provides":            {nodes: nodes(), claimed: true, network: v1alpha1.NetworkVF, cpus: 2, want: []string{"topology manager"}},
-		"a driver's VF, anywhere":                {nodes: nodes(), claimed: true, network: v1alpha1.NetworkVF, numa: v1alpha1.NUMAIgnore, cpus: 2},
-		"half a core":                            {nodes: nodes(), network: v1alpha1.NetworkVF, cpus: 1, want: []string{"SMTSiblings"}},
-		"one of three CPUs is half a core":       {nodes: nodes(label(labelThreads, "true")), network: v1alpha1.NetworkVF, cpus: 3, want: []string{"SMTSiblings"}},
-		"a core without threads":                 {nodes: nodes(label(labelThreads, "false")), network: v1alpha1.NetworkVF, cpus: 1},
-		"Host on several NUMA nodes":             {nodes: nodes(label(labelNUMA, "true")), network: v1alpha1.NetworkHost, cpus: 2, want: []string{"NUMALocal"}},
-		"Host on NUMA nodes of which none knows": {nodes: nodes(), network: v1alpha1.NetworkHost, cpus: 2},
-		"Host has to be local":                   {nodes: nodes(), network: v1alpha1.NetworkHost, numa: v1alpha1.NUMARequired, cpus: 2, want: []string{"NUMALocal"}},
-		"Host may be anywhere":                   {nodes: nodes(label(labelNUMA, "true")), network: v1alpha1.NetworkHost, numa: v1alpha1.NUMAIgnore, cpus: 2},
-		"ipvlan":                                 {nodes: nodes(label(labelNUMA, "true")), network: v1alpha1.NetworkNAD, cpus: 2, want: []string{"NUMALocal", "firmware"}},
-		"the pod network":                        {nodes: nodes(label(labelNUMA, "true")), network: v1alpha1.NetworkPod, cpus: 2},
+		"a whole core and a VF":            {nodes: nodes(), network: v1alpha1.NetworkVF, cpus: 2},
+		"a VF that a driver provides":      {nodes: nodes(), claimed: true, network: v1alpha1.NetworkVF, cpus: 2, want: []string{"topology manager"}},
+		"a driver's VF, anywhere":          {nodes: nodes(), claimed: true, network: v1alpha1.NetworkVF, numa: v1alpha1.NUMAIgnore, cpus: 2},
+		"half a core":                      {nodes: nodes(), network: v1alpha1.NetworkVF, cpus: 1, want: []string{"SMTSiblings"}},
+		"one of three CPUs is half a core": {nodes: nodes(label(labelThreads, "true")), network: v1alpha1.NetworkVF, cpus: 3, want: []string{"SMTSiblings"}},
+		"a core without threads":           {nodes: nodes(label(labelThreads, "false")), network: v1alpha1.NetworkVF, cpus: 1},
+		"Host on several NUMA nodes":       {nodes: nodes(label(labelNUMA, "true")), network: v1alpha1.NetworkHost, cpus: 2, want: []string{"NUMALocal"}},
+		"Host on unknown NUMA nodes":       {nodes: nodes(), network: v1alpha1.NetworkHost, cpus: 2},
+		"Host has to be local":             {nodes: nodes(), network: v1alpha1.NetworkHost, numa: v1alpha1.NUMARequired, cpus: 2, want: []string{"NUMALocal"}},
+		"Host may be anywhere":             {nodes: nodes(label(labelNUMA, "true")), network: v1alpha1.NetworkHost, numa: v1alpha1.NUMAIgnore, cpus: 2},
+		"ipvlan":                           {nodes: nodes(label(labelNUMA, "true")), network: v1alpha1.NetworkNAD, cpus: 2, want: []string{"NUMALocal", "firmware"}},
+		"the pod network":                  {nodes: nodes(label(labelNUMA, "true")), network: v1alpha1.NetworkPod, cpus: 2},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

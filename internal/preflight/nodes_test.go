@@ -141,7 +141,7 @@ func TestNodes(t *testing.T) {
 		notMessage  string
 	}{
 		// The message.
-		"each of the nodes is told once, with the first thing that is wrong, in the order of the filters": {
+		"each node is reported once, with its first problem in the order of the filters": {
 			nodes: []corev1.Node{good("a", notReady, cordoned, noVF), good("b", noVF), good("c", noVF), good("d")},
 			change: []func(*Observed){
 				func(o *Observed) { o.Benchmark.Spec.Placement.CPUs = 1 }, zones("d", zone("node-0", "cpu=4/4"), zone("node-1", "cpu=0/4", vf+"=2/2")),
@@ -154,7 +154,7 @@ func TestNodes(t *testing.T) {
 			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
 			wantMessage: []string{"1 not ready, 1 no amd.com/sf_vf"},
 		},
-		"what most lack decides, however early it is looked at": {
+		"the problem of most nodes decides, in any order": {
 			nodes:       []corev1.Node{good("b", notReady), good("a", notReady), good("c", noVF)},
 			wantReason:  v1alpha1.ReasonNodeNotReady,
 			wantMessage: []string{"2 not ready, 1 no amd.com/sf_vf", "bring node a back"},
@@ -320,7 +320,7 @@ func TestNodes(t *testing.T) {
 			wantMessage: []string{"check that the device plugin"},
 			notMessage:  "Solarflare",
 		},
-		"what is no VF has nothing to do with it": {
+		"a network without VFs is not affected": {
 			nodes:       []corev1.Node{good("a")},
 			change:      []func(*Observed){sriov("a", state()), onload},
 			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
@@ -529,7 +529,7 @@ func TestNodes(t *testing.T) {
 			change: []func(*Observed){numa(v1alpha1.NUMAPreferred), zones("a", zone("node-0", "cpu=4/4", vf+"=0/2"))},
 			want:   "a b",
 		},
-		"devices of which nobody knows the NUMA node are not looked for there": {
+		"devices with an unknown NUMA node are not searched there": {
 			nodes:  []corev1.Node{good("a", allocatable("amd.com/onload", "9")), good("b", allocatable("amd.com/onload", "9"))},
 			change: []func(*Observed){onload, zones("a", zone("node-0", "cpu=4/4", vf+"=1/1")), zones("b", zone("node-0", "cpu=0/4"))},
 			want:   "a b",
@@ -545,12 +545,12 @@ func TestNodes(t *testing.T) {
 				foreign.Zone{Name: "socket-0", Type: "Socket", Resources: zone("", "cpu=8/8", vf+"=1/1").Resources})},
 			wantReason: v1alpha1.ReasonTopologyInsufficient, wantMessage: []string{"NUMA node 0;"},
 		},
-		"what a benchmark that is bound to the node may have taken of a NUMA node does not count": {
+		"pods that may have CPUs of any NUMA node do not count": {
 			nodes:  []corev1.Node{good("a"), good("b")},
 			change: []func(*Observed){others(map[string]int{"a": 1}), zones("a", zone("node-0", "cpu=0/4", vf+"=0/1"))},
 			want:   "b a",
 		},
-		"nor does what this benchmark may have taken itself": {
+		"the benchmark's own pods do not count either": {
 			nodes:  []corev1.Node{good("a"), good("b")},
 			change: []func(*Observed){kept, zones("a", zone("node-0", "cpu=0/4", vf+"=0/1"))},
 			want:   "a b",

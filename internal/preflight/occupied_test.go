@@ -79,7 +79,7 @@ func TestOccupying(t *testing.T) {
 			},
 			want: taking(1000, 160*mi),
 		},
-		"what the pod as a whole asks for": {
+		"requests of the pod as a whole": {
 			change: func(p *corev1.Pod) {
 				p.Spec.Overhead = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
 				p.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{
@@ -92,12 +92,12 @@ func TestOccupying(t *testing.T) {
 			change: func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} },
 			want:   taking(1000, 128*mi),
 		},
-		"one that has succeeded":       {change: inPhase(corev1.PodSucceeded)},
-		"one that has failed":          {change: inPhase(corev1.PodFailed)},
-		"one that is not placed":       {change: func(p *corev1.Pod) { p.Spec.NodeName = "" }},
-		"one of a benchmark":           {change: labelled(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate, v1alpha1.LabelRole: v1alpha1.RoleServer})},
-		"one of somebody else's roles": {change: labelled(map[string]string{v1alpha1.LabelRole: v1alpha1.RoleServer}), want: taking(1000, 128*mi)},
-		"one of the operator itself":   {change: labelled(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}), want: taking(1000, 128*mi)},
+		"one that has succeeded":     {change: inPhase(corev1.PodSucceeded)},
+		"one that has failed":        {change: inPhase(corev1.PodFailed)},
+		"one that is not placed":     {change: func(p *corev1.Pod) { p.Spec.NodeName = "" }},
+		"one of a benchmark":         {change: labelled(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate, v1alpha1.LabelRole: v1alpha1.RoleServer})},
+		"a pod with an unknown role": {change: labelled(map[string]string{v1alpha1.LabelRole: v1alpha1.RoleServer}), want: taking(1000, 128*mi)},
+		"one of the operator itself": {change: labelled(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}), want: taking(1000, 128*mi)},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

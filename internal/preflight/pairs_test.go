@@ -72,7 +72,7 @@ func TestAcceptMatrix(t *testing.T) {
 			}},
 			wantReason: v1alpha1.ReasonSameNode, wantMessage: []string{"spec.nodes: only node b can be measured"},
 		},
-		"those that cannot be measured are told": {
+		"nodes that cannot be measured are reported": {
 			nodes:  append(nodes("a", "b"), good("c", notReady), good("d", noVF), good("e", noVF)),
 			change: []func(*Observed){all}, want: "a b; 1 not ready, 2 no amd.com/sf_vf",
 		},
@@ -97,7 +97,7 @@ func TestAcceptMatrix(t *testing.T) {
 			nodes: []corev1.Node{good("a", notReady), good("b", notReady)}, change: []func(*Observed){all},
 			wantReason: v1alpha1.ReasonNodeNotReady, wantMessage: []string{"spec.nodes: 2 nodes: 2 not ready"},
 		},
-		"none matches": {
+		"no node matches": {
 			nodes: []corev1.Node{good("a", inRack("2"))}, change: []func(*Observed){all},
 			wantReason: v1alpha1.ReasonNoMatchingNode, wantMessage: []string{"spec.nodes.nodeSelector: no node has rack=1"},
 		},
@@ -106,7 +106,7 @@ func TestAcceptMatrix(t *testing.T) {
 			nodes: many(101), change: []func(*Observed){mesh(v1alpha1.TopologyRing, 0)},
 			wantReason: v1alpha1.ReasonTooManyNodes, wantMessage: []string{"spec.nodes: 101 nodes can be measured, and Ring takes at most 100; select fewer"},
 		},
-		"what occupies a node passes": {
+		"pods on a node do not matter": {
 			nodes:  nodes("a", "b"),
 			change: []func(*Observed){all, func(o *Observed) { o.Pods = []Pod{pod("a", "big", "cpu=4")} }}, want: "a b",
 		},
@@ -116,11 +116,11 @@ func TestAcceptMatrix(t *testing.T) {
 				o.Topologies = map[string]foreign.NodeResourceTopology{"a": {Zones: []foreign.Zone{zone("node-0", "cpu=0/4", vf+"=0/2")}}}
 			}}, want: "a b",
 		},
-		"what the spec asks is looked at first": {
+		"the spec is checked first": {
 			nodes:  nodes("a"),
 			change: []func(*Observed){all, func(o *Observed) { o.Benchmark.Spec.Workload.MessageSizes = []int32{65} }}, wantReason: v1alpha1.ReasonCellUnsupported,
 		},
-		"a tool that nobody knows": {
+		"an unknown tool": {
 			nodes: nodes("a", "b"), change: []func(*Observed){all, func(o *Observed) { o.Driver = nil }},
 			wantReason: v1alpha1.ReasonCellUnsupported, wantMessage: []string{"spec.template.spec.tool: this operator does not know"},
 		},

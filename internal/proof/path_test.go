@@ -245,16 +245,16 @@ func TestStreams(t *testing.T) {
 		// client and server are which share may have gone through the kernel, in percent; -1 when that is unknown.
 		client, server int64
 	}{
-		"a stream by Onload":                        {tcp(0, true, 65536), grown(4, 4, 600, 600), 0, 0},
-		"a stream by the kernel, its server":        {tcp(0, true, 65536), grown(20, 350, 1_000_800, 18_200), 0, 100},
-		"a stream by the kernel, its client":        {tcp(0, true, 65536), grown(350, 700, 18_200, 1_002_000), 100, 0},
-		"a stream too small to tell":                {func() result.Cell { c := tcp(0, true, 64); c.Bandwidth.BitsPerSecond = 8000; return c }(), grown(4, 4, 600, 600), -1, -1},
-		"a stream of which no bytes were counted":   {tcp(0, true, 65536), map[string]int64{result.PathTCPIn: 4, result.PathTCPOut: 4}, -1, -1},
-		"a rate by Onload":                          {tcp(1000, false, 64), grown(4, 4, 600, 600), 0, 0},
-		"a rate by the kernel":                      {tcp(1000, false, 64), grown(1000, 1000, 116_000, 116_000), 100, 100},
-		"a rate by the kernel, joined by the NIC":   {tcp(1000, false, 1000), grown(40, 700, 1_002_000, 1_035_000), 100, 100},
-		"datagrams, of which only the client tells": {datagrams, grown(1000, 0, 0, 0), 0, 100},
-		"datagrams that its own queue dropped":      {datagrams, grown(0, 1000, 0, 0), 100, 0},
+		"a stream by Onload":                      {tcp(0, true, 65536), grown(4, 4, 600, 600), 0, 0},
+		"a stream by the kernel, its server":      {tcp(0, true, 65536), grown(20, 350, 1_000_800, 18_200), 0, 100},
+		"a stream by the kernel, its client":      {tcp(0, true, 65536), grown(350, 700, 18_200, 1_002_000), 100, 0},
+		"a stream too small to tell":              {func() result.Cell { c := tcp(0, true, 64); c.Bandwidth.BitsPerSecond = 8000; return c }(), grown(4, 4, 600, 600), -1, -1},
+		"a stream of which no bytes were counted": {tcp(0, true, 65536), map[string]int64{result.PathTCPIn: 4, result.PathTCPOut: 4}, -1, -1},
+		"a rate by Onload":                        {tcp(1000, false, 64), grown(4, 4, 600, 600), 0, 0},
+		"a rate by the kernel":                    {tcp(1000, false, 64), grown(1000, 1000, 116_000, 116_000), 100, 100},
+		"a rate by the kernel, joined by the NIC": {tcp(1000, false, 1000), grown(40, 700, 1_002_000, 1_035_000), 100, 100},
+		"datagrams that only the client reports":  {datagrams, grown(1000, 0, 0, 0), 0, 100},
+		"datagrams that its own queue dropped":    {datagrams, grown(0, 1000, 0, 0), 100, 0},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -345,13 +345,13 @@ func TestRuns(t *testing.T) {
 		state v1alpha1.ProofState
 		found string
 	}{
-		"all good":                               {[]result.Stored{run("r1"), run("r2")}, v1alpha1.ProofProved, "2-3 of the node's 0-7"},
-		"the last run failed":                    {[]result.Stored{run("r1"), run("r2", shared)}, v1alpha1.ProofFailed, "0-7 of the node's 0-7"},
-		"an earlier run failed":                  {[]result.Stored{run("r1"), run("r2", shared), run("r3")}, v1alpha1.ProofFailed, "0-7 of the node's 0-7 (in r2)"},
-		"an earlier run is not known":            {[]result.Stored{run("r1", unread), run("r2")}, v1alpha1.ProofUnknown, "not known (in r1)"},
-		"failed wins over not known":             {[]result.Stored{run("r1", shared), run("r2", unread), run("r3")}, v1alpha1.ProofFailed, "0-7 of the node's 0-7 (in r1)"},
-		"of two that failed the last run's wins": {[]result.Stored{run("r1", shared), run("r2", shared)}, v1alpha1.ProofFailed, "0-7 of the node's 0-7"},
-		"not known does not hide what failed":    {[]result.Stored{run("r1", unread), run("r2", shared)}, v1alpha1.ProofFailed, "0-7 of the node's 0-7"},
+		"all good":                                 {[]result.Stored{run("r1"), run("r2")}, v1alpha1.ProofProved, "2-3 of the node's 0-7"},
+		"the last run failed":                      {[]result.Stored{run("r1"), run("r2", shared)}, v1alpha1.ProofFailed, "0-7 of the node's 0-7"},
+		"an earlier run failed":                    {[]result.Stored{run("r1"), run("r2", shared), run("r3")}, v1alpha1.ProofFailed, "0-7 of the node's 0-7 (in r2)"},
+		"an earlier run is not known":              {[]result.Stored{run("r1", unread), run("r2")}, v1alpha1.ProofUnknown, "not known (in r1)"},
+		"failed wins over not known":               {[]result.Stored{run("r1", shared), run("r2", unread), run("r3")}, v1alpha1.ProofFailed, "0-7 of the node's 0-7 (in r1)"},
+		"of two that failed the last run's wins":   {[]result.Stored{run("r1", shared), run("r2", shared)}, v1alpha1.ProofFailed, "0-7 of the node's 0-7"},
+		"unknown checks do not hide failed checks": {[]result.Stored{run("r1", unread), run("r2", shared)}, v1alpha1.ProofFailed, "0-7 of the node's 0-7"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -103,11 +103,11 @@ func TestSabotage(t *testing.T) {
 			}),
 			[]string{"CPUThrottled"}, []string{"periods used up: 4", "cpuCFSQuota: false"},
 		},
-		"a link that broke":                 {client(func(e *result.Evidence, _ *result.Seen) { e.Deltas["nic.carrier-changes"] = 2 }), []string{"LinkNotUp"}, nil},
-		"Onload where none was asked for":   {func(w *world) { w.client().Paths = resulttest.PastKernel(w.run.Client.Cells) }, []string{"Accelerated"}, nil},
-		"a capture on the measuring CPU":    {func(w *world) { w.spec.Capture, w.server().AgentCPU = v1alpha1.CaptureServer, 2 }, []string{"CaptureSharesCPU"}, []string{"server on b", "set placement.cpus to 2 or more"}},
-		"both ends of a reason are one":     {func(w *world) { w.client().OnlineCPUs, w.server().OnlineCPUs = "", "" }, []string{"CPUsNotExclusive"}, []string{"client on a"}},
-		"a NUMA node of which nobody tells": {client(func(e *result.Evidence, _ *result.Seen) { e.DeviceNUMANode = -1 }), []string{"NUMAUnknown"}, nil},
+		"a link that broke":               {client(func(e *result.Evidence, _ *result.Seen) { e.Deltas["nic.carrier-changes"] = 2 }), []string{"LinkNotUp"}, nil},
+		"Onload where none was asked for": {func(w *world) { w.client().Paths = resulttest.PastKernel(w.run.Client.Cells) }, []string{"Accelerated"}, nil},
+		"a capture on the measuring CPU":  {func(w *world) { w.spec.Capture, w.server().AgentCPU = v1alpha1.CaptureServer, 2 }, []string{"CaptureSharesCPU"}, []string{"server on b", "set placement.cpus to 2 or more"}},
+		"both ends of a reason are one":   {func(w *world) { w.client().OnlineCPUs, w.server().OnlineCPUs = "", "" }, []string{"CPUsNotExclusive"}, []string{"client on a"}},
+		"an unreported NUMA node":         {client(func(e *result.Evidence, _ *result.Seen) { e.DeviceNUMANode = -1 }), []string{"NUMAUnknown"}, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -157,8 +157,8 @@ func TestWhatDoesNotForbidAVerdict(t *testing.T) {
 		"boots in the same second": {func(w *world) {
 			w.client().BootedAt, w.server().BootedAt = 1_700_000_000_000_000_000, 1_700_000_000_060_000_000
 		}, nil, nil, true},
-		"two unknown kernels":        {func(w *world) { w.client().BootID, w.server().BootID = "", "" }, nil, nil, true},
-		"drivers that are not alike": {func(w *world) { w.client().Driver, w.client().Firmware = "mlx5_core", "x" }, nil, nil, true},
+		"two unknown kernels": {func(w *world) { w.client().BootID, w.server().BootID = "", "" }, nil, nil, true},
+		"different drivers":   {func(w *world) { w.client().Driver, w.client().Firmware = "mlx5_core", "x" }, nil, nil, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

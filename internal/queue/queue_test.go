@@ -31,10 +31,10 @@ func TestAdmit(t *testing.T) {
 		want string
 	}{
 		"alone": {candidate: mine},
-		"among others there is oneself, who blocks nobody": {
+		"a benchmark does not block itself": {
 			candidate: mine, others: []Entry{mine.active()},
 		},
-		"an earlier benchmark of the same name is somebody else": {
+		"an earlier benchmark of the same name is another benchmark": {
 			candidate: mine,
 			others:    []Entry{{Name: mine.Name, UID: "uid-before", Created: time.Unix(1, 0), Pair: mine.Pair}},
 			want:      "perf/mine goes first on node a and node b",
@@ -68,7 +68,7 @@ func TestAdmit(t *testing.T) {
 		"one between two of its runs goes on before a higher priority": {
 			candidate: mine.started(), others: []Entry{entry("higher", 1, "a", "b").priority(1000)},
 		},
-		"who measures goes before who has only started": {
+		"an active benchmark goes before one that has only started": {
 			candidate: mine.started(), others: []Entry{entry("other", 4000, "a", "b").active()},
 			want: "perf/other is measuring on node a and node b",
 		},
@@ -103,11 +103,11 @@ func TestAdmit(t *testing.T) {
 		"a higher priority elsewhere": {
 			candidate: mine, others: []Entry{entry("higher", 1, "c", "d").priority(1000)},
 		},
-		"who measures is named before who only waits": {
+		"an active benchmark is named before a waiting one": {
 			candidate: mine, others: []Entry{entry("older", 1, "a", "b"), entry("active", 4000, "a", "b").active()},
 			want: "perf/active is measuring on node a and node b",
 		},
-		"one node is measured on, and of the other somebody else is first": {
+		"one node is busy, and another benchmark is first on the other": {
 			candidate: mine, others: []Entry{entry("older", 1, "c", "b"), entry("active", 4000, "a", "d").active(), entry("younger", 4000, "a", "b")},
 			want: "perf/active is measuring on node a, perf/older goes first on node b",
 		},
@@ -115,20 +115,20 @@ func TestAdmit(t *testing.T) {
 			candidate: mine, others: []Entry{entry("second", 2, "a", "b"), entry("first", 1, "b", "a"), entry("third", 3, "a", "b")},
 			want: "perf/first goes first on node a and node b",
 		},
-		"who waits for a busy node does not hold up one on free nodes": {
+		"a benchmark that waits for a busy node does not hold up one on free nodes": {
 			candidate: mine, others: []Entry{entry("active", 1, "c", "d").active(), entry("older", 2, "d", "e")},
 		},
-		"of two claims on one node, the one that is asked about is told of the other": {
+		"of two claims on one node, each is reported the other": {
 			candidate: mine.active(), others: []Entry{entry("later", 4000, "b", "c").active()},
 			want: "perf/later is measuring on node b",
 		},
-		"a claim holds against all that have none": {
+		"a claim holds against all benchmarks without a claim": {
 			candidate: mine.active(), others: []Entry{entry("older", 1, "a", "b").started(), entry("higher", 1, "b", "c").priority(1000)},
 		},
-		"one without nodes blocks nobody": {
+		"a benchmark without nodes blocks no other": {
 			candidate: mine, others: []Entry{entry("empty", 1, "", "").active()},
 		},
-		"without nodes, nobody blocks": {
+		"a benchmark without nodes is not blocked": {
 			candidate: entry("empty", 10, "", ""), others: []Entry{entry("other", 1, "", "").active()},
 		},
 	}

@@ -93,11 +93,11 @@ func TestRatios(t *testing.T) {
 		},
 		// Of 10+10 rounds the 23 smallest and largest ratios are left out: 1.456 and 1.629 are next, and outwards from
 		// them the hundredths and the buckets. All rounds together have samples enough for p99.9.
-		"ten rounds leave out what is rare": {
+		"ten rounds have no rare values": {
 			rounds: 10, count: 1_000,
 			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.63"), ratio("p99", "1.54", "1.45", "1.63"), ratio("p99.9", "1.54", "", "")},
 		},
-		"three rounds have none": {
+		"three rounds have no interval": {
 			rounds: 3, count: 1_000, want: []v1alpha1.Ratio{ratio("p50", "1.54", "", ""), ratio("p99", "1.54", "", "")},
 		},
 		"nor has one": {
@@ -118,7 +118,7 @@ func TestRatios(t *testing.T) {
 			},
 			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.64"), ratio("p99", "1.54", "", "")},
 		},
-		"what is lost in one round of four has no upper bound": {
+		"a percentile that is lost in one round of four has no upper bound": {
 			rounds: 4, count: 1_000,
 			change: func(run plan.Run, c *result.Cell) {
 				if run.Round == 4 && run.Variant.Name == "pod" && !c.Stream {
@@ -127,7 +127,7 @@ func TestRatios(t *testing.T) {
 			},
 			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.64"), ratio("p99", "1.54", "1.45", "")},
 		},
-		"what is lost in most rounds has no ratio": {
+		"a percentile that is lost in most rounds has no ratio": {
 			rounds: 4, count: 1_000,
 			change: func(run plan.Run, c *result.Cell) {
 				if run.Round > 1 && run.Variant.Name == "pod" && !c.Stream {
@@ -136,7 +136,7 @@ func TestRatios(t *testing.T) {
 			},
 			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.64")},
 		},
-		"what the first variant lost has none, either": {
+		"a percentile that the first variant lost has no ratio": {
 			rounds: 3, count: 1_000,
 			change: func(run plan.Run, c *result.Cell) {
 				if run.Variant.Name == "host-kernel" && !c.Stream {

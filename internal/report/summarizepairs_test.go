@@ -93,7 +93,7 @@ func TestSummarizePairs(t *testing.T) {
 			slowest: []string{"x-p3 c3>s3 9", "x-p2 c2>s2 9", "x-p4 c4>s4 8", "x-p1 c1>s1 7"},
 			p50:     "1 2 4 x-p4", p99: "7 8 9 x-p2", headline: "tcp-64, slowest of 4 pairs", headP99: "9ns",
 		},
-		"what lost messages reach is higher than any number": {
+		"a percentile that lost messages reach is higher than any number": {
 			pairs:   []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("udp-64", 10, 20)), pairWith(2, cellWith("udp-64", 10, -1)), pairWith(3, cellWith("udp-64", -1, -1))},
 			slowest: []string{"x-p3 c3>s3 lost from p50", "x-p2 c2>s2 lost from p99", "x-p1 c1>s1 20"},
 			p50:     "10 10 lost x-p3", p99: "20 lost lost x-p2", headline: "udp-64, slowest of 3 pairs", headP99: "lost",

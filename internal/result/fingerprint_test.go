@@ -105,7 +105,7 @@ func TestDifferences(t *testing.T) {
 			change: func(d *Document) { d.Evidence.CPUNUMANode, d.Evidence.DeviceNUMANode = 0, 0 },
 			want:   []Difference{{"numa.cpu", "1", "0", false}, {"numa.device", "1", "0", false}},
 		},
-		"a NIC on nobody knows which node": {
+		"a NIC on an unknown NUMA node": {
 			change: func(d *Document) { d.Evidence.DeviceNUMANode = -1 },
 			want:   []Difference{{"numa.relation", "local", "", true}, {"numa.device", "1", "", false}},
 		},

@@ -126,7 +126,7 @@ func TestReadFrameRefuses(t *testing.T) {
 		"other lines only":                 {"hello\nworld", digest, ErrMissing},
 		"an end alone":                     {markEnd + digest, digest, ErrMissing},
 		"data alone":                       {strings.Join(lines[1:], ""), digest, ErrMissing},
-		"a frame behind what is read":      {strings.Repeat("x", MaxLog) + log, digest, ErrMissing},
+		"a frame beyond the read limit":    {strings.Repeat("x", MaxLog) + log, digest, ErrMissing},
 		"a log that was cut off":           {log[:len(log)*2/3], digest, ErrCorrupt},
 		"a begin alone":                    {lines[0], digest, ErrCorrupt},
 		"a line less":                      {strings.Join(append(lines[:data:data], lines[data+1:]...), ""), digest, ErrCorrupt},

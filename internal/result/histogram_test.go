@@ -125,7 +125,7 @@ func TestMergeRefuses(t *testing.T) {
 	good := recorded(t, 10, 20, 5_000)
 	cases := map[string]func(*Histogram){
 		"no buckets":                                func(h *Histogram) { h.Encoded = "" },
-		"what is not base64":                        func(h *Histogram) { h.Encoded = "!" + h.Encoded },
+		"invalid base64":                            func(h *Histogram) { h.Encoded = "!" + h.Encoded },
 		"half of the buckets":                       func(h *Histogram) { h.Encoded = h.Encoded[:len(h.Encoded)/2] },
 		"a flipped character":                       func(h *Histogram) { h.Encoded = h.Encoded[:30] + "0" + h.Encoded[31:] },
 		"another number of samples":                 func(h *Histogram) { h.Count++ },

@@ -114,13 +114,13 @@ func TestOfGateNow(t *testing.T) {
 		"not verified": {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) {
 			v.Status.State, v.Status.Conditions[0].Reason = v1alpha1.VerificationFailed, v1alpha1.ReasonFail
 		})}, v1alpha1.ReasonFail, "a: Fail"},
-		"never looked at":                        {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) { v.Status = v1alpha1.LatencyVerificationStatus{} })}, ReasonNotObserved, "a: NotObserved"},
-		"without its label":                      {[]client.Object{makeNode("a", unlabelled), makeVerified("up", "a")}, v1alpha1.ReasonIdentityChanged, `Label/role was "fast" and is ""`},
-		"booted, without its label":              {[]client.Object{makeNode("a", unlabelled, booted), makeVerified("up", "a")}, v1alpha1.ReasonIdentityChanged, "it was booted"},
-		"deleted":                                {objects: []client.Object{makeVerified("up", "a")}},
-		"being deleted, and changed":             {objects: []client.Object{makeNode("a", booted, func(n *corev1.Node) { going(n) }), makeVerified("up", "a")}},
-		"changed, of another gate":               {objects: []client.Object{makeNode("b", booted, unlabelled), makeVerified("other", "b")}},
-		"changed in what the gate never counted": {objects: []client.Object{makeNode("a", func(n *corev1.Node) { n.Status.NodeInfo.OSImage = "new" }), makeVerified("up", "a")}},
+		"never looked at":                                {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) { v.Status = v1alpha1.LatencyVerificationStatus{} })}, ReasonNotObserved, "a: NotObserved"},
+		"without its label":                              {[]client.Object{makeNode("a", unlabelled), makeVerified("up", "a")}, v1alpha1.ReasonIdentityChanged, `Label/role was "fast" and is ""`},
+		"booted, without its label":                      {[]client.Object{makeNode("a", unlabelled, booted), makeVerified("up", "a")}, v1alpha1.ReasonIdentityChanged, "it was booted"},
+		"deleted":                                        {objects: []client.Object{makeVerified("up", "a")}},
+		"being deleted, and changed":                     {objects: []client.Object{makeNode("a", booted, func(n *corev1.Node) { going(n) }), makeVerified("up", "a")}},
+		"changed, of another gate":                       {objects: []client.Object{makeNode("b", booted, unlabelled), makeVerified("other", "b")}},
+		"a change of a key that the gate does not count": {objects: []client.Object{makeNode("a", func(n *corev1.Node) { n.Status.NodeInfo.OSImage = "new" }), makeVerified("up", "a")}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ func TestRounded(t *testing.T) {
 		"a step of one is exact":                            {100, 1, Exact(100)},
 		"nothing is below nothing":                          {200, 1000, Observation{200, 0, 700}},
 		"infinity is not rounded":                           {Infinite, 1000, Exact(Infinite)},
-		"what would be more than infinity is infinity":      {Infinite - 1, 1000, Observation{Infinite - 1, Infinite - 501, Infinite}},
+		"a value above infinity is infinity":                {Infinite - 1, 1000, Observation{Infinite - 1, Infinite - 501, Infinite}},
 		"a value of nothing is rounded in one direction":    {0, 10, Observation{0, 0, 5}},
 		"a step below nothing is no step, and nothing more": {7, -4, Exact(7)},
 	}
@@ -122,19 +122,19 @@ func TestTally(t *testing.T) {
 	}{
 		"a ratio at the limit is within it": {TallyAbove(exactly(100, 100), exactly(105, 106), five.Above()), Tally{4, 2, 2}},
 		"a decrease to the limit is within": {TallyBelow(exactly(100), exactly(95, 94, 96), five.Below()), Tally{3, 1, 1}},
-		"what rounding may hide is possible": {
+		"a difference that rounding may hide is possible": {
 			TallyAbove([]Observation{Rounded(1000, 100)}, []Observation{Rounded(1100, 100), Rounded(1300, 100), Rounded(900, 100)}, five.Above()), Tally{3, 1, 2}},
 		"the same of a decrease": {
 			TallyBelow([]Observation{Rounded(1000, 100)}, []Observation{Rounded(1100, 100), Rounded(800, 100), Rounded(1000, 100)}, five.Below()), Tally{3, 1, 2}},
-		"lost is beyond any limit":                     {TallyAbove(exactly(100), exactly(Infinite), Factor{1_000_000, 1}), Tally{1, 1, 1}},
-		"nothing is beyond a lost baseline":            {TallyAbove(exactly(Infinite), exactly(100), five.Above()), Tally{1, 0, 0}},
-		"lost against lost is not known":               {TallyAbove(exactly(Infinite), exactly(Infinite), five.Above()), Tally{1, 0, 1}},
-		"nothing against nothing is not known":         {TallyAbove(exactly(0), exactly(0), five.Above()), Tally{1, 0, 1}},
-		"something against nothing is beyond":          {TallyAbove(exactly(0), exactly(1), five.Above()), Tally{1, 1, 1}},
-		"no throughput is a decrease":                  {TallyBelow(exactly(10), exactly(0), five.Below()), Tally{1, 1, 1}},
-		"no throughput against none is not known":      {TallyBelow(exactly(0), exactly(0), five.Below()), Tally{1, 0, 1}},
-		"throughput against none is no decrease":       {TallyBelow(exactly(0), exactly(10), five.Below()), Tally{1, 0, 0}},
-		"a product of more than 64 bits does not wrap": {TallyAbove(exactly(1<<61), exactly(1<<61+1), Factor{1 << 40, 1 << 40}), Tally{1, 1, 1}},
+		"lost is beyond any limit":                           {TallyAbove(exactly(100), exactly(Infinite), Factor{1_000_000, 1}), Tally{1, 1, 1}},
+		"nothing is beyond a lost baseline":                  {TallyAbove(exactly(Infinite), exactly(100), five.Above()), Tally{1, 0, 0}},
+		"lost against lost is not known":                     {TallyAbove(exactly(Infinite), exactly(Infinite), five.Above()), Tally{1, 0, 1}},
+		"nothing against nothing is not known":               {TallyAbove(exactly(0), exactly(0), five.Above()), Tally{1, 0, 1}},
+		"something against nothing is beyond":                {TallyAbove(exactly(0), exactly(1), five.Above()), Tally{1, 1, 1}},
+		"no throughput is a decrease":                        {TallyBelow(exactly(10), exactly(0), five.Below()), Tally{1, 1, 1}},
+		"no throughput against no throughput is unknown":     {TallyBelow(exactly(0), exactly(0), five.Below()), Tally{1, 0, 1}},
+		"throughput against no throughput is not a decrease": {TallyBelow(exactly(0), exactly(10), five.Below()), Tally{1, 0, 0}},
+		"a product of more than 64 bits does not wrap":       {TallyAbove(exactly(1<<61), exactly(1<<61+1), Factor{1 << 40, 1 << 40}), Tally{1, 1, 1}},
 		"a difference":                      {TallyDifference(exactly(0, 5), exactly(5, 11), 5), Tally{4, 2, 2}},
 		"a rounded difference":              {TallyDifference([]Observation{Rounded(10, 4)}, []Observation{Rounded(14, 4), Rounded(30, 4)}, 5), Tally{2, 1, 2}},
 		"a level at the limit is within it": {TallyLevel(exactly(1999, 2000, 2001), 2000), Tally{3, 1, 1}},

@@ -17,16 +17,16 @@ func TestRank(t *testing.T) {
 		count int64
 		want  int64
 	}{
-		"the median of an odd number is the middle one":      {P50, 5, 3},
-		"the median of an even number is the lower of two":   {P50, 4, 2},
-		"one sample is every percentile":                     {P99999999, 1, 1},
-		"99.9 % of 1000 is 999, without a float's error":     {P999, 1_000, 999},
-		"99.9 % of 1001 is 1000":                             {P999, 1_001, 1_000},
-		"99.99 % of 10000 is 9999":                           {P9999, 10_000, 9_999},
-		"no sample gives rank 1":                             {P50, 0, 1},
-		"a count whose product needs 128 bits does not wrap": {P99999999, math.MaxInt64, bigRank(P99999999, math.MaxInt64)},
-		"a count just beyond 64 bits of product":             {P99999999, 1 << 40, bigRank(P99999999, 1<<40)},
-		"99 % of 250 is rounded up to 248":                   {P99, 250, 248},
+		"the median of an odd number is the middle one":        {P50, 5, 3},
+		"the median of an even number is the lower of two":     {P50, 4, 2},
+		"one sample is every percentile":                       {P99999999, 1, 1},
+		"99.9 % of 1000 is 999, without a float's error":       {P999, 1_000, 999},
+		"99.9 % of 1001 is 1000":                               {P999, 1_001, 1_000},
+		"99.99 % of 10000 is 9999":                             {P9999, 10_000, 9_999},
+		"no sample gives rank 1":                               {P50, 0, 1},
+		"a count with a product of 128 bits does not overflow": {P99999999, math.MaxInt64, bigRank(P99999999, math.MaxInt64)},
+		"a count just beyond 64 bits of product":               {P99999999, 1 << 40, bigRank(P99999999, 1<<40)},
+		"99 % of 250 is rounded up to 248":                     {P99, 250, 248},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -76,8 +76,8 @@ func TestSelects(t *testing.T) {
 		"of a rate":                                   {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), RatesPerSecond: []int32{23_000}}, "", "udp-64-at-23000"},
 		"of a name":                                   {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), Cells: []string{"tcp-64"}}, "", "tcp-64"},
 		"all selectors must agree":                    {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), Variants: []string{"host"}, MessageSizes: []int32{64}}, "", "udp-64-at-23000"},
-		"not what is compared with":                   {v1alpha1.GateRule{Metric: "lost", MaxIncreaseMessages: new(int64(0))}, "host", "tcp-64"},
-		"an absolute limit of what is compared with":  {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), Variants: []string{"host"}}, "host", "udp-64-at-23000 tcp-stream-65536"},
+		"not the baseline":                            {v1alpha1.GateRule{Metric: "lost", MaxIncreaseMessages: new(int64(0))}, "host", "tcp-64"},
+		"an absolute limit of the baseline":           {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), Variants: []string{"host"}}, "host", "udp-64-at-23000 tcp-stream-65536"},
 		"nothing has this size":                       {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), MessageSizes: []int32{65}}, "", ""},
 		"a latency of a stream, which there never is": {v1alpha1.GateRule{Metric: "p50", MaxLatency: metav1.Duration{Duration: time.Second}, Cells: []string{"tcp-stream-65536"}}, "", ""},
 	}

@@ -182,7 +182,7 @@ func TestJudge(t *testing.T) {
 			base:  []Cell{cell(p99, around(3600, 10)...)}},
 		{name: "unverified placement never fails either", gate: against(fourMicros), outcome: inconclusive, reason: "NotAccelerated",
 			cells: []Cell{cell(p99, around(8000, 10)...).blocked("NotAccelerated", "the server's socket is not accelerated by Onload")}},
-		{name: "unverified placement is told before what is missing", gate: against(fivePercent), outcome: inconclusive, reason: "NUMAMismatch",
+		{name: "unverified placement is reported before missing results", gate: against(fivePercent), outcome: inconclusive, reason: "NUMAMismatch",
 			cells: []Cell{cell(p99).blocked("NUMAMismatch", "the device is on NUMA node 0")}},
 		{name: "a baseline of another firmware never passes", gate: against(fivePercent), outcome: inconclusive, reason: "FingerprintDiffers",
 			cells: []Cell{cell(p99, around(3600, 10)...).incomparable("FingerprintDiffers", "firmware variant rx1 there, rx0 here")},
@@ -196,7 +196,7 @@ func TestJudge(t *testing.T) {
 		{name: "an absolute limit does not ask for the baseline's placement", gate: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 10)...)},
 			base:  []Cell{cell(p99, around(3600, 10)...).blocked("NUMAMismatch", "the baseline: the device is on NUMA node 0")}},
-		{name: "why there is no baseline is told", gate: against(fivePercent), outcome: inconclusive, reason: "BaselineMissing",
+		{name: "the reason of a missing baseline is reported", gate: against(fivePercent), outcome: inconclusive, reason: "BaselineMissing",
 			cells: []Cell{cell(p99, around(3600, 10)...).incomparable("BaselineMissing", "the baseline does not exist")}},
 		{name: "so few samples that there is nothing to show", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewSamples,
 			cells: []Cell{cell(p99, around(3600, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...).sampled(999)}},
@@ -251,9 +251,9 @@ func TestJudge(t *testing.T) {
 			cells: []Cell{cell(lost, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0)}},
 		{name: "every round lost some", gate: against(v1alpha1.GateRule{Metric: lost, MaxMessages: new(int64(0))}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(lost, 1, 2, 1, 3, 1)}},
-		{name: "none lost, against a baseline with none", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncreaseMessages: new(int64(0))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "no message lost, and none in the baseline", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncreaseMessages: new(int64(0))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(lost, 0, 0, 0)}, base: []Cell{cell(lost, 0, 0, 0)}},
-		{name: "two rounds of ten lost, against a baseline with none", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
+		{name: "messages lost in two of ten rounds, and none in the baseline", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
 			cells: []Cell{cell(lost, 0, 700, 0, 0, 0, 0, 0, 800, 0, 0)}, base: []Cell{cell(lost, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)}},
 		{name: "no more lost than the baseline and the limit", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(lost, 12, 14, 9, 11, 13)}, base: []Cell{cell(lost, 10, 12, 14, 9, 11)}},
@@ -414,14 +414,14 @@ func TestShownBounds(t *testing.T) {
 		halfRTT bool
 		want    [2]float64
 	}{
-		"an upper limit":                 {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: time.Millisecond}}, false, [2]float64{4000, 15_000}},
-		"an upper limit, of half trips":  {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: time.Millisecond}}, true, [2]float64{2000, 7500}},
-		"a lower limit":                  {v1alpha1.GateRule{Metric: v1alpha1.MetricThroughput, MinBitsPerSecond: 1_000_000_000}, false, [2]float64{6000, 17_000}},
-		"an increase":                    {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, false, of(stats.Ratios(observed(baseline), observed(candidate), uFail, uPass))},
-		"an increase, of half trips":     {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, true, of(stats.Ratios(observed(baseline), observed(candidate), uFail, uPass))},
-		"a decrease":                     {v1alpha1.GateRule{Metric: v1alpha1.MetricThroughput, MaxDecrease: "5%"}, false, of(stats.Ratios(observed(baseline), observed(candidate), uPass, uFail))},
-		"an increase of what was lost":   {v1alpha1.GateRule{Metric: v1alpha1.MetricLost, MaxIncreaseMessages: new(int64(5))}, false, of(stats.Differences(observed(baseline), observed(candidate), uFail, uPass))},
-		"an upper limit of what is lost": {v1alpha1.GateRule{Metric: v1alpha1.MetricLost, MaxMessages: new(int64(5))}, false, [2]float64{4000, 15_000}},
+		"an upper limit":                  {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: time.Millisecond}}, false, [2]float64{4000, 15_000}},
+		"an upper limit, of half trips":   {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: time.Millisecond}}, true, [2]float64{2000, 7500}},
+		"a lower limit":                   {v1alpha1.GateRule{Metric: v1alpha1.MetricThroughput, MinBitsPerSecond: 1_000_000_000}, false, [2]float64{6000, 17_000}},
+		"an increase":                     {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, false, of(stats.Ratios(observed(baseline), observed(candidate), uFail, uPass))},
+		"an increase, of half trips":      {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, true, of(stats.Ratios(observed(baseline), observed(candidate), uFail, uPass))},
+		"a decrease":                      {v1alpha1.GateRule{Metric: v1alpha1.MetricThroughput, MaxDecrease: "5%"}, false, of(stats.Ratios(observed(baseline), observed(candidate), uPass, uFail))},
+		"an increase of lost messages":    {v1alpha1.GateRule{Metric: v1alpha1.MetricLost, MaxIncreaseMessages: new(int64(5))}, false, of(stats.Differences(observed(baseline), observed(candidate), uFail, uPass))},
+		"an upper limit of lost messages": {v1alpha1.GateRule{Metric: v1alpha1.MetricLost, MaxMessages: new(int64(5))}, false, [2]float64{4000, 15_000}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func TestParse(t *testing.T) {
 				YAML: []Step{{Line: 4, File: "vf.yaml", Text: "# vf.yaml\nkind: X\n"}},
 			},
 		},
-		"what is only read": {source: []string{"```console", "make demo", "```", "", "```text", "A", "```", "", "    sh"}},
+		"commands that only read": {source: []string{"```console", "make demo", "```", "", "```text", "A", "```", "", "    sh"}},
 		"a comment that is no file's name": {
 			source: []string{"```yaml", "# of vf.yaml only", "kind: X", "```"},
 			want:   Page{YAML: []Step{{Line: 2, Text: "# of vf.yaml only\nkind: X\n"}}},

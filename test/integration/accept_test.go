@@ -175,7 +175,7 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 				change(ctx, w.A, allocatable(vf, "4"))
 				change(ctx, w.B, allocatable(vf, "4"))
 			}),
-		Entry("nobody advertises the device", v1alpha1.ReasonResourceNotAdvertised, "device plugin",
+		Entry("no node advertises the device", v1alpha1.ReasonResourceNotAdvertised, "device plugin",
 			func(w *World) *BenchmarkBuilder {
 				return MakeBenchmark(w.Namespace, "x").VF("net", vf).On(w.A, w.B)
 			},

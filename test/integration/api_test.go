@@ -110,7 +110,7 @@ var _ = Describe("The API", func() {
 		Entry("little memory", "placement: {client: {}, server: {}, memory: 1Mi}", "spec.placement.memory", "from 128Mi to 64Gi"),
 		Entry("much memory", "placement: {client: {}, server: {}, memory: 65Gi}", "spec.placement.memory", "from 128Mi to 64Gi"),
 		Entry("memory as a number too small", "placement: {client: {}, server: {}, memory: 512}", "spec.placement.memory", "from 128Mi to 64Gi"),
-		Entry("memory that is none", "placement: {client: {}, server: {}, memory: plenty}", "spec.placement.memory", "such as 512Mi"),
+		Entry("an invalid amount of memory", "placement: {client: {}, server: {}, memory: plenty}", "spec.placement.memory", "such as 512Mi"),
 		Entry("a duration without a unit", `workload: {duration: "3"}`, "spec.workload.duration", "such as 3s"),
 		Entry("a negative duration", "workload: {duration: -1s}", "spec.workload.duration", "from 100ms to 12h"),
 		Entry("a long duration", "workload: {duration: 13h}", "spec.workload.duration", "from 100ms to 12h"),
@@ -209,7 +209,7 @@ var _ = Describe("The API", func() {
 		Entry("two baselines", "{variants: [{name: a}, {name: b}], criteria: {rules: [{metric: p99, maxLatency: 5us}], baseline: {variant: a, benchmarkRef: {name: b}}}}", "spec.criteria.baseline", "exactly one"),
 		Entry("itself as baseline", criteria("rules: [{metric: p99, maxIncrease: 5%}], baseline: {benchmarkRef: {name: smallest}}"), "spec.criteria.baseline.benchmarkRef", "its own baseline"),
 		Entry("an unknown variant as baseline", "{variants: [{name: a}], criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {variant: b}}}", "spec.criteria.baseline.variant", "one of spec.variants"),
-		Entry("a variant as baseline where there is none", criteria("rules: [{metric: p99, maxIncrease: 5%}], baseline: {variant: default}"), "spec.criteria.baseline.variant", "one of spec.variants"),
+		Entry("a variant as baseline without variants", criteria("rules: [{metric: p99, maxIncrease: 5%}], baseline: {variant: default}"), "spec.criteria.baseline.variant", "one of spec.variants"),
 		Entry("a rule on an unknown variant", "{variants: [{name: a}], criteria: {rules: [{metric: p99, maxLatency: 5us, variants: [a, b]}]}}", "spec.criteria.rules", "among spec.variants"),
 		Entry("401 runs after an extension", "{rounds: 100, variants: [{name: a}, {name: b}, {name: c}], criteria: {rules: [{metric: p99, maxLatency: 5us}], extendRounds: 34}}", "spec.criteria.extendRounds", "at most 400"),
 		Entry("an unknown end that captures", "capture: Client", "spec.capture", "supported values"),
@@ -351,7 +351,7 @@ latencyType: HalfRTT
 		Expect(k8s.Update(ctx, object)).To(Succeed(), "labels may change at any time")
 	})
 
-	It("refuses each change of an accepted spec but of what does not bear on its results", func(ctx SpecContext) {
+	It("refuses each change of an accepted spec that could affect its results", func(ctx SpecContext) {
 		object := manifest(namespace, "{}")
 		Expect(k8s.Create(ctx, object)).To(Succeed())
 		status := map[string]any{"pair": map[string]any{"clientNode": "a", "serverNode": "b"}}

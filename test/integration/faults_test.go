@@ -128,7 +128,7 @@ var _ = Describe("An attempt", func() {
 		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 ToolMissing"}))
 	})
 
-	DescribeTable("whose pod somebody deletes is repeated:",
+	DescribeTable("whose pod a user deletes is repeated:",
 		func(ctx SpecContext, role string) {
 			server, peer := start(ctx, 1)
 			ExpectSucceeded(ctx, b, "^Unknown Running")

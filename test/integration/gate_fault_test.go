@@ -239,7 +239,7 @@ var _ = Describe("A gate with one fault", func() {
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-3 since -1"))
 	})
 
-	It("tells how long it took to hold back a node", func(ctx SpecContext) {
+	It("reports how long it took to hold back a node", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		m := w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))

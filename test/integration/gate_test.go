@@ -634,7 +634,7 @@ var _ = Describe("A gate", func() {
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -1"))
 	})
 
-	It("tells a slow node from its peer when all are new", func(ctx SpecContext) {
+	It("distinguishes a slow node from its peer when all are new", func(ctx SpecContext) {
 		w := NewGateWorld(ctx, "c")
 		c := w.Namespace + "-c"
 		w.SlowNode(w.B)
@@ -1593,7 +1593,7 @@ spec:
 		Entry("hold pods as a boolean", "small", "enforcement: {holdPod: true}", "{}", "spec.enforcement.holdPod", "must be of type object"),
 		Entry("an unknown effect", "small", "enforcement: {taint: {effect: PreferNoSchedule}}", "{}", "spec.enforcement.taint.effect", "supported values"),
 		Entry("no slot", "small", "maxParallel: 0", "{}", "spec.maxParallel", "greater than or equal to 1"),
-		Entry("a number of nodes below none", "small", "maxUnverified: -1", "{}", "spec.maxUnverified", "greater than or equal to 0"),
+		Entry("a negative number of nodes", "small", "maxUnverified: -1", "{}", "spec.maxUnverified", "greater than or equal to 0"),
 		Entry("retries of a gate that blocks", "small", "onInconclusive: {retries: 1}", "{}", "spec.onInconclusive", "belongs to action Retry"),
 		Entry("six retries", "small", "onInconclusive: {action: Retry, retries: 6}", "{}", "spec.onInconclusive.retries", "less than or equal to 5"),
 		Entry("no history", "small", "historyLimit: 0", "{}", "spec.historyLimit", "greater than or equal to 1"),

@@ -20,7 +20,7 @@ var _ = Describe("A benchmark", func() {
 	var w *World
 	BeforeEach(func(ctx SpecContext) { w = NewWorld(ctx) })
 
-	It("measures a run again whose stored result somebody deleted", func(ctx SpecContext) {
+	It("measures a run again if a user deleted its stored result", func(ctx SpecContext) {
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B))
 		w.Kubelet.Measure(ctx, "x-r1", 1)
@@ -64,7 +64,7 @@ var _ = Describe("A benchmark", func() {
 		Expect(status.Summary.Placement).NotTo(BeEmpty())
 	})
 
-	It("notes with the result what was changed of a pod", func(ctx SpecContext) {
+	It("records changes of a pod with the result", func(ctx SpecContext) {
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(1).On(w.A, w.B))
 		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
@@ -97,7 +97,7 @@ var _ = Describe("A benchmark", func() {
 		Expect(storedRuns(ctx, b)[0].ClientSeen.Changed).To(BeEmpty())
 	})
 
-	It("says on acceptance what cannot be verified, and tells the agents what is below an attached interface", func(ctx SpecContext) {
+	It("reports on acceptance what cannot be verified, and passes the parent of an attached interface to the agents", func(ctx SpecContext) {
 		installMultus()
 		createConfiguredNetwork(ctx, w.Namespace, "net", "", `{"type":"ipvlan","master":"enp59s0f0"}`)
 		w.Start()
@@ -205,7 +205,7 @@ var _ = Describe("A benchmark", func() {
 		))
 	})
 
-	It("leaves only what goes with it when it is deleted in the middle", func(ctx SpecContext) {
+	It("leaves only its owned objects when it is deleted while it runs", func(ctx SpecContext) {
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B))
 		w.Kubelet.Measure(ctx, "x-r1", 1)
@@ -256,7 +256,7 @@ var _ = Describe("A benchmark", func() {
 })
 
 var _ = Describe("Two benchmarks on the same nodes", func() {
-	It("never overlap, and the second says for whom it waits", func(ctx SpecContext) {
+	It("never overlap, and the second names the benchmark for which it waits", func(ctx SpecContext) {
 		w := NewWorld(ctx)
 		w.Start()
 		first := w.Create(ctx, MakeBenchmark(w.Namespace, "first").Rounds(2).On(w.A, w.B))

@@ -283,7 +283,7 @@ var _ = Describe("A matrix", func() {
 		Entry("before it says that all is done", notesMatrix(func(s v1alpha1.LatencyMatrixStatus) bool { return s.Counts.Done() == 6 })),
 	)
 
-	It("measures again what somebody deletes, even when everything was measured", func(ctx SpecContext) {
+	It("measures a pair again if a user deletes its benchmark, even when everything was measured", func(ctx SpecContext) {
 		w.Start()
 		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
 		By("while it is measured")
@@ -383,7 +383,7 @@ var _ = Describe("A matrix", func() {
 		ExpectSucceeded(ctx, b, "^True Complete: 3 of 3")
 	})
 
-	It("measures first where nobody else does", func(ctx SpecContext) {
+	It("measures first on nodes that no other benchmark uses", func(ctx SpecContext) {
 		w.Start()
 		other := w.Create(ctx, MakeBenchmark(w.Namespace, "other").On(w.Namespace+"-2", w.B))
 		server := w.Kubelet.Pod(ctx, "other-r1", 1, v1alpha1.RoleServer)
@@ -402,7 +402,7 @@ var _ = Describe("A matrix", func() {
 		ExpectSucceeded(ctx, b, "^True Complete: 3 of 3")
 	})
 
-	It("leaves only what goes with it when it is deleted", func(ctx SpecContext) {
+	It("leaves only its owned objects when it is deleted", func(ctx SpecContext) {
 		w.Start()
 		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(2))
 		child(ctx, b, 1)
@@ -425,7 +425,7 @@ var _ = Describe("A matrix", func() {
 		Eventually(func() bool { return metav1.IsControlledBy(child(ctx, again, 1), again) }).Should(BeTrue())
 	})
 
-	It("says who has the name that a pair needs", func(ctx SpecContext) {
+	It("names the owner of the name that a pair needs", func(ctx SpecContext) {
 		other := w.Create(ctx, MakeBenchmark(w.Namespace, "x-p1").On(w.A, w.B))
 		w.Start()
 		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
@@ -435,7 +435,7 @@ var _ = Describe("A matrix", func() {
 		Eventually(func() bool { return metav1.IsControlledBy(child(ctx, b, 1), b) }).Should(BeTrue())
 	})
 
-	It("says what keeps the benchmark of a pair from being made", func(ctx SpecContext) {
+	It("reports why the benchmark of a pair cannot be created", func(ctx SpecContext) {
 		const counted = corev1.ResourceName("count/latencybenchmarks.tailgate.dev")
 		limit := corev1.ResourceList{counted: resource.MustParse("1")}
 		quota := &corev1.ResourceQuota{
@@ -497,7 +497,7 @@ var _ = Describe("A matrix", func() {
 			Expect(c.Spec.Priority).To(BeEquivalentTo(7))
 		}
 
-		By("somebody's edit of one pair")
+		By("a user's edit of one pair")
 		setGate(ctx, child(ctx, b, 1), func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
 		Eventually(func() *v1alpha1.Criteria { return child(ctx, b, 1).Spec.Criteria }).ShouldNot(BeNil())
 		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
@@ -628,7 +628,7 @@ var _ = Describe("The API of a matrix", func() {
 		Entry("a template of a series", "{}", "historyLimit: 3", "template.spec.historyLimit"),
 		Entry("itself as baseline", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: smallest}}}", "matrixRef", "cannot be its own baseline"),
 		Entry("two baselines", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: m}, benchmarkRef: {name: b}}}", "exactly one of"),
-		Entry("what no gate accepted", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {accepted: {}}}", "accepted.gateName", "name the LatencyGate"),
+		Entry("a baseline that no gate accepted", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {accepted: {}}}", "accepted.gateName", "name the LatencyGate"),
 		Entry("a size that the tool does not have", "{}", "workload: {messageSizes: [1]}", "spec.template.spec"),
 		Entry("a negative time to live", "ttlSecondsAfterFinished: -1", "{}", "spec.ttlSecondsAfterFinished", "greater than or equal to 0"),
 	)
@@ -668,7 +668,7 @@ var _ = Describe("The API of a matrix", func() {
 		Expect(wide).To(Equal([]string{"P50-ns", "P99-ns", "Runs", "Tool", "Message"}))
 	})
 
-	It("refuses each change of an accepted spec but of what does not bear on its results", func(ctx SpecContext) {
+	It("refuses each change of an accepted spec that could affect its results", func(ctx SpecContext) {
 		object := matrixManifest(namespace, "{}", "{}")
 		Expect(k8s.Create(ctx, object)).To(Succeed())
 		changed := object.DeepCopy()

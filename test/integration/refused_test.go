@@ -326,7 +326,7 @@ var _ = Describe("One fault", func() {
 	})
 })
 
-var _ = Describe("A pod that somebody else created", func() {
+var _ = Describe("A pod that another user created", func() {
 	It("with the labels of a benchmark's keeps no node", func(ctx SpecContext) {
 		w := NewWorld(ctx)
 		forged := &corev1.Pod{

@@ -44,7 +44,7 @@ const (
 )
 
 // What a role may do is asked of the API server, for every verb on every resource here: what is not listed is refused.
-var _ = DescribeTable("A role for users may do what its name says, and no more:",
+var _ = DescribeTable("A role for users grants only what its name says:",
 	func(ctx SpecContext, name string, may map[string]string) {
 		namespace := newNamespace(ctx)
 		role := clusterRoles("users.yaml")[name]

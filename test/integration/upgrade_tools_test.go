@@ -763,7 +763,7 @@ var _ = Describe("Verdicts over HTTP", func() {
 		g := gateSaying(ctx, namespace, metav1.ConditionTrue, v1alpha1.ReasonAllVerified, allVerified)
 		expect("GET", gate, reader.Token, 200, verdicthttp.Pass, "AllVerified")
 		expect("POST", gate, reader.Token, 200, verdicthttp.Pass, "AllVerified")
-		By("without a token, with one that nobody made, and without the right")
+		By("without a token, with an invalid token, and without the right")
 		expect("POST", gate, "", 401, verdicthttp.Unknown, "Unauthorized")
 		expect("POST", gate, "made-up", 401, verdicthttp.Unknown, "Unauthorized")
 		expect("POST", gate+"/nodes/node-a", reader.Token, 403, verdicthttp.Unknown, "Forbidden")
@@ -1091,7 +1091,7 @@ var _ = Describe("The admission policies", func() {
 		Expect(patch(ctx, admin, seen, uncordon)).To(Succeed())
 	})
 
-	It("hold back a verified node in the write by which it tells of a change, while no manager runs", func(ctx SpecContext) {
+	It("hold back a verified node in the write that reports a change, while no manager runs", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		w := &World{Namespace: namespace}
 		build := MakeNode(namespace + "-a")

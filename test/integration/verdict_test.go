@@ -125,7 +125,7 @@ var _ = Describe("A verdict", func() {
 		w.Start()
 		ExpectPassed(ctx, b, "^True Pass")
 
-		By("nothing, of which nobody writes anything")
+		By("nothing, which writes nothing")
 		written := Get(ctx, b).Status
 		w.Patiently(ctx, b, func() any { return Get(ctx, b).Status }, Equal(written))
 
@@ -294,7 +294,7 @@ var _ = Describe("A verdict", func() {
 		Entry("which do not", []string{"x-r2", "x-r4", "x-r6", "x-r8"}, "^Unknown Inconclusive"),
 	)
 
-	It("that more rounds could not decide asks for none", func(ctx SpecContext) {
+	It("that more rounds could not decide requests no rounds", func(ctx SpecContext) {
 		w.Start()
 		p99 := v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 6 * time.Microsecond}}
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B).Rule(p99).ExtendRounds(10))

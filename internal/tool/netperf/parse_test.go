@@ -133,7 +133,7 @@ func TestCapturedFailures(t *testing.T) {
 		size int32
 		says []string
 	}{
-		"TCP_RR, nobody listens":    {64, []string{"(exit code 255)", "no server listens", "10.66.2.2 at port 23456"}},
+		"TCP_RR, no server listens": {64, []string{"(exit code 255)", "no server listens", "10.66.2.2 at port 23456"}},
 		"TCP_RR, server killed":     {64, []string{"(exit code 1)", serverEnded}},
 		"UDP_RR, server killed":     {64, []string{"(exit code 1)", serverEnded}},
 		"TCP_STREAM, server killed": {65536, []string{"(exit code 1)", serverEnded}},
@@ -252,7 +252,7 @@ func TestParseOwn(t *testing.T) {
 			lines: "LOCAL_BYTES_SENT=6400064 REMOTE_BYTES_RECVD=6400064",
 			want:  good,
 		},
-		"the tool was held up between round trips, and lost none": {
+		"the tool was delayed between round trips and lost no message": {
 			lines: "MEAN_LATENCY=12.00",
 			want:  good,
 		},

@@ -235,10 +235,10 @@ func TestParseRecords(t *testing.T) {
 		lost     int64
 		warnings []string
 	}{
-		"one sample":                  {answered(rtt(1, 0, 5000, 5000, 5000, [2]int64{5000, 1})), []pair{{5000, 1}}, 0, nil},
-		"two in one bucket":           {answered(rtt(2, 0, 5001, 5003, 10004, [2]int64{5000, 2})), []pair{{5003, 1}, {5001, 1}}, 0, nil},
-		"three alike in one bucket":   {answered(rtt(3, 0, 5001, 5001, 15003, [2]int64{5000, 3})), []pair{{5001, 3}}, 0, nil},
-		"extremes within two buckets": {answered(rtt(4, 0, 10, 5002, 10022, [2]int64{10, 2}, [2]int64{5000, 2})), []pair{{10, 2}, {5002, 1}, {5000, 1}}, 0, nil},
+		"one sample":                        {answered(rtt(1, 0, 5000, 5000, 5000, [2]int64{5000, 1})), []pair{{5000, 1}}, 0, nil},
+		"two in one bucket":                 {answered(rtt(2, 0, 5001, 5003, 10004, [2]int64{5000, 2})), []pair{{5003, 1}, {5001, 1}}, 0, nil},
+		"three equal samples in one bucket": {answered(rtt(3, 0, 5001, 5001, 15003, [2]int64{5000, 3})), []pair{{5001, 3}}, 0, nil},
+		"extremes within two buckets":       {answered(rtt(4, 0, 10, 5002, 10022, [2]int64{10, 2}, [2]int64{5000, 2})), []pair{{10, 2}, {5002, 1}, {5000, 1}}, 0, nil},
 		"two out of range": {answered(rtt(1, 2, 10, 61_000_000_000, 10, [2]int64{10, 1})), []pair{{10, 1}, {61_000_000_000, 2}}, 0,
 			[]string{"pinger: 2 round trips of more than 60 s"}},
 		"all out of range": {func(cell map[string]any) {
@@ -351,7 +351,7 @@ func TestParseRefuses(t *testing.T) {
 		"slow samples that ascend":     {good, slow(first, slowSample(100, 2001, 1, "client", 2000, 5)), "has no place"},
 		"a slow sample at a fast time": {good, slow(slowSample(100, 2000, 1, "undetermined", 0, nil), second), "none at its time more than 1000"},
 		"a place against its gaps":     {good, slow(first, slowSample(100, 1000, 1, "client", 494, 5)), `is not of "client"`},
-		"a place that is none":         {good, slow(first, slowSample(100, 1000, 1, "moon", 0, 5)), `is not of "moon"`},
+		"an invalid place":             {good, slow(first, slowSample(100, 1000, 1, "moon", 0, 5)), `is not of "moon"`},
 		"undetermined, but is known":   {good, slow(slowSample(200_000_000, 2000, 1, "undetermined", 0, 5), second), `is not of "undetermined"`},
 		"a negative gap":               {good, slow(first, slowSample(100, 1000, 1, "client", 600, -5)), `is not of "client"`},
 		"a slow sample for nothing":    {good, slow(slowSample(200_000_000, 2000, 0, "undetermined", 0, nil), second), "stands for 0"},
@@ -370,7 +370,7 @@ func TestParseRefuses(t *testing.T) {
 		"no sample":                     {good, with(answered(rtt(0, 0, 0, 0, 0))), "0 in range"},
 		"a smallest above the largest":  {good, with(answered(rtt(1, 0, 11, 10, 10, [2]int64{10, 1}))), "11 to 10 ns"},
 		"one sample with two values":    {good, with(answered(rtt(1, 0, 5000, 5003, 5000, [2]int64{5000, 1}))), "one sample"},
-		"an edge that is none":          {good, with(answered(rtt(1, 0, 5001, 5001, 5001, [2]int64{5001, 1}))), "no place"},
+		"an invalid edge":               {good, with(answered(rtt(1, 0, 5001, 5001, 5001, [2]int64{5001, 1}))), "no place"},
 		"a bucket twice":                {good, with(answered(rtt(2, 0, 10, 10, 20, [2]int64{10, 1}, [2]int64{10, 1}))), "no place"},
 		"an empty bucket":               {good, with(answered(rtt(1, 0, 10, 10, 10, [2]int64{9, 0}, [2]int64{10, 1}))), "no place"},
 		"too few in the buckets":        {good, with(answered(rtt(2, 0, 10, 10, 20, [2]int64{10, 1}))), "1 of 2"},

@@ -80,7 +80,7 @@ func TestValidate(t *testing.T) {
 		"an hour, a minute warm-up": {cellOf("TCP", 64, time.Hour, time.Minute), true},
 		"a rate":                    {at(23000, cellOf("TCP", 1, time.Second, 0)), true},
 		"a rate of no message":      {at(1, cellOf("TCP", 64, 900*time.Millisecond, 0)), false},
-		"a rate below none":         {at(-1, cellOf("TCP", 64, time.Second, 0)), false},
+		"a negative rate":           {at(-1, cellOf("TCP", 64, time.Second, 0)), false},
 		"a byte, 127 a second":      {at(127, cellOf("UDP", 1, time.Second, 0)), true},
 		"a byte, 128 a second":      {at(128, cellOf("UDP", 1, time.Second, 0)), false},
 		"a byte, 128 a second, TCP": {at(128, cellOf("TCP", 1, time.Second, 0)), true},

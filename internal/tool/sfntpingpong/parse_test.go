@@ -162,24 +162,24 @@ func TestParseFails(t *testing.T) {
 		spoil func(*session)
 		says  string
 	}{
-		"no row":                               {func(s *session) { s.row.Size = 1 }, "not the one of 64 bytes"},
-		"no samples":                           {func(s *session) { s.noRaw = true }, "left no samples"},
-		"fewer samples than measured":          {func(s *session) { s.raw = s.raw[1:] }, "scratch volume full"},
-		"a sample without its line's end":      {func(s *session) { s.tail = "10000" }, "cannot be read"},
-		"a sample that is not a number":        {func(s *session) { s.tail = "1e4\n" }, "not a number"},
-		"an empty line":                        {func(s *session) { s.tail = "\n" }, "not a number"},
-		"a sample of many digits":              {func(s *session) { s.tail = "1000000000000000000000\n" }, "not a number"},
-		"a line without end":                   {func(s *session) { s.tail = strings.Repeat("1", 1<<20) }, "cannot be read"},
-		"samples of another minimum":           {func(s *session) { s.raw[9] = 9_999 }, "its table says"},
-		"samples of another maximum":           {func(s *session) { s.raw[9] = 10_001 }, "its table says"},
-		"a negative minimum, as of 1.5.0":      {func(s *session) { s.row.Min = -896451469 }, "overflowed"},
-		"a negative sample, as of 1.5.0":       {func(s *session) { s.raw[9] = -896451469 }, "overflowed"},
-		"a sample of no time":                  {func(s *session) { s.raw[9] = 0 }, "overflowed"},
-		"a sample of centuries":                {func(s *session) { s.raw[9] = 1e17 }, "overflowed"},
-		"a stall that became a small number":   {func(s *session) { s.raw = s.raw[:200_000]; s.raw[9] = 353_000_000; s.summed() }, "a stall is not among them"},
-		"neither RTT nor half of it":           {func(s *session) { s.header = "# reporting: one-way\n" }, "neither RTT"},
-		"nothing tells whether it is the half": {func(s *session) { s.header = "" }, "nothing tells"},
-		"other columns":                        {func(s *session) { s.header = "# size time\n" }, "columns"},
+		"no row":                                         {func(s *session) { s.row.Size = 1 }, "not the one of 64 bytes"},
+		"no samples":                                     {func(s *session) { s.noRaw = true }, "left no samples"},
+		"fewer samples than measured":                    {func(s *session) { s.raw = s.raw[1:] }, "scratch volume full"},
+		"a sample without its line's end":                {func(s *session) { s.tail = "10000" }, "cannot be read"},
+		"a sample that is not a number":                  {func(s *session) { s.tail = "1e4\n" }, "not a number"},
+		"an empty line":                                  {func(s *session) { s.tail = "\n" }, "not a number"},
+		"a sample of many digits":                        {func(s *session) { s.tail = "1000000000000000000000\n" }, "not a number"},
+		"a line without end":                             {func(s *session) { s.tail = strings.Repeat("1", 1<<20) }, "cannot be read"},
+		"samples of another minimum":                     {func(s *session) { s.raw[9] = 9_999 }, "its table says"},
+		"samples of another maximum":                     {func(s *session) { s.raw[9] = 10_001 }, "its table says"},
+		"a negative minimum, as of 1.5.0":                {func(s *session) { s.row.Min = -896451469 }, "overflowed"},
+		"a negative sample, as of 1.5.0":                 {func(s *session) { s.raw[9] = -896451469 }, "overflowed"},
+		"a sample of no time":                            {func(s *session) { s.raw[9] = 0 }, "overflowed"},
+		"a sample of centuries":                          {func(s *session) { s.raw[9] = 1e17 }, "overflowed"},
+		"a stall that became a small number":             {func(s *session) { s.raw = s.raw[:200_000]; s.raw[9] = 353_000_000; s.summed() }, "a stall is not among them"},
+		"neither RTT nor half of it":                     {func(s *session) { s.header = "# reporting: one-way\n" }, "neither RTT"},
+		"nothing says whether it is half the round trip": {func(s *session) { s.header = "" }, "nothing tells"},
+		"other columns":                                  {func(s *session) { s.header = "# size time\n" }, "columns"},
 		"stopped right after the warm-up": {func(s *session) {
 			s.raw = s.raw[:1]
 			s.raw[0] = int64(4 * time.Second)
@@ -218,7 +218,7 @@ func TestCapturedFailures(t *testing.T) {
 		exit    int
 		says    []string
 	}{
-		"nobody listens":           {"1", tcp64, 3, []string{"no server listened for 10s", "111 Connection refused"}},
+		"no server listens":        {"1", tcp64, 3, []string{"no server listened for 10s", "111 Connection refused"}},
 		"no way":                   {"1b", tcp64, 3, []string{"no way to the server", "113 No route to host"}},
 		"no such name":             {"1c", tcp64, 3, []string{"Temporary failure in name resolution"}},
 		"server killed, TCP":       {"2a", tcp64, 3, []string{"server ended before the test", "104 Connection reset by peer"}},

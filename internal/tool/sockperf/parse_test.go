@@ -235,7 +235,7 @@ func TestParseFails(t *testing.T) {
 	}{
 		"a log without its end":  {func(s *session) { s.tail = "" }, "within the rows"},
 		"a row that was cut off": {func(s *session) { s.tail = "153466, 3.95" }, "within the rows"},
-		"a row that is none":     {func(s *session) { s.tail = "x\n" + rule + "\n" }, "is not row"},
+		"an invalid row":         {func(s *session) { s.tail = "x\n" + rule + "\n" }, "is not row"},
 		"a row out of order":     {func(s *session) { s.tail = "7, 3.000000000, 3.000000001, 0.001\n" + rule + "\n" }, "is not row"},
 		"a latency that is not the time's": {func(s *session) {
 			s.tail = fmt.Sprintf("%d, 3.990000000, 3.990010000, 10.010\n%s\n", len(s.rows), rule)

@@ -41,7 +41,7 @@ func TestParseStream(t *testing.T) {
 			Figures: []tool.Figure{{Name: "run time (s)", Value: "1.007"}, {Name: "sent", Value: "559"}, {Name: "skipped", Value: "203611"},
 				{Name: "bandwidth (MiB/s)", Value: "0.741"}, {Name: "received by the server", Value: "521"}},
 		}},
-		"a server whose words nobody kept": {stream("UDP"), "stream-udp.stdout", "", tool.Measurement{
+		"a server without kept output": {stream("UDP"), "stream-udp.stdout", "", tool.Measurement{
 			Bandwidth: &tool.Bandwidth{SentBitsPerSecond: 98_931 * 1400 * 8, Sent: 98_931},
 			Figures:   []tool.Figure{{Name: "run time (s)", Value: "1.000"}, {Name: "sent", Value: "98931"}, {Name: "bandwidth (MiB/s)", Value: "132.024"}},
 			Warnings:  []string{"sockperf: it tells what was sent, not what arrived"},
