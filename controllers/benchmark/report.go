@@ -13,7 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/plan"
-	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // maxAttempts is the most attempts that the API lets a status list.
@@ -52,7 +52,7 @@ func (r *Reconciler) rejudge(ctx context.Context, old, b *v1alpha1.LatencyBenchm
 
 // write writes the status if it changed, counts what happened, and sends the events of it.
 func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
-	report.Bound(&b.Status)
+	summary.Bound(&b.Status)
 	if equality.Semantic.DeepEqual(old.Status, b.Status) {
 		return nil
 	}
@@ -75,9 +75,9 @@ func (r *Reconciler) summarize(ctx context.Context, b *v1alpha1.LatencyBenchmark
 	// A result that a user deleted or replaced since does not count; its run is measured again.
 	b.Status.Stored = kept
 	b.Status.Progress = progress(b)
-	summary := report.Summarize(all)
-	b.Status.Results, b.Status.Warnings = summary.Results, summary.Warnings
-	b.Status.Endpoints, b.Status.Summary = summary.Endpoints, summary.Headline
+	computed := summary.Summarize(all)
+	b.Status.Results, b.Status.Warnings = computed.Results, computed.Warnings
+	b.Status.Endpoints, b.Status.Summary = computed.Endpoints, computed.Headline
 	return nil
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
-	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // report completes the status and writes it, once, if it changed. Events follow the write.
@@ -75,8 +75,8 @@ func (w *world) count(old *v1alpha1.LatencyMatrix) {
 	}
 	// Thousands of results are not compared each time that one more run is stored.
 	if accepted(old) && (w.released || before.Complete != status.Counts.Complete || before.Failed != status.Counts.Failed) {
-		summary := report.SummarizePairs(w.measured())
-		status.Slowest, status.Cells, status.Summary = summary.Slowest, summary.Cells, summary.Headline
+		computed := summary.SummarizePairs(w.measured())
+		status.Slowest, status.Cells, status.Summary = computed.Slowest, computed.Cells, computed.Headline
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // newAttempts is the verb that tells of every try at every run.
@@ -53,7 +54,7 @@ func attempts(ctx context.Context, c *cluster, benchmark string) ([]byte, error)
 		return nil, err
 	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "%s/%s: %s\n", b.Namespace, b.Name, report.Standing(b))
+	fmt.Fprintf(&out, "%s/%s: %s\n", b.Namespace, b.Name, summary.Standing(b))
 	if err := pastAttempts(&out, b.Status.Attempts); err != nil {
 		return nil, fmt.Errorf("writing the attempts: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // newCompare is the verb that holds two benchmarks against each other.
@@ -117,7 +118,7 @@ func (c *cluster) sideOf(ctx context.Context, arg string) (compare.Side, []repor
 	}
 	note := ""
 	if !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionSucceeded) {
-		note = fmt.Sprintf("%s is not complete: %s", b.Name, report.Standing(b))
+		note = fmt.Sprintf("%s is not complete: %s", b.Name, summary.Standing(b))
 	}
 	collected, err := rounds.Of(b.Spec, m.Runs...)
 	if err != nil {

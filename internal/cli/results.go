@@ -16,8 +16,8 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
-	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // load reads the results of a benchmark or matrix: of NAME or lmatrix/NAME in the cluster, or in the export that a path
@@ -179,7 +179,7 @@ func storedResults(ctx context.Context, api client.Client, b *v1alpha1.LatencyBe
 }
 
 func noResults(b *v1alpha1.LatencyBenchmark) error {
-	return fmt.Errorf("LatencyBenchmark %s/%s has no results yet: %s", b.Namespace, b.Name, report.Standing(b))
+	return fmt.Errorf("LatencyBenchmark %s/%s has no results yet: %s", b.Namespace, b.Name, summary.Standing(b))
 }
 
 // pageOfPairs is how many benchmarks of pairs are asked for at once: a hundred nodes with each other are 4,950.
@@ -204,7 +204,7 @@ func pairsOf(ctx context.Context, api client.Client, m *v1alpha1.LatencyMatrix) 
 		next = page.Continue
 	}
 	if len(pairs) == 0 {
-		return nil, fmt.Errorf("LatencyMatrix %s/%s has no pairs yet: %s", m.Namespace, m.Name, report.Standing(m.Overview()))
+		return nil, fmt.Errorf("LatencyMatrix %s/%s has no pairs yet: %s", m.Namespace, m.Name, summary.Standing(m.Overview()))
 	}
 	return pairs, nil
 }

@@ -17,8 +17,8 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
-	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/standing"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // fieldOwner is who owns the fields that the command sets.
@@ -292,7 +292,7 @@ func state(b *v1alpha1.LatencyBenchmark) (word string, c color, message string) 
 	case accepted != nil && accepted.Status == metav1.ConditionFalse && !b.Finished():
 		return v1alpha1.ReasonNotAccepted, red, fmt.Sprintf("%s (%s)", accepted.Message, accepted.Reason)
 	case succeeded == nil:
-		return "Waiting", yellow, report.Standing(b)
+		return "Waiting", yellow, summary.Standing(b)
 	case succeeded.Status == metav1.ConditionFalse:
 		return succeeded.Reason, red, succeeded.Message
 	case succeeded.Status == metav1.ConditionTrue, succeeded.Reason == v1alpha1.ReasonRunning:

@@ -17,9 +17,9 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/plan"
-	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
@@ -403,7 +403,7 @@ func TestIntervalIsThatOfTheStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	results := report.Summarize(both.Results.Collection).Results
+	results := summary.Summarize(both.Results.Collection).Results
 	shown := 0
 	for _, ratio := range results[len(results)-1].Ratios {
 		for _, f := range c.Figures {

@@ -16,6 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // benchmark is what is shown of one.
@@ -65,16 +66,16 @@ func newBenchmark(b export.Benchmark, i int) (benchmark, error) {
 	if err != nil {
 		return benchmark{}, err
 	}
-	summary := report.Summarize(collected)
+	computed := summary.Summarize(collected)
 	manifest, err := manifestOf(b)
 	if err != nil {
 		return benchmark{}, err
 	}
 	one := benchmark{
 		ID: fmt.Sprintf("b%d", i), Namespace: b.Object.Namespace, Name: b.Object.Name, Facts: factsOf(b),
-		Verdict: verdictOf(b.Object), Warnings: summary.Warnings,
-		Latencies: latencies(b.Object, summary.Results), Bandwidths: bandwidths(summary.Results), Causes: causesOf(collected),
-		Placements: placementsOf(b.Object.Spec, summary.Endpoints), Matrices: matricesOf(b),
+		Verdict: verdictOf(b.Object), Warnings: computed.Warnings,
+		Latencies: latencies(b.Object, computed.Results), Bandwidths: bandwidths(computed.Results), Causes: causesOf(collected),
+		Placements: placementsOf(b.Object.Spec, computed.Endpoints), Matrices: matricesOf(b),
 		Manifest: manifest, Stored: b.Object.Status.Stored,
 	}
 	one.Simulated = slices.ContainsFunc(one.Warnings, func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningSimulatedNIC })
@@ -82,7 +83,7 @@ func newBenchmark(b export.Benchmark, i int) (benchmark, error) {
 		one.Simulated = one.Simulated || slices.ContainsFunc(p.Object.Status.Warnings, func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningSimulatedNIC })
 	}
 	if !meta.IsStatusConditionTrue(b.Object.Status.Conditions, v1alpha1.ConditionSucceeded) {
-		one.Standing = report.Standing(b.Object)
+		one.Standing = summary.Standing(b.Object)
 	}
 	for _, a := range b.Object.Status.Attempts {
 		if a.Outcome.Reason != v1alpha1.OutcomeMeasured {
@@ -210,7 +211,7 @@ func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) *tab
 	}
 	var percentiles []v1alpha1.Percentile
 	for _, p := range report.TablePercentiles() {
-		has := some(func(r v1alpha1.CellResult) bool { return r.Percentile(p) != nil || report.IsLost(r, p) })
+		has := some(func(r v1alpha1.CellResult) bool { return r.Percentile(p) != nil || summary.IsLost(r, p) })
 		// The first that no cell has is there to say what it needs, but of tools that tell no samples.
 		if has || some(func(r v1alpha1.CellResult) bool { return r.StepNanoseconds == 0 }) {
 			percentiles = append(percentiles, p)
@@ -281,7 +282,7 @@ func percentile(r v1alpha1.CellResult, p v1alpha1.Percentile) figure {
 	switch ns := r.Percentile(p); {
 	case ns != nil:
 		return rounded(ns, r.StepNanoseconds)
-	case report.IsLost(r, p):
+	case summary.IsLost(r, p):
 		return lost
 	case r.StepNanoseconds > 0:
 		return absent

@@ -8,6 +8,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // matrix is a percentile of a cell of all pairs: clients down, servers across.
@@ -60,7 +61,7 @@ func matricesOf(b export.Benchmark) []matrix {
 	nodes, waiting := report.NodesOf(pairs), report.WithoutResults(pairs)
 	var servers []string
 	for _, p := range pairs {
-		if server := report.PairOf(p).ServerNode; server != "" {
+		if server := summary.PairOf(p).ServerNode; server != "" {
 			servers = append(servers, server)
 		}
 	}
@@ -87,7 +88,7 @@ func matricesOf(b export.Benchmark) []matrix {
 func (m *matrix) fill(pairs []v1alpha1.LatencyBenchmark, results []report.PairResult, p v1alpha1.Percentile, nodes []string) bool {
 	of := map[v1alpha1.Pair]*report.PairResult{}
 	for _, b := range pairs {
-		of[report.PairOf(b)] = nil
+		of[summary.PairOf(b)] = nil
 	}
 	var measured []*report.PairResult
 	lowest, highest := int64(-1), int64(-1)
@@ -136,7 +137,7 @@ func (m *matrix) row(of map[v1alpha1.Pair]*report.PairResult, client string, p v
 				switch {
 				case ns != nil:
 					f.Class, f.Text = fmt.Sprintf("h%d", level(*ns, lowest, highest, levels)), micros(*ns)
-				case report.IsLost(one.CellResult, p):
+				case summary.IsLost(one.CellResult, p):
 					f.Class, f.Text = "lost", "lost"
 				}
 			}

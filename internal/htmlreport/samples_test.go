@@ -18,9 +18,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/plan"
-	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
@@ -428,7 +428,7 @@ func pairsSample(t *testing.T, nodes int) []export.Benchmark {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s := report.Summarize(collected)
+				s := summary.Summarize(collected)
 				one.Status.Results, one.Status.Endpoints, one.Status.Warnings = s.Results, s.Endpoints, s.Warnings
 			} else {
 				line := v1alpha1.CellResult{Variant: plan.DefaultVariant, Name: "tcp-64", LatencyType: v1alpha1.ResultLatencyType(one.Spec.LatencyType), Rounds: 3, Samples: 90_000,

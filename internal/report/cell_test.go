@@ -13,6 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
@@ -36,13 +37,13 @@ func stored(variant string, c result.Cell) result.Stored {
 	return s
 }
 
-func summarize(t *testing.T, s v1alpha1.LatencyBenchmarkSpec, runs ...result.Stored) Summary {
+func summarize(t *testing.T, s v1alpha1.LatencyBenchmarkSpec, runs ...result.Stored) summary.Summary {
 	t.Helper()
 	collected, err := rounds.Of(s, runs...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Summarize(collected)
+	return summary.Summarize(collected)
 }
 
 // A lost message is slower than any sample: the percentiles that it reaches are unknown, and the others count it.

@@ -17,6 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // What says which shape a Document has. Fields may be added to a version; what is there keeps its name, its unit and its
@@ -91,7 +92,7 @@ func documentOf(b *v1alpha1.LatencyBenchmark) Document {
 	for _, v := range plan.Variants(b.Spec) {
 		d.Variants = append(d.Variants, DocumentVariant{v.Name, Ways(v)})
 	}
-	if pair := PairOf(*b); pair != (v1alpha1.Pair{}) {
+	if pair := summary.PairOf(*b); pair != (v1alpha1.Pair{}) {
 		d.Pair = &pair
 	}
 	d.RunsMeasured, d.RunsPlanned = len(b.Status.Stored), len(plan.Runs(b))
@@ -123,7 +124,7 @@ func (s sheet) document() (Document, error) {
 		for _, c := range run.Client.Cells {
 			started[c.Name], started[c.Name+result.CapturedSuffix] = c.StartedAt, c.StartedAt
 		}
-		for _, r := range Summarize(alone).Results {
+		for _, r := range summary.Summarize(alone).Results {
 			i := slices.IndexFunc(d.Cells, func(c DocumentCell) bool { return c.Variant == r.Variant && c.Name == r.Name })
 			if i >= 0 {
 				d.Cells[i].EachRound = append(d.Cells[i].EachRound, DocumentRound{numbers[run.Client.Run], run.Client.Run, started[r.Name], r})

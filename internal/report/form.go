@@ -1,3 +1,4 @@
+// Package report prints results: tables, documents for programs, Markdown and plots. Package summary computes what they show.
 package report
 
 import (
@@ -10,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
-	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // What a form can refuse, for errors.Is.
@@ -51,9 +52,9 @@ func newSheet(b *v1alpha1.LatencyBenchmark, runs []result.Stored) (sheet, error)
 	if err != nil {
 		return sheet{}, err
 	}
-	summary := Summarize(collected)
+	computed := summary.Summarize(collected)
 	b = b.DeepCopy()
-	b.Status.Results, b.Status.Warnings, b.Status.Endpoints = summary.Results, summary.Warnings, summary.Endpoints
+	b.Status.Results, b.Status.Warnings, b.Status.Endpoints = computed.Results, computed.Warnings, computed.Endpoints
 	return sheet{benchmark: b, runs: runs}, nil
 }
 
@@ -212,11 +213,3 @@ func countedFrom(start string) string {
 
 // micros is a latency in microseconds, exact: three decimals.
 func micros(ns int64) string { return fmt.Sprintf("%d.%03d", ns/1_000, ns%1_000) }
-
-// showing is what is shown of a round-trip time in nanoseconds: all of it, or its half.
-func showing(t v1alpha1.LatencyType) func(rtt int64) int64 {
-	if t == v1alpha1.LatencyHalfRTT {
-		return stats.HalfRTT
-	}
-	return func(rtt int64) int64 { return rtt }
-}

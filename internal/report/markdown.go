@@ -8,6 +8,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // markdown writes what Table does for a document or a ticket, without the lines of the proof: of each variant its way to
@@ -28,7 +29,7 @@ func markdown(w io.Writer, s sheet) error {
 			}
 		}
 		if len(own) > 0 {
-			fmt.Fprintf(w, "- variant %s (%s): %s, placement %s\n", Escape(v.Name), Escape(Ways(v)), Escape(strings.Join(nodes, " to ")), placement(own))
+			fmt.Fprintf(w, "- variant %s (%s): %s, placement %s\n", Escape(v.Name), Escape(Ways(v)), Escape(strings.Join(nodes, " to ")), summary.Placement(own))
 		}
 	}
 	for _, t := range tables(b) {
@@ -49,9 +50,9 @@ func markdownPairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.Late
 		lines[0] = append(lines[0], c.title)
 	}
 	for _, p := range pairs {
-		nodes := PairOf(p)
+		nodes := summary.PairOf(p)
 		for _, r := range p.Status.Results {
-			if streams(r) {
+			if summary.Streams(r) {
 				continue
 			}
 			line := []string{nodes.ClientNode, nodes.ServerNode}

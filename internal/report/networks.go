@@ -11,6 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // networks prints the mean latency and the bandwidth of each network: a table for each protocol, a row for each
@@ -97,7 +98,7 @@ func (s sheet) networkGrid() grid {
 			if r.Variant != v.Name || r.LatencyType == v1alpha1.ResultInToOut {
 				continue
 			}
-			g.results[[2]string{v.Name, r.Name}] = figures{r, roundMeans(r, runs, showing(s.benchmark.Spec.LatencyType))}
+			g.results[[2]string{v.Name, r.Name}] = figures{r, roundMeans(r, runs, summary.Shown(s.benchmark.Spec.LatencyType))}
 			if !slices.ContainsFunc(g.order, func(o v1alpha1.CellResult) bool { return o.Name == r.Name }) {
 				g.order = append(g.order, r)
 			}
@@ -146,7 +147,7 @@ func (g grid) columns(p v1alpha1.Protocol) []networkColumn {
 			}
 		}
 		for _, mtu := range slices.Sorted(maps.Keys(at)) {
-			if streams(cell) {
+			if summary.Streams(cell) {
 				bandwidths = append(bandwidths, networkColumn{cell, mtu})
 			} else {
 				latencies = append(latencies, networkColumn{cell, mtu})
@@ -167,7 +168,7 @@ func (g grid) write(w io.Writer, heading string, columns []networkColumn, show f
 	}
 	line("", func(c networkColumn) string { return c.cell.Name })
 	line("", func(c networkColumn) string {
-		if streams(c.cell) {
+		if summary.Streams(c.cell) {
 			return "Mb/s"
 		}
 		return string(c.cell.LatencyType) + " µs"
@@ -193,9 +194,6 @@ func (g grid) write(w io.Writer, heading string, columns []networkColumn, show f
 	}
 	return nil
 }
-
-// streams says whether a cell measured bandwidth, and not round trips.
-func streams(r v1alpha1.CellResult) bool { return r.LatencyType == "" }
 
 // typical is the mean latency, or the median bandwidth.
 func (f figures) typical() string {

@@ -9,10 +9,9 @@ import (
 	"strconv"
 	"text/tabwriter"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // The most nodes that a matrix shows, and the most pairs of a list.
@@ -49,39 +48,24 @@ func Pairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBench
 	nodes := NodesOf(pairs)
 	for _, results := range cells {
 		first := results[0]
-		fmt.Fprintf(w, "\nLATENCY of %s: %s%s\n", label(first.CellResult), first.LatencyType, countedFrom(first.CountedFrom))
+		fmt.Fprintf(w, "\nLATENCY of %s: %s%s\n", summary.Label(first.CellResult), first.LatencyType, countedFrom(first.CountedFrom))
 		for _, p := range []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99} {
 			if len(nodes) > mostNodes {
 				break
 			}
 			if err := pairMatrix(w, p, nodes, pairs, results); err != nil {
-				return fmt.Errorf("writing the matrix of %s: %w", label(first.CellResult), err)
+				return fmt.Errorf("writing the matrix of %s: %w", summary.Label(first.CellResult), err)
 			}
 		}
 		if err := overPairs(w, results); err != nil {
-			return fmt.Errorf("writing the pairs of %s: %w", label(first.CellResult), err)
+			return fmt.Errorf("writing the pairs of %s: %w", summary.Label(first.CellResult), err)
 		}
 		if err := worstPairs(w, results); err != nil {
-			return fmt.Errorf("writing the worst pairs of %s: %w", label(first.CellResult), err)
+			return fmt.Errorf("writing the worst pairs of %s: %w", summary.Label(first.CellResult), err)
 		}
 	}
 	notes(w, "", waiting)
 	return nil
-}
-
-// PairOf are the nodes of a pair's benchmark: those that were chosen, or as long as none are those that it names.
-func PairOf(b v1alpha1.LatencyBenchmark) v1alpha1.Pair {
-	if b.Status.Pair != nil {
-		return *b.Status.Pair
-	}
-	var p v1alpha1.Pair
-	if c := b.Spec.Placement.Client; c != nil {
-		p.ClientNode = c.NodeName
-	}
-	if s := b.Spec.Placement.Server; s != nil {
-		p.ServerNode = s.NodeName
-	}
-	return p
 }
 
 // PairCells are the pairs' results of round trips, in blocks of one cell and variant, those of a cell together.
@@ -91,7 +75,7 @@ func PairCells(pairs []v1alpha1.LatencyBenchmark) [][]PairResult {
 	var order []key
 	for _, b := range pairs {
 		for _, r := range b.Status.Results {
-			if streams(r) {
+			if summary.Streams(r) {
 				continue
 			}
 			k := key{r.Name, r.Variant}
@@ -99,7 +83,7 @@ func PairCells(pairs []v1alpha1.LatencyBenchmark) [][]PairResult {
 				order = append(order, k)
 			}
 			ends := slices.DeleteFunc(slices.Clone(b.Status.Endpoints), func(e v1alpha1.Endpoint) bool { return e.Variant != r.Variant })
-			of[k] = append(of[k], PairResult{CellResult: r, Pair: PairOf(b), Benchmark: b.Name, Placement: placement(ends)})
+			of[k] = append(of[k], PairResult{CellResult: r, Pair: summary.PairOf(b), Benchmark: b.Name, Placement: summary.Placement(ends)})
 		}
 	}
 	var cells []string
@@ -120,7 +104,7 @@ func PairCells(pairs []v1alpha1.LatencyBenchmark) [][]PairResult {
 func NodesOf(pairs []v1alpha1.LatencyBenchmark) []string {
 	nodes := map[string]bool{}
 	for _, b := range pairs {
-		p := PairOf(b)
+		p := summary.PairOf(b)
 		nodes[p.ClientNode], nodes[p.ServerNode] = true, true
 	}
 	delete(nodes, "")
@@ -132,13 +116,13 @@ func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1al
 	values := map[v1alpha1.Pair]string{}
 	servers := map[string]bool{}
 	for _, b := range pairs {
-		values[PairOf(b)], servers[PairOf(b).ServerNode] = "?", true
+		values[summary.PairOf(b)], servers[summary.PairOf(b).ServerNode] = "?", true
 	}
 	for _, r := range results {
 		switch ns := r.Percentile(p); {
 		case ns != nil:
 			values[r.Pair] = micros(*ns)
-		case IsLost(r.CellResult, p):
+		case summary.IsLost(r.CellResult, p):
 			values[r.Pair] = "lost"
 		}
 	}
@@ -160,19 +144,8 @@ func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1al
 	return writeLines(w, fmt.Sprintf("%s in µs, clients are rows, servers are columns; -: no pair, ?: not known yet", p), lines)
 }
 
-// rank is a pair's percentile for comparisons with other pairs: Infinite when it is lost, -1 when it is unknown.
-func rank(c *v1alpha1.CellResult, p v1alpha1.Percentile) int64 {
-	switch ns := c.Percentile(p); {
-	case ns != nil:
-		return *ns
-	case IsLost(*c, p):
-		return stats.Infinite
-	}
-	return -1
-}
-
 // Rank is a percentile for comparisons with other pairs: Infinite when it is lost, -1 when it is unknown.
-func (r PairResult) Rank(p v1alpha1.Percentile) int64 { return rank(&r.CellResult, p) }
+func (r PairResult) Rank(p v1alpha1.Percentile) int64 { return summary.Rank(&r.CellResult, p) }
 
 // overPairs says how the percentiles of the pairs are distributed.
 func overPairs(w io.Writer, results []PairResult) error {
@@ -238,22 +211,12 @@ func WithoutResults(pairs []v1alpha1.LatencyBenchmark) []string {
 	pairs = slices.DeleteFunc(slices.Clone(pairs), func(p v1alpha1.LatencyBenchmark) bool { return len(p.Status.Results) > 0 })
 	var lines []string
 	for _, b := range pairs[:min(mostPairs, len(pairs))] {
-		p := PairOf(b)
+		p := summary.PairOf(b)
 		lines = append(lines, fmt.Sprintf("%s to %s has no results, LatencyBenchmark %s: %s",
-			orDash(p.ClientNode), orDash(p.ServerNode), b.Name, Standing(&b)))
+			orDash(p.ClientNode), orDash(p.ServerNode), b.Name, summary.Standing(&b)))
 	}
 	if rest := len(pairs) - len(lines); rest > 0 {
 		lines = append(lines, fmt.Sprintf("%d more pairs have no results", rest))
 	}
 	return lines
-}
-
-// Standing says where a benchmark without results stands.
-func Standing(b *v1alpha1.LatencyBenchmark) string {
-	for _, conditionType := range []string{v1alpha1.ConditionSucceeded, v1alpha1.ConditionAccepted} {
-		if c := meta.FindStatusCondition(b.Status.Conditions, conditionType); c != nil {
-			return fmt.Sprintf("%s (%s)", c.Reason, c.Message)
-		}
-	}
-	return "the operator has not looked at it; is it running?"
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // matrixOf is a matrix of nodes node-01, node-02 and so on and the benchmarks of its pairs, which fill finishes.
@@ -63,7 +64,7 @@ func printedPairs(t *testing.T, m *v1alpha1.LatencyMatrix, of []v1alpha1.Latency
 
 func TestPairs(t *testing.T) {
 	m, of := matrixOf(v1alpha1.TopologyAllPairs, 5, func(b *v1alpha1.LatencyBenchmark) {
-		p := PairOf(*b)
+		p := summary.PairOf(*b)
 		distance := int64(len(b.Name)) + int64(p.ClientNode[6]-'0')*10 + int64(p.ServerNode[6]-'0')
 		switch b.Name {
 		case "mesh-01-02":

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // foundWidth is how many characters of what an end found stand in a line: two ends and a check fit into 120 columns.
@@ -35,8 +36,8 @@ func placements(w io.Writer, variants []v1alpha1.Variant, endpoints []v1alpha1.E
 		if len(own) == 0 {
 			continue
 		}
-		heading := fmt.Sprintf("PLACEMENT of variant %s (%s): %s", v.Name, Ways(v), placement(own))
-		if !all && placement(own) == v1alpha1.PlacementVerified {
+		heading := fmt.Sprintf("PLACEMENT of variant %s (%s): %s", v.Name, Ways(v), summary.Placement(own))
+		if !all && summary.Placement(own) == v1alpha1.PlacementVerified {
 			fmt.Fprintf(w, "%s%s, %s\n", separator, heading, checked(client, server))
 			separator = ""
 			continue

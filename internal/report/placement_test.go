@@ -11,6 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 func TestPlacement(t *testing.T) {
@@ -23,7 +24,7 @@ func TestPlacement(t *testing.T) {
 		{[]v1alpha1.Endpoint{verified, verified}, v1alpha1.PlacementVerified},
 		{[]v1alpha1.Endpoint{verified, verified, verified, not}, v1alpha1.PlacementUnverified},
 	} {
-		if got := placement(c.endpoints); got != c.want {
+		if got := summary.Placement(c.endpoints); got != c.want {
 			t.Errorf("%d endpoints: %q, want %q", len(c.endpoints), got, c.want)
 		}
 	}

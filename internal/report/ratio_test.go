@@ -1,7 +1,6 @@
 package report
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -172,49 +171,6 @@ func TestRatios(t *testing.T) {
 	}
 }
 
-// The percentiles of all variants are in the headline, and those of the first are numbers, too.
-func TestHeadlineOfVariants(t *testing.T) {
-	result := func(variant, name string, p50, p99 int64) v1alpha1.CellResult {
-		r := cellWith(name, p50, p99)
-		r.Variant = variant
-		return r
-	}
-	for name, c := range map[string]struct {
-		name    string
-		results []v1alpha1.CellResult
-		want    v1alpha1.Summary
-	}{
-		"the cell of spec.headline": {
-			"udp-64",
-			[]v1alpha1.CellResult{result("a", "tcp-64", 12_300, 20_000), result("a", "udp-64", 5_000, 6_000), result("b", "tcp-64", 1, 2), result("b", "udp-64", 7_000, 8_000)},
-			v1alpha1.Summary{Cell: "udp-64", Variant: "a", P50: "a 5.00µs, b 7.00µs", P99: "a 6.00µs, b 8.00µs", P50Nanoseconds: new(int64(5_000)), P99Nanoseconds: new(int64(6_000))},
-		},
-		"one variant": {
-			"",
-			[]v1alpha1.CellResult{result("a", "tcp-64", 12_300, 20_000), result("a", "udp-64", 1, 2)},
-			v1alpha1.Summary{Variant: "a", P50: "12.30µs", P99: "20.00µs", P50Nanoseconds: new(int64(12_300)), P99Nanoseconds: new(int64(20_000))},
-		},
-		"two variants": {
-			"",
-			[]v1alpha1.CellResult{result("a", "tcp-64", 12_300, 20_000), result("a", "udp-64", 1, 2), result("b", "tcp-64", 9_800, 15_000)},
-			v1alpha1.Summary{Variant: "a", P50: "a 12.30µs, b 9.80µs", P99: "a 20.00µs, b 15.00µs", P50Nanoseconds: new(int64(12_300)), P99Nanoseconds: new(int64(20_000))},
-		},
-		"a percentile that only the second has": {
-			"",
-			[]v1alpha1.CellResult{result("a", "tcp-64", 12_300, 0), result("b", "tcp-64", 9_800, 15_000)},
-			v1alpha1.Summary{Variant: "a", P50: "a 12.30µs, b 9.80µs", P99: "a -, b 15.00µs", P50Nanoseconds: new(int64(12_300))},
-		},
-	} {
-		c.want.Samples = c.results[0].Samples
-		if c.name == "" {
-			c.want.Cell = "tcp-64"
-		}
-		if diff := cmp.Diff(&c.want, headline(c.name, c.results...)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
 func TestSummaryOfVariants(t *testing.T) {
 	b := compared(t, 3, 1_000)
 	if got, want := b.Status.Summary.Variants, "host-kernel 1.00, pod 1.54, vf-onload 0.31"; got != want {
@@ -239,35 +195,5 @@ func TestSummaryOfVariants(t *testing.T) {
 	one := summarize(t, spec(), run(histogram(t, 2_000, 0, 1_000)))
 	if one.Headline.Variants != "" {
 		t.Errorf("one variant is compared: %q", one.Headline.Variants)
-	}
-}
-
-// The API bounds the line, whatever the variants are called and however they differ.
-func TestSummaryOfVariantsIsBounded(t *testing.T) {
-	var s v1alpha1.LatencyBenchmarkSpec
-	var results []v1alpha1.CellResult
-	for i := range 16 {
-		name := strings.Repeat("v", 18) + string(rune('a'+i))
-		s.Variants = append(s.Variants, v1alpha1.Variant{Name: name})
-		results = append(results, v1alpha1.CellResult{Variant: name, Name: "tcp-64", LatencyType: "RTT",
-			Ratios: []v1alpha1.Ratio{{Percentile: v1alpha1.P50, Estimate: decimals(60_000_000_000, func(v float64) float64 { return v })}}})
-	}
-	if line := variantsLine(s, "tcp-64", results); len(line) > 1024 || strings.Count(line, ", ") != 15 {
-		t.Errorf("%d bytes: %s", len(line), line)
-	}
-}
-
-func TestDecimals(t *testing.T) {
-	up := func(v float64) string { return ratioBound(v, func(v float64) float64 { return float64(int64(v) + 1) }) }
-	for _, c := range []struct {
-		got, want string
-	}{
-		{decimals(1.545, func(float64) float64 { return 155 }), "1.55"},
-		// 1.1 times 100 is 110.00000000000001 as a float.
-		{up(1.1), "1.10"}, {up(1.1001), "1.11"}, {up(0.05), "0.0500"}, {up(0.05001), "0.0501"}, {up(0), ""},
-	} {
-		if c.got != c.want {
-			t.Errorf("got %s, want %s", c.got, c.want)
-		}
 	}
 }

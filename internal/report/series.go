@@ -7,6 +7,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -108,7 +109,7 @@ func (s Series) Counts() string {
 
 // Shown converts a time of the histogram to the one that is displayed, in nanoseconds: half of a round trip that is reported as
 // HalfRTT, otherwise the same time.
-func (s Series) Shown(ns int64) int64 { return showing(v1alpha1.LatencyType(s.LatencyType))(ns) }
+func (s Series) Shown(ns int64) int64 { return summary.Shown(v1alpha1.LatencyType(s.LatencyType))(ns) }
 
 // Merged returns all rounds together. The error wraps result.ErrCorrupt.
 func (s Series) Merged() (result.Distribution, error) {
@@ -134,5 +135,5 @@ func (s Series) Lost() int64 {
 
 // label is the series with its variant, where there is more than one.
 func (s Series) label() string {
-	return label(v1alpha1.CellResult{Variant: s.Variant.Name, Name: s.Name})
+	return summary.Label(v1alpha1.CellResult{Variant: s.Variant.Name, Name: s.Name})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // sfnt prints the table of sfnt-pingpong: the same columns, each after a tab, whole nanoseconds, everything else in
@@ -94,7 +95,7 @@ func whole(ns *int64) string {
 }
 
 func wholePercentile(r v1alpha1.CellResult, p v1alpha1.Percentile) string {
-	if IsLost(r, p) {
+	if summary.IsLost(r, p) {
 		return "lost"
 	}
 	return whole(r.Percentile(p))

@@ -14,6 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // Table writes a benchmark's results for people: a line for each cell, what limits the numbers, the verdict, and where
@@ -55,7 +56,7 @@ func limits(b *v1alpha1.LatencyBenchmark) []string {
 	var lines []string
 	for _, r := range b.Status.Results {
 		if r.Outliers != "" {
-			lines = append(lines, label(r)+": "+r.Outliers)
+			lines = append(lines, summary.Label(r)+": "+r.Outliers)
 		}
 	}
 	return append(lines, warningLines(b)...)
@@ -171,7 +172,7 @@ func writeLines(w io.Writer, heading string, lines [][]string) error {
 
 // latencies has a line for each cell that was answered.
 func latencies(results []v1alpha1.CellResult) []resultTable {
-	rows := slices.DeleteFunc(slices.Clone(results), streams)
+	rows := slices.DeleteFunc(slices.Clone(results), summary.Streams)
 	if len(rows) == 0 {
 		return nil
 	}
@@ -197,7 +198,7 @@ func byCell(results []v1alpha1.CellResult) []block {
 // matrix has the rest.
 func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 	var all []resultTable
-	for _, rows := range byCell(slices.DeleteFunc(slices.Clone(results), streams)) {
+	for _, rows := range byCell(slices.DeleteFunc(slices.Clone(results), summary.Streams)) {
 		some := func(has func(v1alpha1.CellResult) bool) bool { return slices.ContainsFunc(rows, has) }
 		first := rows[0]
 		heading := fmt.Sprintf("LATENCY of %s: %s%s", first.Name, first.LatencyType, countedFrom(first.CountedFrom))
@@ -216,7 +217,7 @@ func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 			columns = append(columns, meanColumn)
 		}
 		for _, p := range TablePercentiles() {
-			if some(func(r v1alpha1.CellResult) bool { return r.Percentile(p) != nil || IsLost(r, p) }) {
+			if some(func(r v1alpha1.CellResult) bool { return r.Percentile(p) != nil || summary.IsLost(r, p) }) {
 				columns = append(columns, percentileColumn(p))
 			}
 		}
@@ -224,7 +225,7 @@ func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 			columns = append(columns, tableColumn{"RATIO " + strings.ToUpper(string(p)), func(r v1alpha1.CellResult) string { return ratioText(r, reference, p) }})
 		}
 		heading += ", ratios to " + reference
-		if some(func(r v1alpha1.CellResult) bool { return slices.ContainsFunc(r.Ratios, bounded) }) {
+		if some(func(r v1alpha1.CellResult) bool { return slices.ContainsFunc(r.Ratios, summary.Bounded) }) {
 			heading += " with " + stats.Confidence
 		}
 		all = append(all, resultTable{heading, columns, rows})
@@ -259,7 +260,7 @@ func bandwidths(reference string, results []v1alpha1.CellResult) []resultTable {
 			if i < 0 || rows[i].Bandwidth.BitsPerSecond == 0 {
 				return "-"
 			}
-			return decimals(float64(r.Bandwidth.BitsPerSecond)/float64(rows[i].Bandwidth.BitsPerSecond), math.Round)
+			return summary.Decimals(float64(r.Bandwidth.BitsPerSecond)/float64(rows[i].Bandwidth.BitsPerSecond), math.Round)
 		}})
 	}
 	return []resultTable{{"BANDWIDTH", columns, rows}}
@@ -271,7 +272,7 @@ func percentile(r v1alpha1.CellResult, name v1alpha1.Percentile, format func(ns 
 	switch ns := r.Percentile(name); {
 	case ns != nil:
 		return format(*ns)
-	case IsLost(r, name):
+	case summary.IsLost(r, name):
 		return "lost"
 	case r.StepNanoseconds > 0:
 		return "-"
@@ -325,3 +326,15 @@ func numa(n int32) string {
 }
 
 func orDash(s string) string { return cmp.Or(s, "-") }
+
+// ratioText is a ratio for people, such as 1.54 (1.49..1.60), or a dash.
+func ratioText(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) string {
+	switch ratio, found := summary.RatioOf(r, reference, p); {
+	case !found:
+		return "-"
+	case !summary.Bounded(ratio):
+		return ratio.Estimate
+	default:
+		return fmt.Sprintf("%s (%s..%s)", ratio.Estimate, cmp.Or(ratio.Lower, "0"), cmp.Or(ratio.Upper, "∞"))
+	}
+}

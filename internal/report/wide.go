@@ -9,6 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // wide writes what Table does with all checks, and of each cell and variant a table with a line for each round, with all
@@ -23,7 +24,7 @@ func wide(w io.Writer, s sheet) error {
 	}
 	for _, c := range d.Cells {
 		columns, counts := figureColumns(rounds.Percentiles(), stats.FormatLatency, true), string(c.LatencyType)+countedFrom(c.CountedFrom)
-		if streams(c.CellResult) {
+		if summary.Streams(c.CellResult) {
 			counts = "bandwidth"
 			columns = []tableColumn{rateColumn("BANDWIDTH", func(b *v1alpha1.BandwidthResult) int64 { return b.BitsPerSecond }),
 				rateColumn("SENT", func(b *v1alpha1.BandwidthResult) int64 { return b.SentBitsPerSecond }), lostColumn}
@@ -36,8 +37,8 @@ func wide(w io.Writer, s sheet) error {
 		for i, name := range append(names, "all") {
 			lines[i] = slices.Insert(lines[i], 0, name)
 		}
-		if err := writeLines(w, fmt.Sprintf("ROUNDS of %s: %s", label(c.CellResult), counts), lines); err != nil {
-			return fmt.Errorf("writing the rounds of %s: %w", label(c.CellResult), err)
+		if err := writeLines(w, fmt.Sprintf("ROUNDS of %s: %s", summary.Label(c.CellResult), counts), lines); err != nil {
+			return fmt.Errorf("writing the rounds of %s: %w", summary.Label(c.CellResult), err)
 		}
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // Standing is what a verdict has come to.
@@ -65,11 +65,11 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 		return Standing{Outcome: v1alpha1.GateInconclusive, Reason: ReasonNoCriteria, Message: "it has no criteria, so nothing is judged; give it rules in spec.criteria"}
 	case b.Spec.Suspend && !b.Finished():
 		// It does not change without a user's action.
-		return Standing{Reason: v1alpha1.ReasonNotJudged, Message: report.Standing(b)}
+		return Standing{Reason: v1alpha1.ReasonNotJudged, Message: summary.Standing(b)}
 	case passed == nil && b.Finished():
 		return Standing{Open: true, Reason: v1alpha1.ReasonNotJudged, Message: "everything is measured, and its criteria are yet to be judged"}
 	case passed == nil || passed.Reason == v1alpha1.ReasonNotJudged:
-		return Standing{Open: true, Reason: v1alpha1.ReasonNotJudged, Message: report.Standing(b)}
+		return Standing{Open: true, Reason: v1alpha1.ReasonNotJudged, Message: summary.Standing(b)}
 	}
 	s := Standing{Outcome: v1alpha1.GateInconclusive, Reason: passed.Reason, Message: passed.Message, Details: notPassed(b.Status.Verdict)}
 	switch {

@@ -18,7 +18,7 @@ import (
 // readers are the folders of the packages that read what others write.
 var readers = []string{
 	"cmd/manager", "controllers/benchmark", "controllers/gate", "internal/agent", "internal/cli", "internal/doctor", "internal/export",
-	"internal/foreign", "internal/report", "internal/result", "internal/verdicthttp",
+	"internal/foreign", "internal/report", "internal/result", "internal/summary", "internal/verdicthttp",
 }
 
 // constants has the typed values of the constants of a package, and limits the names of those that limit a reader or a wait,

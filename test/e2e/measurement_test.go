@@ -21,6 +21,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 var _ = Describe("A measurement", Label("measurement"), func() {
@@ -81,7 +82,7 @@ var _ = Describe("A measurement", Label("measurement"), func() {
 			}
 			collected, err := rounds.Of(b.Spec, runs...)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(report.Summarize(collected).Results).To(Equal(b.Status.Results))
+			Expect(summary.Summarize(collected).Results).To(Equal(b.Status.Results))
 		}
 		Eventually(benchmarkPods).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
 	})

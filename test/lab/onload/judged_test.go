@@ -13,9 +13,9 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/plan"
-	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // The variants of the benchmark that is judged.
@@ -45,12 +45,12 @@ func TestVerdict(t *testing.T) {
 	if verdict.Outcome != v1alpha1.GatePass {
 		t.Errorf("accelerated: %s, want %s", verdict.Outcome, v1alpha1.GatePass)
 	}
-	summary := report.Summarize(accepted.Collection)
-	holdRatios(t, summary)
-	holdAcceleration(t, summary, v1alpha1.ProofProved)
+	computed := summary.Summarize(accepted.Collection)
+	holdRatios(t, computed)
+	holdAcceleration(t, computed, v1alpha1.ProofProved)
 
 	upgraded := measureVariants(t, "upgraded", true)
-	holdAcceleration(t, report.Summarize(upgraded.Collection), v1alpha1.ProofFailed)
+	holdAcceleration(t, summary.Summarize(upgraded.Collection), v1alpha1.ProofFailed)
 	verdict = judged(t, compared, upgraded, &accepted)
 	if verdict.Outcome != v1alpha1.GateInconclusive {
 		t.Errorf("no longer accelerated: %s, want %s", verdict.Outcome, v1alpha1.GateInconclusive)
@@ -113,7 +113,7 @@ func judged(t *testing.T, gate v1alpha1.Criteria, candidate judge.Results, basel
 }
 
 // holdRatios wants every cell of Onload's variant to be compared with the kernel's, between bounds.
-func holdRatios(t *testing.T, s report.Summary) {
+func holdRatios(t *testing.T, s summary.Summary) {
 	t.Helper()
 	cells := 0
 	for _, line := range s.Results {
@@ -137,7 +137,7 @@ func holdRatios(t *testing.T, s report.Summary) {
 
 // holdAcceleration wants both ends of Onload's variant to have a line about acceleration of one state, and those of the
 // kernel's to be proved.
-func holdAcceleration(t *testing.T, s report.Summary, want v1alpha1.ProofState) {
+func holdAcceleration(t *testing.T, s summary.Summary, want v1alpha1.ProofState) {
 	t.Helper()
 	if len(s.Endpoints) != 4 {
 		t.Errorf("%d endpoints, want 4", len(s.Endpoints))

@@ -1,4 +1,4 @@
-package report
+package summary
 
 import (
 	"fmt"
@@ -19,8 +19,8 @@ func IsLost(c v1alpha1.CellResult, p v1alpha1.Percentile) bool {
 	return c.LostFrom != "" && slices.Index(all, p) >= slices.Index(all, c.LostFrom)
 }
 
-// label is a cell with its variant, where there is more than one.
-func label(c v1alpha1.CellResult) string {
+// Label is a cell with its variant, where there is more than one.
+func Label(c v1alpha1.CellResult) string {
 	if c.Variant == plan.DefaultVariant {
 		return c.Name
 	}
@@ -53,7 +53,7 @@ func summarizeCell(latencyType v1alpha1.LatencyType, variant string, of *rounds.
 		return line, true
 	}
 	line.LatencyType = v1alpha1.ResultLatencyType(latencyType)
-	shown := showing(latencyType)
+	shown := Shown(latencyType)
 	if each[0].Own != nil {
 		ownStatistics(&line, each, shown)
 		return line, true

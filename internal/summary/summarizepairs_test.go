@@ -1,4 +1,4 @@
-package report
+package summary
 
 import (
 	"fmt"
@@ -178,7 +178,7 @@ func TestSummarizePairsPlacement(t *testing.T) {
 	}
 }
 
-// What the status lists is bounded by the API.
+// What the status lists is Bounded by the API.
 func TestSummarizePairsIsBounded(t *testing.T) {
 	var pairs []*v1alpha1.LatencyBenchmark
 	for number := range 20 {
@@ -231,5 +231,48 @@ func BenchmarkSummarizePairs(b *testing.B) {
 				SummarizePairs(pairs)
 			}
 		})
+	}
+}
+
+// The percentiles of all variants are in the headline, and those of the first are numbers, too.
+func TestHeadlineOfVariants(t *testing.T) {
+	result := func(variant, name string, p50, p99 int64) v1alpha1.CellResult {
+		r := cellWith(name, p50, p99)
+		r.Variant = variant
+		return r
+	}
+	for name, c := range map[string]struct {
+		name    string
+		results []v1alpha1.CellResult
+		want    v1alpha1.Summary
+	}{
+		"the cell of spec.headline": {
+			"udp-64",
+			[]v1alpha1.CellResult{result("a", "tcp-64", 12_300, 20_000), result("a", "udp-64", 5_000, 6_000), result("b", "tcp-64", 1, 2), result("b", "udp-64", 7_000, 8_000)},
+			v1alpha1.Summary{Cell: "udp-64", Variant: "a", P50: "a 5.00µs, b 7.00µs", P99: "a 6.00µs, b 8.00µs", P50Nanoseconds: new(int64(5_000)), P99Nanoseconds: new(int64(6_000))},
+		},
+		"one variant": {
+			"",
+			[]v1alpha1.CellResult{result("a", "tcp-64", 12_300, 20_000), result("a", "udp-64", 1, 2)},
+			v1alpha1.Summary{Variant: "a", P50: "12.30µs", P99: "20.00µs", P50Nanoseconds: new(int64(12_300)), P99Nanoseconds: new(int64(20_000))},
+		},
+		"two variants": {
+			"",
+			[]v1alpha1.CellResult{result("a", "tcp-64", 12_300, 20_000), result("a", "udp-64", 1, 2), result("b", "tcp-64", 9_800, 15_000)},
+			v1alpha1.Summary{Variant: "a", P50: "a 12.30µs, b 9.80µs", P99: "a 20.00µs, b 15.00µs", P50Nanoseconds: new(int64(12_300)), P99Nanoseconds: new(int64(20_000))},
+		},
+		"a percentile that only the second has": {
+			"",
+			[]v1alpha1.CellResult{result("a", "tcp-64", 12_300, 0), result("b", "tcp-64", 9_800, 15_000)},
+			v1alpha1.Summary{Variant: "a", P50: "a 12.30µs, b 9.80µs", P99: "a -, b 15.00µs", P50Nanoseconds: new(int64(12_300))},
+		},
+	} {
+		c.want.Samples = c.results[0].Samples
+		if c.name == "" {
+			c.want.Cell = "tcp-64"
+		}
+		if diff := cmp.Diff(&c.want, headline(c.name, c.results...)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }

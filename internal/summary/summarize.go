@@ -1,6 +1,6 @@
-// Package report turns stored results into what people and the status show: a line for each cell over all
-// rounds, what the endpoints were, and what limits the numbers.
-package report
+// Package summary computes from stored results what statuses and reports show: a line for each cell over all rounds, what the
+// endpoints were, what limits the numbers, and how the pairs of a matrix differ. It prints nothing.
+package summary
 
 import (
 	"cmp"
@@ -57,7 +57,7 @@ func Summarize(c *rounds.Collection) Summary {
 	if len(s.Results) > 0 {
 		s.Headline = headline(plan.Headline(c.Spec), s.Results...)
 		s.Headline.Variants = variantsLine(c.Spec, s.Headline.Cell, s.Results)
-		s.Headline.Placement = placement(s.Endpoints)
+		s.Headline.Placement = Placement(s.Endpoints)
 	}
 	s.Warnings = warnings(c, s.Results)
 	return s
@@ -99,8 +99,8 @@ func headline(name string, results ...v1alpha1.CellResult) *v1alpha1.Summary {
 	return h
 }
 
-// placement is Verified when every endpoint is; empty without any.
-func placement(endpoints []v1alpha1.Endpoint) v1alpha1.PlacementState {
+// Placement is Verified when every endpoint is; empty without any.
+func Placement(endpoints []v1alpha1.Endpoint) v1alpha1.PlacementState {
 	if len(endpoints) == 0 {
 		return ""
 	}
@@ -159,11 +159,11 @@ func warnings(c *rounds.Collection, results []v1alpha1.CellResult) []v1alpha1.Wa
 	}
 	for _, r := range results {
 		if r.Lost > 0 {
-			add(v1alpha1.WarningMessagesLost, label(r)+": "+messagesLost(r))
+			add(v1alpha1.WarningMessagesLost, Label(r)+": "+messagesLost(r))
 		}
 		if p := c.Spec.HighestPercentile; p != "" && r.Rounds >= c.Spec.Rounds && r.LatencyType != "" && r.Percentile(p) == nil && !IsLost(r, p) {
 			add(v1alpha1.WarningTooFewSamples, fmt.Sprintf(
-				"%s: %d samples are too few for %s; the next percentile needs %d: measure longer, or more rounds", label(r), r.Samples, p, r.NeedsSamples))
+				"%s: %d samples are too few for %s; the next percentile needs %d: measure longer, or more rounds", Label(r), r.Samples, p, r.NeedsSamples))
 		}
 	}
 	add(v1alpha1.WarningCaptureIncomplete, c.Incomplete)

@@ -1,4 +1,4 @@
-package report
+package summary
 
 import (
 	"cmp"
@@ -109,7 +109,7 @@ func worseFirst(a, b cellOfPair) int {
 		return cmp.Or(cmp.Compare(x.BitsPerSecond, y.BitsPerSecond), cmp.Compare(a.order, b.order))
 	}
 	for _, p := range []v1alpha1.Percentile{v1alpha1.P99, v1alpha1.P50} {
-		if c := cmp.Compare(rank(b.result, p), rank(a.result, p)); c != 0 {
+		if c := cmp.Compare(Rank(b.result, p), Rank(a.result, p)); c != 0 {
 			return c
 		}
 	}
@@ -141,7 +141,7 @@ func spreadOfPairs(pairs []cellOfPair, p v1alpha1.Percentile) *v1alpha1.PairsLat
 	var all []int64
 	highest, benchmark := int64(-1), ""
 	for _, c := range pairs {
-		ns := rank(c.result, p)
+		ns := Rank(c.result, p)
 		if ns < 0 {
 			continue
 		}

@@ -1,4 +1,4 @@
-package report
+package summary
 
 import (
 	"encoding/json"
@@ -82,9 +82,9 @@ func TestBound(t *testing.T) {
 	before := size(t, s)
 	Bound(s)
 	after := size(t, s)
-	t.Logf("%d bytes, bounded to %d", before, after)
+	t.Logf("%d bytes, Bounded to %d", before, after)
 	if before <= maxStatus || after > maxStatus {
-		t.Errorf("%d bytes, bounded to %d; at most %d are written", before, after, maxStatus)
+		t.Errorf("%d bytes, Bounded to %d; at most %d are written", before, after, maxStatus)
 	}
 	if len(s.Results) != 400 || len(s.Stored) != 400 || len(s.Endpoints) != 32 || s.Results[0].Percentile(v1alpha1.P999) == nil {
 		t.Error("results are lost")

@@ -1,7 +1,6 @@
-package report
+package summary
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -25,11 +24,11 @@ func ratios(reference, c cell) []v1alpha1.Ratio {
 			// Where lost messages reach the percentile in half of the rounds, there is no ratio.
 			if b.Estimate > 0 && !math.IsInf(b.Estimate, 1) {
 				all = append(all, v1alpha1.Ratio{
-					Percentile: p, Estimate: decimals(b.Estimate, math.Round), Lower: ratioBound(b.Lower, math.Floor), Upper: ratioBound(b.Upper, math.Ceil),
+					Percentile: p, Estimate: Decimals(b.Estimate, math.Round), Lower: ratioBound(b.Lower, math.Floor), Upper: ratioBound(b.Upper, math.Ceil),
 				})
 			}
 		case whole != nil && wholeReference != nil && *wholeReference > 0:
-			all = append(all, v1alpha1.Ratio{Percentile: p, Estimate: decimals(float64(*whole)/float64(*wholeReference), math.Round)})
+			all = append(all, v1alpha1.Ratio{Percentile: p, Estimate: Decimals(float64(*whole)/float64(*wholeReference), math.Round)})
 		}
 	}
 	return all
@@ -40,11 +39,11 @@ func ratioBound(v float64, round func(float64) float64) string {
 	if v == 0 || math.IsInf(v, 1) {
 		return ""
 	}
-	return decimals(v, round)
+	return Decimals(v, round)
 }
 
-// decimals writes a ratio with two decimals, or four below 0.1. What a float misses of a whole number is not rounded.
-func decimals(v float64, round func(float64) float64) string {
+// Decimals writes a ratio with two decimals, or four below 0.1. What a float misses of a whole number is not rounded.
+func Decimals(v float64, round func(float64) float64) string {
 	digits, scale := 2, 100.0
 	if v < 0.1 {
 		digits, scale = 4, 10_000.0
@@ -55,10 +54,10 @@ func decimals(v float64, round func(float64) float64) string {
 	return fmt.Sprintf("%.*f", digits, round(v*scale)/scale)
 }
 
-// ratioOf is a line's ratio of a percentile to the reference's, whose own is 1. It is not found if it is not known.
-func ratioOf(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) (v1alpha1.Ratio, bool) {
+// RatioOf is a line's ratio of a percentile to the reference's, whose own is 1. It is not found if it is not known.
+func RatioOf(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) (v1alpha1.Ratio, bool) {
 	if r.Variant == reference {
-		return v1alpha1.Ratio{Percentile: p, Estimate: decimals(1, math.Round)}, r.Percentile(p) != nil
+		return v1alpha1.Ratio{Percentile: p, Estimate: Decimals(1, math.Round)}, r.Percentile(p) != nil
 	}
 	i := slices.IndexFunc(r.Ratios, func(ratio v1alpha1.Ratio) bool { return ratio.Percentile == p })
 	if i < 0 {
@@ -67,20 +66,8 @@ func ratioOf(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) (v1
 	return r.Ratios[i], true
 }
 
-// bounded says whether a ratio has a bound.
-func bounded(r v1alpha1.Ratio) bool { return r.Lower != "" || r.Upper != "" }
-
-// ratioText is a ratio for people, such as 1.54 (1.49..1.60), or a dash.
-func ratioText(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) string {
-	switch ratio, found := ratioOf(r, reference, p); {
-	case !found:
-		return "-"
-	case !bounded(ratio):
-		return ratio.Estimate
-	default:
-		return fmt.Sprintf("%s (%s..%s)", ratio.Estimate, cmp.Or(ratio.Lower, "0"), cmp.Or(ratio.Upper, "∞"))
-	}
-}
+// Bounded says whether a ratio has a bound.
+func Bounded(r v1alpha1.Ratio) bool { return r.Lower != "" || r.Upper != "" }
 
 // variantsLine has the p50 of a cell in each variant as a multiple of the first variant's, in one line: 16 names of 20
 // characters and their ratios are well below the API's 1024 bytes. It is empty without variants, and for streams.
@@ -94,7 +81,7 @@ func variantsLine(spec v1alpha1.LatencyBenchmarkSpec, cell string, results []v1a
 			continue
 		}
 		text := "-"
-		if ratio, found := ratioOf(r, spec.Variants[0].Name, v1alpha1.P50); found {
+		if ratio, found := RatioOf(r, spec.Variants[0].Name, v1alpha1.P50); found {
 			text = ratio.Estimate
 		}
 		told = append(told, r.Variant+" "+text)

@@ -1,0 +1,57 @@
+package summary
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// PairOf are the nodes of a pair's benchmark: those that were chosen, or as long as none are those that it names.
+func PairOf(b v1alpha1.LatencyBenchmark) v1alpha1.Pair {
+	if b.Status.Pair != nil {
+		return *b.Status.Pair
+	}
+	var p v1alpha1.Pair
+	if c := b.Spec.Placement.Client; c != nil {
+		p.ClientNode = c.NodeName
+	}
+	if s := b.Spec.Placement.Server; s != nil {
+		p.ServerNode = s.NodeName
+	}
+	return p
+}
+
+// Rank is a pair's percentile for comparisons with other pairs: Infinite when it is lost, -1 when it is unknown.
+func Rank(c *v1alpha1.CellResult, p v1alpha1.Percentile) int64 {
+	switch ns := c.Percentile(p); {
+	case ns != nil:
+		return *ns
+	case IsLost(*c, p):
+		return stats.Infinite
+	}
+	return -1
+}
+
+// Standing says where a benchmark without results stands.
+func Standing(b *v1alpha1.LatencyBenchmark) string {
+	for _, conditionType := range []string{v1alpha1.ConditionSucceeded, v1alpha1.ConditionAccepted} {
+		if c := meta.FindStatusCondition(b.Status.Conditions, conditionType); c != nil {
+			return fmt.Sprintf("%s (%s)", c.Reason, c.Message)
+		}
+	}
+	return "the operator has not looked at it; is it running?"
+}
+
+// Streams says whether a cell measured bandwidth, and not round trips.
+func Streams(r v1alpha1.CellResult) bool { return r.LatencyType == "" }
+
+// Shown is what is shown of a round-trip time in nanoseconds: all of it, or its half.
+func Shown(t v1alpha1.LatencyType) func(rtt int64) int64 {
+	if t == v1alpha1.LatencyHalfRTT {
+		return stats.HalfRTT
+	}
+	return func(rtt int64) int64 { return rtt }
+}
