@@ -49,7 +49,7 @@ func found(b *v1alpha1.LatencyBenchmark, variant string, p50, p99 int64, verifie
 		Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P50, Nanoseconds: p50}, {Name: v1alpha1.P99, Nanoseconds: p99}},
 	})
 	for _, role := range []string{v1alpha1.RoleClient, v1alpha1.RoleServer} {
-		b.Status.Endpoints = append(b.Status.Endpoints, v1alpha1.Endpoint{Variant: variant, Role: role, Placement: placementState(verified)})
+		b.Status.Endpoints = append(b.Status.Endpoints, v1alpha1.Endpoint{Variant: variant, Role: role, Placement: summary.PlacementState(verified)})
 	}
 }
 

@@ -42,7 +42,7 @@ func TestTableOfVariants(t *testing.T) {
 	}
 	for i := range b.Status.Endpoints {
 		e := &b.Status.Endpoints[i]
-		e.Placement = placementState(e.Variant == "host-kernel")
+		e.Placement = summary.PlacementState(e.Variant == "host-kernel")
 		e.Proof = []v1alpha1.ProofLine{
 			line("CPUsExclusive", v1alpha1.ProofProved, "1 CPU of its own", "CPU 3 of the node's 0-7"),
 			line("CPUIsolated", v1alpha1.ProofNoted, "", "no isolated CPUs"),

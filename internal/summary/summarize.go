@@ -104,10 +104,11 @@ func Placement(endpoints []v1alpha1.Endpoint) v1alpha1.PlacementState {
 	if len(endpoints) == 0 {
 		return ""
 	}
-	return placementState(!slices.ContainsFunc(endpoints, func(e v1alpha1.Endpoint) bool { return e.Placement != v1alpha1.PlacementVerified }))
+	return PlacementState(!slices.ContainsFunc(endpoints, func(e v1alpha1.Endpoint) bool { return e.Placement != v1alpha1.PlacementVerified }))
 }
 
-func placementState(verified bool) v1alpha1.PlacementState {
+// PlacementState is Verified or Unverified.
+func PlacementState(verified bool) v1alpha1.PlacementState {
 	if verified {
 		return v1alpha1.PlacementVerified
 	}
@@ -130,7 +131,7 @@ func endpoint(d result.Document, lines []v1alpha1.ProofLine) v1alpha1.Endpoint {
 		Kernel: proof.Bounded(e.Kernel, maxText), CPUs: proof.Bounded(e.CPUsAllowed, maxText), MeasuringCPU: e.MeasuringCPU, CPUNUMANode: e.CPUNUMANode,
 		Interface: proof.Bounded(e.Interface, maxName), Address: proof.Bounded(e.Address, maxName), MTU: e.MTU,
 		Driver: proof.Bounded(e.Driver, maxName), PCIAddress: proof.Bounded(e.PCIAddress, maxName), DeviceNUMANode: e.DeviceNUMANode,
-		Placement: placementState(proof.Verified(lines)), Proof: lines,
+		Placement: PlacementState(proof.Verified(lines)), Proof: lines,
 	}
 }
 
