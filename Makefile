@@ -17,12 +17,14 @@ BENCH_IMAGE ?= tailgate-bench:latest
 CHART_FLAGS ?=
 # What `make lint` reads with the prose linter: pages, comments of Go code, and YAML.
 PROSE := $(wildcard *.md) docs api cmd config controllers hack internal test
-# Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, doctor, docs, install; empty: all but those of `make lab`.
+# Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, upgrade, doctor, docs, install; empty: all but those of `make lab`.
 LABELS ?=
 # A folder with a release (make release), which the specs with the label install then install; empty: the work tree.
 RELEASE ?=
 # How many local clusters run e2e specs side by side; the specs that take minutes start first (SpecPriority).
-PROCS ?= $(if $(E2E_KUBECONFIG),1,2)
+PROCS ?= $(if $(E2E_VALUES),1,2)
+# A file that describes the cluster of KUBECONFIG to the e2e specs (docs/e2e.md); empty: local clusters.
+E2E_VALUES ?=
 
 .PHONY: help
 help: ## Show this help.
@@ -57,11 +59,12 @@ peers: ## Argo Rollouts, Flagger, Prometheus and cert-manager against a real gat
 	KUBEBUILDER_ASSETS="$$assets" go tool ginkgo -v --no-color --timeout=90m --label-filter=peers ./test/integration
 
 .PHONY: e2e
-e2e: ## As root: tests on the local cluster; LABELS=measurement (or placement, faults, a || b) picks specs.
+e2e: ## As root: tests on the local cluster, or on that of E2E_VALUES; LABELS=measurement (or placement, faults, a || b) picks specs.
 	mkdir -p bin
 	trap 'go run ./hack/durations bin/e2e.json' EXIT; \
-	E2E_RELEASE='$(if $(RELEASE),$(abspath $(RELEASE)))' go tool ginkgo --procs=$(PROCS) --tags=e2e -v --no-color --timeout=60m --label-filter='$(LABELS)' --json-report=e2e.json --output-dir=bin ./test/e2e
-ifeq ($(LABELS),)
+	E2E_RELEASE='$(if $(RELEASE),$(abspath $(RELEASE)))' E2E_VALUES='$(if $(E2E_VALUES),$(abspath $(E2E_VALUES)))' \
+	go tool ginkgo --procs=$(PROCS) --tags=e2e -v --no-color --timeout=60m --label-filter='$(LABELS)' --json-report=e2e.json --output-dir=bin ./test/e2e
+ifeq ($(LABELS)$(E2E_VALUES),)
 	go test -v -count=1 -timeout 10m -tags e2e ./test/localcluster
 endif
 

@@ -89,10 +89,10 @@ func usage(ctx context.Context, w io.Writer, o localcluster.Options) error {
 func measure(ctx context.Context, o localcluster.Options, stdout, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := install.Kubectl(ctx, o, stderr, "delete", "--ignore-not-found", "--wait", "-k", samples); err != nil {
+	if err := install.Kubectl(ctx, localcluster.Kubeconfig(o), stderr, "delete", "--ignore-not-found", "--wait", "-k", samples); err != nil {
 		return err
 	}
-	if err := install.Kubectl(ctx, o, stderr, "apply", "-k", samples); err != nil {
+	if err := install.Kubectl(ctx, localcluster.Kubeconfig(o), stderr, "apply", "-k", samples); err != nil {
 		return err
 	}
 	benchmarks, err := follow(ctx, o, stderr)
@@ -100,7 +100,7 @@ func measure(ctx context.Context, o localcluster.Options, stdout, stderr io.Writ
 		return err
 	}
 	fmt.Fprintln(stdout, "\n$ kubectl get lb -A")
-	if err := install.Kubectl(ctx, o, stdout, "get", "lb", "-A"); err != nil {
+	if err := install.Kubectl(ctx, localcluster.Kubeconfig(o), stdout, "get", "lb", "-A"); err != nil {
 		return err
 	}
 	var failed []string

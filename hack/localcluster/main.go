@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 )
@@ -24,11 +25,13 @@ const usage = `usage: localcluster VERB
                the same with nodes that are emulated machines (docs/lab.md)
   lab-components DIR
                write the project's CNI and device plugins as a folder that LAB_COMPONENTS can name
+  upgrade NODE restart a node's kubelet as after an upgrade of its operating system
+  slow, fast   make the network of the VFs slow, or as fast as before
   assets       print a folder with kube-apiserver, etcd and kubectl, built if needed`
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("a verb is needed: up, down, status, load, kubeconfig or assets")
+		return errors.New("a verb is needed: up, down, status, load, upgrade, slow, fast, kubeconfig or assets")
 	}
 	verb, lab := strings.CutPrefix(args[0], "lab-")
 	args = args[1:]
@@ -37,7 +40,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return errors.New("load needs the tarballs of images")
 	case verb == "components" && (len(args) != 1 || !lab):
 		return errors.New("lab-components needs a folder")
-	case verb == "load", verb == "components":
+	case verb == "upgrade" && len(args) != 1:
+		return errors.New("upgrade needs the name of a node")
+	case verb == "load", verb == "components", verb == "upgrade":
 	case len(args) > 0:
 		return fmt.Errorf("%s takes no arguments, got %q", verb, args)
 	}
@@ -58,6 +63,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return localcluster.Load(ctx, options, args...)
 	case "components":
 		return localcluster.WriteComponents(ctx, options, args[0])
+	case "upgrade":
+		return localcluster.Upgrade(ctx, options, args[0], "Upgraded "+time.Now().UTC().Format(time.TimeOnly))
+	case "slow":
+		return localcluster.SlowCable(options)
+	case "fast":
+		return localcluster.RestoreCable(options)
 	case "kubeconfig":
 		fmt.Fprintln(stdout, localcluster.Kubeconfig(options))
 		return nil
@@ -72,7 +83,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stdout, usage)
 		return nil
 	}
-	return fmt.Errorf("no verb %q, there are up, down, status, load, kubeconfig and assets", verb)
+	return fmt.Errorf("no verb %q, there are up, down, status, load, upgrade, slow, fast, kubeconfig and assets", verb)
 }
 
 func main() {

@@ -34,7 +34,7 @@ func benchmark(name string, change ...func(*v1alpha1.LatencyBenchmarkSpec)) *v1a
 				Duration: metav1.Duration{Duration: time.Second}, Warmup: metav1.Duration{Duration: 100 * time.Millisecond},
 			},
 			Rounds:    2,
-			Placement: v1alpha1.Placement{Client: hostname("node-a"), Server: hostname("node-b"), CPUs: 1},
+			Placement: v1alpha1.Placement{Client: hostname(here.Client), Server: hostname(here.Server), CPUs: here.CPUs},
 		},
 	}
 	b.Spec.Placement.Memory.Set(512 << 20)
@@ -44,12 +44,17 @@ func benchmark(name string, change ...func(*v1alpha1.LatencyBenchmarkSpec)) *v1a
 	return b
 }
 
-// overVFs changes a benchmark to the VFs of the local cluster.
-func overVFs(s *v1alpha1.LatencyBenchmarkSpec) {
-	s.Network = v1alpha1.Network{
-		Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "tailgate.test/sf_vf"}},
+// vfs is a network of the cluster's VFs.
+func vfs() v1alpha1.Network {
+	GinkgoHelper()
+	if here.VF == nil {
+		Skip("the values have no vf")
 	}
+	return v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: *here.VF.DeepCopy()}}
 }
+
+// overVFs changes a benchmark to the cluster's VFs.
+func overVFs(s *v1alpha1.LatencyBenchmarkSpec) { s.Network = vfs() }
 
 // create creates a benchmark.
 func create(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
@@ -137,7 +142,7 @@ type podWatch struct {
 // begins again with a list.
 func watchPods(ctx context.Context) *podWatch {
 	GinkgoHelper()
-	stream, err := kube.Watch(ctx, &corev1.PodList{}, managed)
+	stream, err := kube.Watch(ctx, &corev1.PodList{}, managed, ours)
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w := &podWatch{stop: cancel, done: make(chan struct{}), all: map[string]*corev1.Pod{}, live: map[string]map[string]string{}}
@@ -175,14 +180,14 @@ func (w *podWatch) follow(ctx context.Context, stream watch.Interface) {
 // again lists all benchmark pods, forgets the live ones that are gone, and watches from there.
 func (w *podWatch) again(ctx context.Context) (watch.Interface, error) {
 	list := &corev1.PodList{}
-	if err := kube.List(ctx, list, managed); err != nil {
+	if err := kube.List(ctx, list, managed, ours); err != nil {
 		return nil, err
 	}
 	w.live = map[string]map[string]string{}
 	for i := range list.Items {
 		w.see(&list.Items[i], false)
 	}
-	return kube.Watch(ctx, &corev1.PodList{}, managed, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+	return kube.Watch(ctx, &corev1.PodList{}, managed, ours, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
 }
 
 func (w *podWatch) see(p *corev1.Pod, deleted bool) {

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -34,7 +33,7 @@ const (
 // The commands of README.md and docs/*.md run as users copy them: in a shell with kubectl and kubectl-tailgate in PATH, in
 // a folder with config/ and the files that the page itself gives, block by block, in an empty namespace. Their rounds are too
 // short to be judged while a spec in another cluster uses the same CPUs.
-var _ = Describe("The commands of a page of the documentation run as they stand there", Label("docs"), Serial, Ordered, ContinueOnFailure, func() {
+var _ = Describe("The commands of a page of the documentation run as they stand there", Label("docs"), needs("an empty namespace default"), Serial, Ordered, ContinueOnFailure, func() {
 	var path string // PATH with the commands
 	BeforeAll(func(ctx context.Context) {
 		bin := GinkgoT().TempDir()
@@ -47,6 +46,8 @@ var _ = Describe("The commands of a page of the documentation run as they stand 
 		path = strings.Join([]string{bin, assets, os.Getenv("PATH")}, string(filepath.ListSeparator))
 	})
 
+	AfterEach(emptyCluster)
+
 	pages, err := docs.Pages(root)
 	if err != nil {
 		It("can be read", func() { Expect(err).NotTo(HaveOccurred()) })
@@ -56,12 +57,11 @@ var _ = Describe("The commands of a page of the documentation run as they stand 
 			continue
 		}
 		It(page.Path, func(ctx context.Context) {
-			DeferCleanup(emptyCluster)
 			keepNodeLabels(ctx)
 			home := GinkgoT().TempDir()
 			Expect(os.CopyFS(filepath.Join(home, "config"), os.DirFS(filepath.Join(root, "config")))).To(Succeed())
 			environment := append(os.Environ(), "PATH="+path, "HOME="+home,
-				"KUBECONFIG="+cmp.Or(os.Getenv("E2E_KUBECONFIG"), localcluster.Kubeconfig(options)))
+				"KUBECONFIG="+kubeconfig)
 			ctx, cancel := context.WithTimeout(ctx, pageTime)
 			defer cancel()
 			for _, step := range page.Steps {
@@ -98,8 +98,8 @@ func shell(ctx context.Context, dir string, environment []string, page string, s
 	return string(out), err
 }
 
-// emptyCluster removes what a page may leave: gates, which are of the cluster, and matrices, benchmarks and pods of the
-// namespace.
+// emptyCluster removes what a page may leave: gates, which are of the cluster, and matrices, benchmarks and pods of
+// namespace default.
 func emptyCluster(ctx context.Context) {
 	GinkgoHelper()
 	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyGate{})).To(Succeed())
@@ -110,9 +110,8 @@ func emptyCluster(ctx context.Context) {
 		g.Expect(kube.List(ctx, gates)).To(Succeed())
 		g.Expect(gates.Items).To(BeEmpty())
 	}).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
-	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyMatrix{}, client.InNamespace(namespace))).To(Succeed())
-	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyBenchmark{}, client.InNamespace(namespace))).To(Succeed())
-	Expect(kube.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace))).To(Succeed())
+	deleteAll(ctx, corev1.NamespaceDefault)
+	Expect(kube.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(corev1.NamespaceDefault))).To(Succeed())
 }
 
 // keepNodeLabels gives the nodes the labels back that they have now when the spec ends.

@@ -4,10 +4,8 @@ package e2e
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
-	"os"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -24,26 +22,24 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
-	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
 
 // ward is the namespace of the doctor's pods, with the networks of a spec and no others.
 const ward = "doctor"
 
-// examine runs kubectl tailgate doctor, whose pods must be gone when it ends.
-func examine(ctx context.Context, args ...string) (code int, r doctor.Report) {
+// examine runs kubectl tailgate doctor in a namespace, and its pods must be gone when it ends.
+func examine(ctx context.Context, namespace string, args ...string) (code int, r doctor.Report) {
 	GinkgoHelper()
-	kubeconfig := cmp.Or(os.Getenv("E2E_KUBECONFIG"), localcluster.Kubeconfig(options))
 	var stdout, stderr bytes.Buffer
 	began := time.Now()
-	code = cli.Run(ctx, append([]string{"doctor", "-n", ward, "-o", "json", "--timeout", "100s", "--kubeconfig", kubeconfig}, args...), &stdout, &stderr)
+	code = cli.Run(ctx, append([]string{"doctor", "-n", namespace, "-o", "json", "--timeout", "100s", "--kubeconfig", kubeconfig}, args...), &stdout, &stderr)
 	GinkgoWriter.Printf("kubectl tailgate doctor: %s, exit code %d\n%s", time.Since(began).Round(time.Second), code, &stderr)
 	if stdout.Len() > 0 {
 		Expect(json.Unmarshal(stdout.Bytes(), &r)).To(Succeed())
 		GinkgoWriter.Println(r.Table(true, nil))
 	}
 	left := &corev1.PodList{}
-	Expect(kube.List(context.WithoutCancel(ctx), left, client.HasLabels{pods.LabelDoctor})).To(Succeed())
+	Expect(kube.List(context.WithoutCancel(ctx), left, client.HasLabels{pods.LabelDoctor}, client.InNamespace(namespace))).To(Succeed())
 	Expect(left.Items).To(BeEmpty())
 	return code, r
 }
@@ -90,16 +86,31 @@ func inWard(ctx context.Context, name, resource, config string) {
 var _ = Describe("kubectl tailgate doctor", Label("doctor"), func() {
 	const onload = "tailgate.test/onload"
 	BeforeEach(func(ctx context.Context) {
-		err := kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ward}})
-		Expect(client.IgnoreAlreadyExists(err)).To(Succeed())
+		if !elsewhere {
+			err := kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ward}})
+			Expect(client.IgnoreAlreadyExists(err)).To(Succeed())
+		}
 	})
 
-	It("is quiet on a good cluster, and removes its pods when it is interrupted", func(ctx context.Context) {
+	It("has no error on the nodes and networks of the specs, and no finding on the local cluster", func(ctx context.Context) {
+		code, r := examine(ctx, namespace, here.Client, here.Server)
+		worst := doctor.Warning
+		if !elsewhere {
+			worst = doctor.Good
+			Expect(code).To(BeZero())
+		}
+		for _, l := range r.Lines {
+			Expect(l.Level).To(BeElementOf(doctor.Good, worst), "%v", l)
+		}
+		Expect(of(r, here.Client, "cpu-manager", "").Level).To(Equal(doctor.Good))
+	})
+
+	It("is quiet on a good cluster, and removes its pods when it is interrupted", needs("networks of one spec only"), func(ctx context.Context) {
 		inWard(ctx, "sf-vf", localcluster.ResourceVF, "")
 		inWard(ctx, "macvlan", "", "")
 		classForClaimedVFs(ctx)
 		inWard(ctx, "sf-vf-claimed", localcluster.ResourceVFClaimed, "")
-		code, r := examine(ctx)
+		code, r := examine(ctx, ward)
 		for _, l := range r.Lines {
 			Expect(l.Level).To(Equal(doctor.Good), "%v", l)
 		}
@@ -116,12 +127,12 @@ var _ = Describe("kubectl tailgate doctor", Label("doctor"), func() {
 		By("an interrupt while its pods run")
 		short, cancel := context.WithTimeout(ctx, 1500*time.Millisecond)
 		defer cancel()
-		code, r = examine(short)
+		code, r = examine(short, ward)
 		Expect(code).To(Equal(3))
 		Expect(r.Lines).To(BeEmpty())
 	})
 
-	It("finds networks, MTUs and Onload that are not as they should", func(ctx context.Context) {
+	It("finds networks, MTUs and Onload that are not as they should", needs("broken networks"), func(ctx context.Context) {
 		inWard(ctx, "sf-vf", localcluster.ResourceVF, "")
 		inWard(ctx, "sf-vf-nohint", localcluster.ResourceVFNoHint, "")
 		inWard(ctx, "sf-vf-far", localcluster.ResourceVFFar, "")
@@ -137,7 +148,7 @@ var _ = Describe("kubectl tailgate doctor", Label("doctor"), func() {
 		for _, node := range []string{"node-a", "node-b"} {
 			Eventually(func() int64 { return allocatable(ctx, node, onload) }).WithTimeout(soon).Should(Equal(int64(100)))
 		}
-		code, r := examine(ctx, "--onload", onload)
+		code, r := examine(ctx, ward, "--onload", onload)
 		Expect(code).To(Equal(1))
 		found(r, doctor.Error, "", "mtu", ofWard("sf-vf"), "1400 on node-b; 1500 on node-a")
 		found(r, doctor.Error, "", "network", ofWard("nobody"), "tailgate.test/nobody is advertised by no node")
@@ -151,20 +162,20 @@ var _ = Describe("kubectl tailgate doctor", Label("doctor"), func() {
 		}
 	})
 
-	It("finds nodes without pinning, Multus, CPUs, devices or the image, and those that are cordoned", func(ctx context.Context) {
+	It("finds nodes without pinning, Multus, CPUs, devices or the image, and those that are cordoned", needs("processes to kill"), func(ctx context.Context) {
 		inWard(ctx, "sf-vf", localcluster.ResourceVF, "")
 		inWard(ctx, "macvlan", "", "")
 
 		By("a cordoned node, and an image that cannot be pulled")
-		Expect(install.Kubectl(ctx, options, GinkgoWriter, "cordon", "node-b")).To(Succeed())
+		Expect(kubectl(ctx, GinkgoWriter, "cordon", "node-b")).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(install.Kubectl(ctx, options, GinkgoWriter, "uncordon", "node-b")).To(Succeed())
+			Expect(kubectl(ctx, GinkgoWriter, "uncordon", "node-b")).To(Succeed())
 		})
-		code, r := examine(ctx, "--image", "localhost/no-such-image:dev")
+		code, r := examine(ctx, ward, "--image", "localhost/no-such-image:dev")
 		Expect(code).To(Equal(1))
 		found(r, doctor.Error, "node-b", "node", "", "cordoned")
 		found(r, doctor.Error, "node-a", "inspect", "", "cannot be pulled")
-		Expect(install.Kubectl(ctx, options, GinkgoWriter, "uncordon", "node-b")).To(Succeed())
+		Expect(kubectl(ctx, GinkgoWriter, "uncordon", "node-b")).To(Succeed())
 
 		By("a node whose CPUs and device plugin are gone, and one without CPU manager and Multus")
 		hog := &corev1.Pod{
@@ -192,7 +203,7 @@ var _ = Describe("kubectl tailgate doctor", Label("doctor"), func() {
 		DeferCleanup(func(ctx context.Context) { Expect(localcluster.RestoreMultinet(ctx, options, "node-b")).To(Succeed()) })
 		Expect(localcluster.StopPinning(ctx, options, "node-b")).To(Succeed())
 		Eventually(func() int64 { return allocatable(ctx, "node-a", localcluster.ResourceVF) }).WithTimeout(soon).Should(BeZero())
-		code, r = examine(ctx)
+		code, r = examine(ctx, ward)
 		Expect(code).To(Equal(1))
 		found(r, doctor.Error, "node-a", "free-cpus", "", "0 of")
 		found(r, doctor.Error, "node-a", "devices", string(localcluster.ResourceVF), "are healthy")

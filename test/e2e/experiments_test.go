@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -24,7 +23,6 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/cli"
 	"github.com/tailgate-dev/tailgate/internal/tool/sfntpingpong"
-	"github.com/tailgate-dev/tailgate/test/localcluster"
 )
 
 // experimentTime is for a whole experiment in its small size.
@@ -44,7 +42,7 @@ var _ = Describe("A published experiment in a small size prints its table", Labe
 		sweepHolds(b, printed(ctx, b, "sfnt"))
 	})
 
-	It("request/response and streams over several networks and MTUs", func(ctx context.Context) {
+	It("request/response and streams over several networks and MTUs", needs("networks of two MTUs"), func(ctx context.Context) {
 		// netperf measures whole seconds.
 		b := experiment("networks.yaml", 2, time.Second, 0)
 		create(ctx, b)
@@ -63,7 +61,7 @@ var _ = Describe("A published experiment in a small size prints its table", Labe
 		matrixHolds(b, printed(ctx, b, "matrix"))
 	})
 
-	It("23,000 messages a second without and with spinning, as a ladder of percentiles", func(ctx context.Context) {
+	It("23,000 messages a second without and with spinning, as a ladder of percentiles", needs("packet capture"), func(ctx context.Context) {
 		cpus := min(wholeCPUs(ctx), 2)
 		b := experiment("percentile-ladder.yaml", 3, 2*time.Second, 200*time.Millisecond, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.HighestPercentile = v1alpha1.P9999
@@ -229,7 +227,33 @@ func sample(file string, duration, warmup time.Duration) *v1alpha1.LatencyBenchm
 	b.Spec.Workload.Warmup = metav1.Duration{Duration: warmup}
 	// The API's default, which a typed object sends as 0.
 	b.Spec.Placement.Memory.Set(512 << 20)
+	if elsewhere {
+		onTheseNodes(&b.Spec)
+	}
 	return b
+}
+
+// onTheseNodes gives a sample, which is written for the local cluster, the nodes, networks and variants of another.
+func onTheseNodes(s *v1alpha1.LatencyBenchmarkSpec) {
+	s.Placement.Client, s.Placement.Server, s.Placement.CPUs = hostname(here.Client), hostname(here.Server), here.CPUs
+	if s.Network.Type == v1alpha1.NetworkVF {
+		s.Network = vfs()
+	}
+	s.Variants = slices.DeleteFunc(s.Variants, func(v v1alpha1.Variant) bool {
+		switch v.Network.Type {
+		case v1alpha1.NetworkVF:
+			*v.Network = vfs()
+		case v1alpha1.NetworkPF:
+			if here.PF == nil {
+				return true
+			}
+			v.Network.PF.DeviceNetwork = *here.PF
+		case v1alpha1.NetworkHost:
+			v.Network.Host = nil // the interface of the default route
+			return !here.HostNetwork
+		}
+		return false
+	})
 }
 
 // readSample reads one of config/samples.
@@ -249,7 +273,6 @@ func printed(ctx context.Context, b *v1alpha1.LatencyBenchmark, form string) str
 // tailgate is what kubectl-tailgate prints in the namespace of the specs.
 func tailgate(ctx context.Context, args ...string) string {
 	GinkgoHelper()
-	kubeconfig := cmp.Or(os.Getenv("E2E_KUBECONFIG"), localcluster.Kubeconfig(options))
 	var stdout, stderr bytes.Buffer
 	code := cli.Run(ctx, append(args, "--namespace", namespace, "--kubeconfig", kubeconfig), &stdout, &stderr)
 	Expect(code).To(BeZero(), stderr.String())
@@ -260,14 +283,7 @@ func tailgate(ctx context.Context, args ...string) string {
 // wholeCPUs is how many whole CPUs each node of the experiments can give.
 func wholeCPUs(ctx context.Context) int64 {
 	GinkgoHelper()
-	nodes := &corev1.NodeList{}
-	Expect(kube.List(ctx, nodes)).To(Succeed())
-	Expect(nodes.Items).NotTo(BeEmpty())
-	least := nodes.Items[0].Status.Allocatable.Cpu().MilliValue() / 1000
-	for _, n := range nodes.Items {
-		least = min(least, n.Status.Allocatable.Cpu().MilliValue()/1000)
-	}
-	return least
+	return min(allocatable(ctx, here.Client, corev1.ResourceCPU), allocatable(ctx, here.Server, corev1.ResourceCPU))
 }
 
 // rowsBelow are the words of the lines between the one that begins with heading and the next empty one.

@@ -21,7 +21,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 )
 
-var _ = Describe("Whatever dies", Label("faults"), func() {
+var _ = Describe("Whatever dies", Label("faults"), needs("processes to kill"), func() {
 	It("a manager killed in the middle of a run and another between runs, an API server and an etcd cost nothing", func(ctx context.Context) {
 		w := watchPods(ctx)
 		b := benchmark("killed", func(s *v1alpha1.LatencyBenchmarkSpec) {

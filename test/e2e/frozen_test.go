@@ -50,7 +50,7 @@ var middle = map[v1alpha1.Tool]time.Duration{
 }
 
 // Serial: what is reported must be the cut or the freeze, not a spec in another cluster that uses the same CPUs.
-var _ = Describe("What holds messages up, or loses them, is reported", Label("faults"), Serial, func() {
+var _ = Describe("What holds messages up, or loses them, is reported", Label("faults"), needs("processes to stop and a cable to cut"), Serial, func() {
 	DescribeTable("an end that is frozen for more than a second",
 		func(ctx context.Context, f freeze) {
 			b := disturbed(f.name, v1alpha1.ToolPinger, f.protocol)

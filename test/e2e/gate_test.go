@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -22,7 +24,6 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/cli"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
-	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
 
 // gated labels the nodes of the gate.
@@ -60,14 +61,14 @@ func gateNode(ctx context.Context, name string) *corev1.Node {
 	return n
 }
 
-// labelNodes gives all nodes a label, or with nil takes it away.
+// labelNodes gives both nodes a label, or with nil takes it away.
 func labelNodes(ctx context.Context, key string, value any) {
 	GinkgoHelper()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, key)
 	if value != nil {
 		patch = fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value)
 	}
-	for _, name := range []string{"node-a", "node-b"} {
+	for _, name := range []string{here.Client, here.Server} {
 		Expect(kube.Patch(ctx, gateNode(ctx, name), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 	}
 }
@@ -166,7 +167,7 @@ func eventuallyConcludes(ctx context.Context, node string, state v1alpha1.Verifi
 			StopTrying(fmt.Sprintf("%s %s: %s", v.Status.State, v.Status.Verified().Reason, v.Status.Verified().Message)).Now()
 		}
 		return v.Status.State
-	}).WithTimeout(measured).WithPolling(200*time.Millisecond).Should(Equal(state), func() string { return v.Status.Verified().Message })
+	}).WithTimeout(measured+here.Upgrade.Timeout.Duration).WithPolling(200*time.Millisecond).Should(Equal(state), func() string { return v.Status.Verified().Message })
 	AddReportEntry(fmt.Sprintf("%s: %s %s: %s", node, v.Status.State, v.Status.Verified().Reason, v.Status.Verified().Message))
 	want := heldBack
 	if state == v1alpha1.VerificationVerified {
@@ -212,11 +213,11 @@ func asked(ctx context.Context) string {
 		all = append(append(all, text...), "\n---\n"...)
 	}
 	file := filepath.Join(GinkgoT().TempDir(), "job.yaml")
-	here := strings.NewReplacer("fast-nodes", "e2e", "namespace: default", "namespace: "+namespace, "tailgate:latest", "localhost/tailgate:dev")
-	Expect(os.WriteFile(file, []byte(here.Replace(string(all))), 0o600)).To(Succeed())
-	Expect(install.Kubectl(ctx, options, GinkgoWriter, "apply", "-f", file)).To(Succeed())
+	our := strings.NewReplacer("fast-nodes", "e2e", "namespace: default", "namespace: "+namespace, "tailgate:latest", manager(ctx).Image)
+	Expect(os.WriteFile(file, []byte(our.Replace(string(all))), 0o600)).To(Succeed())
+	Expect(kubectl(ctx, GinkgoWriter, "apply", "-f", file)).To(Succeed())
 	defer func() {
-		Expect(install.Kubectl(ctx, options, GinkgoWriter, "delete", "--ignore-not-found", "-f", file)).To(Succeed())
+		Expect(kubectl(ctx, GinkgoWriter, "delete", "--ignore-not-found", "-f", file)).To(Succeed())
 	}()
 
 	var code int32
@@ -230,34 +231,49 @@ func asked(ctx context.Context) string {
 		code = end.ExitCode
 	}).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
 	var token bytes.Buffer
-	Expect(install.Kubectl(ctx, options, &token, "-n", namespace, "create", "token", "latency-reader")).To(Succeed())
-	status, body := managerGet(ctx, managerNamespace, nil, "/verdict/latencygates/e2e", token.String())
+	Expect(kubectl(ctx, &token, "-n", namespace, "create", "token", "latency-reader")).To(Succeed())
+	status, body := managerGet(ctx, managerNamespace, anyManager, nil, "/verdict/latencygates/e2e", token.String())
 	var answer struct{ Verdict string }
 	Expect(json.Unmarshal([]byte(body), &answer)).To(Succeed(), body)
 	return fmt.Sprintf("exit code %d, HTTP %d %s", code, status, answer.Verdict)
 }
 
-// upgrade upgrades node-a, and waits until it is held back for that.
-func upgrade(ctx context.Context, image string) {
+// change runs a command of the values on another cluster than the local one, which has a function instead.
+func change(ctx context.Context, command string, local func() error) {
 	GinkgoHelper()
-	boot := gateNode(ctx, "node-a").Status.NodeInfo.BootID
-	Expect(localcluster.Upgrade(ctx, options, "node-a", image)).To(Succeed())
-	Eventually(func() string { return gateNode(ctx, "node-a").Status.NodeInfo.OSImage }).
-		WithTimeout(time.Minute).WithPolling(20 * time.Millisecond).Should(Equal(image))
-	told := time.Now()
-	Expect(gateNode(ctx, "node-a").Status.NodeInfo.BootID).NotTo(Equal(boot))
-	Eventually(published).WithArguments(ctx, "node-a").WithTimeout(soon).WithPolling(20 * time.Millisecond).Should(Equal(heldBack))
-	AddReportEntry(fmt.Sprintf("held back %s after the kubelet told of %s", time.Since(told).Round(time.Millisecond), image))
-	Expect(verification(ctx, "node-a").Status.State).NotTo(Equal(v1alpha1.VerificationVerified))
+	if !elsewhere {
+		Expect(local()).To(Succeed())
+		return
+	}
+	c := exec.CommandContext(ctx, "sh", "-c", command)
+	c.Env, c.Stdout, c.Stderr = append(os.Environ(), "NODE="+here.Client), GinkgoWriter, GinkgoWriter
+	Expect(c.Run()).To(Succeed(), command)
 }
 
-// verifyAgain asks for a verification of node-a, and waits until it has begun.
+// upgrade upgrades the client's node, and waits until it is held back for that. It returns the new boot ID.
+func upgrade(ctx context.Context) string {
+	GinkgoHelper()
+	before := gateNode(ctx, here.Client).Status.NodeInfo.BootID
+	change(ctx, here.Upgrade.Command, func() error {
+		return localcluster.Upgrade(ctx, options, here.Client, "Upgraded "+time.Now().UTC().Format("15:04:05"))
+	})
+	var after corev1.NodeSystemInfo
+	Eventually(func() string { after = gateNode(ctx, here.Client).Status.NodeInfo; return after.BootID }).
+		WithTimeout(here.Upgrade.Timeout.Duration).WithPolling(20 * time.Millisecond).ShouldNot(Equal(before))
+	told := time.Now()
+	Eventually(published).WithArguments(ctx, here.Client).WithTimeout(here.Upgrade.Timeout.Duration).WithPolling(20 * time.Millisecond).Should(Equal(heldBack))
+	AddReportEntry(fmt.Sprintf("held back %s after the kubelet reported the boot of %s", time.Since(told).Round(time.Millisecond), after.OSImage))
+	Expect(verification(ctx, here.Client).Status.State).NotTo(Equal(v1alpha1.VerificationVerified))
+	return after.BootID
+}
+
+// verifyAgain asks for a verification of the client's node, and waits until it has begun.
 func verifyAgain(ctx context.Context) {
 	GinkgoHelper()
-	v := verification(ctx, "node-a")
+	v := verification(ctx, here.Client)
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:""}}}`, v1alpha1.AnnotationVerify))
 	Expect(kube.Patch(ctx, v, patch)).To(Succeed())
-	Eventually(func() v1alpha1.VerificationState { return verification(ctx, "node-a").Status.State }).
+	Eventually(func() v1alpha1.VerificationState { return verification(ctx, here.Client).Status.State }).
 		WithTimeout(soon).WithPolling(20 * time.Millisecond).Should(BeElementOf(v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring))
 }
 
@@ -266,54 +282,40 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(1), func() {
 		g := latencyGate()
 		Expect(client.IgnoreNotFound(kube.Delete(ctx, g))).To(Succeed())
 		Eventually(func() error { return kube.Get(ctx, client.ObjectKeyFromObject(g), g) }).WithTimeout(soon).ShouldNot(Succeed())
-		for _, name := range []string{"node-a", "node-b"} {
+		for _, name := range []string{here.Client, here.Server} {
 			Expect(published(ctx, name)).To(Equal("- - -"), "a gate leaves nothing behind")
 		}
 		labelNodes(ctx, gated, nil)
-		Expect(localcluster.RestoreCable(options)).To(Succeed())
-		Expect(localcluster.Up(ctx, options)).To(Succeed())
+		if !elsewhere {
+			Expect(localcluster.RestoreCable(options)).To(Succeed())
+			Expect(localcluster.Up(ctx, options)).To(Succeed())
+		}
 	})
 
-	It("holds an upgraded node back until its latency is proved", func(ctx context.Context) {
-		letIn := watchLetIn(ctx, "node-a")
+	It("holds an upgraded node back until its latency is proved", Label("upgrade"), func(ctx context.Context) {
+		if here.Upgrade == nil {
+			Skip("the values have no upgrade")
+		}
+		letIn, times := watchLetIn(ctx, here.Client), 2
 		labelNodes(ctx, gated, "")
 		Expect(kube.Create(ctx, latencyGate())).To(Succeed())
-		first := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)
-		other := eventuallyConcludes(ctx, "node-b", v1alpha1.VerificationVerified)
+		first := eventuallyConcludes(ctx, here.Client, v1alpha1.VerificationVerified)
+		other := eventuallyConcludes(ctx, here.Server, v1alpha1.VerificationVerified)
 		Eventually(asked).WithArguments(ctx).WithTimeout(time.Minute).Should(Equal("exit code 0, HTTP 200 Pass"))
 
 		By("an upgrade that changes nothing of the latency")
-		upgrade(ctx, "Upgraded 2")
-		second := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)
+		boot := upgrade(ctx)
+		second := eventuallyConcludes(ctx, here.Client, v1alpha1.VerificationVerified)
 		Expect(second.Status.Accepted.Benchmark).NotTo(Equal(first.Status.Accepted.Benchmark), "it has a new baseline")
-		Expect(second.Status.Accepted.Identity).To(HaveKeyWithValue(string(v1alpha1.IdentityOSImage), "Upgraded 2"))
+		Expect(second.Status.Accepted.Identity).To(HaveKeyWithValue(string(v1alpha1.IdentityBootID), boot))
 		Expect(second.Status.First.Benchmark).To(Equal(first.Status.Accepted.Benchmark))
 
-		By("an upgrade after which it is slow")
-		Expect(localcluster.SlowCable(options)).To(Succeed())
-		upgrade(ctx, "Upgraded 3")
-		failed := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationFailed)
-		Expect(failed.Status.Verified().Message).To(MatchRegexp(`^with peer node-b: .*min .* ratio [\d.]+ \[[\d.]+, [\d.]+\] over 5\+5 rounds: Fail, beyond maxIncrease 100%`))
-		Expect(failed.Status.Accepted).To(Equal(second.Status.Accepted), "what failed is no baseline")
 		g := latencyGate()
-		Eventually(func(check Gomega) {
-			check.Expect(kube.Get(ctx, client.ObjectKeyFromObject(g), g)).To(Succeed())
-			check.Expect(g.Status.Conditions).To(ContainElement(And(
-				HaveField("Type", v1alpha1.ConditionPassed), HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonNodesFailed))))
-		}).WithTimeout(soon).Should(Succeed())
-		Expect(asked(ctx)).To(Equal("exit code 1, HTTP 200 Fail"))
-		b := benchmark(failed.Status.History[0].Benchmark)
-		verdict := get(ctx, b).Status.Verdict
-		Expect(verdict.Outcome).To(Equal(v1alpha1.GateFail))
-		Expect(verdict.Rules[1]).To(And(HaveField("Estimate", Not(BeEmpty())), HaveField("Lower", Not(BeEmpty())), HaveField("Upper", Not(BeEmpty()))))
-		Expect(verification(ctx, "node-b").ResourceVersion).To(Equal(other.ResourceVersion), "the other node was left alone")
-
-		By("the cable restored")
-		Expect(localcluster.RestoreCable(options)).To(Succeed())
-		verifyAgain(ctx)
-		third := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)
-		Expect(third.Status.Accepted.Benchmark).NotTo(Equal(second.Status.Accepted.Benchmark), "it has a new baseline")
-		Expect(third.Status.Accepted.Identity).To(HaveKeyWithValue(string(v1alpha1.IdentityOSImage), "Upgraded 3"))
+		if !elsewhere || here.Upgrade.Slow != "" {
+			second = slowUpgrade(ctx, second)
+			times++
+		}
+		Expect(verification(ctx, here.Server).ResourceVersion).To(Equal(other.ResourceVersion), "the other node was left alone")
 
 		By("too few rounds")
 		Eventually(func() error {
@@ -322,19 +324,19 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(1), func() {
 			return kube.Update(ctx, g)
 		}).WithTimeout(soon).Should(Succeed())
 		verifyAgain(ctx)
-		held := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationInconclusive)
+		held := eventuallyConcludes(ctx, here.Client, v1alpha1.VerificationInconclusive)
 		Expect(held.Status.Verified().Message).To(ContainSubstring("rounds"))
-		Expect(held.Status.Accepted).To(Equal(third.Status.Accepted))
-		Expect(letIn()).To(HaveLen(3), "once for each time that it was verified")
+		Expect(held.Status.Accepted).To(Equal(second.Status.Accepted))
+		Expect(letIn()).To(HaveLen(times), "once for each time that it was verified")
 	})
 
-	It("does not pass a node that changes while the manager is scaled to zero", func(ctx context.Context) {
+	It("does not pass a node that changes while the manager is scaled to zero", needs("a manager that it may scale"), func(ctx context.Context) {
 		policies := filepath.Join(GinkgoT().TempDir(), "hold-on-change.yaml")
 		text, err := os.ReadFile("../../config/samples/gates/hold-on-change.yaml")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(os.WriteFile(policies, bytes.ReplaceAll(text, []byte("latency: gated"), []byte(gated+`: ""`)), 0o600)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(install.Kubectl(ctx, options, GinkgoWriter, "delete", "--ignore-not-found", "-f", policies)).To(Succeed())
+			Expect(kubectl(ctx, GinkgoWriter, "delete", "--ignore-not-found", "-f", policies)).To(Succeed())
 		})
 		labelNodes(ctx, gated, "")
 		// What the latency is does not matter here, so that a busy machine may take its time.
@@ -347,7 +349,7 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(1), func() {
 
 		for i, withPolicies := range []bool{false, true} {
 			if withPolicies {
-				Expect(install.Kubectl(ctx, options, GinkgoWriter, "apply", "-f", policies)).To(Succeed())
+				Expect(kubectl(ctx, GinkgoWriter, "apply", "-f", policies)).To(Succeed())
 			}
 			scaleManager(ctx, 0)
 			t := newWaysTimeline(ctx)
@@ -385,12 +387,47 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(1), func() {
 	})
 })
 
+// slowUpgrade upgrades the client's node, which is then so slow that it fails, and returns its verification after the network is as
+// before.
+func slowUpgrade(ctx context.Context, second *v1alpha1.LatencyVerification) *v1alpha1.LatencyVerification {
+	GinkgoHelper()
+	By("an upgrade after which it is slow")
+	fast := func(ctx context.Context) {
+		change(ctx, here.Upgrade.Restore, func() error { return localcluster.RestoreCable(options) })
+	}
+	DeferCleanup(fast)
+	change(ctx, here.Upgrade.Slow, func() error { return localcluster.SlowCable(options) })
+	boot := upgrade(ctx)
+	failed := eventuallyConcludes(ctx, here.Client, v1alpha1.VerificationFailed)
+	Expect(failed.Status.Verified().Message).To(MatchRegexp(`^with peer ` + regexp.QuoteMeta(here.Server) +
+		`: .*min .* ratio [\d.]+ \[[\d.]+, [\d.]+\] over 5\+5 rounds: Fail, beyond maxIncrease 100%`))
+	Expect(failed.Status.Accepted).To(Equal(second.Status.Accepted), "what failed is no baseline")
+	g := latencyGate()
+	Eventually(func(check Gomega) {
+		check.Expect(kube.Get(ctx, client.ObjectKeyFromObject(g), g)).To(Succeed())
+		check.Expect(g.Status.Conditions).To(ContainElement(And(
+			HaveField("Type", v1alpha1.ConditionPassed), HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonNodesFailed))))
+	}).WithTimeout(soon).Should(Succeed())
+	Expect(asked(ctx)).To(Equal("exit code 1, HTTP 200 Fail"))
+	verdict := get(ctx, benchmark(failed.Status.History[0].Benchmark)).Status.Verdict
+	Expect(verdict.Outcome).To(Equal(v1alpha1.GateFail))
+	Expect(verdict.Rules[1]).To(And(HaveField("Estimate", Not(BeEmpty())), HaveField("Lower", Not(BeEmpty())), HaveField("Upper", Not(BeEmpty()))))
+
+	By("the network as before")
+	fast(ctx)
+	verifyAgain(ctx)
+	third := eventuallyConcludes(ctx, here.Client, v1alpha1.VerificationVerified)
+	Expect(third.Status.Accepted.Benchmark).NotTo(Equal(second.Status.Accepted.Benchmark), "it has a new baseline")
+	Expect(third.Status.Accepted.Identity).To(HaveKeyWithValue(string(v1alpha1.IdentityBootID), boot))
+	return third
+}
+
 // scaleManager scales the manager, and waits until so many run.
 func scaleManager(ctx context.Context, replicas int) {
 	GinkgoHelper()
-	Expect(install.Kubectl(ctx, options, GinkgoWriter, "-n", managerNamespace, "scale", "deployment/manager", fmt.Sprint("--replicas=", replicas))).To(Succeed())
+	Expect(kubectl(ctx, GinkgoWriter, "-n", managerNamespace, "scale", "deployment/manager", fmt.Sprint("--replicas=", replicas))).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
-		Expect(install.Kubectl(ctx, options, GinkgoWriter, "-n", managerNamespace, "scale", "deployment/manager", "--replicas=1")).To(Succeed())
+		Expect(kubectl(ctx, GinkgoWriter, "-n", managerNamespace, "scale", "deployment/manager", "--replicas=1")).To(Succeed())
 	})
 	Eventually(managers).WithArguments(ctx).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Equal(replicas))
 }
@@ -417,7 +454,7 @@ func managers(ctx context.Context) int {
 // exitCode is that of kubectl tailgate gate.
 func exitCode(ctx context.Context) int {
 	var out bytes.Buffer
-	return cli.Run(ctx, []string{"gate", "lgate/e2e", "--kubeconfig", localcluster.Kubeconfig(options)}, &out, &out)
+	return cli.Run(ctx, []string{"gate", "lgate/e2e", "--kubeconfig", kubeconfig}, &out, &out)
 }
 
 // timeline records what happened in a spec, and when.
@@ -449,7 +486,7 @@ type waysTimeline struct {
 func newWaysTimeline(ctx context.Context) *waysTimeline {
 	GinkgoHelper()
 	var token bytes.Buffer
-	Expect(install.Kubectl(ctx, options, &token, "-n", managerNamespace, "create", "token", "manager")).To(Succeed())
+	Expect(kubectl(ctx, &token, "-n", managerNamespace, "create", "token", "manager")).To(Succeed())
 	return &waysTimeline{timeline: newTimeline(), ctx: ctx, token: token.String()}
 }
 
@@ -460,7 +497,7 @@ func (t *waysTimeline) look() string {
 	if managers(t.ctx) == 1 {
 		// One that has just started may be ready before it serves.
 		err := InterceptGomegaFailure(func() {
-			code, body := managerGet(t.ctx, managerNamespace, nil, "/verdict/latencygates/e2e", t.token)
+			code, body := managerGet(t.ctx, managerNamespace, anyManager, nil, "/verdict/latencygates/e2e", t.token)
 			var answer struct{ Verdict, Reason string }
 			Expect(json.Unmarshal([]byte(body), &answer)).To(Succeed(), body)
 			said = fmt.Sprintf("HTTP %d %s %s", code, answer.Verdict, answer.Reason)

@@ -18,11 +18,10 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
-	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
 
 var _ = Describe("Wrong input", Label("placement"), func() {
-	It("a device that is on another NUMA node than the CPUs is told, tried again and given up", func(ctx context.Context) {
+	It("a device that is on another NUMA node than the CPUs is told, tried again and given up", needs("VFs far from the CPUs"), func(ctx context.Context) {
 		vfNetwork(ctx, "sf-vf-far", localcluster.ResourceVFFar)
 		b := benchmark("far", overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Network.VF.NetworkRef.Name, s.Network.VF.ResourceName = "sf-vf-far", localcluster.ResourceVFFar
@@ -36,7 +35,7 @@ var _ = Describe("Wrong input", Label("placement"), func() {
 		Eventually(benchmarkPods).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
 	})
 
-	It("an image that cannot be pulled is told within seconds, and no pod hangs for ever", func(ctx context.Context) {
+	It("an image that cannot be pulled is told within seconds, and no pod hangs for ever", needs("a manager whose flags it may change"), func(ctx context.Context) {
 		setManagerArgs(ctx, "--bench-image=localhost/no-such-image:1", "--bench-image-pull-policy=IfNotPresent", "--pod-start-timeout=5s")
 		b := benchmark("unpullable")
 		create(ctx, b)
@@ -71,7 +70,7 @@ func setManagerArgs(ctx context.Context, args ...string) {
 		patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec/template/spec/containers/0/args", "value": args}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(kube.Patch(ctx, deployment, client.RawPatch(types.JSONPatchType, patch))).To(Succeed())
-		Expect(install.Kubectl(ctx, options, GinkgoWriter, "-n", managerNamespace, "rollout", "status", "deployment/manager", "--timeout=60s")).To(Succeed())
+		Expect(kubectl(ctx, GinkgoWriter, "-n", managerNamespace, "rollout", "status", "deployment/manager", "--timeout=60s")).To(Succeed())
 	}
 	DeferCleanup(set, before)
 	set(ctx, args)

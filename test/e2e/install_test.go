@@ -31,11 +31,8 @@ import (
 const chartNamespace = "latency"
 
 // It takes Tailgate away from the other specs, and gives it back.
-var _ = Describe("An installation", Label("install"), func() {
+var _ = Describe("An installation", Label("install"), needs("a Tailgate that it may remove"), func() {
 	It("can be removed while a benchmark runs, replaced by install.yaml, then by the chart, upgraded and removed without a trace", func(ctx context.Context) {
-		if os.Getenv("E2E_KUBECONFIG") != "" {
-			Skip("it would remove what it has not installed")
-		}
 		defer func() { Expect(install.Install(ctx, options)).To(Succeed()) }()
 
 		By("deleting the kustomization in the middle of a measurement")
@@ -45,14 +42,14 @@ var _ = Describe("An installation", Label("install"), func() {
 		})
 		create(ctx, running)
 		eventuallyMeasures(ctx, running)
-		Expect(install.Kubectl(ctx, options, GinkgoWriter, "delete", "-k", filepath.Join(root, install.Overlay), "--timeout=2m")).To(Succeed())
+		Expect(install.Kubectl(ctx, kubeconfig, GinkgoWriter, "delete", "-k", filepath.Join(root, install.Overlay), "--timeout=2m")).To(Succeed())
 		eventuallyNoTrace(ctx)
 
 		By("applying install.yaml")
 		file, chart, values := manifests(ctx)
 		kubectl := func(args ...string) {
 			GinkgoHelper()
-			Expect(install.Kubectl(ctx, options, GinkgoWriter, args...)).To(Succeed())
+			Expect(install.Kubectl(ctx, kubeconfig, GinkgoWriter, args...)).To(Succeed())
 		}
 		kubectl("apply", "--server-side", "-f", file)
 		kubectl("set", "resources", "-n", managerNamespace, "deployment/manager", "--requests=cpu=0")
@@ -99,7 +96,7 @@ var _ = Describe("An installation", Label("install"), func() {
 		}).WithTimeout(soon).Should(Succeed())
 		cas := x509.NewCertPool()
 		Expect(cas.AppendCertsFromPEM(certificate)).To(BeTrue())
-		status, _ := managerGet(ctx, chartNamespace, cas, "/metrics", "")
+		status, _ := managerGet(ctx, chartNamespace, anyManager, cas, "/metrics", "")
 		Expect(status).To(Equal(http.StatusUnauthorized))
 
 		By("removing the release with everything")
@@ -132,20 +129,20 @@ func manifests(ctx context.Context) (file, chart string, values []string) {
 	return filepath.Join(dist, "install.yaml"), charts[0], values
 }
 
-// helm runs Helm as the cluster's administrator in the namespace of the chart, from the root of the repository.
+// helm runs Helm as the cluster's administrator, without another --namespace in that of the chart, from the root of the repository.
 func helm(ctx context.Context, values []string, args ...string) {
 	GinkgoHelper()
 	path := exec.CommandContext(ctx, "go", "tool", "-n", "-modfile=hack/tools/helm.mod", "helm")
 	path.Dir, path.Stderr = root, GinkgoWriter
 	out, err := path.Output()
 	Expect(err).NotTo(HaveOccurred())
-	args = append(args, "--namespace", chartNamespace)
+	args = append([]string{"--namespace", chartNamespace}, args...)
 	for _, v := range values {
 		args = append(args, "--set", v)
 	}
 	c := exec.CommandContext(ctx, strings.TrimSpace(string(out)), args...)
 	c.Dir, c.Stdout, c.Stderr = root, GinkgoWriter, GinkgoWriter
-	c.Env = append(os.Environ(), "KUBECONFIG="+localcluster.Kubeconfig(options))
+	c.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	Expect(c.Run()).To(Succeed(), "helm %s", strings.Join(args, " "))
 }
 
@@ -169,7 +166,7 @@ func eventuallyNoTrace(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		var names bytes.Buffer
-		err := install.Kubectl(ctx, options, &names, "get", "-o", "name", "customresourcedefinitions,clusterroles,clusterrolebindings,deployments", "-A")
+		err := install.Kubectl(ctx, kubeconfig, &names, "get", "-o", "name", "customresourcedefinitions,clusterroles,clusterrolebindings,deployments", "-A")
 		g.Expect(err).NotTo(HaveOccurred())
 		// The local cluster's own stand-in for Multus stays.
 		left := strings.ReplaceAll(names.String(), "tailgate-multinet", "")

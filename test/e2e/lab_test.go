@@ -14,7 +14,6 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
-	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
 
 // wholeCores changes a benchmark for nodes with two threads a core, one of which gives pods whole cores only.
@@ -70,7 +69,7 @@ func upgradeWith(ctx context.Context, t *timeline, kernel string, whileBooting f
 	GinkgoHelper()
 	before := gateNode(ctx, "node-a").Status.NodeInfo
 	t.add("kernel %s", before.KernelVersion)
-	Expect(install.Kubectl(ctx, options, GinkgoWriter, "drain", "node-a", "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout="+measured.String())).To(Succeed())
+	Expect(kubectl(ctx, GinkgoWriter, "drain", "node-a", "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout="+measured.String())).To(Succeed())
 	t.add("node-a is drained")
 	Expect(localcluster.Reboot(ctx, options, "node-a", kernel)).To(Succeed())
 	t.add("it was shut down, and boots")
@@ -84,7 +83,7 @@ func upgradeWith(ctx context.Context, t *timeline, kernel string, whileBooting f
 	t.add("the gate holds the node")
 	eventuallyReady(ctx, corev1.ConditionTrue)
 	t.add("it is Ready")
-	Expect(install.Kubectl(ctx, options, GinkgoWriter, "uncordon", "node-a")).To(Succeed())
+	Expect(kubectl(ctx, GinkgoWriter, "uncordon", "node-a")).To(Succeed())
 	t.add("it is uncordoned; condition, label and taint of the gate: %s", published(ctx, "node-a"))
 }
 

@@ -15,12 +15,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
 
 var _ = Describe("The manager", Label("placement"), func() {
@@ -39,24 +39,53 @@ var _ = Describe("The manager", Label("placement"), func() {
 			DeferCleanup(func(ctx context.Context) { Expect(kube.Delete(ctx, o)).To(Succeed()) })
 		}
 		for i, account := range []string{stranger.Name, reader.Name} {
-			Expect(install.Kubectl(ctx, options, &tokens[i], "-n", namespace, "create", "token", account)).To(Succeed())
+			Expect(kubectl(ctx, &tokens[i], "-n", namespace, "create", "token", account)).To(Succeed())
 		}
 
-		status, _ := managerGet(ctx, managerNamespace, nil, "/metrics", "")
+		By("asking the manager that leads, the only one that exports what it does")
+		lease := &coordinationv1.Lease{}
+		Expect(kube.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: "manager.tailgate.dev"}, lease)).To(Succeed())
+		Expect(lease.Spec.HolderIdentity).NotTo(BeNil())
+		pod, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+		leader := "pod/" + pod
+		status, _ := managerGet(ctx, managerNamespace, leader, nil, "/metrics", "")
 		Expect(status).To(Equal(http.StatusUnauthorized))
-		status, _ = managerGet(ctx, managerNamespace, nil, "/metrics", tokens[0].String())
+		status, _ = managerGet(ctx, managerNamespace, leader, nil, "/metrics", tokens[0].String())
 		Expect(status).To(Equal(http.StatusForbidden), "it is known, and has no right")
-		status, body := managerGet(ctx, managerNamespace, nil, "/metrics", tokens[1].String())
+		status, body := managerGet(ctx, managerNamespace, leader, nil, "/metrics", tokens[1].String())
 		Expect(status).To(Equal(http.StatusOK))
 		Expect(body).To(ContainSubstring(`controller_runtime_reconcile_total{controller="latencybenchmark"`))
 		Expect(body).To(ContainSubstring("\ntailgate_exporting 1\n"))
 	})
 })
 
-// managerGet reads a path of the manager in a namespace with a bearer token, or none, through a forwarded port, and returns
+// manager is the manager's container.
+func manager(ctx context.Context) corev1.Container {
+	GinkgoHelper()
+	deployment := &appsv1.Deployment{}
+	Expect(kube.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: "manager"}, deployment)).To(Succeed())
+	return deployment.Spec.Template.Spec.Containers[0]
+}
+
+// benchImage is the image of benchmark pods.
+func benchImage(ctx context.Context) string {
+	GinkgoHelper()
+	for _, arg := range manager(ctx).Args {
+		if image, ok := strings.CutPrefix(arg, "--bench-image="); ok {
+			return image
+		}
+	}
+	Fail("the manager has no flag --bench-image")
+	return ""
+}
+
+// anyManager serves verdicts.
+const anyManager = "deployment/manager"
+
+// managerGet reads a path of a manager in a namespace with a bearer token, or none, through a forwarded port, and returns
 // status and body. The CAs are those that may have signed its certificate; nil: it has signed it itself. The port is
 // forwarded again each time: kubectl gives up after a connection that one end has cut off.
-func managerGet(ctx context.Context, namespace string, cas *x509.CertPool, path, token string) (int, string) {
+func managerGet(ctx context.Context, namespace, target string, cas *x509.CertPool, path, token string) (int, string) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	out, in := io.Pipe()
@@ -64,7 +93,7 @@ func managerGet(ctx context.Context, namespace string, cas *x509.CertPool, path,
 	go func() {
 		defer close(done)
 		// It ends by being cancelled, which is an error that does not matter.
-		_ = install.Kubectl(ctx, options, in, "-n", namespace, "port-forward", "deployment/manager", ":8443")
+		_ = kubectl(ctx, in, "-n", namespace, "port-forward", target, ":8443")
 		_ = in.Close()
 	}()
 	defer func() { cancel(); _ = out.Close(); <-done }()

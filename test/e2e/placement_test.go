@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,7 +25,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 	"github.com/tailgate-dev/tailgate/test/localcluster/dradriver"
-	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
 
 // short makes a benchmark of one short round of pinger.
@@ -60,38 +60,41 @@ func warning(b *v1alpha1.LatencyBenchmark, reason string) v1alpha1.Warning {
 }
 
 // tenant takes VFs of the near pool on a node, as another user's pod, and returns the PCI address of the one that is
-// attached to it.
+// attached to it, if the values name a network and the status has its device.
 func tenant(ctx context.Context, node string, vfs int64) string {
 	GinkgoHelper()
 	resources := corev1.ResourceList{
 		// No CPU: a node has a single one to give, and that is for the benchmarks.
-		corev1.ResourceMemory:   resource.MustParse("16Mi"),
-		localcluster.ResourceVF: *resource.NewQuantity(vfs, resource.DecimalSI),
+		corev1.ResourceMemory:                     resource.MustParse("16Mi"),
+		corev1.ResourceName(here.VF.ResourceName): *resource.NewQuantity(vfs, resource.DecimalSI),
 	}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "tenant-" + node, Namespace: namespace,
-			Annotations: map[string]string{foreign.AnnotationNetworks: `[{"name": "sf-vf", "namespace": "` + namespace + `", "interface": "net1"}]`},
-		},
+		ObjectMeta: metav1.ObjectMeta{Name: "tenant-" + node, Namespace: namespace},
 		Spec: corev1.PodSpec{
 			NodeSelector:                  map[string]string{corev1.LabelHostname: node},
 			TerminationGracePeriodSeconds: new(int64(0)),
 			Containers: []corev1.Container{{
-				Name: "tenant", Image: "localhost/pause:1", ImagePullPolicy: corev1.PullNever,
+				Name: "tenant", Image: benchImage(ctx), Command: []string{"netserver", "-D"},
 				Resources: corev1.ResourceRequirements{Requests: resources, Limits: resources},
 			}},
 		},
+	}
+	if here.VF.NetworkRef != nil {
+		pod.Annotations = map[string]string{foreign.AnnotationNetworks: fmt.Sprintf(`[{"name": %q, "namespace": %q, "interface": "net1"}]`, here.VF.NetworkRef.Name, namespace)}
 	}
 	Expect(kube.Create(ctx, pod)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(kube.Delete(ctx, pod))).To(Succeed())
 		Eventually(func() error { return kube.Get(ctx, client.ObjectKeyFromObject(pod), pod) }).WithTimeout(soon).ShouldNot(Succeed())
 	})
-	Eventually(func() corev1.PodPhase {
+	Eventually(func() []corev1.ContainerStatus {
 		Expect(kube.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
-		return pod.Status.Phase
-	}).WithTimeout(soon).Should(Equal(corev1.PodRunning))
-	status, err := foreign.FindStatus(pod.Annotations[foreign.AnnotationNetworkStatus], namespace+"/sf-vf", "net1")
+		return pod.Status.ContainerStatuses
+	}).WithTimeout(soon).Should(ContainElement(HaveField("Ready", true)))
+	if here.VF.NetworkRef == nil {
+		return ""
+	}
+	status, err := foreign.FindStatus(pod.Annotations[foreign.AnnotationNetworkStatus], namespace+"/"+here.VF.NetworkRef.Name, "net1")
 	Expect(err).NotTo(HaveOccurred())
 	if status.DeviceInfo == nil {
 		return "" // another Multus than the local cluster's tells it only if the device plugin left a file
@@ -130,35 +133,47 @@ func classForClaimedVFs(ctx context.Context) {
 
 var _ = Describe("Placement", Label("placement"), func() {
 	It("compares every way to the peer in one table, with a device of its own for each, and proves each", func(ctx context.Context) {
-		taken := tenant(ctx, "node-a", 1)
+		network := vfs()
+		if network.VF.IPAM == nil {
+			network.VF.NetworkRef, network.VF.IPAM = nil, &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "198.18.77.0/24"}
+		}
+		network.VF.MTU = here.MTU
+		taken := tenant(ctx, here.Client, 1)
 		b := benchmark("ways", short, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Rounds = 2
-			s.Variants = []v1alpha1.Variant{
-				{Name: "host", Network: &v1alpha1.Network{Type: v1alpha1.NetworkHost}},
-				{Name: "pod", Network: &v1alpha1.Network{Type: v1alpha1.NetworkPod}},
-				{Name: "vf", Network: &v1alpha1.Network{
-					Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: localcluster.ResourceVF, MTU: 9000, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "198.18.77.0/24"}}},
-				}},
-				{Name: "pf", Network: &v1alpha1.Network{
-					Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: localcluster.ResourcePF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-pf"}}},
-				}},
+			if here.HostNetwork {
+				s.Variants = append(s.Variants, v1alpha1.Variant{Name: "host", Network: &v1alpha1.Network{Type: v1alpha1.NetworkHost}})
+			}
+			s.Variants = append(s.Variants, v1alpha1.Variant{Name: "pod", Network: &v1alpha1.Network{Type: v1alpha1.NetworkPod}}, v1alpha1.Variant{Name: "vf", Network: &network})
+			if here.PF != nil {
+				s.Variants = append(s.Variants, v1alpha1.Variant{Name: "pf", Network: &v1alpha1.Network{
+					Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: *here.PF},
+				}})
+			}
+			if here.Onload != "" {
+				s.Variants = append(s.Variants, v1alpha1.Variant{Name: "onload", Network: &network, Acceleration: &v1alpha1.Acceleration{
+					Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{ResourceName: here.Onload, Profile: v1alpha1.OnloadProfileLatency},
+				}})
 			}
 		})
 		create(ctx, b)
 		b = completesWithin(ctx, 8*time.Minute, b)
 		Expect(report.Table(GinkgoWriter, b)).To(Succeed())
-		Expect(install.Kubectl(ctx, options, GinkgoWriter, "get", "lb", "-n", namespace, "-o", "wide")).To(Succeed())
+		Expect(kubectl(ctx, GinkgoWriter, "get", "lb", "-n", namespace, "-o", "wide")).To(Succeed())
 
 		By("a line for each variant, with its ratio to the first")
-		Expect(b.Status.Results).To(HaveLen(4))
+		Expect(b.Status.Results).To(HaveLen(len(b.Spec.Variants)))
 		for _, r := range b.Status.Results[1:] {
 			Expect(r.Ratios).NotTo(BeEmpty(), r.Variant)
 		}
-		Expect(b.Status.Summary.Variants).To(And(HavePrefix("host 1.00, "), ContainSubstring("vf "), ContainSubstring("pf ")))
+		Expect(b.Status.Summary.Variants).To(HavePrefix(b.Spec.Variants[0].Name + " 1.00, "))
+		for _, v := range b.Spec.Variants {
+			Expect(b.Status.Summary.Variants).To(ContainSubstring(v.Name + " "))
+		}
 		Expect(b.Status.Summary.Placement).To(Equal(v1alpha1.PlacementVerified))
 
 		By("what the agents proved")
-		Expect(b.Status.Endpoints).To(HaveLen(8))
+		Expect(b.Status.Endpoints).To(HaveLen(2 * len(b.Spec.Variants)))
 		for _, e := range b.Status.Endpoints {
 			what := e.Variant + ", " + e.Role
 			Expect(e.Placement).To(Equal(v1alpha1.PlacementVerified), "%s: %v", what, e.Proof)
@@ -175,9 +190,9 @@ var _ = Describe("Placement", Label("placement"), func() {
 				Expect(e.Interface).NotTo(Equal("net1"))
 			}
 			if e.Variant == "vf" {
-				Expect(e.MTU).To(Equal(int32(9000)))
-				Expect(e.Address).To(HavePrefix("198.18.77."))
-				if e.Node == "node-a" {
+				Expect(e.MTU).To(Equal(here.MTU))
+				Expect(netip.MustParsePrefix(network.VF.IPAM.Range).Contains(netip.MustParseAddr(e.Address))).To(BeTrue(), e.Address)
+				if e.Node == here.Client && taken != "" {
 					Expect(e.PCIAddress).NotTo(Equal(taken))
 				}
 			}
@@ -189,7 +204,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		}).WithTimeout(soon).ShouldNot(Succeed())
 	})
 
-	It("measures over a VF of Dynamic Resource Allocation that is requested as an extended resource", func(ctx context.Context) {
+	It("measures over a VF of Dynamic Resource Allocation that is requested as an extended resource", needs("the local DRA driver"), func(ctx context.Context) {
 		b := benchmark("claimed", short, slowest, single, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Network = v1alpha1.Network{
 				Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: localcluster.ResourceVFClaimed, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "198.18.78.0/24"}}},
@@ -215,7 +230,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		}
 	})
 
-	It("waits for a device plugin that exits when interfaces move, and no try is lost", SpecPriority(1), func(ctx context.Context) {
+	It("waits for a device plugin that exits when interfaces move, and no try is lost", needs("a device plugin that exits"), SpecPriority(1), func(ctx context.Context) {
 		for _, node := range []string{"node-a", "node-b"} {
 			Expect(localcluster.StartFragilePlugin(ctx, options, node)).To(Succeed())
 			DeferCleanup(func(ctx context.Context) { Expect(localcluster.KillFragilePlugin(ctx, options, node)).To(Succeed()) })
@@ -259,24 +274,25 @@ var _ = Describe("Placement", Label("placement"), func() {
 	})
 
 	It("waits while others have the devices, says who, and goes on when they are free", func(ctx context.Context) {
-		list := &corev1.NodeList{}
-		Expect(kube.List(ctx, list)).To(Succeed())
-		all := list.Items[0].Status.Allocatable[localcluster.ResourceVF]
-		tenant(ctx, "node-b", all.Value())
 		b := benchmark("patient", short, overVFs)
+		all := allocatable(ctx, here.Server, corev1.ResourceName(here.VF.ResourceName))
+		if all == 0 {
+			Skip("vf.resourceName is not of a device plugin")
+		}
+		tenant(ctx, here.Server, all)
 		create(ctx, b)
 		Eventually(func() metav1.Condition { return condition(get(ctx, b), v1alpha1.ConditionAccepted) }).WithTimeout(soon).Should(And(
 			HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonNodeBusy),
-			HaveField("Message", And(ContainSubstring("tenant-node-b"), ContainSubstring(string(localcluster.ResourceVF)))),
+			HaveField("Message", And(ContainSubstring("tenant-"+here.Server), ContainSubstring(here.VF.ResourceName))),
 		))
-		Expect(kube.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant-node-b"}})).To(Succeed())
+		Expect(kube.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant-" + here.Server}})).To(Succeed())
 		eventuallyCompletes(ctx, b)
 	})
 
 	It("holds off while a node is cordoned, unless the benchmark tolerates it", func(ctx context.Context) {
-		Expect(install.Kubectl(ctx, options, GinkgoWriter, "cordon", "node-b")).To(Succeed())
+		Expect(kubectl(ctx, GinkgoWriter, "cordon", here.Server)).To(Succeed())
 		uncordon := func(ctx context.Context) {
-			Expect(install.Kubectl(ctx, options, GinkgoWriter, "uncordon", "node-b")).To(Succeed())
+			Expect(kubectl(ctx, GinkgoWriter, "uncordon", here.Server)).To(Succeed())
 		}
 		DeferCleanup(uncordon)
 		held := benchmark("held", short)
@@ -293,7 +309,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		eventuallyCompletes(ctx, held)
 	})
 
-	It("of a VF without a NUMA hint is told, and blocks a verdict only where it was required", func(ctx context.Context) {
+	It("of a VF without a NUMA hint is told, and blocks a verdict only where it was required", needs("VFs without a hint"), func(ctx context.Context) {
 		vfNetwork(ctx, "sf-vf-nohint", localcluster.ResourceVFNoHint)
 		anywhere := func(numa v1alpha1.NUMAPolicy) func(*v1alpha1.LatencyBenchmarkSpec) {
 			return func(s *v1alpha1.LatencyBenchmarkSpec) {
@@ -338,7 +354,7 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 		Expect(get(ctx, b).Status.Verdict.Rules[0].Reason).To(Equal(reason))
 		return b
 	}
-	It("an MTU that one end's interface does not have", func(ctx context.Context) {
+	It("an MTU that one end's interface does not have", needs("an interface that it may change"), func(ctx context.Context) {
 		Expect(localcluster.SetMTU(options, "node-b", localcluster.ResourceVF, 1400)).To(Succeed())
 		DeferCleanup(func() { Expect(localcluster.SetMTU(options, "node-b", localcluster.ResourceVF, 1500)).To(Succeed()) })
 		b := benchmark("mtus", short, slowest, single, overVFs)
@@ -350,7 +366,7 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 		eventuallyNothingLeft(ctx)
 	})
 
-	It("a network that attaches another device than the one allocated", func(ctx context.Context) {
+	It("a network that attaches another device than the one allocated", needs("a device whose name it knows"), func(ctx context.Context) {
 		network := nadNamed("other-device", localcluster.ResourceVF)
 		network.Object["spec"] = map[string]any{"config": `{"cniVersion": "1.0.0", "name": "other-device", "type": "host-device", "device": "ens1f0v3",
 			"ipam": {"type": "host-local", "dataDir": "` + filepath.Dir(localcluster.Kubeconfig(options)) + `/ipam", "subnet": "198.18.79.0/24"}}`}
@@ -384,7 +400,7 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 		caught(ctx, b, v1alpha1.ProofDevice, v1alpha1.WarningDeviceUnproved)
 	})
 
-	It("an Onload library that is not there", func(ctx context.Context) {
+	It("an Onload library that is not there", needs("a device plugin without library"), func(ctx context.Context) {
 		// As a device plugin of Onload would advertise it, and mount nothing.
 		const onload = "tailgate.test/onload"
 		for _, node := range []string{"node-a", "node-b"} {
@@ -402,7 +418,7 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 		Expect(get(ctx, b).Status.Attempts).To(HaveLen(1), "a missing library does not come by trying again")
 	})
 
-	It("CPUs that are shared, because the kubelet has no static policy", func(ctx context.Context) {
+	It("CPUs that are shared, because the kubelet has no static policy", needs("a kubelet that it may configure"), func(ctx context.Context) {
 		Expect(localcluster.StopPinning(ctx, options, "node-b")).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(localcluster.Up(ctx, options)).To(Succeed()) })
 		b := benchmark("shared", short, slowest, single)
@@ -476,7 +492,7 @@ func advertise(ctx context.Context, node, name, quantity string) {
 		op, value = "remove", ""
 	}
 	patch := fmt.Sprintf(`[{"op": %q, "path": "/status/capacity/%s"%s}]`, op, strings.ReplaceAll(name, "/", "~1"), value)
-	Expect(install.Kubectl(ctx, options, GinkgoWriter, "patch", "node", node, "--subresource=status", "--type=json", "-p", patch)).To(Succeed())
+	Expect(kubectl(ctx, GinkgoWriter, "patch", "node", node, "--subresource=status", "--type=json", "-p", patch)).To(Succeed())
 }
 
 // allocatable is how many devices of a resource a node gives to pods.

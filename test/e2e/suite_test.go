@@ -2,34 +2,38 @@
 
 // Package e2e tests Tailgate as its users have it: installed from its images in a cluster of real kubelets,
 // driven through the API. By default each process of the suite starts a local cluster of its own, and they are removed at
-// the end, even when specs failed. With E2E_KUBECONFIG a single process uses another cluster, on which Tailgate is
-// installed already, and leaves that as it is. With E2E_LAB the nodes of its cluster are emulated machines (docs/lab.md).
+// the end, even when specs failed. With E2E_VALUES a single process uses the cluster of KUBECONFIG, which that file describes,
+// and leaves it as it was; see docs/e2e.md. With E2E_LAB the nodes of its cluster are emulated machines (docs/lab.md).
 package e2e
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/test/e2e/values"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 	"github.com/tailgate-dev/tailgate/test/localcluster/install"
-)
-
-const (
-	namespace        = "default"
-	managerNamespace = "tailgate-system"
 )
 
 var (
@@ -41,16 +45,58 @@ var (
 	kube client.WithWatch
 	// options of the local cluster of this process.
 	options = localcluster.Options{Log: GinkgoWriter, Lab: os.Getenv("E2E_LAB") != ""}
+	// elsewhere is true on another cluster than the local one; here describes the cluster.
+	elsewhere = os.Getenv("E2E_VALUES") != ""
+	here      values.Values
+	// kubeconfig, namespace and managerNamespace of the cluster.
+	kubeconfig, namespace, managerNamespace string
+	// ours are the namespaces whose benchmarks are the suite's: all of the local cluster.
+	ours = client.InNamespace("")
 )
 
 func TestE2E(t *testing.T) {
+	var err error
+	if here, err = values.Local(); elsewhere {
+		here, err = values.Read(os.Getenv("E2E_VALUES"))
+		kubeconfig = os.Getenv("KUBECONFIG")
+		if _, missing := os.Stat(kubeconfig); missing != nil {
+			err = errors.Join(err, errors.New("KUBECONFIG: the name of a file is missing, which E2E_VALUES describes the cluster of"))
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace, managerNamespace = here.Namespace, here.ManagerNamespace
+	if elsewhere {
+		ours = client.InNamespace(namespace)
+	}
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "e2e")
 }
 
-// installCluster starts the local cluster of this process and installs Tailgate there.
-func installCluster(ctx context.Context) {
-	if os.Getenv("E2E_KUBECONFIG") == "" {
+// needs labels specs that only run on the local cluster, which alone has what they need.
+func needs(what string) Labels { return Label("local", "needs "+what) }
+
+var _ = BeforeEach(func() {
+	if elsewhere {
+		for _, label := range CurrentSpecReport().Labels() {
+			if strings.HasPrefix(label, "needs ") {
+				Skip("only on the local cluster: it " + label)
+			}
+		}
+	}
+})
+
+// kubectl runs kubectl as the cluster's administrator and copies what it prints.
+func kubectl(ctx context.Context, out io.Writer, args ...string) error {
+	return install.Kubectl(ctx, kubeconfig, out, args...)
+}
+
+// setUp makes the cluster ready for the specs of this process. The first process does so before the others; see
+// localcluster.Options.
+func setUp(ctx context.Context) {
+	GinkgoHelper()
+	if !elsewhere {
 		options.Number, options.Log = GinkgoParallelProcess()-1, os.Stderr
 		began := time.Now()
 		Expect(install.Install(ctx, options)).To(Succeed())
@@ -60,15 +106,10 @@ func installCluster(ctx context.Context) {
 			soon, measured = pace*soon, pace*measured
 			AddReportEntry(fmt.Sprintf("installed after %s", time.Since(began).Round(time.Second)))
 		}
+		kubeconfig = localcluster.Kubeconfig(options)
+	} else if GinkgoParallelProcess() > 1 {
+		Fail("one process at a time can use the nodes of a cluster: PROCS=1")
 	}
-}
-
-// The first cluster starts before the others and ends after them; see localcluster.Options.
-var _ = SynchronizedBeforeSuite(installCluster, func(ctx context.Context) {
-	if GinkgoParallelProcess() > 1 {
-		installCluster(ctx)
-	}
-	kubeconfig := cmp.Or(os.Getenv("E2E_KUBECONFIG"), localcluster.Kubeconfig(options))
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
 	scheme := runtime.NewScheme()
@@ -76,19 +117,84 @@ var _ = SynchronizedBeforeSuite(installCluster, func(ctx context.Context) {
 	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
 	kube, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
-	deleteAll(ctx)
+	if here.Chart != nil {
+		createNamespace(ctx, managerNamespace, nil)
+		installChart(ctx)
+	}
+	createNamespace(ctx, namespace, here.NamespaceLabels)
+	copyNetworks(ctx)
+}
+
+var _ = SynchronizedBeforeSuite(setUp, func(ctx context.Context) {
+	if GinkgoParallelProcess() > 1 {
+		setUp(ctx)
+	}
 })
 
+// createNamespace creates a namespace until the suite ends.
+func createNamespace(ctx context.Context, name string, labels map[string]string) {
+	GinkgoHelper()
+	own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	if !elsewhere {
+		// One that is left of a suite that was killed. The cluster ends with the suite.
+		Expect(client.IgnoreNotFound(kube.Delete(ctx, own.DeepCopy()))).To(Succeed())
+		eventuallyGone(ctx, own.DeepCopy())
+	} else {
+		DeferCleanup(func(ctx context.Context) {
+			Expect(kube.Delete(ctx, own)).To(Succeed())
+			eventuallyGone(ctx, own)
+		})
+	}
+	Expect(kube.Create(ctx, own)).To(Succeed(), "namespaces of the suite must not exist before")
+}
+
+// installChart installs Tailgate by the values until the suite ends.
+func installChart(ctx context.Context) {
+	GinkgoHelper()
+	chart, err := yaml.Marshal(here.Chart)
+	Expect(err).NotTo(HaveOccurred())
+	file := filepath.Join(GinkgoT().TempDir(), "values.yaml")
+	Expect(os.WriteFile(file, chart, 0o600)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		helm(ctx, nil, "uninstall", "tailgate", "--namespace", managerNamespace, "--wait", "--ignore-not-found")
+	})
+	helm(ctx, []string{"crds.keep=false"}, "install", "tailgate", "config/helm", "--namespace", managerNamespace, "--wait", "--timeout=5m", "--values", file)
+}
+
+// copyNetworks copies the NetworkAttachmentDefinitions that the values name.
+func copyNetworks(ctx context.Context) {
+	GinkgoHelper()
+	if here.NetworksFrom == "" {
+		return
+	}
+	networks := &unstructured.UnstructuredList{}
+	networks.SetGroupVersionKind(foreign.GroupVersionKind)
+	Expect(kube.List(ctx, networks, client.InNamespace(here.NetworksFrom))).To(Succeed())
+	for _, n := range networks.Items {
+		network := nadNamed(n.GetName(), "")
+		network.SetAnnotations(n.GetAnnotations())
+		network.Object["spec"] = n.Object["spec"]
+		Expect(kube.Create(ctx, network)).To(Succeed())
+	}
+}
+
+// eventuallyGone waits until an object is gone.
+func eventuallyGone(ctx context.Context, object client.Object) {
+	GinkgoHelper()
+	Eventually(func() bool { return apierrors.IsNotFound(kube.Get(ctx, client.ObjectKeyFromObject(object), object)) }).
+		WithTimeout(2 * time.Minute).WithPolling(200 * time.Millisecond).Should(BeTrue())
+}
+
 var _ = SynchronizedAfterSuite(func() {}, func(ctx context.Context) {
-	if os.Getenv("E2E_KUBECONFIG") == "" {
+	if !elsewhere {
 		Expect(localcluster.Down(ctx, localcluster.Options{Log: os.Stderr, Lab: options.Lab})).To(Succeed())
 	}
 })
 
-var _ = AfterEach(deleteAll)
+var _ = AfterEach(func(ctx context.Context) { deleteAll(ctx, namespace) })
 
-// deleteAll deletes all matrices and benchmarks and waits until nothing of them is left.
-func deleteAll(ctx context.Context) {
+// deleteAll deletes all matrices and benchmarks of a namespace and waits until nothing of them is left.
+func deleteAll(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyMatrix{}, client.InNamespace(namespace))).To(Succeed())
 	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyBenchmark{}, client.InNamespace(namespace))).To(Succeed())
@@ -106,11 +212,11 @@ func eventuallyNothingLeft(ctx context.Context) {
 
 var managed = client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}
 
-// benchmarkPods are the names of all benchmark pods in the cluster.
+// benchmarkPods are the names of the benchmark pods of all specs.
 func benchmarkPods(ctx context.Context) []string {
 	GinkgoHelper()
 	list := &corev1.PodList{}
-	Expect(kube.List(ctx, list, managed)).To(Succeed())
+	Expect(kube.List(ctx, list, managed, ours)).To(Succeed())
 	var names []string
 	for _, p := range list.Items {
 		names = append(names, p.Name)
@@ -118,11 +224,11 @@ func benchmarkPods(ctx context.Context) []string {
 	return names
 }
 
-// storedResults are the names of all stored results in the cluster.
+// storedResults are the names of the stored results of all specs.
 func storedResults(ctx context.Context) []string {
 	GinkgoHelper()
 	list := &corev1.ConfigMapList{}
-	Expect(kube.List(ctx, list, managed)).To(Succeed())
+	Expect(kube.List(ctx, list, managed, ours)).To(Succeed())
 	var names []string
 	for _, c := range list.Items {
 		names = append(names, c.Name)

@@ -45,29 +45,30 @@ func Install(ctx context.Context, o localcluster.Options) error {
 	if err := localcluster.Load(ctx, o, o.Images...); err != nil {
 		return fmt.Errorf("loading the images: %w", err)
 	}
+	kubeconfig := localcluster.Kubeconfig(o)
 	overlay, patience := Overlay, "120s"
 	if o.Lab {
 		overlay, patience = Overlay+"-lab", "15m"
 	}
-	if err := Kubectl(ctx, o, io.Discard, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(root, overlay)); err != nil {
+	if err := Kubectl(ctx, kubeconfig, io.Discard, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(root, overlay)); err != nil {
 		return err
 	}
 	// The tag never changes, so the digest makes the Deployment roll when the image did.
 	digest := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"tailgate.dev/image-digest":%q}}}}}`, built[0].ID)
-	if err := Kubectl(ctx, o, io.Discard, "-n", "tailgate-system", "patch", "deployment", "manager", "--type=merge", "-p", digest); err != nil {
+	if err := Kubectl(ctx, kubeconfig, io.Discard, "-n", "tailgate-system", "patch", "deployment", "manager", "--type=merge", "-p", digest); err != nil {
 		return err
 	}
-	return Kubectl(ctx, o, io.Discard, "-n", "tailgate-system", "rollout", "status", "deployment/manager", "--timeout="+patience)
+	return Kubectl(ctx, kubeconfig, io.Discard, "-n", "tailgate-system", "rollout", "status", "deployment/manager", "--timeout="+patience)
 }
 
-// Kubectl runs kubectl as the cluster's administrator and copies what it prints.
-func Kubectl(ctx context.Context, o localcluster.Options, out io.Writer, args ...string) error {
+// Kubectl runs kubectl with a kubeconfig and copies what it prints.
+func Kubectl(ctx context.Context, kubeconfig string, out io.Writer, args ...string) error {
 	dir, err := localcluster.Assets(ctx, io.Discard)
 	if err != nil {
 		return err
 	}
 	c := exec.CommandContext(ctx, filepath.Join(dir, "kubectl"), args...)
-	c.Env = append(os.Environ(), "KUBECONFIG="+localcluster.Kubeconfig(o))
+	c.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	c.Stdout, c.Stderr = out, os.Stderr
 	if err := c.Run(); err != nil {
 		return fmt.Errorf("kubectl %v: %w", args, err)
