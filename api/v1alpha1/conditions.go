@@ -24,10 +24,10 @@ const (
 	ReasonAccepted = "Accepted"
 	// ReasonCellUnsupported surfaces when the tool cannot measure what workload asks.
 	ReasonCellUnsupported = "CellUnsupported"
-	// ReasonNoMatchingNode surfaces when a node selector, or that of template.runtimeClassName, matches no node.
+	// ReasonNoMatchingNode surfaces when a node selector, or that of pods.runtimeClassName, matches no node.
 	ReasonNoMatchingNode = "NoMatchingNode"
 	// ReasonNodeNotReady surfaces, as every reason about nodes, when it is why most of the selected nodes were rejected:
-	// they are not ready, cordoned, or tainted with what template.tolerations does not tolerate.
+	// they are not ready, cordoned, or have taints that pods.tolerations does not tolerate.
 	ReasonNodeNotReady = "NodeNotReady"
 	// ReasonNodeDraining surfaces when sriov-network-operator drains or reboots the selected nodes, or is about to.
 	ReasonNodeDraining = "NodeDraining"
@@ -72,7 +72,7 @@ const (
 	ReasonNetworkNameTaken = "NetworkNameTaken"
 	// ReasonNetworkRangeTooSmall surfaces when ipam of type Static leaves no two addresses.
 	ReasonNetworkRangeTooSmall = "NetworkRangeTooSmall"
-	// ReasonClassNotFound surfaces when template.runtimeClassName or template.priorityClassName does not exist.
+	// ReasonClassNotFound surfaces when pods.runtimeClassName or pods.priorityClassName does not exist.
 	ReasonClassNotFound = "ClassNotFound"
 	// ReasonAccelerationUnsupported surfaces when Onload is asked on the pod network.
 	ReasonAccelerationUnsupported = "AccelerationUnsupported"

@@ -8,14 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Criteria say what a benchmark's results must hold. The rules may change when the measuring is done: they are then judged
-// again, without measuring.
+// Criteria are the conditions that a benchmark's results must meet. The rules may change after the measurement: the stored
+// results are then judged again.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxIncreaseMessages) && !has(r.maxDecrease))",message="baseline: maxIncrease, maxIncreaseMessages and maxDecrease compare with a baseline; name one by benchmarkRef, variant or accepted, or use maxLatency, maxMessages and minBitsPerSecond"
 // +kubebuilder:validation:XValidation:rule="!has(self.ignoreDifferences) || has(self.baseline)",message="ignoreDifferences: there is no baseline from which to differ; remove it, or name a baseline"
 type Criteria struct {
-	// rules are what must hold, each for all cells that it selects, 1 to 32. The verdict is Fail when one fails, Pass
-	// when all pass, and otherwise Inconclusive, which is never a pass.
+	// rules are the limits, 1 to 32; each applies to all cells that it selects. The verdict is Fail if a rule fails, Pass if all
+	// rules pass, and otherwise Inconclusive, which is never a pass.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -26,20 +26,19 @@ type Criteria struct {
 	// +optional
 	Baseline *Baseline `json:"baseline,omitempty"`
 
-	// extendRounds is how many rounds are measured once more, and only once, when the planned ones leave the verdict
-	// Inconclusive and more of them may decide it, 0 to 100; default 0. Two looks at the data are two chances of an
-	// error: with extendRounds each is taken at 2.5 % instead of 5 %. A benchmark that is complete measures nothing more.
+	// extendRounds is the number of additional rounds that are measured if the verdict of the planned rounds is Inconclusive and
+	// more rounds may decide it, 0 to 100; default 0. It happens at most once. Because the data are then judged twice, each
+	// judgement has an error of 2.5 % instead of 5 %. A benchmark that is complete measures no more rounds.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	ExtendRounds int32 `json:"extendRounds,omitempty"`
 
 	// ignoreDifferences are the keys of the evidence that may differ between the baseline and the benchmark, such as
-	// kernel.release when an upgrade changes the kernel, at most 32. One * stands for anything, as in kernel.* or
-	// cell.*.duration, but not for the variant of a NIC's firmware, the kind of its function, or the acceleration of a
-	// socket: nic.firmware-variant, nic.function and cell.CELL.accelerated.END must be named in full. The key
-	// capture stands for packets that were captured on one side only. Any other difference leaves comparisons Inconclusive,
-	// and is named there.
+	// kernel.release when an upgrade changes the kernel, at most 32. One * matches any text, as in kernel.* or
+	// cell.*.duration, except for the firmware variant of a NIC, the type of its function, and the acceleration of a socket:
+	// nic.firmware-variant, nic.function and cell.CELL.accelerated.END must be written in full. The key capture means that
+	// packets were captured on one side only. Any other difference makes the comparison Inconclusive, and the message names it.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -50,7 +49,7 @@ type Criteria struct {
 	IgnoreDifferences []string `json:"ignoreDifferences,omitempty"`
 }
 
-// GateMetric names the figure of each round at which a rule looks.
+// GateMetric is the metric of each round that a rule limits.
 // +kubebuilder:validation:Enum=min;mean;p50;p75;p90;p95;p99;p99.9;p99.99;p99.999;max;stddev;lost;throughput
 type GateMetric string
 
@@ -92,21 +91,21 @@ func (p Percentage) Thousandths() (int64, error) {
 }
 
 // GateRule is a limit for one metric, absolute or against the baseline. Exactly one limit is set, of those that the metric
-// takes: latencies maxLatency or maxIncrease, lost maxMessages or maxIncreaseMessages, throughput minBitsPerSecond or
+// allows: latencies maxLatency or maxIncrease, lost maxMessages or maxIncreaseMessages, throughput minBitsPerSecond or
 // maxDecrease. A value that equals the limit is within it.
 //
-// A rule holds for every cell that it selects: latencies for cells that answer, throughput for streams, lost for both.
+// A rule applies to every cell that it selects: latencies for cells that answer, throughput for streams, lost for both.
 // A rule that selects no cell is Inconclusive.
 //
 // +kubebuilder:validation:XValidation:rule="self.metric != 'max'",message="metric: max is a single sample of each round and cannot be judged; use p99.999 or a lower percentile"
 // +kubebuilder:validation:XValidation:rule="[has(self.maxLatency), has(self.maxMessages), has(self.minBitsPerSecond), has(self.maxIncrease), has(self.maxIncreaseMessages), has(self.maxDecrease)].filter(given, given).size() == 1",message="give exactly one of maxLatency, maxMessages, minBitsPerSecond, maxIncrease, maxIncreaseMessages and maxDecrease; write a separate rule for each limit"
 // +kubebuilder:validation:XValidation:rule="self.metric == 'throughput' ? has(self.minBitsPerSecond) || has(self.maxDecrease) : self.metric == 'lost' ? has(self.maxMessages) || has(self.maxIncreaseMessages) : has(self.maxLatency) || has(self.maxIncrease)",message="throughput takes minBitsPerSecond or maxDecrease, lost takes maxMessages or maxIncreaseMessages, every other metric maxLatency or maxIncrease"
 type GateRule struct {
-	// metric is the figure of each round: min, mean, p50, p75, p90, p95, p99, p99.9, p99.99, p99.999, stddev, lost or throughput.
+	// metric is the metric of each round: min, mean, p50, p75, p90, p95, p99, p99.9, p99.99, p99.999, stddev, lost or throughput.
 	// +required
 	Metric GateMetric `json:"metric"`
 
-	// maxLatency is the highest latency that the median round may have, counted as the benchmark reports it (HalfRTT or
+	// maxLatency is the highest latency that the median round may have, of the benchmark's latencyType (HalfRTT or
 	// RTT): 1ns to 60s, such as 2us or 1.75ms.
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -169,7 +168,7 @@ type GateRule struct {
 	// +kubebuilder:validation:items:Maximum=1048576
 	MessageSizes []int32 `json:"messageSizes,omitempty"`
 
-	// ratesPerSecond selects cells whose messages are sent at these rates; absent: all, ping-pong too.
+	// ratesPerSecond selects cells whose messages are sent at these rates; absent: all, including ping-pong.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -202,21 +201,20 @@ type Baseline struct {
 	// +optional
 	BenchmarkRef *ObjectName `json:"benchmarkRef,omitempty"`
 
-	// variant is another variant of the same benchmark: its cells with the same traffic. Rules with maxIncrease or
-	// maxDecrease do not select the variant's own cells. In what the two variants say differently, their evidence may
-	// differ too.
+	// variant is another variant of the same benchmark. Cells with the same traffic are compared. Rules with maxIncrease or
+	// maxDecrease do not select the cells of this variant. The evidence may differ where the specs of the two variants differ.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Variant string `json:"variant,omitempty"`
 
-	// accepted is the result that a LatencyGate has accepted of the node that is this benchmark's client. The first verdict
-	// settles which result that is (status.verdict.baseline), and later acceptances do not change it.
+	// accepted is the result that a LatencyGate has accepted for the client's node. The first verdict determines the result
+	// (status.verdict.baseline), and later acceptances do not change it.
 	// +optional
 	Accepted *AcceptedBaseline `json:"accepted,omitempty"`
 
-	// matrixRef is another LatencyMatrix of the same namespace: each pair is compared with the pair of the same nodes in the
-	// same roles there. Only the template of a LatencyMatrix may have it.
+	// matrixRef is another LatencyMatrix of the same namespace: each pair is compared with its pair of the same nodes in the
+	// same roles. Only the template of a LatencyMatrix may set it.
 	// +optional
 	MatrixRef *ObjectName `json:"matrixRef,omitempty"`
 }
@@ -248,7 +246,7 @@ func (n *ObjectName) name() string {
 // AcceptedBaseline names the LatencyGate whose accepted result is the baseline.
 type AcceptedBaseline struct {
 	// gateName is the name of the LatencyGate, whose spec.namespace must be that of the benchmark. In the template of a
-	// LatencyGate it is absent, because it is the gate itself; anywhere else it is required.
+	// LatencyGate it must be absent, because the gate is the LatencyGate itself; elsewhere it is required.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -307,30 +305,30 @@ const (
 	ReasonNoCells = "NoCells"
 )
 
-// Verdict is what the rules of spec.criteria say of the results.
+// Verdict is the result of the rules of spec.criteria.
 type Verdict struct {
 	// outcome is Fail when a rule fails, Pass when all pass, otherwise Inconclusive.
 	Outcome GateOutcome `json:"outcome"`
-	// message is the line of the rule that decided.
+	// message is that of the rule that decided the outcome.
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message"`
-	// comparisons is how many there are of a rule with a cell. The probability of a wrong Fail is divided among them.
+	// comparisons is the number of pairs of a rule and a cell. The probability of a wrong Fail is divided among them.
 	Comparisons int32 `json:"comparisons"`
-	// passErrorOneIn is the highest probability with which a comparison whose truth is just beyond its limit passes, as
-	// one in so many: 20 is 5 %.
+	// passErrorOneIn is the inverse of the highest probability that a comparison passes although the true value is just beyond
+	// its limit: 20 is 5 %.
 	PassErrorOneIn int64 `json:"passErrorOneIn"`
-	// failErrorOneIn is the highest probability with which a comparison whose truth is just within its limit fails, as
-	// one in so many: 20 times comparisons keeps that of any wrong Fail at 5 %.
+	// failErrorOneIn is the inverse of the highest probability that a comparison fails although the true value is just within
+	// its limit: with 20 times comparisons, the probability of any wrong Fail is at most 5 %.
 	FailErrorOneIn int64 `json:"failErrorOneIn"`
-	// rules has a line for each rule, in the order of spec.criteria.rules.
+	// rules are the results of the rules, in the order of spec.criteria.rules.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Rules []RuleVerdict `json:"rules"`
-	// baseline is the benchmark that was compared with, where criteria.baseline.accepted leaves open which one that is.
+	// baseline is the benchmark that was compared with if criteria.baseline is accepted.
 	// +optional
 	Baseline *GateBaseline `json:"baseline,omitempty"`
-	// inputs are digests of what was judged: the criteria with the benchmark's own stored results, and the baseline's. When one
-	// would differ, all is judged again, except that a Pass or Fail stays when the baseline is deleted.
+	// inputs are digests of the judged data: the criteria with the benchmark's own stored results, and those of the baseline. If
+	// a digest changes, the results are judged again, except that a Pass or Fail remains if the baseline is deleted.
 	// +optional
 	// +kubebuilder:validation:MaxLength=129
 	Inputs string `json:"inputs,omitempty"`
@@ -347,13 +345,13 @@ type GateBaseline struct {
 	// benchmark is its name.
 	// +kubebuilder:validation:MaxLength=253
 	Benchmark string `json:"benchmark"`
-	// uid of the benchmark: another one of that name is not compared with.
+	// uid of the benchmark. A benchmark with the same name and another uid is not the baseline.
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid"`
 }
 
-// RuleVerdict is what one rule says of all its cells, with the numbers of the cell that decided: one that failed, or
-// else was inconclusive, or else passed, and among these the one that is worst for its limit.
+// RuleVerdict is the result of one rule for all its cells, with the numbers of the cell that decided: a failed cell if there is
+// one, otherwise an inconclusive cell, otherwise a passed cell; among these, the cell that is worst for its limit.
 type RuleVerdict struct {
 	// rule as text, such as p99 max 2µs of variants vf-onload.
 	// +kubebuilder:validation:MaxLength=512
@@ -363,14 +361,14 @@ type RuleVerdict struct {
 	// reason of the outcome as one word.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
-	// message tells it to people, with the numbers that made it.
+	// message explains the outcome, with its numbers.
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message"`
-	// passed is how many cells pass.
+	// passed is the number of cells that pass.
 	Passed int32 `json:"passed"`
-	// failed is how many cells fail.
+	// failed is the number of cells that fail.
 	Failed int32 `json:"failed"`
-	// inconclusive is how many cells do neither.
+	// inconclusive is the number of cells that neither pass nor fail.
 	Inconclusive int32 `json:"inconclusive"`
 	// variant is the variant of the cell that decided; absent when no cell was selected.
 	// +optional
@@ -380,16 +378,16 @@ type RuleVerdict struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Cell string `json:"cell,omitempty"`
-	// unit of candidate and baseline, and of lower and upper where they are no ratios: Nanoseconds (of the benchmark's
+	// unit of candidate and baseline, and of lower and upper if they are not ratios: Nanoseconds (of the benchmark's
 	// latencyType), BitsPerSecond or Messages.
 	// +optional
 	// +kubebuilder:validation:Enum=Nanoseconds;BitsPerSecond;Messages
 	Unit string `json:"unit,omitempty"`
-	// candidate is the median round's value, of an even number of rounds the lower one in the middle; absent when it
-	// was not measured, or is unbounded because messages were lost.
+	// candidate is the value of the median round, for an even number of rounds the lower median; absent if it was not
+	// measured, or is unbounded because messages were lost.
 	// +optional
 	Candidate *int64 `json:"candidate,omitempty"`
-	// baseline is the same of the baseline.
+	// baseline is the same value of the baseline.
 	// +optional
 	Baseline *int64 `json:"baseline,omitempty"`
 	// candidateRounds is the number of rounds judged.
@@ -398,25 +396,25 @@ type RuleVerdict struct {
 	// baselineRounds is the number of rounds compared with.
 	// +optional
 	BaselineRounds int32 `json:"baselineRounds,omitempty"`
-	// estimate is what is held against the limit, as a decimal number: with maxIncrease and maxDecrease the median of
-	// the ratios of all candidate to all baseline rounds, of lost of their differences; otherwise the median round.
-	// Absent when unbounded.
+	// estimate is the value that is compared with the limit, as a decimal number: with maxIncrease and maxDecrease, the median
+	// of the ratios of all candidate rounds to all baseline rounds; with maxIncreaseMessages, the median of their differences;
+	// otherwise the value of the median round. Absent if unbounded.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Estimate string `json:"estimate,omitempty"`
-	// lower is the lower bound of the estimate, rounded down; absent when so few rounds give none.
+	// lower is the lower bound of the estimate, rounded down; absent if there are too few rounds.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Lower string `json:"lower,omitempty"`
-	// upper is the upper bound of the estimate, rounded up; absent when so few rounds give none.
+	// upper is the upper bound of the estimate, rounded up; absent if there are too few rounds.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Upper string `json:"upper,omitempty"`
-	// needsRounds is about how many rounds, on each side, would decide if the new ones are like those so far; 0 when
-	// rounds are not what is missing, or more than 1000 would be.
+	// needsRounds is the estimated number of rounds on each side that would decide, if further rounds resemble the present
+	// ones; 0 if more rounds would not decide, or more than 1000 would be needed.
 	// +optional
 	NeedsRounds int32 `json:"needsRounds,omitempty"`
-	// needsSamples is how many samples each round must have; 0 when there are enough.
+	// needsSamples is the number of samples that each round needs; 0 if there are enough.
 	// +optional
 	NeedsSamples int64 `json:"needsSamples,omitempty"`
 }

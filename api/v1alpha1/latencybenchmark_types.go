@@ -37,7 +37,7 @@ const (
 	ProtocolMulticast Protocol = "Multicast"
 )
 
-// WaitMode says what an end does until a message comes.
+// WaitMode is how an end waits for a message.
 // +kubebuilder:validation:Enum=Block;Spin
 type WaitMode string
 
@@ -106,8 +106,7 @@ const (
 // HeadlinePercentiles are the percentiles of short overviews.
 func HeadlinePercentiles() []Percentile { return []Percentile{P50, P99, P999} }
 
-// LatencyBenchmarkSpec is the question: which tool measures what, how often, between which nodes, over
-// which networks.
+// LatencyBenchmarkSpec describes the measurement: the tool, the workload, the number of rounds, the nodes and the networks.
 //
 // +kubebuilder:validation:XValidation:rule="self.tool != 'pinger' || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 1)",message="spec.workload.messageSizes: pinger measures messages of at least 1 byte; use sizes from 1"
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-pingpong' || !('TCP' in self.workload.protocols) || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 1)",message="spec.workload.messageSizes: sfnt-pingpong measures nothing with TCP messages of 0 bytes; use sizes from 1, or UDP alone"
@@ -132,36 +131,36 @@ type LatencyBenchmarkSpec struct {
 	// +required
 	Tool Tool `json:"tool"`
 
-	// workload is what is sent, and for how long.
+	// workload is the traffic that is measured, and its duration.
 	// +optional
 	// +kubebuilder:default={}
 	Workload Workload `json:"workload,omitzero"`
 
-	// rounds is how many times everything is measured, each time with fresh pods, 1 to 100; default 5.
-	// A round is the unit of statistics: more rounds, not longer ones, make a comparison sharper.
+	// rounds is how many times everything is measured, each time with new pods, 1 to 100; default 5. The round is the unit of
+	// the statistics: more rounds, not longer rounds, make a comparison more precise.
 	// +optional
 	// +kubebuilder:default=5
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Rounds int32 `json:"rounds,omitempty"`
 
-	// placement is where the client and the server run and what they get there.
+	// placement selects the nodes of client and server, and their CPUs and memory.
 	// +optional
 	// +kubebuilder:default={}
 	Placement Placement `json:"placement,omitzero"`
 
-	// network is the way from client to server; default the primary pod network. Variants may have others.
+	// network is the network between client and server; default the primary pod network. Variants may have others.
 	// +optional
 	// +kubebuilder:default={type: Pod}
 	Network Network `json:"network,omitzero"`
 
-	// acceleration is how the tools' sockets work: in the kernel (default), or by Onload.
+	// acceleration is the network stack of the tools' sockets: the kernel (default) or Onload.
 	// +optional
 	Acceleration *Acceleration `json:"acceleration,omitempty"`
 
-	// variants are what is compared: ways to the peer, acceleration, and how the ends wait. Every variant is measured in
-	// every round, in an order that changes from round to round, so that drift affects all variants equally. If unset:
-	// one, named default.
+	// variants are the configurations that are compared: networks, acceleration, and how the ends wait. Every variant is
+	// measured in every round, in an order that changes from round to round, so that drift affects all variants equally. If
+	// unset, there is one variant, named default.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -188,18 +187,18 @@ type LatencyBenchmarkSpec struct {
 	// +optional
 	Headline *Headline `json:"headline,omitempty"`
 
-	// highestPercentile is the highest percentile that must come out, p50 to p99.9999. A tool, or a rate and
-	// duration, that cannot give it is refused before anything is measured. If unset, no percentile is guaranteed.
+	// highestPercentile is the highest percentile that the results must have, p50 to p99.9999. A spec whose tool, rate or
+	// duration cannot provide it is refused before the measurement. If unset, no percentile is guaranteed.
 	// +optional
 	HighestPercentile Percentile `json:"highestPercentile,omitempty"`
 
-	// pods is what benchmark pods get beyond what a measurement needs anywhere.
+	// pods has additional settings of the benchmark pods that a cluster may need.
 	// +optional
 	Pods *PodSettings `json:"pods,omitempty"`
 
-	// priority orders benchmarks that wait for the same nodes, -1000 to 1000; default 0. The higher goes first; each
-	// minute of waiting counts as one more, so that none waits for ever. One that has begun to measure keeps its nodes
-	// until it is finished. Unlike the rest of the spec it may change at any time.
+	// priority orders benchmarks that wait for the same nodes, -1000 to 1000; default 0. The benchmark with the highest value is
+	// next; each minute of waiting adds one, so that every benchmark is measured eventually. A benchmark that has begun to
+	// measure keeps its nodes until it is finished. The priority may change at any time.
 	// +optional
 	// +kubebuilder:validation:Minimum=-1000
 	// +kubebuilder:validation:Maximum=1000
@@ -211,24 +210,24 @@ type LatencyBenchmarkSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// ttlSecondsAfterFinished is after how many seconds a finished benchmark is deleted, with its results, 0 to 315360000
-	// (ten years); absent: never. It stays for as long as another benchmark names it as its baseline, and the one that a
-	// matrix or a gate owns goes with its owner alone. It may change at any time.
+	// ttlSecondsAfterFinished is the number of seconds after which a finished benchmark is deleted, with its results, 0 to
+	// 315360000 (ten years); absent: never. A benchmark is kept while another benchmark names it as its baseline. A benchmark that
+	// a matrix or a gate owns is deleted only with its owner. It may change at any time.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=315360000
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
-	// historyLimit is how many benchmarks of one series (those in the namespace with the same value of label
-	// tailgate.dev/series) are kept, 1 to 1000: this one, finished, is deleted with its results once so many newer ones of
-	// the series are complete. Absent, or without the label: never. Benchmarks that ttlSecondsAfterFinished keeps are kept, too.
-	// It may change at any time.
+	// historyLimit is the number of benchmarks that are kept of a series, 1 to 1000. A series is all benchmarks of the namespace
+	// with the same value of label tailgate.dev/series. When this benchmark is finished and that many newer benchmarks of the
+	// series are complete, it is deleted with its results. Absent, or without the label: never. A benchmark that is a baseline is
+	// kept, as with ttlSecondsAfterFinished. It may change at any time.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	HistoryLimit int32 `json:"historyLimit,omitempty"`
 
-	// notes are facts about the test that no agent can read, such as the BIOS profile, the switch or a ticket, at most 16.
+	// notes are facts about the test that the agents cannot read, such as the BIOS profile, the switch or a ticket, at most 16.
 	// Tables, reports and exports show them, and compare lists those that differ. They never prevent a comparison.
 	// +optional
 	// +listType=map
@@ -236,8 +235,8 @@ type LatencyBenchmarkSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Notes []Note `json:"notes,omitempty"`
 
-	// criteria is what the results must hold, and makes condition Passed. Unlike the rest of the spec it may change at any
-	// time: what is stored is then judged again, without measuring.
+	// criteria are the limits that the results must meet. They determine condition Passed. They may change at any time: the
+	// stored results are then judged again.
 	// +optional
 	Criteria *Criteria `json:"criteria,omitempty"`
 }
@@ -276,7 +275,7 @@ type Note struct {
 	Value string `json:"value"`
 }
 
-// Variant is one of the configurations that a benchmark compares. Fields that it does not set are as in the spec.
+// Variant is one of the configurations that a benchmark compares. Fields that it does not set have the values of the spec.
 type Variant struct {
 	// name is unique in the benchmark, at most 20 characters; pods and results are named after it.
 	// +required
@@ -285,15 +284,15 @@ type Variant struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 
-	// network is the variant's way from client to server; default spec.network.
+	// network is the variant's network between client and server; default spec.network.
 	// +optional
 	Network *Network `json:"network,omitempty"`
 
-	// acceleration is how the variant's sockets work; default spec.acceleration.
+	// acceleration is the network stack of the variant's sockets; default spec.acceleration.
 	// +optional
 	Acceleration *Acceleration `json:"acceleration,omitempty"`
 
-	// wait is what both ends do until a message comes; default spec.workload.wait.
+	// wait is how both ends wait for a message; default spec.workload.wait.
 	// +optional
 	Wait WaitMode `json:"wait,omitempty"`
 
@@ -305,13 +304,13 @@ type Variant struct {
 	// +optional
 	Capture CaptureMode `json:"capture,omitempty"`
 
-	// numaPolicy says what it means when a measuring CPU of this variant is not on the NUMA node of the device: Required,
-	// Preferred or Ignore; default that of spec.placement.
+	// numaPolicy is what follows if a measuring CPU of this variant is not on the NUMA node of the device: Required, Preferred or
+	// Ignore; default the policy of spec.placement.
 	// +optional
 	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
 
-	// env are environment variables of the variant's tools, added to those of spec.pods; of equal names these
-	// count.
+	// env are environment variables of the variant's tools. They are added to those of spec.pods and override variables of the
+	// same name.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -326,8 +325,8 @@ func (v Variant) Resources() []string {
 	return slices.DeleteFunc(all, func(name string) bool { return name == "" })
 }
 
-// Workload is what the client sends and the server returns. Every protocol is measured with every size, at
-// every rate; streams come on top.
+// Workload is the traffic between client and server. Every protocol is measured with every size, at every rate; streams are
+// measured in addition.
 type Workload struct {
 	// protocols are the transports to measure: TCP, UDP, Multicast (UDP over a group, both ways); default TCP.
 	// +optional
@@ -337,8 +336,8 @@ type Workload struct {
 	// +kubebuilder:validation:MaxItems=3
 	Protocols []Protocol `json:"protocols,omitempty"`
 
-	// messageSizes are the payload sizes to measure, in bytes, 0 to 65536, at most 32 of them; default 64, or none
-	// when there are streams. Both directions carry the same size, but for sfnt-stream, which answers with 48 bytes.
+	// messageSizes are the payload sizes to measure, in bytes, 0 to 65536, at most 32; default 64, or none if there are
+	// streams. Both directions carry the same size, except with sfnt-stream, which answers with 48 bytes.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -348,7 +347,7 @@ type Workload struct {
 	MessageSizes []int32 `json:"messageSizes,omitempty"`
 
 	// ratesPerSecond are the rates at which messages are sent, independent of the responses (open loop), at most
-	// 16. If unset: each message follows the answer to the last (closed loop, ping-pong).
+	// 16. If unset, each message follows the response to the previous one (closed loop, ping-pong).
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -357,14 +356,14 @@ type Workload struct {
 	// +kubebuilder:validation:items:Maximum=10000000
 	RatesPerSecond []int32 `json:"ratesPerSecond,omitempty"`
 
-	// streams are bandwidth tests, at most 16: messages one way, as fast as they go.
+	// streams are bandwidth tests, at most 16: messages in one direction, at the highest rate.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Streams []Stream `json:"streams,omitempty"`
 
-	// wait is what both ends do until a message comes: Block (default) sleeps in the kernel, Spin polls.
+	// wait is how both ends wait for a message: Block (default) sleeps in the kernel, Spin polls.
 	// +optional
 	// +kubebuilder:default=Block
 	Wait WaitMode `json:"wait,omitempty"`
@@ -381,8 +380,8 @@ type Workload struct {
 	MulticastGroup string `json:"multicastGroup,omitempty"`
 
 	// duration is how long each cell (protocol, size and rate) is measured in each round, after its warm-up,
-	// 100ms to 12h; default 3s. A percentile is reported only with at least ten samples beyond it: p99.9 of a
-	// 10 µs round trip needs 0.1 s, p99.99 one second, p99.999 ten.
+	// 100ms to 12h; default 3s. A percentile is reported only with at least ten samples beyond it: with a round trip of 10 µs,
+	// p99.9 needs 0.1 s, p99.99 1 s, and p99.999 10 s.
 	// +optional
 	// +kubebuilder:default="3s"
 	// +kubebuilder:validation:Type=string
@@ -407,32 +406,32 @@ type Stream struct {
 	// protocol is TCP or UDP.
 	// +required
 	Protocol Protocol `json:"protocol"`
-	// messageSize is how much the sender hands to its socket at once, in bytes, 1 to 1048576.
+	// messageSize is the number of bytes that the sender writes to its socket at once, 1 to 1048576.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1048576
 	MessageSize int32 `json:"messageSize"`
 }
 
-// LatencyBenchmarkStatus is the answer, as far as it is known.
+// LatencyBenchmarkStatus is the observed state and the results.
 type LatencyBenchmarkStatus struct {
 	// observedGeneration is the generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Accepted (the spec is understood and the cluster can give what it asks), Succeeded (Unknown while
-	// it runs; the reason says where it stands) and, with criteria, Passed (Unknown while nothing can be said).
+	// conditions are Accepted (the spec is valid and the cluster has the requested resources), Succeeded (Unknown while the
+	// benchmark runs; the reason is its state) and, with criteria, Passed (Unknown without a verdict of Pass or Fail).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// progress is how far the measurement is.
+	// progress is the progress of the measurement.
 	// +optional
 	Progress *Progress `json:"progress,omitempty"`
 
-	// pair is the two nodes that were chosen when the spec was accepted.
+	// pair are the two nodes that were chosen when the spec was accepted.
 	// +optional
 	Pair *Pair `json:"pair,omitempty"`
 
@@ -441,14 +440,14 @@ type LatencyBenchmarkStatus struct {
 	// +optional
 	CPUs *EndpointCPUs `json:"cpus,omitempty"`
 
-	// extendedRounds is by how many rounds the plan grew because the planned ones left the verdict Inconclusive. It
-	// happens at most once.
+	// extendedRounds is the number of rounds that were added because the verdict of the planned rounds was Inconclusive. Rounds
+	// are added at most once.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	ExtendedRounds int32 `json:"extendedRounds,omitempty"`
 
-	// verdict is what the rules of spec.criteria say of the results, once everything was measured.
+	// verdict is the result of the rules of spec.criteria, after the measurement.
 	// +optional
 	Verdict *Verdict `json:"verdict,omitempty"`
 
@@ -456,7 +455,7 @@ type LatencyBenchmarkStatus struct {
 	// +optional
 	Summary *Summary `json:"summary,omitempty"`
 
-	// results has a line for each cell, over all finished rounds.
+	// results are the results of the cells, over all finished rounds.
 	// +optional
 	// +listType=map
 	// +listMapKey=variant
@@ -464,14 +463,14 @@ type LatencyBenchmarkStatus struct {
 	// +kubebuilder:validation:MaxItems=400
 	Results []CellResult `json:"results,omitempty"`
 
-	// warnings say what is known to be wrong with the results, and what was not verified.
+	// warnings are known defects of the results, and facts that were not verified.
 	// +optional
 	// +listType=map
 	// +listMapKey=reason
 	// +kubebuilder:validation:MaxItems=32
 	Warnings []Warning `json:"warnings,omitempty"`
 
-	// endpoints is what the agents of each variant's last finished run observed, client first.
+	// endpoints are the observations of the agents in the last finished run of each variant, client first.
 	// +optional
 	// +listType=map
 	// +listMapKey=variant
@@ -479,8 +478,8 @@ type LatencyBenchmarkStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 
-	// active is the claim on two nodes by the attempt that runs now. It is written before the first pod is
-	// created and removed after the last one is gone.
+	// active is the claim of the current attempt on its two nodes. It is written before the first pod is created and removed
+	// after the last pod is gone.
 	// +optional
 	Active *ActiveAttempt `json:"active,omitempty"`
 
@@ -491,22 +490,22 @@ type LatencyBenchmarkStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	LeftPods []LeftPod `json:"leftPods,omitempty"`
 
-	// occupiedSeconds is for how long finished attempts held their nodes, in all.
+	// occupiedSeconds is the total time for which finished attempts held their nodes.
 	// +optional
 	OccupiedSeconds int64 `json:"occupiedSeconds,omitempty"`
 
-	// deviceWaitStartTime is when the operator first saw that a device plugin which the next run needs does not run; unset
-	// when the run has started.
+	// deviceWaitStartTime is when the operator first saw that a device plugin of the next run was not running; unset when the
+	// run has started.
 	// +optional
 	DeviceWaitStartTime *metav1.MicroTime `json:"deviceWaitStartTime,omitempty"`
 
-	// attempts lists every finished attempt of every run, oldest first.
+	// attempts are the finished attempts of all runs, oldest first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=300
 	Attempts []Attempt `json:"attempts,omitempty"`
 
-	// stored lists the ConfigMaps that hold the full histograms, one for each finished run.
+	// stored are the ConfigMaps with the full histograms, one for each finished run.
 	// +optional
 	// +listType=map
 	// +listMapKey=configMap
@@ -531,12 +530,12 @@ type Progress struct {
 	Done int32 `json:"done"`
 	// total is the number of runs the plan has.
 	Total int32 `json:"total"`
-	// measuringSecondsLeft is the pure measuring time, warm-ups included, of the runs that are not done, in
-	// seconds, rounded up. Starting and ending pods comes on top.
+	// measuringSecondsLeft is the measuring time of the remaining runs in seconds, rounded up. It includes warm-ups, but not the
+	// time to start and end pods.
 	MeasuringSecondsLeft int64 `json:"measuringSecondsLeft"`
 }
 
-// Pair is the nodes of the two endpoints.
+// Pair has the nodes of the two endpoints.
 type Pair struct {
 	// clientNode is the name of the client's node.
 	// +kubebuilder:validation:MaxLength=253
@@ -550,7 +549,7 @@ type Pair struct {
 // pod 35.20µs, vf 12.30µs. A percentile is empty, or a dash, while it has too few samples, and "lost" where lost messages
 // reach it.
 type Summary struct {
-	// variant is the name of the variant whose percentiles are numbers here: the first one.
+	// variant is the name of the variant of the numeric percentiles: the first variant.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Variant string `json:"variant,omitempty"`
@@ -569,7 +568,7 @@ type Summary struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	P999 string `json:"p999,omitempty"`
-	// p50Nanoseconds is the median of the variant above as a number, by which kubectl get can sort.
+	// p50Nanoseconds is the median of the variant above as a number, for sorting with kubectl get.
 	// +optional
 	P50Nanoseconds *int64 `json:"p50Nanoseconds,omitempty"`
 	// p99Nanoseconds is its 99th percentile.
@@ -586,12 +585,12 @@ type Summary struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Variants string `json:"variants,omitempty"`
-	// placement is Verified when all endpoints of all variants are, otherwise Unverified.
+	// placement is Verified if all endpoints of all variants are Verified, otherwise Unverified.
 	// +optional
 	Placement PlacementState `json:"placement,omitempty"`
 }
 
-// PlacementState says whether the placement of the endpoints was proved to be as requested.
+// PlacementState says whether the placement of endpoints was proved to be as requested.
 // +kubebuilder:validation:Enum=Verified;Unverified
 type PlacementState string
 
@@ -603,11 +602,11 @@ const (
 	PlacementUnverified PlacementState = "Unverified"
 )
 
-// CellResult is what one cell (variant, protocol, message size, rate) gave over all finished rounds. All latencies
-// are nanoseconds of the stated latencyType. A percentile is absent when fewer than ten samples lie beyond it, or when
-// lost messages reach it.
+// CellResult is the result of one cell (variant, protocol, message size, rate) over all finished rounds. All latencies
+// are nanoseconds of latencyType. A percentile is absent if fewer than ten samples are beyond it, or if it falls among the lost
+// messages.
 type CellResult struct {
-	// variant is the name of the variant, default when the spec has none.
+	// variant is the name of the variant, default if the spec has no variants.
 	// +kubebuilder:validation:MaxLength=63
 	Variant string `json:"variant"`
 	// name is protocol, size and rate, such as tcp-64, udp-64-at-23000 or tcp-stream-65536.
@@ -617,24 +616,24 @@ type CellResult struct {
 	Protocol Protocol `json:"protocol"`
 	// messageSizeBytes is the payload of each message, in bytes.
 	MessageSizeBytes int32 `json:"messageSizeBytes"`
-	// ratePerSecond is how many messages were sent each second; absent for ping-pong and streams.
+	// ratePerSecond is the number of messages that were sent each second; absent for ping-pong and streams.
 	// +optional
 	RatePerSecond int32 `json:"ratePerSecond,omitempty"`
-	// latencyType says whether the latencies are RTT or HalfRTT, or InToOut: from the arrival of a request at the
-	// server's interface to the departure of the answer. Absent for streams.
+	// latencyType is RTT, HalfRTT or InToOut, which is the time from the arrival of a request at the server's interface to the
+	// departure of the response. Absent for streams.
 	// +optional
 	LatencyType ResultLatencyType `json:"latencyType,omitempty"`
-	// countedFrom says from when latencies at a rate count: Intended, when the schedule said that the message was to
-	// be sent, so that a sender that is held up shows; or Actual, when it was sent, with tools that tell no other.
+	// countedFrom is the start of latencies at a rate: Intended is the time at which the message was scheduled, so that delays of
+	// the sender are included; Actual is the time at which it was sent, for tools that do not report the scheduled time.
 	// +optional
 	// +kubebuilder:validation:Enum=Intended;Actual
 	CountedFrom string `json:"countedFrom,omitempty"`
-	// rounds is the number of rounds behind the numbers.
+	// rounds is the number of rounds of the result.
 	Rounds int32 `json:"rounds"`
-	// samples is the number of round trips behind the numbers.
+	// samples is the number of round trips of the result.
 	Samples int64 `json:"samples"`
-	// lost is the number of messages that were sent and not answered, or not received in a stream, or not counted
-	// because they lay out of the histogram's range. They are not among the samples.
+	// lost is the number of messages that were not answered, not received in a stream, or outside the range of the histogram.
+	// They are not among the samples.
 	Lost int64 `json:"lost"`
 	// lostFrom is the lowest percentile that is unknown because of lost messages; absent if there is none.
 	// +optional
@@ -645,7 +644,7 @@ type CellResult struct {
 	// meanNanoseconds is the mean of all samples.
 	// +optional
 	MeanNanoseconds *int64 `json:"meanNanoseconds,omitempty"`
-	// stddevNanoseconds is the standard deviation of all samples; it says little of a skewed distribution.
+	// stddevNanoseconds is the standard deviation of all samples. It is of little use for a skewed distribution.
 	// +optional
 	StddevNanoseconds *int64 `json:"stddevNanoseconds,omitempty"`
 	// maxNanoseconds is the exact largest sample.
@@ -657,14 +656,14 @@ type CellResult struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=9
 	Percentiles []PercentileResult `json:"percentiles,omitempty"`
-	// needsSamples is how many samples the first absent percentile would need in all; 0 when none is absent.
+	// needsSamples is the total number of samples that the first absent percentile needs; 0 if no percentile is absent.
 	// +optional
 	NeedsSamples int64 `json:"needsSamples,omitempty"`
-	// stepNanoseconds is the step to which the tool rounds the percentiles, of a tool that tells no samples: they are
-	// then the median over the rounds of the tool's own. Absent where percentiles come from samples.
+	// stepNanoseconds is the resolution of the percentiles of a tool that does not report samples. Each percentile is then the
+	// median of the tool's own percentiles over the rounds. Absent if percentiles are computed from samples.
 	// +optional
 	StepNanoseconds int64 `json:"stepNanoseconds,omitempty"`
-	// spread is how much each percentile differs between the rounds, with two rounds or more.
+	// spread is the variation of each percentile between the rounds, with two rounds or more.
 	// +optional
 	// +listType=map
 	// +listMapKey=percentile
@@ -677,10 +676,10 @@ type CellResult struct {
 	// +listMapKey=percentile
 	// +kubebuilder:validation:MaxItems=3
 	Ratios []Ratio `json:"ratios,omitempty"`
-	// bandwidth is what a stream found.
+	// bandwidth is the result of a stream.
 	// +optional
 	Bandwidth *BandwidthResult `json:"bandwidth,omitempty"`
-	// outliers says with what the samples beyond p99.9 coincide, where the tool knows.
+	// outliers describes the events with which samples beyond p99.9 coincide, if the tool reports them.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Outliers string `json:"outliers,omitempty"`
@@ -729,17 +728,17 @@ type ResultLatencyType string
 // as its agent captured them. The other result latency types are those of the spec.
 const ResultInToOut ResultLatencyType = "InToOut"
 
-// Spread is how a percentile differs between rounds, in nanoseconds of the result's latencyType.
+// Spread is the variation of a percentile between rounds, in nanoseconds of the result's latencyType.
 type Spread struct {
-	// percentile of each round's own samples.
+	// percentile of the samples of each round.
 	Percentile Percentile `json:"percentile"`
-	// rounds is how many rounds had samples enough for it.
+	// rounds is the number of rounds with enough samples for the percentile.
 	Rounds int32 `json:"rounds"`
-	// minNanoseconds is the lowest of them.
+	// minNanoseconds is the lowest value.
 	MinNanoseconds int64 `json:"minNanoseconds"`
-	// medianNanoseconds is the one in the middle, of an even number the lower one.
+	// medianNanoseconds is the median, for an even number of rounds the lower median.
 	MedianNanoseconds int64 `json:"medianNanoseconds"`
-	// maxNanoseconds is the highest of them.
+	// maxNanoseconds is the highest value.
 	MaxNanoseconds int64 `json:"maxNanoseconds"`
 }
 
@@ -763,7 +762,7 @@ type Ratio struct {
 	Upper string `json:"upper,omitempty"`
 }
 
-// BandwidthResult is what arrived at the receiver of a stream, payload only.
+// BandwidthResult is the payload that arrived at the receiver of a stream.
 type BandwidthResult struct {
 	// bitsPerSecond is the median of the rounds.
 	BitsPerSecond int64 `json:"bitsPerSecond"`
@@ -771,25 +770,24 @@ type BandwidthResult struct {
 	MinBitsPerSecond int64 `json:"minBitsPerSecond"`
 	// maxBitsPerSecond is the highest of the rounds.
 	MaxBitsPerSecond int64 `json:"maxBitsPerSecond"`
-	// sentBitsPerSecond is what the sender handed to its socket, the median of the rounds.
+	// sentBitsPerSecond is the rate at which the sender wrote to its socket, the median of the rounds.
 	SentBitsPerSecond int64 `json:"sentBitsPerSecond"`
-	// retransmits is the number of TCP segments that were sent again, in all rounds; absent when the tool does not
-	// tell.
+	// retransmits is the number of retransmitted TCP segments in all rounds; absent if the tool does not report it.
 	// +optional
 	Retransmits *int64 `json:"retransmits,omitempty"`
 }
 
-// Warning is something that limits what the results say.
+// Warning is a limitation of the results.
 type Warning struct {
 	// reason is the warning's type.
 	// +kubebuilder:validation:MaxLength=63
 	Reason string `json:"reason"`
-	// message says what was seen and what it means.
+	// message describes the observation and its meaning.
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message"`
 }
 
-// Endpoint is what an agent observed from inside its pod.
+// Endpoint has the observations of an agent in its pod.
 type Endpoint struct {
 	// variant is the name of the variant.
 	// +kubebuilder:validation:MaxLength=63
@@ -827,20 +825,20 @@ type Endpoint struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Driver string `json:"driver,omitempty"`
-	// pciAddress is the device behind the interface, when there is one.
+	// pciAddress is the PCI address of the interface's device, if there is one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	PCIAddress string `json:"pciAddress,omitempty"`
 	// deviceNUMANode is the NUMA node of the device, -1 when unknown.
 	DeviceNUMANode int32 `json:"deviceNUMANode"`
-	// toolVersion is the tool's own words for its version.
+	// toolVersion is the version that the tool reports.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	ToolVersion string `json:"toolVersion,omitempty"`
 	// placement is Verified if every request of the spec about placement, device and acceleration was proved at this endpoint,
 	// otherwise Unverified.
 	Placement PlacementState `json:"placement"`
-	// proof is what was checked, each with what was expected and what was found.
+	// proof are the checks, each with the expected and the found value.
 	// +optional
 	// +listType=map
 	// +listMapKey=check
@@ -848,17 +846,17 @@ type Endpoint struct {
 	Proof []ProofLine `json:"proof,omitempty"`
 }
 
-// ProofState says what a check came to.
+// ProofState is the result of a check.
 // +kubebuilder:validation:Enum=Proved;Failed;Unknown;Noted
 type ProofState string
 
 // The proof states.
 const (
-	// ProofProved is for what was found as it was expected.
+	// ProofProved is for a found value that is the expected one.
 	ProofProved ProofState = "Proved"
-	// ProofFailed is for what was found otherwise.
+	// ProofFailed is for a found value that is not the expected one.
 	ProofFailed ProofState = "Failed"
-	// ProofUnknown is for what was expected and could not be found out.
+	// ProofUnknown is for an expected value that could not be verified.
 	ProofUnknown ProofState = "Unknown"
 	// ProofNoted is for a fact that the spec does not request but that affects the measurement.
 	ProofNoted ProofState = "Noted"
@@ -892,35 +890,35 @@ type ActiveAttempt struct {
 	Variant string `json:"variant,omitempty"`
 	// round is the run's round, from 1.
 	Round int32 `json:"round"`
-	// attempt is the number of the try, from 1.
+	// attempt is the number of the attempt, from 1.
 	Attempt int32 `json:"attempt"`
-	// podSuffix is what the names of the attempt's pods end in, after others had taken the plain names.
+	// podSuffix is the suffix of the names of the attempt's pods, if other pods have the names without it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	PodSuffix string `json:"podSuffix,omitempty"`
-	// pair is the claimed nodes.
+	// pair are the claimed nodes.
 	Pair Pair `json:"pair"`
 	// startTime is when the claim was written.
 	StartTime metav1.MicroTime `json:"startTime"`
-	// serverPodUID is set once the server's pod was created: a pod that is missing after that was lost.
+	// serverPodUID is set when the server's pod has been created: if the pod is then missing, it was lost.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ServerPodUID string `json:"serverPodUID,omitempty"`
-	// clientPodUID is set once the client's pod was created.
+	// clientPodUID is set when the client's pod has been created.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ClientPodUID string `json:"clientPodUID,omitempty"`
-	// serverDevice is the PCI address of the device that the ResourceClaim of the server's pod has of the network's
-	// resource, when a driver of Dynamic Resource Allocation provides it.
+	// serverDevice is the PCI address of the device of the network's resource that is allocated to the ResourceClaim of the
+	// server's pod, if a driver of Dynamic Resource Allocation provides it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ServerDevice string `json:"serverDevice,omitempty"`
-	// clientDevice is that of the client's pod.
+	// clientDevice is the same of the client's pod.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ClientDevice string `json:"clientDevice,omitempty"`
-	// collected is what both pods handed over, once it is verified, and the ConfigMap that is to keep it. It is written
-	// before that ConfigMap is created: no other content is accepted as the result of the attempt.
+	// collected is the verified result of both pods, and the ConfigMap that will store it. It is written before the ConfigMap is
+	// created: no other content is accepted as the result of the attempt.
 	// +optional
 	Collected *StoredResult `json:"collected,omitempty"`
 	// collectionTime is when collected was first written.
@@ -935,44 +933,44 @@ type ActiveAttempt struct {
 	// notReadyTime is when the operator first saw that a node of the pair was not ready; unset while both are.
 	// +optional
 	NotReadyTime *metav1.MicroTime `json:"notReadyTime,omitempty"`
-	// measuredMilliseconds is the time for which the tools ran, once it is known.
+	// measuredMilliseconds is the time for which the tools ran, when it is known.
 	// +optional
 	MeasuredMilliseconds int64 `json:"measuredMilliseconds,omitempty"`
-	// outcome is set once the attempt is over and only its pods remain to be removed.
+	// outcome is set when the attempt has ended and only its pods remain to be removed.
 	// +optional
 	Outcome *Outcome `json:"outcome,omitempty"`
 }
 
-// Refusal is an answer of the API server that may change: the operator tries again at retryTime.
+// Refusal is a refusal of the API server that may be temporary: the operator retries at retryTime.
 type Refusal struct {
-	// reason is that of the attempt's outcome if the API server goes on refusing.
+	// reason is the reason of the attempt's outcome if the API server continues to refuse.
 	// +kubebuilder:validation:MaxLength=63
 	Reason string `json:"reason"`
-	// message has the API server's words, and what to do.
+	// message has the message of the API server, and what to do.
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message"`
-	// startTime is when it refused first.
+	// startTime is the time of the first refusal.
 	StartTime metav1.MicroTime `json:"startTime"`
-	// retryTime is when the operator tries again.
+	// retryTime is when the operator retries.
 	RetryTime metav1.MicroTime `json:"retryTime"`
 }
 
-// LeftPod is a pod of an attempt that is over which has not ended.
+// LeftPod is a pod that has not ended although its attempt has.
 type LeftPod struct {
-	// name is the pod's.
+	// name is the name of the pod.
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// uid is the pod's.
+	// uid is the UID of the pod.
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid"`
 }
 
-// Outcome is how an attempt ended.
+// Outcome is the outcome of an attempt.
 type Outcome struct {
-	// reason is Measured, or why it failed.
+	// reason is Measured, or the reason of the failure.
 	// +kubebuilder:validation:MaxLength=63
 	Reason string `json:"reason"`
-	// message says more of a failure, and what to do.
+	// message explains a failure, and what to do.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
@@ -980,25 +978,25 @@ type Outcome struct {
 	CompletionTime metav1.MicroTime `json:"completionTime"`
 }
 
-// Attempt is a finished try at a run.
+// Attempt is a finished attempt at a run.
 type Attempt struct {
 	// run is the run's name.
 	// +kubebuilder:validation:MaxLength=253
 	Run string `json:"run"`
-	// attempt is the number of the try, from 1.
+	// attempt is the number of the attempt, from 1.
 	Attempt int32 `json:"attempt"`
 	// startTime is when the nodes were claimed.
 	StartTime metav1.MicroTime `json:"startTime"`
 	// measuredMilliseconds is the time for which the tools ran, their own start and warm-ups included.
 	// +optional
 	MeasuredMilliseconds int64 `json:"measuredMilliseconds,omitempty"`
-	// outcome is how it ended.
+	// outcome is the outcome of the attempt.
 	Outcome Outcome `json:"outcome"`
 }
 
-// StoredResult points at the ConfigMap of a finished run.
+// StoredResult refers to the ConfigMap of a finished run.
 type StoredResult struct {
-	// configMap is its name, in the benchmark's namespace: that of the run, and a random part.
+	// configMap is the name of the ConfigMap in the benchmark's namespace: the name of the run and a random suffix.
 	// +kubebuilder:validation:MaxLength=253
 	ConfigMap string `json:"configMap"`
 	// run is the run's name.
@@ -1007,7 +1005,7 @@ type StoredResult struct {
 	// sha256 is the digest of the client's result in it, in hex, as its agent reported it.
 	// +kubebuilder:validation:MaxLength=64
 	SHA256 string `json:"sha256"`
-	// serverSHA256 is that of the server's result.
+	// serverSHA256 is the digest of the server's result.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ServerSHA256 string `json:"serverSHA256,omitempty"`
@@ -1017,7 +1015,7 @@ type StoredResult struct {
 	PodsSHA256 string `json:"podsSHA256,omitempty"`
 }
 
-// LatencyBenchmark measures the latency between two nodes over one network and keeps the answer in its status.
+// LatencyBenchmark measures the latency between two nodes over one or more networks, and has the results in its status.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -1053,10 +1051,10 @@ type LatencyBenchmark struct {
 	// metadata is the standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	// spec is the question.
+	// spec describes the measurement.
 	// +required
 	Spec LatencyBenchmarkSpec `json:"spec"`
-	// status is the answer.
+	// status is the observed state and the results.
 	// +optional
 	Status LatencyBenchmarkStatus `json:"status,omitzero"`
 }

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// IdentityKey names something of a node whose change makes a verified node unverified.
+// IdentityKey names a property of a node whose change makes a verified node unverified.
 // +kubebuilder:validation:Enum=BootID;Kernel;Kubelet;ContainerRuntime;OSImage;Devices
 type IdentityKey string
 
@@ -21,25 +21,26 @@ const (
 	IdentityContainerRuntime IdentityKey = "ContainerRuntime"
 	// IdentityOSImage is the name and version of the operating system.
 	IdentityOSImage IdentityKey = "OSImage"
-	// IdentityDevices is how many devices of each of the template's extended resources the node can give
+	// IdentityDevices is the number of allocatable devices of each of the template's extended resources
 	// (status.allocatable). It also changes when a device plugin restarts. Devices of Dynamic Resource Allocation are not
 	// counted.
 	IdentityDevices IdentityKey = "Devices"
 )
 
-// GateIdentity says what of a node must stay as it is for a result to hold.
+// GateIdentity lists the properties of a node whose change invalidates its result.
 type GateIdentity struct {
 	// keys are BootID, Kernel, Kubelet, ContainerRuntime, OSImage and Devices (allocatable devices of the template's
-	// extended resources); default all. One that is added counts from then on, and says nothing of what was before. Driver and firmware of a NIC and the version of Onload cannot be read from a
-	// Node: they come with the evidence of each benchmark, which cannot be compared with a baseline of another one.
+	// extended resources); default all. A key that is added later applies from then on. The driver and firmware of a NIC and the
+	// version of Onload cannot be read from a Node: they are part of the evidence of each benchmark, and a result cannot be
+	// compared with a baseline that has other evidence.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={BootID,Kernel,Kubelet,ContainerRuntime,OSImage,Devices}
 	// +kubebuilder:validation:MaxItems=6
 	Keys []IdentityKey `json:"keys,omitempty"`
 
-	// labels are keys of node labels that count too, at most 16, such as one that tells the version of Onload or of a
-	// NIC's firmware.
+	// labels are keys of node labels that are also part of the identity, at most 16, such as a label with the version of Onload
+	// or of a NIC's firmware.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -50,13 +51,13 @@ type GateIdentity struct {
 
 // GateTaint keeps pods away from nodes that are not verified.
 type GateTaint struct {
-	// effect is NoSchedule, which keeps new pods away, or NoExecute, which also evicts those that are there.
+	// effect is NoSchedule, which keeps new pods away, or NoExecute, which also evicts running pods.
 	// +required
 	// +kubebuilder:validation:Enum=NoSchedule;NoExecute
 	Effect corev1.TaintEffect `json:"effect"`
 }
 
-// Enforcement is what a gate does beside the Node condition tailgate.dev/LatencyVerified, which it always sets.
+// Enforcement lists what a gate sets in addition to the Node condition tailgate.dev/LatencyVerified, which it always sets.
 type Enforcement struct {
 	// label sets the node label tailgate.dev/latency-verified to "true" or "false". If unset, the gate sets no label.
 	// +optional
@@ -80,7 +81,7 @@ type GateLabel struct{}
 // GateHoldPod has the settings of the hold pods. It has none yet: write holdPod: {}.
 type GateHoldPod struct{}
 
-// InconclusiveAction says what follows when a verdict is Inconclusive.
+// InconclusiveAction is what a gate does after an Inconclusive verdict.
 // +kubebuilder:validation:Enum=Block;Retry
 type InconclusiveAction string
 
@@ -92,7 +93,7 @@ const (
 	InconclusiveRetry InconclusiveAction = "Retry"
 )
 
-// OnInconclusive says what follows when a verdict is Inconclusive. It is never a pass.
+// OnInconclusive is what a gate does after an Inconclusive verdict, which is never a pass.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.retries) || self.action == 'Retry'",message="retries belongs to action Retry"
 type OnInconclusive struct {
@@ -108,8 +109,8 @@ type OnInconclusive struct {
 	Retries int32 `json:"retries,omitempty"`
 }
 
-// LatencyGateSpec says which nodes are held back until their latency is verified, how it is measured, and what is done to
-// a node meanwhile.
+// LatencyGateSpec says which nodes are held back until their latency is verified, how it is measured, and how nodes are held
+// back.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.placement.client) || !has(self.template.spec.placement.client.nodeName) && !has(self.template.spec.placement.client.nodeNames) && !has(self.template.spec.placement.client.nodeSelector)",message="template.spec.placement.client: must be {}, because it becomes the node that is verified; nodeSelector of the gate says which nodes these are"
 // +kubebuilder:validation:XValidation:rule="has(self.template.spec.criteria)",message="template.spec.criteria: the rules are required; a gate without rules cannot hold anything back"
@@ -131,23 +132,23 @@ type LatencyGateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 && e.values.size() <= 64 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="matchExpressions: operator must be In or NotIn with 1 to 64 values, or Exists or DoesNotExist without values"
 	NodeSelector metav1.LabelSelector `json:"nodeSelector"`
 
-	// namespace is where the gate makes its benchmarks, and keeps those with the accepted results.
+	// namespace is the namespace of the gate's benchmarks, including those with the accepted results.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot change, because the accepted results are there: delete the gate and apply it again"
 	Namespace string `json:"namespace"`
 
-	// template is that of the benchmark that verifies a node. spec.placement.client must be {}: it becomes the node.
-	// spec.placement.server selects its peers; {} is the nodes of the gate. spec.criteria has the rules that a result must
-	// hold; for maxIncrease and maxDecrease its baseline is accepted: {}, the node's own accepted result. A node without an
-	// accepted result is held against the other rules alone. Editing the template does not make a node unverified.
+	// template is the template of the benchmark that verifies a node. spec.placement.client must not select nodes: the client is
+	// the node. spec.placement.server selects its peers; {} selects the nodes of the gate. spec.criteria has the rules for the
+	// results. For maxIncrease and maxDecrease, the baseline is accepted: {}, the accepted result of the same node. For a node
+	// without an accepted result, only the other rules apply. A change of the template does not make a node unverified.
 	// +required
 	Template LatencyBenchmarkTemplate `json:"template"`
 
-	// releaseAfter is how long a node that the gate does not select any more stays held back if it is not verified, and
-	// keeps its baselines in any case, 1m to 8760h; default 1h. A label that is lost in an upgrade and comes back within
-	// that time changes nothing. To release a node at once, delete its LatencyVerification.
+	// releaseAfter is how long the gate retains a node that it no longer selects, 1m to 8760h; default 1h. During this time, the
+	// node keeps its baselines, and is held back if it is not verified. A label that is lost in an upgrade and restored within
+	// this time has no effect. To release a node at once, delete its LatencyVerification.
 	// +optional
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:Type=string
@@ -155,85 +156,85 @@ type LatencyGateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('8760h')",message="must be a duration from 1m to 8760h, such as 1h"
 	ReleaseAfter metav1.Duration `json:"releaseAfter,omitzero"`
 
-	// identity says what of a node must stay as it is: any change makes the node unverified.
+	// identity lists the properties of a node of which any change makes the node unverified.
 	// +optional
 	// +kubebuilder:default={}
 	Identity GateIdentity `json:"identity,omitzero"`
 
-	// schedule is when verified nodes are measured again although nothing of them changed, in the five fields of cron or
-	// as @daily, @weekly and so on; default never. They take turns: a node is unverified only while it is its turn.
+	// schedule is when verified nodes are measured again without a change, in the five fields of cron or as @daily, @weekly and
+	// so on; default never. Nodes are measured in turn: a node is unverified only during its turn.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=100
 	// +kubebuilder:validation:XValidation:rule="!self.contains('TZ') && !self.startsWith('@every')",message="give the time zone in timeZone, and times of day rather than @every"
 	Schedule string `json:"schedule,omitempty"`
 
-	// timeZone is that of schedule, such as Europe/Zurich; default UTC.
+	// timeZone is the time zone of schedule, such as Europe/Zurich; default UTC.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// enforcement is what the gate does beside the Node condition.
+	// enforcement lists what the gate sets in addition to the Node condition.
 	// +optional
 	Enforcement Enforcement `json:"enforcement,omitzero"`
 
-	// maxUnverified is how many of the gate's nodes may be other than Verified before condition Passed is False, 0 or
-	// more; default any number. A node that Failed makes it False in any case. Nothing is started or stopped by it: it is
-	// for who upgrades nodes and looks at the condition.
+	// maxUnverified is the number of the gate's nodes that may be in a state other than Verified before condition Passed is
+	// False, 0 or more; default any number. A node in state Failed makes the condition False in any case. It affects only this
+	// condition, which controllers that upgrade nodes can read.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxUnverified *int32 `json:"maxUnverified,omitempty"`
 
-	// maxParallel is how many nodes are measured at once, each with a peer of its own, 1 to 100; default 1.
+	// maxParallel is the number of nodes that are measured at once, each with its own peer, 1 to 100; default 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	MaxParallel int32 `json:"maxParallel,omitempty"`
 
-	// onInconclusive says what follows when a verdict is Inconclusive: Block or Retry.
+	// onInconclusive is what the gate does after an Inconclusive verdict: Block or Retry.
 	// +optional
 	// +kubebuilder:default={}
 	OnInconclusive OnInconclusive `json:"onInconclusive,omitzero"`
 
-	// historyLimit is how many benchmarks of each node are kept, 1 to 10; default 3. The accepted one and the first of
-	// its epoch are kept besides.
+	// historyLimit is the number of benchmarks of each node that are kept, 1 to 10; default 3. The accepted benchmark and the first
+	// of its epoch are kept in addition.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10
 	HistoryLimit int32 `json:"historyLimit,omitempty"`
 
-	// suspend starts no more benchmarks. Nodes that are not verified stay so, and others become so.
+	// suspend stops the start of benchmarks. Nodes that are not verified remain so, and verified nodes still become unverified.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
 
 // NodeCounts counts a gate's nodes by their state.
 type NodeCounts struct {
-	// total is all of them.
+	// total is the number of nodes.
 	Total int32 `json:"total"`
-	// verified is those in state Verified.
+	// verified is the number of nodes in state Verified.
 	Verified int32 `json:"verified"`
-	// unverified is those in state Unverified, which wait to be measured.
+	// unverified is the number of nodes in state Unverified, which wait to be measured.
 	Unverified int32 `json:"unverified"`
-	// measuring is those in state Measuring.
+	// measuring is the number of nodes in state Measuring.
 	Measuring int32 `json:"measuring"`
-	// failed is those in state Failed.
+	// failed is the number of nodes in state Failed.
 	Failed int32 `json:"failed"`
-	// inconclusive is those in state Inconclusive.
+	// inconclusive is the number of nodes in state Inconclusive.
 	Inconclusive int32 `json:"inconclusive"`
 }
 
-// NodeLine tells of a node that is not verified.
+// NodeLine describes a node that is not verified.
 type NodeLine struct {
 	// name of the node.
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 	// state is Unverified, Measuring, Failed or Inconclusive.
 	State VerificationState `json:"state"`
-	// message tells why, and what it waits for.
+	// message has the reason, and what the node waits for.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -242,26 +243,26 @@ type NodeLine struct {
 // MaxNodeLines is how many nodes status.notVerified of a LatencyGate lists.
 const MaxNodeLines = 20
 
-// LatencyGateStatus is where the gate's nodes stand. The detail of each is in its LatencyVerification.
+// LatencyGateStatus is the state of the gate's nodes. The LatencyVerification of each node has the details.
 type LatencyGateStatus struct {
 	// observedGeneration is the generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Ready (the gate does its work) and Passed (True while every node is verified, False when one failed or
-	// more than maxUnverified are not verified, otherwise Unknown).
+	// conditions are Ready (the gate works without problems) and Passed (True while every node is verified, False if a node
+	// failed or more than maxUnverified nodes are not verified, otherwise Unknown).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// nodes counts the nodes by state, those that are retained included.
+	// nodes are the numbers of nodes by state, including retained nodes.
 	// +optional
 	Nodes NodeCounts `json:"nodes,omitzero"`
 
-	// notVerified are the nodes that are not verified, at most 20: failed ones first, then inconclusive ones, those that
-	// are being measured, and those that wait. All of them: kubectl get latencyverifications.
+	// notVerified are the nodes that are not verified, at most 20: failed nodes first, then inconclusive ones, those being
+	// measured, and those that wait. To list all nodes, use kubectl get latencyverifications.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -269,8 +270,8 @@ type LatencyGateStatus struct {
 	NotVerified []NodeLine `json:"notVerified,omitempty"`
 }
 
-// LatencyGate holds back what must not happen before the latency of nodes is verified: it measures every node that is new
-// or has changed, and says on the Node, and in its own conditions, what may be relied upon.
+// LatencyGate holds nodes back until their latency is verified. It measures every node that is new or has changed, and
+// publishes the result on the Node and in its own conditions.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -291,10 +292,10 @@ type LatencyGate struct {
 	// metadata is the standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	// spec says which nodes are held back, and how they are measured.
+	// spec selects the nodes that are held back, and says how they are measured.
 	// +required
 	Spec LatencyGateSpec `json:"spec"`
-	// status is where the nodes stand.
+	// status is the state of the nodes.
 	// +optional
 	Status LatencyGateStatus `json:"status,omitzero"`
 }

@@ -51,7 +51,7 @@ const (
 	TopologyAllPairs Topology = "AllPairs"
 )
 
-// LatencyMatrixSpec says which pairs of nodes are measured, and how.
+// LatencyMatrixSpec describes the pairs of nodes and their measurement.
 //
 // +kubebuilder:validation:XValidation:rule="(self.topology == 'Star') == has(self.server)",message="server: topology Star needs it; Ring and AllPairs have none"
 // +kubebuilder:validation:XValidation:rule="[self.template.spec.placement].all(p, (!has(p.client) || !has(p.client.nodeName) && !has(p.client.nodeNames) && !has(p.client.nodeSelector)) && (!has(p.server) || !has(p.server.nodeName) && !has(p.server.nodeNames) && !has(p.server.nodeSelector)))",message="template.spec.placement: client and server must not select nodes, because nodes and server of the matrix do"
@@ -64,24 +64,24 @@ type LatencyMatrixSpec struct {
 	// +required
 	Topology Topology `json:"topology"`
 
-	// nodes selects the nodes, at most 100; with topology Star the clients, at most 500. Nodes that cannot give what the
-	// template asks are left out; condition Accepted names them.
+	// nodes selects the nodes, at most 100; with topology Star the clients, at most 500. Nodes without the resources that the
+	// template requests are left out; condition Accepted names them.
 	// +required
 	Nodes NodeSelection `json:"nodes"`
 
-	// server selects the one server node of topology Star. A selected node that is not among nodes comes first.
+	// server selects the server node of topology Star. A node that nodes does not select is preferred.
 	// +optional
 	Server *NodeSelection `json:"server,omitempty"`
 
-	// parallelism is how many pairs are measured at once, each node in one of them, 1 to 50; default 1. Pairs that
-	// share a switch share its buffers: measure them alone to know the latency of one.
+	// parallelism is the number of pairs that are measured at once, with each node in only one of them, 1 to 50; default 1. Pairs
+	// that share a switch share its buffers: measure one pair at a time to measure a pair without this effect.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=50
 	Parallelism int32 `json:"parallelism,omitempty"`
 
-	// template is that of the benchmark that measures a pair. spec.placement must not select nodes. spec.criteria and
+	// template is the template of the benchmark that measures a pair. spec.placement must not select nodes. spec.criteria and
 	// spec.priority may change at any time.
 	// +required
 	Template LatencyBenchmarkTemplate `json:"template"`
@@ -90,8 +90,8 @@ type LatencyMatrixSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// ttlSecondsAfterFinished is after how many seconds a finished matrix is deleted, with its benchmarks and results, 0 to
-	// 315360000 (ten years); absent: never. It is kept while another matrix names it as its baseline. It may change at any
+	// ttlSecondsAfterFinished is the number of seconds after which a finished matrix is deleted, with its benchmarks and results,
+	// 0 to 315360000 (ten years); absent: never. It is kept while another matrix names it as its baseline. It may change at any
 	// time.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -101,36 +101,35 @@ type LatencyMatrixSpec struct {
 
 // PairCounts counts the pairs of a LatencyMatrix.
 type PairCounts struct {
-	// total is how many pairs the plan has.
+	// total is the number of pairs of the plan.
 	Total int32 `json:"total"`
-	// running is how many are measured now, or wait for their nodes.
+	// running is the number of pairs that are being measured or wait for their nodes.
 	Running int32 `json:"running"`
-	// complete is how many were measured.
+	// complete is the number of pairs that were measured.
 	Complete int32 `json:"complete"`
-	// failed is how many could not be measured.
+	// failed is the number of pairs that could not be measured.
 	Failed int32 `json:"failed"`
 }
 
 // Done is how many pairs are finished.
 func (c PairCounts) Done() int32 { return c.Complete + c.Failed }
 
-// LatencyMatrixStatus is what was measured, as far as it is known. The benchmarks of the pairs have the details.
+// LatencyMatrixStatus is the observed state and the results. The benchmarks of the pairs have the details.
 type LatencyMatrixStatus struct {
 	// observedGeneration is the generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Accepted (the spec is understood and the cluster can give what it asks), Succeeded (Unknown while
-	// pairs are not finished, False when one failed) and, with criteria, Passed (False when a pair failed, True when all
-	// passed).
+	// conditions are Accepted (the spec is valid and the cluster has the requested resources), Succeeded (Unknown while pairs are
+	// not finished, False if a pair failed) and, with criteria, Passed (False if a pair failed, True if all pairs passed).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// nodes are those that were chosen when the spec was accepted; with topology Star, the clients. Nodes that come or go
-	// later do not change the plan.
+	// nodes are the nodes that were chosen when the spec was accepted; with topology Star, the clients. Nodes that are added or
+	// removed later do not change the plan.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
@@ -142,20 +141,20 @@ type LatencyMatrixStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	Server string `json:"server,omitempty"`
 
-	// counts are the pairs by state. Those that are neither running, complete nor failed wait for their turn.
+	// counts are the numbers of pairs by state. Pairs that are neither running, complete nor failed wait for their turn.
 	// +optional
 	Counts PairCounts `json:"counts,omitzero"`
 
-	// slots is how many times as many pairs as possible are measured at once, each node in one of them, until all are
-	// measured; no plan has fewer.
+	// slots is the number of consecutive steps of the plan, in each of which as many pairs as possible are measured at once. It is
+	// the lowest possible number.
 	// +optional
 	Slots int32 `json:"slots,omitempty"`
 
-	// progress is how far the runs of all pairs are.
+	// progress is the progress of the runs of all pairs.
 	// +optional
 	Progress *Progress `json:"progress,omitempty"`
 
-	// verdict is what the criteria say of all pairs.
+	// verdict is the result of the criteria for all pairs.
 	// +optional
 	Verdict *Verdict `json:"verdict,omitempty"`
 
@@ -163,8 +162,8 @@ type LatencyMatrixStatus struct {
 	// +optional
 	Summary *Summary `json:"summary,omitempty"`
 
-	// running are the claims of the pairs that are measured, or wait for their nodes: at most spec.parallelism. A claim is
-	// written before the benchmark of its pair is created, and removed when that is finished.
+	// running are the claims of the pairs that are being measured or wait for their nodes, at most spec.parallelism. A claim is
+	// written before the benchmark of its pair is created, and removed when that benchmark is finished.
 	// +optional
 	// +listType=map
 	// +listMapKey=number
@@ -180,7 +179,7 @@ type LatencyMatrixStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Slowest []MatrixPair `json:"slowest,omitempty"`
 
-	// cells has a line for each cell, over all measured pairs; of more than 64 cells, the first 64.
+	// cells are the results of the cells over all measured pairs; of more than 64 cells, the first 64.
 	// +optional
 	// +listType=map
 	// +listMapKey=variant
@@ -197,12 +196,12 @@ type LatencyMatrixStatus struct {
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 }
 
-// RunningPair is the claim of a pair on one of the places that spec.parallelism gives.
+// RunningPair is the claim of a pair, which counts towards spec.parallelism.
 type RunningPair struct {
-	// number is the pair's in the plan, from 1.
+	// number is the number of the pair in the plan, from 1.
 	Number int32 `json:"number"`
 	Pair   `json:",inline"`
-	// uid is that of the pair's benchmark, once it was made.
+	// uid is the UID of the pair's benchmark, when it has been created.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid,omitempty"`
@@ -214,7 +213,7 @@ type MatrixPair struct {
 	// +kubebuilder:validation:MaxLength=253
 	Benchmark string `json:"benchmark"`
 	Pair      `json:",inline"`
-	// latencyType says what the latencies count; absent for streams.
+	// latencyType is the type of the latencies; absent for streams.
 	// +optional
 	LatencyType ResultLatencyType `json:"latencyType,omitempty"`
 	// lostFrom is the lowest percentile that is unknown because of lost messages; absent if there is none.
@@ -226,7 +225,7 @@ type MatrixPair struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=9
 	Percentiles []PercentileResult `json:"percentiles,omitempty"`
-	// bitsPerSecond is what a stream found, the median of the rounds.
+	// bitsPerSecond is the result of a stream, the median of the rounds.
 	// +optional
 	BitsPerSecond *int64 `json:"bitsPerSecond,omitempty"`
 }
@@ -242,29 +241,29 @@ type MatrixCell struct {
 	// cell is the name of the cell.
 	// +kubebuilder:validation:MaxLength=63
 	Cell string `json:"cell"`
-	// latencyType says what the latencies count; absent for streams.
+	// latencyType is the type of the latencies; absent for streams.
 	// +optional
 	LatencyType ResultLatencyType `json:"latencyType,omitempty"`
-	// pairs is how many pairs have the cell.
+	// pairs is the number of pairs that have the cell.
 	Pairs int32 `json:"pairs"`
-	// p50 is of the pairs' medians.
+	// p50 is the variation of the pairs' medians.
 	// +optional
 	P50 *PairsLatency `json:"p50,omitempty"`
-	// p99 is of the pairs' 99th percentiles.
+	// p99 is the variation of the pairs' 99th percentiles.
 	// +optional
 	P99 *PairsLatency `json:"p99,omitempty"`
-	// bandwidth is of the pairs' streams.
+	// bandwidth is the variation of the bandwidth of the pairs' streams.
 	// +optional
 	Bandwidth *PairsBandwidth `json:"bandwidth,omitempty"`
 }
 
-// PairsLatency is how a percentile differs between pairs, among those that have it. A pair whose lost messages reach it
-// has it too, as one that is higher than any number: a field that falls on such a pair is absent.
+// PairsLatency is the variation of a percentile between the pairs that have it. If the percentile of a pair falls among the lost
+// messages, it is higher than any number: a field with such a value is absent.
 type PairsLatency struct {
 	// minNanoseconds is the lowest.
 	// +optional
 	MinNanoseconds *int64 `json:"minNanoseconds,omitempty"`
-	// medianNanoseconds is the one in the middle, of an even number the lower one.
+	// medianNanoseconds is the median, for an even number of pairs the lower median.
 	// +optional
 	MedianNanoseconds *int64 `json:"medianNanoseconds,omitempty"`
 	// maxNanoseconds is the highest.
@@ -275,11 +274,11 @@ type PairsLatency struct {
 	MaxBenchmark string `json:"maxBenchmark"`
 }
 
-// PairsBandwidth is how the bandwidth of a stream differs between pairs.
+// PairsBandwidth is the variation of the bandwidth of a stream between pairs.
 type PairsBandwidth struct {
 	// minBitsPerSecond is the lowest.
 	MinBitsPerSecond int64 `json:"minBitsPerSecond"`
-	// medianBitsPerSecond is the one in the middle, of an even number the lower one.
+	// medianBitsPerSecond is the median, for an even number of pairs the lower median.
 	MedianBitsPerSecond int64 `json:"medianBitsPerSecond"`
 	// maxBitsPerSecond is the highest.
 	MaxBitsPerSecond int64 `json:"maxBitsPerSecond"`

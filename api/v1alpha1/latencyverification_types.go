@@ -61,7 +61,7 @@ const (
 	NodeTaintUnverified = "tailgate.dev/latency-unverified"
 )
 
-// LatencyVerificationSpec says of which node and gate it is.
+// LatencyVerificationSpec names the node and its gate.
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec cannot change"
 type LatencyVerificationSpec struct {
@@ -77,16 +77,16 @@ type LatencyVerificationSpec struct {
 	NodeName string `json:"nodeName"`
 }
 
-// IdentityChange is a key of a node's identity that has not the value that it had.
+// IdentityChange is a change of a key of a node's identity.
 type IdentityChange struct {
-	// key is one of identity.
+	// key is a key of identity.
 	// +kubebuilder:validation:MaxLength=330
 	Key string `json:"key"`
-	// from is what it was; absent when there was nothing.
+	// from is the previous value; absent if the key did not exist.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	From string `json:"from,omitempty"`
-	// to is what it is; absent when there is nothing.
+	// to is the present value; absent if the key does not exist.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	To string `json:"to,omitempty"`
@@ -97,19 +97,19 @@ type VerificationBenchmark struct {
 	// name of the LatencyBenchmark, in the gate's namespace.
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// uid of it: another of the same name is not it.
+	// uid of the LatencyBenchmark. A benchmark with the same name and another uid does not count.
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid"`
-	// specSHA256 is the digest of the spec with which it was made, in hex: of one that was edited nothing is concluded.
+	// specSHA256 is the digest of the spec at creation, in hex: the result of an edited benchmark does not count.
 	// +kubebuilder:validation:MaxLength=64
 	SpecSHA256 string `json:"specSHA256"`
 	// peer is the node at the other end.
 	// +kubebuilder:validation:MaxLength=253
 	Peer string `json:"peer"`
-	// peerVerified says whether the peer was verified when it began.
+	// peerVerified says whether the peer was verified when the benchmark was created.
 	// +optional
 	PeerVerified bool `json:"peerVerified,omitempty"`
-	// startTime is when it was made.
+	// startTime is when the benchmark was created.
 	StartTime metav1.Time `json:"startTime"`
 }
 
@@ -118,17 +118,17 @@ type AcceptedResult struct {
 	// benchmark is the name of the LatencyBenchmark that has it, in the gate's namespace.
 	// +kubebuilder:validation:MaxLength=253
 	Benchmark string `json:"benchmark"`
-	// uid of that LatencyBenchmark. Another one of its name is no baseline.
+	// uid of that LatencyBenchmark. A benchmark with the same name and another uid is not a baseline.
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid"`
-	// acceptanceTime is when it was accepted.
+	// acceptanceTime is when the result was accepted.
 	AcceptanceTime metav1.Time `json:"acceptanceTime"`
 	// by is Pass or Hand.
 	By AcceptedBy `json:"by"`
 	// peer is the node at the other end.
 	// +kubebuilder:validation:MaxLength=253
 	Peer string `json:"peer"`
-	// identity is that of the node when it was measured.
+	// identity is the identity of the node when it was measured.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
@@ -136,18 +136,18 @@ type AcceptedResult struct {
 
 // AcceptRefusal is why the operator did not accept a result that a user named.
 type AcceptRefusal struct {
-	// benchmark is what the annotation named, at most its first 253 bytes.
+	// benchmark is the value of the annotation, at most its first 253 bytes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Benchmark string `json:"benchmark,omitempty"`
-	// message says why, and what to do.
+	// message has the reason, and what to do.
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message"`
-	// refusalTime is when it was refused.
+	// refusalTime is when the annotation was refused.
 	RefusalTime metav1.Time `json:"refusalTime"`
 }
 
-// VerificationResult is a benchmark of the node that is over.
+// VerificationResult is a finished benchmark of the node.
 type VerificationResult struct {
 	// benchmark is the name of the LatencyBenchmark, in the gate's namespace.
 	// +kubebuilder:validation:MaxLength=253
@@ -167,20 +167,20 @@ type VerificationResult struct {
 	IdentitySHA256 string `json:"identitySHA256"`
 }
 
-// Setback is a step that did not succeed, and when it is tried again.
+// Setback is a step that did not succeed, with the time of the next attempt.
 type Setback struct {
 	// reason is BenchmarkRefused, NotAccepted or NoProgress of a measurement, HoldPodRefused or HoldPodEnded of a hold pod.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
-	// message tells it to people, and what to do.
+	// message explains the reason, and what to do.
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message"`
-	// count is how many there were in a row. The wait doubles with each.
+	// count is the number of consecutive failures. The wait doubles with each.
 	// +kubebuilder:validation:Minimum=1
 	Count int32 `json:"count"`
-	// retryTime is when it is tried again.
+	// retryTime is the time of the next attempt.
 	RetryTime metav1.Time `json:"retryTime"`
-	// peers are the nodes with which a measurement made no progress, newest first. Others are tried before them.
+	// peers are the nodes with which a measurement made no progress, newest first. Other nodes are preferred.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -188,25 +188,25 @@ type Setback struct {
 	Peers []string `json:"peers,omitempty"`
 }
 
-// Retention is why a LatencyVerification is kept although its node is not the gate's.
+// Retention is the reason why a LatencyVerification is kept although its node is not the gate's.
 type Retention struct {
 	// startTime is when the gate lost the node.
 	StartTime metav1.Time `json:"startTime"`
-	// reason is NotSelected when no gate selects the node, and Taken when another one has it.
+	// reason is NotSelected if no gate selects the node, and Taken if another gate owns it.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
-	// message tells it to people, and when it ends.
+	// message explains the reason, and when the retention ends.
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message"`
 }
 
-// LatencyVerificationStatus is where the node stands, for what it was measured, and what comes next.
+// LatencyVerificationStatus is the state of the node, with its measurements and accepted results.
 type LatencyVerificationStatus struct {
 	// state is Unverified, Measuring, Verified, Failed or Inconclusive.
 	// +optional
 	State VerificationState `json:"state,omitempty"`
-	// conditions are Verified: True in state Verified, False in state Failed, and Unknown in the others. It has the reason of the
-	// state, and a message that says what to do.
+	// conditions has condition Verified: True in state Verified, False in state Failed, and Unknown in the others. It has the
+	// reason of the state, and a message that says what to do.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -215,31 +215,30 @@ type LatencyVerificationStatus struct {
 	// lastTransitionTime is when the state last changed.
 	// +optional
 	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
-	// nodeUID is that of the Node: one that was deleted and made again is new.
+	// nodeUID is the UID of the Node: a Node that was deleted and created again is new.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	NodeUID string `json:"nodeUID,omitempty"`
-	// identity is what the node is now, and for which the state holds, by the keys of the gate; those of labels are
-	// Label/NAME, those of devices Devices/RESOURCE.
+	// identity is the present identity of the node, to which the state applies, by the keys of the gate. The keys of labels are
+	// Label/NAME, and those of devices Devices/RESOURCE.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
-	// changed is what made the node unverified, against what the accepted result was measured with; absent when something
-	// else did.
+	// changed are the changes since the accepted result that made the node unverified; absent if it is unverified for another
+	// reason.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
 	// +kubebuilder:validation:MaxItems=64
 	Changed []IdentityChange `json:"changed,omitempty"`
-	// number is how many benchmarks were made for the node; their names end with it.
+	// number is the number of benchmarks that were created for the node; it is the suffix of their names.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Number int64 `json:"number,omitempty"`
-	// benchmark is the one that measures the node now.
+	// benchmark is the benchmark that measures the node now.
 	// +optional
 	Benchmark *VerificationBenchmark `json:"benchmark,omitempty"`
-	// retried is how many times the node was measured again, since it became unverified, because the verdict was
-	// Inconclusive.
+	// retried is the number of repeated measurements since the node became unverified, because the verdict was Inconclusive.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Retried int32 `json:"retried,omitempty"`
@@ -247,35 +246,35 @@ type LatencyVerificationStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Lost int32 `json:"lost,omitempty"`
-	// suspectPeer is the peer, not verified itself, with which the node failed first: it is measured with another one to
-	// tell which of the two is slow.
+	// suspectPeer is the unverified peer with which the node failed first. The node is measured with another peer to find out
+	// which of the two is slow.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	SuspectPeer string `json:"suspectPeer,omitempty"`
-	// setback is why the node could not be measured; absent when nothing stood in the way.
+	// setback is the reason why the node could not be measured; absent if there is none.
 	// +optional
 	Setback *Setback `json:"setback,omitempty"`
-	// holdPodSetback is why the node has no hold pod, or one that does not stay; absent when all is well.
+	// holdPodSetback is the reason why the node has no hold pod, or one that ended; absent if there is none.
 	// +optional
 	HoldPodSetback *Setback `json:"holdPodSetback,omitempty"`
-	// retained is set while the gate does not select the node, or another gate has it. State, baselines and history are
-	// kept for spec.releaseAfter of the gate, and a node that is not verified is held back; it goes on from there when the
-	// gate selects the node again.
+	// retained is set while the gate does not select the node, or another gate owns it. State, baselines and history are kept for
+	// spec.releaseAfter of the gate, and a node that is not verified is held back. If the gate selects the node again, it continues
+	// with this state.
 	// +optional
 	Retained *Retention `json:"retained,omitempty"`
-	// accepted is the result that is the baseline of the next.
+	// accepted is the result that is the baseline of the next measurement.
 	// +optional
 	Accepted *AcceptedResult `json:"accepted,omitempty"`
-	// first is the first result that was accepted since the last one that was accepted by hand. A result must hold its
-	// rules against this one too, so that many small losses do not add up unseen.
+	// first is the first accepted result of the epoch, which begins with a result that was accepted by hand. A new result must
+	// also pass the rules compared with this result, so that small regressions cannot accumulate unnoticed.
 	// +optional
 	First *AcceptedResult `json:"first,omitempty"`
-	// acceptRefused is why the last annotation tailgate.dev/accept was refused; absent when it was not, and as soon as a
-	// result is accepted by hand or the node becomes unverified.
+	// acceptRefused is the reason why the last annotation tailgate.dev/accept was refused. It is removed when a result is accepted
+	// by hand or the node becomes unverified.
 	// +optional
 	AcceptRefused *AcceptRefusal `json:"acceptRefused,omitempty"`
-	// baselineTrouble is what is wrong with the stored results of accepted or first. While it lasts, the node is verified
-	// for what it was, and nothing can be compared: the next result will be Inconclusive.
+	// baselineTrouble describes a defect of the stored results of accepted or first. A verified node remains verified, but no
+	// result can be compared: the next result will be Inconclusive.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	BaselineTrouble string `json:"baselineTrouble,omitempty"`
@@ -288,7 +287,7 @@ type LatencyVerificationStatus struct {
 	// +listMapKey=check
 	// +kubebuilder:validation:MaxItems=8
 	Evidence []ProofLine `json:"evidence,omitempty"`
-	// history are the last benchmarks that are over, newest first.
+	// history are the last finished benchmarks, newest first.
 	// +optional
 	// +listType=map
 	// +listMapKey=benchmark
@@ -296,7 +295,7 @@ type LatencyVerificationStatus struct {
 	History []VerificationResult `json:"history,omitempty"`
 }
 
-// LatencyVerification is where one node stands with its LatencyGate, by which it is made. Its name is GATE.NODE.
+// LatencyVerification is the state of one node of a LatencyGate, which creates it. Its name is GATE.NODE.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -318,10 +317,10 @@ type LatencyVerification struct {
 	// metadata is the standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	// spec says of which node and gate it is.
+	// spec names the node and its gate.
 	// +required
 	Spec LatencyVerificationSpec `json:"spec"`
-	// status is where the node stands.
+	// status is the state of the node.
 	// +optional
 	Status LatencyVerificationStatus `json:"status,omitzero"`
 }

@@ -26,7 +26,7 @@ func (t NetworkType) Attached() bool { return t.HasDevice() || t == NetworkNAD }
 // HasDevice says whether a network is a device of its own, which a device plugin gives to the pod.
 func (t NetworkType) HasDevice() bool { return t == NetworkVF || t == NetworkPF }
 
-// Network is the way from client to server: a union, of which type names the one member that is given.
+// Network is the network between client and server: a union whose type selects the one member that is set.
 //
 // +union
 // +kubebuilder:validation:XValidation:rule="(self.type == 'VF') == has(self.vf)",message="vf goes with type VF and is required there: give vf.resourceName and vf.networkRef or vf.ipam, or remove vf"
@@ -35,7 +35,7 @@ func (t NetworkType) HasDevice() bool { return t == NetworkVF || t == NetworkPF 
 // +kubebuilder:validation:XValidation:rule="self.type == 'Host' || !has(self.host)",message="host goes with type Host: set type: Host, or remove host"
 type Network struct {
 	// type is Pod (the primary pod network), Host (the node's own network, which needs --allow-host-network), VF or PF (an
-	// SR-IOV device of the pod's own), or NAD (an attached network without a device, such as macvlan or ipvlan).
+	// SR-IOV device of the pod), or NAD (an attached network without a device, such as macvlan or ipvlan).
 	// +unionDiscriminator
 	// +required
 	Type NetworkType `json:"type"`
@@ -63,13 +63,13 @@ type Network struct {
 
 // HostNetwork has the settings of the node's own network.
 type HostNetwork struct {
-	// interface is the node's interface that is measured; default the one that has the node's address.
+	// interface is the interface of the node that is measured; default the interface with the node's address.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[^/\s:]{1,15}$`
 	Interface string `json:"interface,omitempty"`
 }
 
-// DeviceNetwork is what networks of types VF and PF have in common.
+// DeviceNetwork has the common settings of networks of types VF and PF.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.networkRef) != has(self.ipam)",message="give exactly one of networkRef, an existing NetworkAttachmentDefinition, and ipam, with which the operator creates one"
 // +kubebuilder:validation:XValidation:rule="has(self.ipam) || !has(self.mtu)",message="mtu is for networks that the operator creates: give ipam, or set the MTU in the NetworkAttachmentDefinition"
@@ -87,8 +87,8 @@ type DeviceNetwork struct {
 	// +optional
 	NetworkRef *NetworkRef `json:"networkRef,omitempty"`
 
-	// ipam says where the addresses come from, and makes the operator create the NetworkAttachmentDefinition, with the CNI
-	// plugin sriov for a VF and host-device for a PF. The definition is in the benchmark's namespace and is deleted with the
+	// ipam is the source of the addresses. With it, the operator creates the NetworkAttachmentDefinition, with the CNI plugin
+	// sriov for a VF and host-device for a PF. The definition is in the benchmark's namespace and is deleted with the
 	// benchmark.
 	// +optional
 	IPAM *IPAM `json:"ipam,omitempty"`
@@ -189,7 +189,7 @@ const (
 	IPAMWhereabouts IPAMType = "Whereabouts"
 )
 
-// IPAM says where the addresses of a network that the operator creates come from.
+// IPAM is the source of the addresses of a network that the operator creates.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.rangeStart) || cidr(self.range).containsIP(self.rangeStart)",message="rangeStart must be an address of range"
 type IPAM struct {
@@ -242,7 +242,7 @@ const (
 	OnloadFromImage OnloadSource = "Image"
 )
 
-// Acceleration is how the tools' sockets work: a union, of which type names the one member that may be given.
+// Acceleration is the network stack of the tools' sockets: a union whose type selects the one member that may be set.
 //
 // +union
 // +kubebuilder:validation:XValidation:rule="self.type == 'Onload' || !has(self.onload)",message="onload goes with type Onload: set type: Onload, or remove onload"
@@ -266,8 +266,8 @@ type Onload struct {
 	// +optional
 	Profile OnloadProfile `json:"profile,omitempty"`
 
-	// profileRef names a ConfigMap in the benchmark's namespace whose keys are Onload's settings, EF_POLL_USEC and so
-	// on, with their values.
+	// profileRef names a ConfigMap in the benchmark's namespace whose keys are Onload's settings, such as EF_POLL_USEC, with
+	// their values.
 	// +optional
 	ProfileRef *ProfileRef `json:"profileRef,omitempty"`
 
@@ -278,14 +278,14 @@ type Onload struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="must be a resource name with its prefix, such as amd.com/onload"
 	ResourceName string `json:"resourceName,omitempty"`
 
-	// source is where the Onload library comes from: DevicePlugin (default), which mounts it into the pod, or Image,
-	// the bench image.
+	// source is the source of the Onload library: DevicePlugin (default), which mounts it into the pod, or Image, the bench
+	// image.
 	// +optional
 	Source OnloadSource `json:"source,omitempty"`
 
-	// library is the path of the library in the pod. Default, with source DevicePlugin:
-	// /opt/onload/usr/lib64/libonload.so, where AMD's device plugin mounts it unless the Onload resource says otherwise;
-	// with source Image: wherever the dynamic linker finds libonload.so.
+	// library is the path of the library in the pod. The default with source DevicePlugin is
+	// /opt/onload/usr/lib64/libonload.so, where AMD's device plugin mounts it unless the Onload resource has another path; with
+	// source Image, it is the path at which the dynamic linker finds libonload.so.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self.matches('^/[A-Za-z0-9._/+-]+/libonload[A-Za-z0-9._+-]*$')",message="must be the absolute path of a library whose name begins with libonload"

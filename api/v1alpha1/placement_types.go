@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// NUMAPolicy says what it means when CPUs and device are on different NUMA nodes.
+// NUMAPolicy is what follows if CPUs and device are on different NUMA nodes.
 // +kubebuilder:validation:Enum=Required;Preferred;Ignore
 type NUMAPolicy string
 
@@ -25,49 +25,49 @@ const (
 	NUMAIgnore NUMAPolicy = "Ignore"
 )
 
-// Placement says where the endpoints run and what each of them gets. What client or server set themselves overrides what
-// both share.
+// Placement selects the nodes of the endpoints, and their CPUs and memory. Settings of client or server override the settings
+// that both share.
 type Placement struct {
-	// client selects the node of the client (default any node), and says what only the client gets.
+	// client selects the node of the client (default any node), and has the settings of the client alone.
 	// +optional
 	// +kubebuilder:default={}
 	Client *EndpointPlacement `json:"client,omitempty"`
 
-	// server selects the node of the server, always another one than the client's (default any node), and says what only
-	// the server gets.
+	// server selects the node of the server (default any node), which is never the node of the client, and has the settings of
+	// the server alone.
 	// +optional
 	// +kubebuilder:default={}
 	Server *EndpointPlacement `json:"server,omitempty"`
 
-	// cpus is how many whole, exclusive CPUs each endpoint gets, 1 to 64. If unset, the operator chooses together with the
-	// nodes (status.cpus): 2, which is a whole core where CPUs have two SMT threads, or 1 where a node has no second
-	// CPU for pods. The tool is pinned to the first of them; with two or more, the agent keeps to the last.
+	// cpus is the number of whole, exclusive CPUs of each endpoint, 1 to 64. If unset, the operator chooses it together with the
+	// nodes (status.cpus): 2, which is a whole core if CPUs have two SMT threads, or 1 if a node has no second CPU for pods. The
+	// tool is pinned to the first CPU; with two or more CPUs, the agent is pinned to the last.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	CPUs int32 `json:"cpus,omitempty"`
 
-	// memory is the memory of each endpoint, 128Mi to 64Gi; default 512Mi. The tools keep every sample in memory
-	// while they measure. 512Mi is enough for 10s of any tool; the condition Accepted says how much a spec needs.
+	// memory is the memory of each endpoint, 128Mi to 64Gi; default 512Mi. The tools keep all samples in memory during the
+	// measurement. 512Mi is enough for 10s of any tool; condition Accepted says how much a spec needs.
 	// +optional
 	// +kubebuilder:default="512Mi"
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('128Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity from 128Mi to 64Gi, such as 512Mi"
 	Memory resource.Quantity `json:"memory,omitempty"`
 
-	// numaPolicy says what it means when the measuring CPU is not on the NUMA node of the device: Required, that
-	// nothing is concluded from the results; Preferred, that they say so; Ignore, nothing. If unset, it is Required for
-	// variants with network type VF or PF, where the kubelet can align the two (topologyManagerPolicy), and Preferred for
-	// the others, where it cannot. The policy of client or server overrides it, and that of a variant overrides both.
+	// numaPolicy is what follows if the measuring CPU is not on the NUMA node of the device: Required makes the verdict
+	// Inconclusive, Preferred adds a warning, Ignore does nothing. If unset, it is Required for variants with network type VF or PF,
+	// where the kubelet can align both (topologyManagerPolicy), and Preferred for the others. The policy of client or server
+	// overrides it, and the policy of a variant overrides all others.
 	// +optional
 	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
 }
 
-// EndpointPlacement says where one endpoint runs and what it gets.
+// EndpointPlacement selects the node of one endpoint, and its CPUs and memory.
 type EndpointPlacement struct {
 	NodeSelection `json:",inline"`
 
-	// cpus is how many whole, exclusive CPUs this endpoint gets, 1 to 64; default placement.cpus.
+	// cpus is the number of whole, exclusive CPUs of this endpoint, 1 to 64; default placement.cpus.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
@@ -79,8 +79,8 @@ type EndpointPlacement struct {
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('128Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity from 128Mi to 64Gi, such as 512Mi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
-	// numaPolicy says what it means when the measuring CPU of this endpoint is not on the NUMA node of its device:
-	// Required, Preferred or Ignore; default placement.numaPolicy.
+	// numaPolicy is what follows if the measuring CPU of this endpoint is not on the NUMA node of its device: Required, Preferred
+	// or Ignore; default placement.numaPolicy.
 	// +optional
 	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
 
@@ -121,7 +121,7 @@ func (p Placement) NUMAPolicyOf(v Variant, role string) NUMAPolicy {
 	return cmp.Or(v.NUMAPolicy, p.Of(role).NUMAPolicy, usual)
 }
 
-// EndpointCPUs is how many CPUs each endpoint gets.
+// EndpointCPUs is the number of CPUs of each endpoint.
 type EndpointCPUs struct {
 	// client is the number of CPUs of the client.
 	// +kubebuilder:validation:Minimum=1
@@ -151,7 +151,7 @@ func (c EndpointCPUs) Of(role string) int32 {
 	return c.Server
 }
 
-// NodeSelection picks nodes.
+// NodeSelection selects nodes.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.nodeName), has(self.nodeNames), has(self.nodeSelector)].filter(given, given).size() <= 1",message="give only one of nodeName, nodeNames and nodeSelector"
 type NodeSelection struct {
@@ -200,13 +200,12 @@ func (s *NodeSelection) Matcher() (matches func(*corev1.Node) bool, err error) {
 	return func(n *corev1.Node) bool { return selector.Matches(labels.Set(n.Labels)) }, nil
 }
 
-// PodSettings are additional settings of benchmark pods that a cluster may need. Nothing in it can raise a pod's
-// privilege.
+// PodSettings are additional settings of benchmark pods that a cluster may need. None of them raises the privileges of a pod.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.annotations) || self.annotations.all(k, k in ['irq-load-balancing.crio.io', 'cpu-load-balancing.crio.io', 'cpu-quota.crio.io', 'cpu-c-states.crio.io', 'cpu-freq-governor.crio.io'])",message="annotations: only CRI-O's for low latency are allowed: irq-load-balancing.crio.io, cpu-load-balancing.crio.io, cpu-quota.crio.io, cpu-c-states.crio.io, cpu-freq-governor.crio.io"
 // +kubebuilder:validation:XValidation:rule="!has(self.priorityClassName) || !self.priorityClassName.startsWith('system-')",message="priorityClassName: the classes of the system are not for benchmarks; make one of your own"
 type PodSettings struct {
-	// annotations are CRI-O's for pods of low latency: irq-load-balancing.crio.io, cpu-load-balancing.crio.io,
+	// annotations are CRI-O's annotations for low latency: irq-load-balancing.crio.io, cpu-load-balancing.crio.io,
 	// cpu-quota.crio.io, cpu-c-states.crio.io and cpu-freq-governor.crio.io. They need a runtimeClassName that allows
 	// them.
 	// +optional
@@ -218,13 +217,13 @@ type PodSettings struct {
 	// +kubebuilder:validation:MaxLength=253
 	RuntimeClassName string `json:"runtimeClassName,omitempty"`
 
-	// priorityClassName is the PriorityClass; not one of the system's.
+	// priorityClassName is the PriorityClass. Those of the system (system-) are not allowed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 
-	// tolerations let the pods run on tainted nodes, at most 16. One of node.kubernetes.io/unschedulable measures on
-	// nodes that are cordoned.
+	// tolerations let the pods run on tainted nodes, at most 16. A toleration of node.kubernetes.io/unschedulable allows
+	// measurements on cordoned nodes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -234,7 +233,7 @@ type PodSettings struct {
 	// +optional
 	Hugepages *Hugepages `json:"hugepages,omitempty"`
 
-	// env are environment variables of the tools, at most 32: settings of the libraries that replace sockets.
+	// env are environment variables of the tools, at most 32: settings of Onload, VMA, XLIO and the sfnt tools.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -246,12 +245,12 @@ type PodSettings struct {
 //
 // +kubebuilder:validation:XValidation:rule="quantity(string(self.amount)).isInteger() && quantity(string(self.amount)).asInteger() % quantity(self.size).asInteger() == 0",message="amount must be a multiple of size"
 type Hugepages struct {
-	// size of a page: 2Mi, which are those that Onload uses, or 1Gi.
+	// size of a page: 2Mi, the size that Onload uses, or 1Gi.
 	// +required
 	// +kubebuilder:validation:Enum="2Mi";"1Gi"
 	Size string `json:"size"`
 
-	// amount is all of them together, a multiple of size, up to 64Gi.
+	// amount is the total amount, a multiple of size, up to 64Gi.
 	// +required
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity up to 64Gi, such as 64Mi"
@@ -260,7 +259,7 @@ type Hugepages struct {
 
 // EnvVar is an environment variable of the tools.
 type EnvVar struct {
-	// name is that of a setting of Onload (EF_), VMA or XLIO (VMA_, XLIO_, MLX_), or the sfnt tools (SFNT_).
+	// name is the name of a setting of Onload (EF_), VMA or XLIO (VMA_, XLIO_, MLX_), or the sfnt tools (SFNT_).
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^(EF|VMA|XLIO|MLX4|MLX5|MLX|SFNT)_[A-Z0-9_]+$`

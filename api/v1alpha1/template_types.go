@@ -6,13 +6,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LatencyBenchmarkTemplate describes the LatencyBenchmarks that another object makes.
+// LatencyBenchmarkTemplate is the template of the LatencyBenchmarks that another object creates.
 type LatencyBenchmarkTemplate struct {
-	// metadata is what the benchmarks get beside their names and the operator's own labels.
+	// metadata of the benchmarks, in addition to their names and the operator's labels.
 	// +optional
 	Metadata TemplateMetadata `json:"metadata,omitzero"`
 
-	// spec is that of the benchmarks.
+	// spec of the benchmarks.
 	// +required
 	Spec LatencyBenchmarkSpec `json:"spec"`
 }
