@@ -119,7 +119,7 @@ func finished(b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBenchmark {
 		b.Status.Results = append(b.Status.Results, v1alpha1.CellResult{Variant: "default", Name: "tcp-" + size, Protocol: v1alpha1.ProtocolTCP, Rounds: 10, Samples: 1_000_000, MinNanoseconds: new(int64(1234)), Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P50, Nanoseconds: 1500}, {Name: v1alpha1.P99, Nanoseconds: 1700}, {Name: v1alpha1.P999, Nanoseconds: 2000}}})
 	}
 	for _, role := range []string{v1alpha1.RoleClient, v1alpha1.RoleServer} {
-		e := v1alpha1.Endpoint{Variant: "default", Role: role, Node: b.Status.Pair.ClientNode, Kernel: "6.1.0"}
+		e := v1alpha1.Endpoint{Variant: "default", Role: role, Node: b.Status.Pair.ClientNode, Kernel: "6.1.0", Placement: v1alpha1.PlacementVerified}
 		for i := range 16 {
 			e.Proof = append(e.Proof, v1alpha1.ProofLine{Check: fmt.Sprintf("Check%d", i), State: v1alpha1.ProofProved, Expected: "as it should be", Found: "as it is"})
 		}

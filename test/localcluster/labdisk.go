@@ -84,7 +84,7 @@ func (c *cluster) writeDisk(ctx context.Context, n node, store string, tars []st
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "kubelet"} {
 		programs = append(programs, filepath.Join(c.binaries, name))
 	}
-	files := append(programs, c.kubeconfig(n.Name), c.kubeconfig("multinet"))
+	files := slices.Concat(programs, []string{c.kubeconfig(n.Name), c.kubeconfig("multinet")})
 	plugins := filepath.Join(c.binaries, "cni", "*")
 	if n.Components {
 		if err := c.copyPlugins(root, n, plugins); err != nil {

@@ -66,8 +66,7 @@ func TestSample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var check func(prefix string, of reflect.Value)
-	check = func(prefix string, of reflect.Value) {
+	check := func(prefix string, of reflect.Value) {
 		for i := range of.NumField() {
 			name, _, _ := strings.Cut(of.Type().Field(i).Tag.Get("json"), ",")
 			if of.Field(i).IsZero() {
