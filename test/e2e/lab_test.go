@@ -94,13 +94,18 @@ var _ = Describe("The lab", Label("lab"), func() {
 		}
 	})
 
+	// Not by DeferCleanup: the suite's own AfterEach, which expects that no pod is left, comes before that.
+	AfterEach(func(ctx context.Context) {
+		if !options.Lab {
+			return
+		}
+		g := labGate()
+		Expect(client.IgnoreNotFound(kube.Delete(ctx, g))).To(Succeed())
+		Eventually(func() error { return kube.Get(ctx, client.ObjectKeyFromObject(g), g) }).WithTimeout(soon).ShouldNot(Succeed())
+		labelNodes(ctx, gated, nil)
+	})
+
 	It("holds an upgraded node until it is measured, and one that became slow", func(ctx context.Context) {
-		DeferCleanup(func(ctx context.Context) {
-			g := labGate()
-			Expect(client.IgnoreNotFound(kube.Delete(ctx, g))).To(Succeed())
-			Eventually(func() error { return kube.Get(ctx, client.ObjectKeyFromObject(g), g) }).WithTimeout(soon).ShouldNot(Succeed())
-			labelNodes(ctx, gated, nil)
-		})
 		t := newTimeline()
 		letIn := watchLetIn(ctx, "node-a")
 		labelNodes(ctx, gated, "")
