@@ -74,10 +74,10 @@ func (t *transit) see(now time.Time, p *corev1.Pod, gone bool) {
 // both is when both ends of a run were in a state; the zero time when one was never seen in it.
 func (t *transit) both(run, state string) time.Time {
 	server, client := t.seen[run+"/"+state+"/"+v1alpha1.RoleServer], t.seen[run+"/"+state+"/"+v1alpha1.RoleClient]
-	if client.IsZero() || !server.IsZero() && client.After(server) {
-		return client
+	if server.IsZero() || client.IsZero() {
+		return time.Time{}
 	}
-	return server
+	return slices.MaxFunc([]time.Time{server, client}, time.Time.Compare)
 }
 
 // between is the timeline from a run to the next one, of which cells holds when the first cell began and the last one ended.

@@ -56,6 +56,14 @@ func vfs() v1alpha1.Network {
 // overVFs changes a benchmark to the cluster's VFs.
 func overVFs(s *v1alpha1.LatencyBenchmarkSpec) { s.Network = vfs() }
 
+// pfs is a network of the cluster's PFs, which the values must have.
+func pfs() v1alpha1.Network {
+	return v1alpha1.Network{Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: *here.PF.DeepCopy()}}
+}
+
+// overPFs changes a benchmark to the cluster's PFs.
+func overPFs(s *v1alpha1.LatencyBenchmarkSpec) { s.Network = pfs() }
+
 // create creates a benchmark.
 func create(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
 	GinkgoHelper()

@@ -21,7 +21,7 @@ import (
 )
 
 var _ = Describe("Wrong input", Label("placement"), func() {
-	It("a device that is on another NUMA node than the CPUs is told, tried again and given up", needs("VFs far from the CPUs"), func(ctx context.Context) {
+	It("a device that is on another NUMA node than the CPUs is reported, tried again and given up", needs("VFs far from the CPUs"), func(ctx context.Context) {
 		vfNetwork(ctx, "sf-vf-far", localcluster.ResourceVFFar)
 		b := benchmark("far", overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Network.VF.NetworkRef.Name, s.Network.VF.ResourceName = "sf-vf-far", localcluster.ResourceVFFar
@@ -35,7 +35,7 @@ var _ = Describe("Wrong input", Label("placement"), func() {
 		Eventually(benchmarkPods).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
 	})
 
-	It("an image that cannot be pulled is told within seconds, and no pod hangs for ever", needs("a manager whose flags it may change"), func(ctx context.Context) {
+	It("an image that cannot be pulled is reported within seconds, and no pod hangs for ever", needs("a manager whose flags it may change"), func(ctx context.Context) {
 		setManagerArgs(ctx, "--bench-image=localhost/no-such-image:1", "--bench-image-pull-policy=IfNotPresent", "--pod-start-timeout=5s")
 		b := benchmark("unpullable")
 		create(ctx, b)

@@ -22,13 +22,6 @@ func wholeCores(s *v1alpha1.LatencyBenchmarkSpec) {
 	s.Placement.Memory.Set(256 << 20)
 }
 
-// overPFs changes a benchmark to the PFs without VFs.
-func overPFs(s *v1alpha1.LatencyBenchmarkSpec) {
-	s.Network = v1alpha1.Network{
-		Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: "sf-pf"}, ResourceName: "tailgate.test/sf_pf"}},
-	}
-}
-
 // labGate is the gate of the other specs for emulated machines: other work on the machine that emulates them makes the minimum
 // several times as long. slowWire makes it more than ten times as long.
 func labGate() *v1alpha1.LatencyGate {

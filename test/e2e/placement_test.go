@@ -146,9 +146,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 			}
 			s.Variants = append(s.Variants, v1alpha1.Variant{Name: "pod", Network: &v1alpha1.Network{Type: v1alpha1.NetworkPod}}, v1alpha1.Variant{Name: "vf", Network: &network})
 			if here.PF != nil {
-				s.Variants = append(s.Variants, v1alpha1.Variant{Name: "pf", Network: &v1alpha1.Network{
-					Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: *here.PF},
-				}})
+				s.Variants = append(s.Variants, v1alpha1.Variant{Name: "pf", Network: new(pfs())})
 			}
 			if here.Onload != "" {
 				s.Variants = append(s.Variants, v1alpha1.Variant{Name: "onload", Network: &network, Acceleration: &v1alpha1.Acceleration{
@@ -309,7 +307,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		eventuallyCompletes(ctx, held)
 	})
 
-	It("of a VF without a NUMA hint is told, and blocks a verdict only where it was required", needs("VFs without a hint"), func(ctx context.Context) {
+	It("of a VF without a NUMA hint is reported, and blocks a verdict only where it was required", needs("VFs without a hint"), func(ctx context.Context) {
 		vfNetwork(ctx, "sf-vf-nohint", localcluster.ResourceVFNoHint)
 		anywhere := func(numa v1alpha1.NUMAPolicy) func(*v1alpha1.LatencyBenchmarkSpec) {
 			return func(s *v1alpha1.LatencyBenchmarkSpec) {
