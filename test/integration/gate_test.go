@@ -1001,7 +1001,11 @@ var _ = Describe("A gate", func() {
 	It("measures by its schedule, one node at a time, and repeats a measurement with a date in the future", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
-		w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule, s.TimeZone = "@daily", "Europe/Zurich" }))
+		zone, err := time.LoadLocation("Asia/Kolkata")
+		Expect(err).NotTo(HaveOccurred())
+		// Half a day from now: this spec puts the clock forward by hours, and the schedule must not become due by that.
+		daily := fmt.Sprintf("0 %d * * *", time.Now().Add(12*time.Hour).In(zone).Hour())
+		w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule, s.TimeZone = daily, zone.String() }))
 		measuredAt := func(node string, when time.Time) {
 			GinkgoHelper()
 			Eventually(func() error {
