@@ -155,7 +155,7 @@ type VerificationResult struct {
 	// completionTime is when its outcome was recorded.
 	CompletionTime metav1.Time `json:"completionTime"`
 	// outcome is Pass, Fail or Inconclusive.
-	Outcome GateOutcome `json:"outcome"`
+	Outcome VerdictOutcome `json:"outcome"`
 	// reason of the outcome as one word.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`

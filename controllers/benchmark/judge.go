@@ -72,7 +72,7 @@ func stands(v *v1alpha1.Verdict, digest string, baseline *compared) bool {
 	}
 	before, _, _ := strings.Cut(v.Inputs, ".")
 	own, _, _ := strings.Cut(digest, ".")
-	return baseline != nil && baseline.missing != "" && v.Outcome != v1alpha1.GateInconclusive && before == own
+	return baseline != nil && baseline.missing != "" && v.Outcome != v1alpha1.VerdictInconclusive && before == own
 }
 
 // notJudged says what a verdict waits for.
@@ -88,9 +88,9 @@ func notJudged(b *v1alpha1.LatencyBenchmark) string {
 func passed(v *v1alpha1.Verdict) metav1.Condition {
 	status, reason := metav1.ConditionUnknown, inconclusive(v)
 	switch v.Outcome {
-	case v1alpha1.GatePass:
+	case v1alpha1.VerdictPass:
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonPass
-	case v1alpha1.GateFail:
+	case v1alpha1.VerdictFail:
 		status, reason = metav1.ConditionFalse, v1alpha1.ReasonFail
 	}
 	return v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, v.Message)
@@ -100,7 +100,7 @@ func passed(v *v1alpha1.Verdict) metav1.Condition {
 // one of its cells.
 func inconclusive(v *v1alpha1.Verdict) string {
 	for _, rule := range v.Rules {
-		if rule.Outcome != v1alpha1.GateInconclusive {
+		if rule.Outcome != v1alpha1.VerdictInconclusive {
 			continue
 		}
 		switch rule.Reason {
@@ -124,11 +124,11 @@ type compared struct {
 }
 
 // settled is what the status notes of a baseline that a LatencyGate has accepted; nil of any other.
-func (c *compared) settled() *v1alpha1.GateBaseline {
+func (c *compared) settled() *v1alpha1.VerdictBaseline {
 	if c == nil || c.gate == "" || c.benchmark.Name == "" {
 		return nil
 	}
-	return &v1alpha1.GateBaseline{Gate: c.gate, Namespace: c.benchmark.Namespace, Benchmark: c.benchmark.Name, UID: c.uid}
+	return &v1alpha1.VerdictBaseline{Gate: c.gate, Namespace: c.benchmark.Namespace, Benchmark: c.benchmark.Name, UID: c.uid}
 }
 
 // baseline gets what a benchmark's criteria compare with.
@@ -163,7 +163,7 @@ func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark)
 // accepted is what a LatencyGate has accepted of a benchmark's client node, or had when the benchmark was first judged;
 // nil when there is nothing, or when the gate has its benchmarks in another namespace: the verdict would tell its numbers to
 // readers of this one.
-func (r *Reconciler) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark, gateName string) (*v1alpha1.GateBaseline, error) {
+func (r *Reconciler) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark, gateName string) (*v1alpha1.VerdictBaseline, error) {
 	if v := b.Status.Verdict; v != nil && v.Baseline != nil && v.Baseline.Gate == gateName {
 		return v.Baseline, nil
 	}
@@ -179,7 +179,7 @@ func (r *Reconciler) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark,
 		return nil, err
 	}
 	accepted := verification.Status.Accepted
-	return &v1alpha1.GateBaseline{Gate: gateName, Namespace: gate.Spec.Namespace, Benchmark: accepted.Benchmark, UID: accepted.UID}, nil
+	return &v1alpha1.VerdictBaseline{Gate: gateName, Namespace: gate.Spec.Namespace, Benchmark: accepted.Benchmark, UID: accepted.UID}, nil
 }
 
 // inputs is a digest of what a verdict is made of, without reading it: a ConfigMap that is the same object in the same
@@ -271,8 +271,8 @@ func unreadable(err error) *v1alpha1.Verdict {
 	if errors.Is(err, result.ErrCorrupt) {
 		reason = v1alpha1.ReasonResultsMissing
 	}
-	rule := v1alpha1.RuleVerdict{Rule: "all", Outcome: v1alpha1.GateInconclusive, Reason: reason, Message: message}
-	return &v1alpha1.Verdict{Outcome: v1alpha1.GateInconclusive, Message: message, Rules: []v1alpha1.RuleVerdict{rule}}
+	rule := v1alpha1.RuleVerdict{Rule: "all", Outcome: v1alpha1.VerdictInconclusive, Reason: reason, Message: message}
+	return &v1alpha1.Verdict{Outcome: v1alpha1.VerdictInconclusive, Message: message, Rules: []v1alpha1.RuleVerdict{rule}}
 }
 
 // candidateResults are what a benchmark brings to its own criteria.

@@ -19,22 +19,22 @@ import (
 )
 
 func TestPassed(t *testing.T) {
-	rule := func(outcome v1alpha1.GateOutcome, reason string) v1alpha1.RuleVerdict {
+	rule := func(outcome v1alpha1.VerdictOutcome, reason string) v1alpha1.RuleVerdict {
 		return v1alpha1.RuleVerdict{Outcome: outcome, Reason: reason}
 	}
-	within := rule(v1alpha1.GatePass, v1alpha1.ReasonWithinLimit)
+	within := rule(v1alpha1.VerdictPass, v1alpha1.ReasonWithinLimit)
 	cases := map[string]struct {
-		outcome v1alpha1.GateOutcome
+		outcome v1alpha1.VerdictOutcome
 		rules   []v1alpha1.RuleVerdict
 		status  metav1.ConditionStatus
 		reason  string
 	}{
-		"a Pass":                 {v1alpha1.GatePass, []v1alpha1.RuleVerdict{within}, "True", v1alpha1.ReasonPass},
-		"a Fail":                 {v1alpha1.GateFail, []v1alpha1.RuleVerdict{within, rule(v1alpha1.GateFail, v1alpha1.ReasonBeyondLimit)}, "False", v1alpha1.ReasonFail},
-		"a cell's own trouble":   {v1alpha1.GateInconclusive, []v1alpha1.RuleVerdict{within, rule(v1alpha1.GateInconclusive, v1alpha1.ReasonTooFewRounds)}, "Unknown", v1alpha1.ReasonInconclusive},
-		"the baseline's trouble": {v1alpha1.GateInconclusive, []v1alpha1.RuleVerdict{within, rule(v1alpha1.GateInconclusive, v1alpha1.ReasonBaselineMissing)}, "Unknown", v1alpha1.ReasonBaselineMissing},
-		"trouble of a later rule": {v1alpha1.GateInconclusive, []v1alpha1.RuleVerdict{
-			rule(v1alpha1.GateInconclusive, v1alpha1.ReasonTooFewSamples), rule(v1alpha1.GateInconclusive, v1alpha1.ReasonBaselineMissing),
+		"a Pass":                 {v1alpha1.VerdictPass, []v1alpha1.RuleVerdict{within}, "True", v1alpha1.ReasonPass},
+		"a Fail":                 {v1alpha1.VerdictFail, []v1alpha1.RuleVerdict{within, rule(v1alpha1.VerdictFail, v1alpha1.ReasonBeyondLimit)}, "False", v1alpha1.ReasonFail},
+		"a cell's own trouble":   {v1alpha1.VerdictInconclusive, []v1alpha1.RuleVerdict{within, rule(v1alpha1.VerdictInconclusive, v1alpha1.ReasonTooFewRounds)}, "Unknown", v1alpha1.ReasonInconclusive},
+		"the baseline's trouble": {v1alpha1.VerdictInconclusive, []v1alpha1.RuleVerdict{within, rule(v1alpha1.VerdictInconclusive, v1alpha1.ReasonBaselineMissing)}, "Unknown", v1alpha1.ReasonBaselineMissing},
+		"trouble of a later rule": {v1alpha1.VerdictInconclusive, []v1alpha1.RuleVerdict{
+			rule(v1alpha1.VerdictInconclusive, v1alpha1.ReasonTooFewSamples), rule(v1alpha1.VerdictInconclusive, v1alpha1.ReasonBaselineMissing),
 		}, "Unknown", v1alpha1.ReasonInconclusive},
 		"no outcome at all": {"", nil, "Unknown", v1alpha1.ReasonInconclusive},
 	}
@@ -81,34 +81,34 @@ func TestBaselineDeleted(t *testing.T) {
 	}
 	cases := map[string]struct {
 		baseline *v1alpha1.Baseline
-		outcome  v1alpha1.GateOutcome
+		outcome  v1alpha1.VerdictOutcome
 		and      func(*testing.T, client.Client, *v1alpha1.LatencyBenchmark)
 		reason   string
 	}{
-		"a Pass":     {named, v1alpha1.GatePass, nil, v1alpha1.ReasonPass},
-		"a Fail":     {named, v1alpha1.GateFail, nil, v1alpha1.ReasonFail},
-		"no outcome": {named, v1alpha1.GateInconclusive, nil, v1alpha1.ReasonBaselineMissing},
-		"a Pass, and the criteria change": {named, v1alpha1.GatePass, func(_ *testing.T, _ client.Client, b *v1alpha1.LatencyBenchmark) {
+		"a Pass":     {named, v1alpha1.VerdictPass, nil, v1alpha1.ReasonPass},
+		"a Fail":     {named, v1alpha1.VerdictFail, nil, v1alpha1.ReasonFail},
+		"no outcome": {named, v1alpha1.VerdictInconclusive, nil, v1alpha1.ReasonBaselineMissing},
+		"a Pass, and the criteria change": {named, v1alpha1.VerdictPass, func(_ *testing.T, _ client.Client, b *v1alpha1.LatencyBenchmark) {
 			b.Spec.Criteria.IgnoreDifferences = []string{"node"}
 		}, v1alpha1.ReasonBaselineMissing},
-		"a Pass, and its own results change": {named, v1alpha1.GatePass, func(_ *testing.T, _ client.Client, b *v1alpha1.LatencyBenchmark) {
+		"a Pass, and its own results change": {named, v1alpha1.VerdictPass, func(_ *testing.T, _ client.Client, b *v1alpha1.LatencyBenchmark) {
 			b.Status.Stored = []v1alpha1.StoredResult{{Run: "x-r1", ConfigMap: "x-r1"}}
 		}, v1alpha1.ReasonBaselineMissing},
-		"a Pass, and a benchmark of the same name is created":                            {named, v1alpha1.GatePass, again, v1alpha1.ReasonBaselineNotComplete},
-		"a Pass against an accepted result":                                              {accepted, v1alpha1.GatePass, nil, v1alpha1.ReasonPass},
-		"a Pass against an accepted result, and a benchmark of the same name is created": {accepted, v1alpha1.GatePass, again, v1alpha1.ReasonPass},
-		"no outcome, and a benchmark of the accepted result's name is created":           {accepted, v1alpha1.GateInconclusive, again, v1alpha1.ReasonBaselineMissing},
+		"a Pass, and a benchmark of the same name is created":                            {named, v1alpha1.VerdictPass, again, v1alpha1.ReasonBaselineNotComplete},
+		"a Pass against an accepted result":                                              {accepted, v1alpha1.VerdictPass, nil, v1alpha1.ReasonPass},
+		"a Pass against an accepted result, and a benchmark of the same name is created": {accepted, v1alpha1.VerdictPass, again, v1alpha1.ReasonPass},
+		"no outcome, and a benchmark of the accepted result's name is created":           {accepted, v1alpha1.VerdictInconclusive, again, v1alpha1.ReasonBaselineMissing},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(before("uid-1")).Build()
 			r := &Reconciler{Live: kube}
 			b := makeWorld().benchmark
-			b.Spec.Rounds, b.Spec.Criteria = 0, &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxIncrease: "10%"}}, Baseline: c.baseline}
+			b.Spec.Rounds, b.Spec.Criteria = 0, &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "10%"}}, Baseline: c.baseline}
 			b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, ""))
 			b.Status.Verdict = &v1alpha1.Verdict{Outcome: c.outcome}
 			if c.baseline == accepted {
-				b.Status.Verdict.Baseline = &v1alpha1.GateBaseline{Gate: "up", Namespace: "perf", Benchmark: "before", UID: "uid-1"}
+				b.Status.Verdict.Baseline = &v1alpha1.VerdictBaseline{Gate: "up", Namespace: "perf", Benchmark: "before", UID: "uid-1"}
 			}
 			compared, err := r.baseline(t.Context(), b)
 			if err != nil {
@@ -139,7 +139,7 @@ func TestResultChanges(t *testing.T) {
 			w.benchmark.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, status, "Reason", ""))
 		}
 	}
-	judged := func(w *world) { w.benchmark.Status.Verdict = &v1alpha1.Verdict{Outcome: v1alpha1.GatePass} }
+	judged := func(w *world) { w.benchmark.Status.Verdict = &v1alpha1.Verdict{Outcome: v1alpha1.VerdictPass} }
 	cases := map[string]struct {
 		before, after []func(*world)
 		want          bool

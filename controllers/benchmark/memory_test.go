@@ -323,12 +323,12 @@ func judgeTheLargest(t *testing.T) {
 	}
 	v, err := r.Judge(t.Context(), b, &v1alpha1.Criteria{
 		Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}},
-		Rules:    []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}},
+		Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v.Outcome != v1alpha1.GatePass {
+	if v.Outcome != v1alpha1.VerdictPass {
 		t.Errorf("judged %s: %s", v.Outcome, v.Message)
 	}
 	for _, kept := range r.stored.kept {

@@ -191,12 +191,12 @@ func TestJudgeNeedsEveryResult(t *testing.T) {
 				t.Helper()
 				v, err := r.Judge(t.Context(), after, &v1alpha1.Criteria{
 					Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}},
-					Rules:    []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}},
+					Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}},
 				})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if (v.Outcome == v1alpha1.GatePass) != (v.Rules[0].Reason == v1alpha1.ReasonWithinLimit) {
+				if (v.Outcome == v1alpha1.VerdictPass) != (v.Rules[0].Reason == v1alpha1.ReasonWithinLimit) {
 					t.Errorf("%s: %s", v.Outcome, v.Message)
 				}
 				return v.Rules[0].Reason
@@ -217,9 +217,9 @@ func TestJudgeNeedsEveryResult(t *testing.T) {
 func TestSummarizeAfterJudge(t *testing.T) {
 	b, content := small(t, "x")
 	r := &Reconciler{Live: &keeper{benchmarks: map[string]*v1alpha1.LatencyBenchmark{"x": b}, content: content}}
-	limit := &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: time.Second}}}}
+	limit := &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: time.Second}}}}
 	for range 2 {
-		if v, err := r.Judge(t.Context(), b, limit); err != nil || v.Outcome != v1alpha1.GatePass {
+		if v, err := r.Judge(t.Context(), b, limit); err != nil || v.Outcome != v1alpha1.VerdictPass {
 			t.Fatalf("%+v, %v", v, err)
 		}
 		if err := r.summarize(t.Context(), b); err != nil {

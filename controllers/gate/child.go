@@ -99,7 +99,7 @@ func rulesOf(gate *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResult, peer st
 		return gate
 	}
 	gate.Baseline, gate.IgnoreDifferences = nil, nil
-	gate.Rules = slices.DeleteFunc(gate.Rules, func(r v1alpha1.GateRule) bool { return r.Compares() })
+	gate.Rules = slices.DeleteFunc(gate.Rules, func(r v1alpha1.Rule) bool { return r.Compares() })
 	if len(gate.Rules) == 0 {
 		return nil
 	}

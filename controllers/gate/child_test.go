@@ -13,7 +13,7 @@ import (
 )
 
 func TestBenchmarkOf(t *testing.T) {
-	increase, limit := v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"}, v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 20 * time.Microsecond}}
+	increase, limit := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"}, v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 20 * time.Microsecond}}
 	against := func(name string) *v1alpha1.Baseline {
 		return &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: name}}
 	}
@@ -25,17 +25,17 @@ func TestBenchmarkOf(t *testing.T) {
 		want         *v1alpha1.Criteria
 	}{
 		"against the accepted result, with its peer": {nil, nil, "b",
-			&v1alpha1.Criteria{Rules: []v1alpha1.GateRule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"kernel.*"}}},
+			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"kernel.*"}}},
 		"against it, with another peer": {nil, nil, "c",
-			&v1alpha1.Criteria{Rules: []v1alpha1.GateRule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"kernel.*", "node"}}},
+			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"kernel.*", "node"}}},
 		"with another peer, that being ignored": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Criteria.IgnoreDifferences = []string{"node"} }, nil, "c",
-			&v1alpha1.Criteria{Rules: []v1alpha1.GateRule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"node"}}},
-		"nothing to compare with": {nil, nothing, "b", &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{limit}}},
+			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"node"}}},
+		"nothing to compare with": {nil, nothing, "b", &v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}},
 		"nothing at all to hold to": {func(g *v1alpha1.LatencyGate) {
-			g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.GateRule{increase, {Metric: "throughput", MaxDecrease: "1%"}}
+			g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.Rule{increase, {Metric: "throughput", MaxDecrease: "1%"}}
 		}, nothing, "b", nil},
 		"a baseline of its own": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Criteria.Baseline = against("golden") }, nothing, "b",
-			&v1alpha1.Criteria{Rules: []v1alpha1.GateRule{limit, increase}, Baseline: against("golden"), IgnoreDifferences: []string{"kernel.*"}}},
+			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("golden"), IgnoreDifferences: []string{"kernel.*"}}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

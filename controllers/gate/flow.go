@@ -68,7 +68,7 @@ type step struct {
 	// state that the verification ends in, for stepConclude.
 	state v1alpha1.VerificationState
 	// outcome of the current benchmark, for stepConclude and stepRepeat; empty when it has none and does not count.
-	outcome v1alpha1.GateOutcome
+	outcome v1alpha1.VerdictOutcome
 	// suspect is the peer with which the node failed, for stepRepeat with ReasonSecondPeer.
 	suspect string
 	// again is when to look again if nothing happens; zero: only when something does.
@@ -200,7 +200,7 @@ func measuring(w *world) step {
 		return inconclusive(w, v1alpha1.ReasonBenchmarkFailed, meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded).Message)
 	case b.Spec.Criteria == nil:
 		return step{
-			kind: stepConclude, state: v1alpha1.VerificationInconclusive, outcome: v1alpha1.GateInconclusive, reason: v1alpha1.ReasonNothingToCompare,
+			kind: stepConclude, state: v1alpha1.VerificationInconclusive, outcome: v1alpha1.VerdictInconclusive, reason: v1alpha1.ReasonNothingToCompare,
 			message: fmt.Sprintf("there is no accepted result to compare with, and no rule with maxLatency, maxMessages or minBitsPerSecond; look at LatencyBenchmark %s and accept it: kubectl annotate lver %s %s=%s",
 				b.Name, w.verification.Name, v1alpha1.AnnotationAccept, b.Name),
 		}
@@ -294,9 +294,9 @@ func waits(w *world, since time.Time, limit time.Duration, reason, message strin
 func drift(w *world, message string) step {
 	first := w.verification.Status.First
 	switch {
-	case w.drift == nil || w.drift.Outcome == v1alpha1.GatePass:
-		return step{kind: stepConclude, state: v1alpha1.VerificationVerified, outcome: v1alpha1.GatePass, reason: v1alpha1.ReasonPassed, message: message}
-	case w.drift.Outcome == v1alpha1.GateFail:
+	case w.drift == nil || w.drift.Outcome == v1alpha1.VerdictPass:
+		return step{kind: stepConclude, state: v1alpha1.VerificationVerified, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: message}
+	case w.drift.Outcome == v1alpha1.VerdictFail:
 		return failed(w, v1alpha1.ReasonDrifted, fmt.Sprintf("small losses have added up since %s, the first result of this epoch: %s", first.Benchmark, w.drift.Message))
 	default:
 		return inconclusive(w, v1alpha1.ReasonDriftUnknown, fmt.Sprintf("it passed, but against %s, the first result of this epoch: %s", first.Benchmark, w.drift.Message))
@@ -314,22 +314,22 @@ func failed(w *world, reason, message string) step {
 		message = fmt.Sprintf("with peer %s, as with %s: %s", current.Peer, suspect, message)
 	case w.otherPeer:
 		return step{
-			kind: stepRepeat, outcome: v1alpha1.GateFail, reason: v1alpha1.ReasonSecondPeer, suspect: current.Peer,
+			kind: stepRepeat, outcome: v1alpha1.VerdictFail, reason: v1alpha1.ReasonSecondPeer, suspect: current.Peer,
 			message: fmt.Sprintf("it failed with peer %s, which is not verified itself; another peer will tell which of them is slow: %s", current.Peer, message),
 		}
 	default:
 		message = fmt.Sprintf("with peer %s, which is not verified itself, and there is no other: %s", current.Peer, message)
 	}
-	return step{kind: stepConclude, state: v1alpha1.VerificationFailed, outcome: v1alpha1.GateFail, reason: reason, message: message}
+	return step{kind: stepConclude, state: v1alpha1.VerificationFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message}
 }
 
 // inconclusive is for a result from which nothing can be concluded.
 func inconclusive(w *world, reason, message string) step {
 	on := w.gate.Spec.OnInconclusive
 	if on.Action == v1alpha1.InconclusiveRetry && w.verification.Status.Retried < max(1, on.Retries) {
-		return step{kind: stepRepeat, outcome: v1alpha1.GateInconclusive, reason: v1alpha1.ReasonRetry, message: fmt.Sprintf("measured again, because nothing could be concluded (%s): %s", reason, message)}
+		return step{kind: stepRepeat, outcome: v1alpha1.VerdictInconclusive, reason: v1alpha1.ReasonRetry, message: fmt.Sprintf("measured again, because nothing could be concluded (%s): %s", reason, message)}
 	}
-	return step{kind: stepConclude, state: v1alpha1.VerificationInconclusive, outcome: v1alpha1.GateInconclusive, reason: reason, message: message}
+	return step{kind: stepConclude, state: v1alpha1.VerificationInconclusive, outcome: v1alpha1.VerdictInconclusive, reason: reason, message: message}
 }
 
 // gone is for a benchmark that a user deleted or changed.

@@ -41,7 +41,7 @@ func retrying(n int32) func(*world) {
 	}
 }
 
-func drifted(outcome v1alpha1.GateOutcome) func(*world) {
+func drifted(outcome v1alpha1.VerdictOutcome) func(*world) {
 	return func(w *world) { w.drift = &v1alpha1.Verdict{Outcome: outcome, Message: "p99 grew by 12%"} }
 }
 
@@ -160,10 +160,10 @@ func TestDecide(t *testing.T) {
 		"a verdict to come":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonNotJudged), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"no verdict":                         {all(passed, func(w *world) { w.benchmark.Status.Conditions = w.benchmark.Status.Conditions[:2] }), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"a pass with a peer that is not verified":  {all(passed, peerNotVerified), stepConclude, verifiedState, v1alpha1.ReasonPassed, ""},
-		"a pass against the first, too":            {all(passed, drifted(v1alpha1.GatePass)), stepConclude, verifiedState, v1alpha1.ReasonPassed, ""},
-		"a pass that fails against the first":      {all(passed, drifted(v1alpha1.GateFail)), stepConclude, failedState, v1alpha1.ReasonDrifted, "small losses have added up since up-a-1"},
-		"a pass that the first does not decide":    {all(passed, drifted(v1alpha1.GateInconclusive)), stepConclude, inconclusiveState, v1alpha1.ReasonDriftUnknown, "up-a-1"},
-		"a drift with a peer that is not verified": {all(passed, drifted(v1alpha1.GateFail), peerNotVerified), stepRepeat, unverifiedState, v1alpha1.ReasonSecondPeer, ""},
+		"a pass against the first, too":            {all(passed, drifted(v1alpha1.VerdictPass)), stepConclude, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a pass that fails against the first":      {all(passed, drifted(v1alpha1.VerdictFail)), stepConclude, failedState, v1alpha1.ReasonDrifted, "small losses have added up since up-a-1"},
+		"a pass that the first does not decide":    {all(passed, drifted(v1alpha1.VerdictInconclusive)), stepConclude, inconclusiveState, v1alpha1.ReasonDriftUnknown, "up-a-1"},
+		"a drift with a peer that is not verified": {all(passed, drifted(v1alpha1.VerdictFail), peerNotVerified), stepRepeat, unverifiedState, v1alpha1.ReasonSecondPeer, ""},
 
 		"a fail with a verified peer":                    {failed, stepConclude, failedState, v1alpha1.ReasonFail, "with peer b: p99 says so"},
 		"a fail with a peer that is not verified":        {all(failed, peerNotVerified), stepRepeat, unverifiedState, v1alpha1.ReasonSecondPeer, "b, which is not verified itself"},
@@ -246,7 +246,7 @@ func TestAccept(t *testing.T) {
 		}
 	}
 	failedBefore := func(w *world) {
-		w.verification.Status.State, w.verification.Status.History[0].Outcome = v1alpha1.VerificationFailed, v1alpha1.GateFail
+		w.verification.Status.State, w.verification.Status.History[0].Outcome = v1alpha1.VerificationFailed, v1alpha1.VerdictFail
 		w.verification.Status.Accepted = w.verification.Status.First
 	}
 	refusedBefore := status(func(s *v1alpha1.LatencyVerificationStatus) {
@@ -378,7 +378,7 @@ func TestNext(t *testing.T) {
 		if got.First.Benchmark != "up-a-1" || got.LastMeasurementTime == nil || !got.LastMeasurementTime.Time.Equal(noon) || got.Changed != nil {
 			t.Errorf("%+v", got)
 		}
-		if len(got.History) != 3 || got.History[0].Benchmark != "up-a-4" || got.History[0].Outcome != v1alpha1.GatePass {
+		if len(got.History) != 3 || got.History[0].Benchmark != "up-a-4" || got.History[0].Outcome != v1alpha1.VerdictPass {
 			t.Errorf("history %+v", got.History)
 		}
 	})
@@ -390,19 +390,19 @@ func TestNext(t *testing.T) {
 	})
 	t.Run("a fail accepts nothing", func(t *testing.T) {
 		_, got := step(t, measured(metav1.ConditionFalse, v1alpha1.ReasonFail))
-		if got.Accepted.Benchmark != "up-a-3" || got.First.Benchmark != "up-a-1" || got.History[0].Outcome != v1alpha1.GateFail {
+		if got.Accepted.Benchmark != "up-a-3" || got.First.Benchmark != "up-a-1" || got.History[0].Outcome != v1alpha1.VerdictFail {
 			t.Errorf("%+v", got)
 		}
 	})
 	t.Run("a second peer is asked for once, and the first fail is in the history", func(t *testing.T) {
 		_, got := step(t, all(measured(metav1.ConditionFalse, v1alpha1.ReasonFail), peerNotVerified))
-		if got.SuspectPeer != "b" || got.History[0].Outcome != v1alpha1.GateFail || got.Retried != 0 {
+		if got.SuspectPeer != "b" || got.History[0].Outcome != v1alpha1.VerdictFail || got.Retried != 0 {
 			t.Errorf("%+v", got)
 		}
 	})
 	t.Run("a retry is counted", func(t *testing.T) {
 		_, got := step(t, all(measured(metav1.ConditionUnknown, v1alpha1.ReasonInconclusive), retrying(2)))
-		if got.Retried != 1 || got.Lost != 0 || got.History[0].Outcome != v1alpha1.GateInconclusive {
+		if got.Retried != 1 || got.Lost != 0 || got.History[0].Outcome != v1alpha1.VerdictInconclusive {
 			t.Errorf("%+v", got)
 		}
 	})

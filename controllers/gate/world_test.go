@@ -36,7 +36,7 @@ func makeGate(changes ...func(*v1alpha1.LatencyGate)) *v1alpha1.LatencyGate {
 				Placement: v1alpha1.Placement{Client: &v1alpha1.EndpointPlacement{}, Server: &v1alpha1.EndpointPlacement{}},
 				Network:   v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "vf"}}}},
 				Criteria: &v1alpha1.Criteria{
-					Rules: []v1alpha1.GateRule{
+					Rules: []v1alpha1.Rule{
 						{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 20 * time.Microsecond}},
 						{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"},
 					},
@@ -84,8 +84,8 @@ func makeVerification(node string, changes ...func(*v1alpha1.LatencyVerification
 			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-3", UID: "uid-3", AcceptanceTime: *at(time.Hour), By: v1alpha1.AcceptedByPass, Peer: "b", Identity: current},
 			First:    &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-1", UID: "uid-1", AcceptanceTime: *at(9 * time.Hour), By: v1alpha1.AcceptedByHand, Peer: "b", Identity: current},
 			History: []v1alpha1.VerificationResult{
-				{Benchmark: "up-" + node + "-3", CompletionTime: *at(time.Hour), Outcome: v1alpha1.GatePass, Reason: v1alpha1.ReasonPassed, Peer: "b", IdentitySHA256: mustDigest(current)},
-				{Benchmark: "up-" + node + "-2", CompletionTime: *at(2 * time.Hour), Outcome: v1alpha1.GateFail, Reason: v1alpha1.ReasonFail, Peer: "b", IdentitySHA256: mustDigest(map[string]string{"BootID": "boot-0"})},
+				{Benchmark: "up-" + node + "-3", CompletionTime: *at(time.Hour), Outcome: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonPassed, Peer: "b", IdentitySHA256: mustDigest(current)},
+				{Benchmark: "up-" + node + "-2", CompletionTime: *at(2 * time.Hour), Outcome: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonFail, Peer: "b", IdentitySHA256: mustDigest(map[string]string{"BootID": "boot-0"})},
 			},
 		},
 	}

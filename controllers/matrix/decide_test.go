@@ -195,7 +195,7 @@ func play(t *testing.T, w *world, s steps) []int32 {
 func BenchmarkHundredNodes(b *testing.B) {
 	w := worldOf(100, 50, withGate(2*time.Microsecond))
 	for number := range int32(2500) {
-		withChild(number+1, judgedAs(v1alpha1.GatePass, v1alpha1.ReasonPass))(w)
+		withChild(number+1, judgedAs(v1alpha1.VerdictPass, v1alpha1.ReasonPass))(w)
 	}
 	b.Run("plan", func(b *testing.B) {
 		for b.Loop() {

@@ -36,15 +36,17 @@ func (w *world) judge() {
 	verdict := merge(judged, len(w.children))
 	state, reason := metav1.ConditionUnknown, v1alpha1.ReasonNotJudged
 	switch {
-	case verdict.Outcome == v1alpha1.GateFail:
+	case verdict.Outcome == v1alpha1.VerdictFail:
 		state, reason = metav1.ConditionFalse, v1alpha1.ReasonFail
 	case len(judged) < len(w.children):
 		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, state, reason, verdict.Message))
 		return
-	case verdict.Outcome == v1alpha1.GatePass:
+	case verdict.Outcome == v1alpha1.VerdictPass:
 		state, reason = metav1.ConditionTrue, v1alpha1.ReasonPass
 	default:
-		first := slices.IndexFunc(judged, func(c *v1alpha1.LatencyBenchmark) bool { return c.Status.Verdict.Outcome == v1alpha1.GateInconclusive })
+		first := slices.IndexFunc(judged, func(c *v1alpha1.LatencyBenchmark) bool {
+			return c.Status.Verdict.Outcome == v1alpha1.VerdictInconclusive
+		})
 		reason = meta.FindStatusCondition(judged[first].Status.Conditions, v1alpha1.ConditionPassed).Reason
 	}
 	m.Status.Verdict = verdict
@@ -73,8 +75,8 @@ func (w *world) judged() []*v1alpha1.LatencyBenchmark {
 // merge makes one verdict of those of the pairs, of which there are total. Of each rule it has the line of the pair for
 // which it came out worst, and counts the cells of all.
 func merge(judged []*v1alpha1.LatencyBenchmark, total int) *v1alpha1.Verdict {
-	merged := &v1alpha1.Verdict{Outcome: v1alpha1.GatePass, Rules: []v1alpha1.RuleVerdict{}}
-	count := map[v1alpha1.GateOutcome]int{}
+	merged := &v1alpha1.Verdict{Outcome: v1alpha1.VerdictPass, Rules: []v1alpha1.RuleVerdict{}}
+	count := map[v1alpha1.VerdictOutcome]int{}
 	rules := map[string]int{}
 	decided := ""
 	for _, child := range judged {
@@ -108,14 +110,14 @@ func merge(judged []*v1alpha1.LatencyBenchmark, total int) *v1alpha1.Verdict {
 }
 
 // worse says whether an outcome counts more than another: Fail, then Inconclusive, then Pass.
-func worse(a, b v1alpha1.GateOutcome) bool {
-	order := []v1alpha1.GateOutcome{v1alpha1.GatePass, v1alpha1.GateInconclusive, v1alpha1.GateFail}
+func worse(a, b v1alpha1.VerdictOutcome) bool {
+	order := []v1alpha1.VerdictOutcome{v1alpha1.VerdictPass, v1alpha1.VerdictInconclusive, v1alpha1.VerdictFail}
 	return cmp.Less(slices.Index(order, b), slices.Index(order, a))
 }
 
 // tally tells how many pairs came out how.
-func tally(count map[v1alpha1.GateOutcome]int, total int) string {
-	parts := []string{fmt.Sprintf("%d of %d pairs pass", count[v1alpha1.GatePass], total)}
+func tally(count map[v1alpha1.VerdictOutcome]int, total int) string {
+	parts := []string{fmt.Sprintf("%d of %d pairs pass", count[v1alpha1.VerdictPass], total)}
 	open := total
 	for _, n := range count {
 		open -= n
@@ -124,7 +126,7 @@ func tally(count map[v1alpha1.GateOutcome]int, total int) string {
 		n    int
 		text string
 	}{
-		{count[v1alpha1.GateFail], "failed"}, {count[v1alpha1.GateInconclusive], "inconclusive"}, {open, "not judged yet"},
+		{count[v1alpha1.VerdictFail], "failed"}, {count[v1alpha1.VerdictInconclusive], "inconclusive"}, {open, "not judged yet"},
 	} {
 		if part.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.text))

@@ -15,15 +15,15 @@ import (
 func passing(numbers ...int32) func(*world) {
 	return func(w *world) {
 		for _, number := range numbers {
-			withChild(number, judgedAs(v1alpha1.GatePass, v1alpha1.ReasonPass))(w)
+			withChild(number, judgedAs(v1alpha1.VerdictPass, v1alpha1.ReasonPass))(w)
 		}
 	}
 }
 
 func TestJudge(t *testing.T) {
-	fails := judgedAs(v1alpha1.GateFail, v1alpha1.ReasonFail)
-	inconclusive := judgedAs(v1alpha1.GateInconclusive, v1alpha1.ReasonInconclusive)
-	missing := judgedAs(v1alpha1.GateInconclusive, v1alpha1.ReasonBaselineMissing)
+	fails := judgedAs(v1alpha1.VerdictFail, v1alpha1.ReasonFail)
+	inconclusive := judgedAs(v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive)
+	missing := judgedAs(v1alpha1.VerdictInconclusive, v1alpha1.ReasonBaselineMissing)
 	stale := func(b *v1alpha1.LatencyBenchmark) {
 		fails(b)
 		b.Generation++
@@ -32,15 +32,15 @@ func TestJudge(t *testing.T) {
 	cases := map[string]struct {
 		world   *world
 		want    string
-		outcome v1alpha1.GateOutcome
+		outcome v1alpha1.VerdictOutcome
 	}{
 		"there is no gate":     {makeWorld(finishedPairs(1, 2, 3, 4, 5, 6)), "", ""},
 		"nothing is judged":    {makeWorld(gate), "Unknown NotJudged: 0 of 6 pairs pass, 6 not judged yet", ""},
 		"some pass":            {makeWorld(gate, passing(1, 2)), "Unknown NotJudged: 2 of 6 pairs pass, 4 not judged yet; x-p1: p99 is what it is", ""},
-		"one fails":            {makeWorld(gate, passing(1), withChild(2, fails)), "False Fail: 1 of 6 pairs pass, 1 failed, 4 not judged yet; x-p2: p99 is what it is", v1alpha1.GateFail},
-		"all pass":             {makeWorld(gate, passing(1, 2, 3, 4, 5, 6)), "True Pass: 6 of 6 pairs pass; x-p1: p99 is what it is", v1alpha1.GatePass},
-		"one is not decided":   {makeWorld(gate, passing(1, 2, 3, 4, 5), withChild(6, inconclusive)), "Unknown Inconclusive: 5 of 6 pairs pass, 1 inconclusive; x-p6: p99 is what it is", v1alpha1.GateInconclusive},
-		"one has no baseline":  {makeWorld(gate, passing(1, 2, 3, 4, 5), withChild(6, missing)), "Unknown BaselineMissing: 5 of 6 pairs pass, 1 inconclusive; x-p6: p99 is what it is", v1alpha1.GateInconclusive},
+		"one fails":            {makeWorld(gate, passing(1), withChild(2, fails)), "False Fail: 1 of 6 pairs pass, 1 failed, 4 not judged yet; x-p2: p99 is what it is", v1alpha1.VerdictFail},
+		"all pass":             {makeWorld(gate, passing(1, 2, 3, 4, 5, 6)), "True Pass: 6 of 6 pairs pass; x-p1: p99 is what it is", v1alpha1.VerdictPass},
+		"one is not decided":   {makeWorld(gate, passing(1, 2, 3, 4, 5), withChild(6, inconclusive)), "Unknown Inconclusive: 5 of 6 pairs pass, 1 inconclusive; x-p6: p99 is what it is", v1alpha1.VerdictInconclusive},
+		"one has no baseline":  {makeWorld(gate, passing(1, 2, 3, 4, 5), withChild(6, missing)), "Unknown BaselineMissing: 5 of 6 pairs pass, 1 inconclusive; x-p6: p99 is what it is", v1alpha1.VerdictInconclusive},
 		"not decided, not all": {makeWorld(gate, passing(1), withChild(6, inconclusive)), "Unknown NotJudged: 1 of 6 pairs pass, 1 inconclusive, 4 not judged yet; x-p6: p99 is what it is", ""},
 		"a verdict on another generation": {
 			makeWorld(gate, passing(1, 2, 3, 4, 5), withChild(6, stale)), "Unknown NotJudged: 5 of 6 pairs pass, 1 not judged yet; x-p1: p99 is what it is", "",
@@ -61,7 +61,7 @@ func TestJudge(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("condition Passed (-want +got):\n%s", diff)
 			}
-			var outcome v1alpha1.GateOutcome
+			var outcome v1alpha1.VerdictOutcome
 			if b.Status.Verdict != nil {
 				outcome = b.Status.Verdict.Outcome
 			}
@@ -73,10 +73,10 @@ func TestJudge(t *testing.T) {
 }
 
 func TestMerge(t *testing.T) {
-	w := makeWorld(withGate(2*time.Microsecond), passing(1, 2), withChild(3, judgedAs(v1alpha1.GateFail, v1alpha1.ReasonFail)), withChild(4, judgedAs(v1alpha1.GateInconclusive, v1alpha1.ReasonInconclusive)))
+	w := makeWorld(withGate(2*time.Microsecond), passing(1, 2), withChild(3, judgedAs(v1alpha1.VerdictFail, v1alpha1.ReasonFail)), withChild(4, judgedAs(v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive)))
 	got := merge(w.judged(), 6)
 	want := []v1alpha1.RuleVerdict{{
-		Rule: "p99 max 2us", Outcome: v1alpha1.GateFail, Reason: v1alpha1.ReasonFail, Message: "x-p3: p99 is what it is", Passed: 2, Failed: 1, Inconclusive: 1,
+		Rule: "p99 max 2us", Outcome: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonFail, Message: "x-p3: p99 is what it is", Passed: 2, Failed: 1, Inconclusive: 1,
 	}}
 	if diff := cmp.Diff(want, got.Rules); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
@@ -89,7 +89,7 @@ func TestMerge(t *testing.T) {
 // What a verdict says has room in the status.
 func TestMergeIsBounded(t *testing.T) {
 	long := func(b *v1alpha1.LatencyBenchmark) {
-		judgedAs(v1alpha1.GatePass, v1alpha1.ReasonPass)(b)
+		judgedAs(v1alpha1.VerdictPass, v1alpha1.ReasonPass)(b)
 		v := b.Status.Verdict
 		v.Message, v.Rules[0].Message = strings.Repeat("µ", 512), strings.Repeat("µ", 512)
 		for range 40 {

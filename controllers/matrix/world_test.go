@@ -124,7 +124,7 @@ func addresses(blocks int) func(*world) { return func(w *world) { w.blocks = blo
 // withGate adds a rule that p99 stays below a limit.
 func withGate(limit time.Duration) func(*world) {
 	return func(w *world) {
-		w.matrix.Spec.Template.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: limit}}}}
+		w.matrix.Spec.Template.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: limit}}}}
 	}
 }
 
@@ -176,14 +176,14 @@ func ofEarlier(b *v1alpha1.LatencyBenchmark) {
 }
 
 // judgedAs has a verdict of one rule.
-func judgedAs(outcome v1alpha1.GateOutcome, reason string) func(*v1alpha1.LatencyBenchmark) {
+func judgedAs(outcome v1alpha1.VerdictOutcome, reason string) func(*v1alpha1.LatencyBenchmark) {
 	return func(b *v1alpha1.LatencyBenchmark) {
 		complete(b)
 		rule := v1alpha1.RuleVerdict{Rule: "p99 max 2us", Outcome: outcome, Reason: reason, Message: "p99 is what it is"}
 		switch outcome {
-		case v1alpha1.GatePass:
+		case v1alpha1.VerdictPass:
 			rule.Passed = 1
-		case v1alpha1.GateFail:
+		case v1alpha1.VerdictFail:
 			rule.Failed = 1
 		default:
 			rule.Inconclusive = 1

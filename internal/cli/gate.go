@@ -78,9 +78,9 @@ func (a answer) exitCode() int {
 // exitCode of a standing that is reported as it is.
 func exitCode(s standing.Standing) int {
 	switch s.Outcome {
-	case v1alpha1.GatePass:
+	case v1alpha1.VerdictPass:
 		return exitPass
-	case v1alpha1.GateFail:
+	case v1alpha1.VerdictFail:
 		return exitFail
 	}
 	return exitInconclusive

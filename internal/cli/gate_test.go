@@ -20,7 +20,7 @@ import (
 // judged is a benchmark with a gate, of which the conditions are as they are written while it runs.
 func judged(b *v1alpha1.LatencyBenchmark, change ...func(*v1alpha1.LatencyBenchmark)) *v1alpha1.LatencyBenchmark {
 	b.Generation = 1
-	b.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}}}
+	b.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}}}
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonRunning, "measuring round 2 of 3"))
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonNotJudged, "judged when everything is measured"))
 	for _, f := range change {
@@ -43,9 +43,9 @@ var (
 	fails        = finish(metav1.ConditionFalse, v1alpha1.ReasonFail, "on a simulated NIC: p99 of default/tcp-64: 5µs: Fail, beyond max 2us", failed, undecided, held)
 	inconclusive = finish(metav1.ConditionUnknown, v1alpha1.ReasonInconclusive, "too near")
 
-	failed    = v1alpha1.RuleVerdict{Rule: "p99 max 2us", Outcome: v1alpha1.GateFail, Reason: "BeyondLimit", Message: "p99 of default/tcp-64: 5µs: Fail, beyond max 2us"}
-	undecided = v1alpha1.RuleVerdict{Rule: "p50 max 1us", Outcome: v1alpha1.GateInconclusive, Reason: "TooFewRounds", Message: "p50 of default/tcp-64: 1µs: Inconclusive, so few rounds"}
-	held      = v1alpha1.RuleVerdict{Rule: "lost max 0", Outcome: v1alpha1.GatePass, Reason: "WithinLimit", Message: "none lost"}
+	failed    = v1alpha1.RuleVerdict{Rule: "p99 max 2us", Outcome: v1alpha1.VerdictFail, Reason: "BeyondLimit", Message: "p99 of default/tcp-64: 5µs: Fail, beyond max 2us"}
+	undecided = v1alpha1.RuleVerdict{Rule: "p50 max 1us", Outcome: v1alpha1.VerdictInconclusive, Reason: "TooFewRounds", Message: "p50 of default/tcp-64: 1µs: Inconclusive, so few rounds"}
+	held      = v1alpha1.RuleVerdict{Rule: "lost max 0", Outcome: v1alpha1.VerdictPass, Reason: "WithinLimit", Message: "none lost"}
 )
 
 // waitsFor makes a benchmark one whose verdict waits for another's results.

@@ -91,13 +91,13 @@ const (
 
 // Figure is one metric of one cell.
 type Figure struct {
-	BaselineVariant  string              `json:"baselineVariant"`
-	CandidateVariant string              `json:"candidateVariant"`
-	Cell             string              `json:"cell"`
-	Metric           v1alpha1.GateMetric `json:"metric"`
-	Unit             string              `json:"unit"`
-	BaselineRounds   int                 `json:"baselineRounds"`
-	CandidateRounds  int                 `json:"candidateRounds"`
+	BaselineVariant  string          `json:"baselineVariant"`
+	CandidateVariant string          `json:"candidateVariant"`
+	Cell             string          `json:"cell"`
+	Metric           v1alpha1.Metric `json:"metric"`
+	Unit             string          `json:"unit"`
+	BaselineRounds   int             `json:"baselineRounds"`
+	CandidateRounds  int             `json:"candidateRounds"`
 	// Baseline and Candidate are the median rounds' values, of lost the sum of all rounds; nil where a round was not
 	// measured, or lost messages reach the percentile.
 	Baseline  *int64 `json:"baseline,omitempty"`
@@ -317,7 +317,7 @@ func named(cells []verdict.Cell, variant, name string) *verdict.Cell {
 }
 
 // latencies are the metrics of a cell that is answered.
-var latencies = []v1alpha1.GateMetric{
+var latencies = []v1alpha1.Metric{
 	v1alpha1.MetricMean, v1alpha1.MetricP50, v1alpha1.MetricP90, v1alpha1.MetricP99, v1alpha1.MetricP999, v1alpha1.MetricP9999, v1alpha1.MetricP99999,
 }
 
@@ -326,7 +326,7 @@ var latencies = []v1alpha1.GateMetric{
 func (c *Comparison) addFigures(before, after verdict.Cell) {
 	metrics := latencies
 	if after.Stream {
-		metrics = []v1alpha1.GateMetric{v1alpha1.MetricThroughput}
+		metrics = []v1alpha1.Metric{v1alpha1.MetricThroughput}
 	}
 	for _, m := range metrics {
 		if !some(before, func(r verdict.Round) bool { return has(r, m) }) && !some(after, func(r verdict.Round) bool { return has(r, m) }) {
@@ -346,12 +346,12 @@ func (c *Comparison) addFigures(before, after verdict.Cell) {
 
 func some(c verdict.Cell, is func(verdict.Round) bool) bool { return slices.ContainsFunc(c.Rounds, is) }
 
-func has(r verdict.Round, m v1alpha1.GateMetric) bool {
+func has(r verdict.Round, m v1alpha1.Metric) bool {
 	_, ok := r.Values[m]
 	return ok
 }
 
-func newFigure(m v1alpha1.GateMetric, unit string, before, after verdict.Cell) Figure {
+func newFigure(m v1alpha1.Metric, unit string, before, after verdict.Cell) Figure {
 	return Figure{
 		BaselineVariant: before.Variant, CandidateVariant: after.Variant, Cell: after.Name, Metric: m, Unit: unit,
 		BaselineRounds: len(before.Rounds), CandidateRounds: len(after.Rounds),
@@ -374,7 +374,7 @@ func lost(before, after verdict.Cell) Figure {
 
 // figureOf holds one metric of a cell against the same of the baseline. There is not enough where a round of either has
 // too few samples for the percentile.
-func figureOf(m v1alpha1.GateMetric, before, after verdict.Cell) (f Figure, enough bool) {
+func figureOf(m v1alpha1.Metric, before, after verdict.Cell) (f Figure, enough bool) {
 	f = newFigure(m, UnitNanoseconds, before, after)
 	if m == v1alpha1.MetricThroughput {
 		f.Unit = UnitBitsPerSecond
@@ -414,7 +414,7 @@ func fewestSamples(c verdict.Cell) int64 {
 }
 
 // observations are a metric of a cell's rounds; none where a round does not have it.
-func observations(m v1alpha1.GateMetric, c verdict.Cell) []stats.Observation {
+func observations(m v1alpha1.Metric, c verdict.Cell) []stats.Observation {
 	var rounds []stats.Observation
 	for _, r := range c.Rounds {
 		o, ok := r.Values[m]

@@ -183,10 +183,10 @@ func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 	v.Rules, v.Message = given.Rules, given.Message
 	v.Errors = fmt.Sprintf("A comparison that is just beyond its limit passes with a probability of at most 1 in %s; one just within it fails with at most 1 in %s.",
 		thousands(given.PassErrorOneIn), thousands(given.FailErrorOneIn))
-	stands := map[v1alpha1.GateOutcome]metav1.ConditionStatus{v1alpha1.GatePass: metav1.ConditionTrue, v1alpha1.GateFail: metav1.ConditionFalse}
+	stands := map[v1alpha1.VerdictOutcome]metav1.ConditionStatus{v1alpha1.VerdictPass: metav1.ConditionTrue, v1alpha1.VerdictFail: metav1.ConditionFalse}
 	switch want, decided := stands[given.Outcome]; {
 	case c != nil && decided && c.Status != want:
-		v.Outcome, v.Message = string(v1alpha1.GateInconclusive), fmt.Sprintf("%s: %s", c.Reason, c.Message)
+		v.Outcome, v.Message = string(v1alpha1.VerdictInconclusive), fmt.Sprintf("%s: %s", c.Reason, c.Message)
 	default:
 		v.Outcome = string(given.Outcome)
 	}

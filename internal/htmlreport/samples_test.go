@@ -203,7 +203,7 @@ func judged(t *testing.T, b export.Benchmark, baseline *judge.Results) export.Be
 		t.Fatal(err)
 	}
 	b.Object.Status.Verdict = j.Status()
-	status := map[v1alpha1.GateOutcome]metav1.ConditionStatus{v1alpha1.GatePass: metav1.ConditionTrue, v1alpha1.GateFail: metav1.ConditionFalse}[j.Outcome]
+	status := map[v1alpha1.VerdictOutcome]metav1.ConditionStatus{v1alpha1.VerdictPass: metav1.ConditionTrue, v1alpha1.VerdictFail: metav1.ConditionFalse}[j.Outcome]
 	if status == "" {
 		status = metav1.ConditionUnknown
 	}
@@ -278,7 +278,7 @@ func shortSample(t *testing.T) []export.Benchmark {
 
 func sweepSample(t *testing.T) []export.Benchmark {
 	b := sample(t, "experiments/pingpong-sweep.yaml")
-	b.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{
+	b.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{
 		{Metric: v1alpha1.MetricP50, MaxIncrease: "5%", Variants: []string{"vf"}},
 		{Metric: v1alpha1.MetricP99, MaxIncrease: "5%", Variants: []string{"vf"}},
 	}, Baseline: &v1alpha1.Baseline{Variant: "pod"}}
@@ -339,7 +339,7 @@ func gatedSample(t *testing.T, by, spread float64, change ...func(*export.Benchm
 	b.Name = "example"
 	b.Spec.Rounds, b.Spec.Workload.Protocols = 10, []v1alpha1.Protocol{v1alpha1.ProtocolUDP}
 	b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}}}
-	b.Spec.Criteria.Rules = []v1alpha1.GateRule{
+	b.Spec.Criteria.Rules = []v1alpha1.Rule{
 		{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: 40 * time.Microsecond}}, {Metric: v1alpha1.MetricP50, MaxIncrease: "10%", Variants: []string{"spin"}},
 		{Metric: v1alpha1.MetricP99, MaxIncrease: "10%", Variants: []string{"spin"}}, {Metric: v1alpha1.MetricLost, MaxMessages: new(int64(500))},
 	}

@@ -12,12 +12,12 @@ import (
 )
 
 // values are the metrics of a round.
-type values = map[v1alpha1.GateMetric]stats.Observation
+type values = map[v1alpha1.Metric]stats.Observation
 
 // Cells are the results by variant and cell, in the order of the spec, with a round for each run of the variant. Every
 // cell of the spec is there, measured or not, and so is every captured one of a variant that captures. The rounds have the
 // given metrics only, or all of them without any: those of the largest benchmark would take 100 MiB.
-func Cells(r Results, metrics ...v1alpha1.GateMetric) []verdict.Cell {
+func Cells(r Results, metrics ...v1alpha1.Metric) []verdict.Cell {
 	var all []verdict.Cell
 	for _, v := range r.Variants {
 		// Each cell has blockers of its own, so that a change to those of one does not change those of another.
@@ -40,7 +40,7 @@ func Cells(r Results, metrics ...v1alpha1.GateMetric) []verdict.Cell {
 }
 
 // narrow leaves the given metrics in rounds.
-func narrow(all []verdict.Round, metrics []v1alpha1.GateMetric) {
+func narrow(all []verdict.Round, metrics []v1alpha1.Metric) {
 	for i := range all {
 		left := make(values, len(metrics))
 		for _, m := range metrics {
@@ -120,7 +120,7 @@ func histogramRound(s rounds.Samples, lost int64) verdict.Round {
 }
 
 // metrics are those that are percentiles of samples.
-var metrics = map[v1alpha1.Percentile]v1alpha1.GateMetric{
+var metrics = map[v1alpha1.Percentile]v1alpha1.Metric{
 	v1alpha1.P50: v1alpha1.MetricP50, v1alpha1.P75: v1alpha1.MetricP75, v1alpha1.P90: v1alpha1.MetricP90, v1alpha1.P95: v1alpha1.MetricP95,
 	v1alpha1.P99:  v1alpha1.MetricP99,
 	v1alpha1.P999: v1alpha1.MetricP999, v1alpha1.P9999: v1alpha1.MetricP9999, v1alpha1.P99999: v1alpha1.MetricP99999,
@@ -130,7 +130,7 @@ var metrics = map[v1alpha1.Percentile]v1alpha1.GateMetric{
 // none of its percentiles: they leave the lost ones out, and they cannot be added.
 func ownRound(own tool.Own, lost int64) verdict.Round {
 	round := verdict.Round{Samples: own.Count + lost, Values: values{v1alpha1.MetricLost: stats.Exact(lost)}}
-	told := map[v1alpha1.GateMetric]int64{v1alpha1.MetricMin: own.MinNs, v1alpha1.MetricStdDev: own.StdDevNs}
+	told := map[v1alpha1.Metric]int64{v1alpha1.MetricMin: own.MinNs, v1alpha1.MetricStdDev: own.StdDevNs}
 	if lost == 0 {
 		told[v1alpha1.MetricP50], told[v1alpha1.MetricP90], told[v1alpha1.MetricP99] = own.P50Ns, own.P90Ns, own.P99Ns
 	}

@@ -26,7 +26,7 @@ type Results struct {
 // Gate judges a benchmark's results. The baseline is that of criteria.baseline.benchmarkRef, and nil when there is none.
 // The error is that of a rule which cannot be read.
 func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict.Judgement, error) {
-	metrics := []v1alpha1.GateMetric{v1alpha1.MetricLost}
+	metrics := []v1alpha1.Metric{v1alpha1.MetricLost}
 	for _, rule := range gate.Rules {
 		metrics = append(metrics, rule.Metric)
 	}

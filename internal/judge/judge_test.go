@@ -41,10 +41,10 @@ func five(t *testing.T, s v1alpha1.LatencyBenchmarkSpec, name string, of map[str
 
 func TestGate(t *testing.T) {
 	quick, slow := histogram(t, 10_000, 0, 1000), histogram(t, 12_000, 0, 1000)
-	rule := v1alpha1.GateRule{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}
-	limit := v1alpha1.GateRule{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: 5500 * time.Nanosecond}}
+	rule := v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}
+	limit := v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: 5500 * time.Nanosecond}}
 	against := func(ignore ...string) v1alpha1.Criteria {
-		return v1alpha1.Criteria{Rules: []v1alpha1.GateRule{rule}, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}, IgnoreDifferences: ignore}
+		return v1alpha1.Criteria{Rules: []v1alpha1.Rule{rule}, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}, IgnoreDifferences: ignore}
 	}
 	of := func(h result.Histogram) map[string]result.Histogram { return map[string]result.Histogram{"default": h} }
 	before := func(change ...func(*result.Stored)) *Results {
@@ -71,7 +71,7 @@ func TestGate(t *testing.T) {
 		gate      v1alpha1.Criteria
 		candidate Results
 		baseline  *Results
-		outcome   v1alpha1.GateOutcome
+		outcome   v1alpha1.VerdictOutcome
 		reason    string
 		// message has parts of the verdict's.
 		message []string
@@ -80,8 +80,8 @@ func TestGate(t *testing.T) {
 		"slower than the baseline":    {against(), five(t, spec(), "x", of(slow)), before(), "Fail", "BeyondLimit", []string{"6.00µs against 5.00µs", "ratio 1.2"}},
 		"a simulated NIC is reported": {against(), five(t, spec(), "x", of(quick), oneKernel), before(oneKernel), "Pass", "WithinLimit", []string{"on a simulated NIC: "}},
 		"another boot is comparable":  {against(), five(t, spec(), "x", of(quick)), before(boot), "Pass", "WithinLimit", nil},
-		"a limit needs no baseline":   {v1alpha1.Criteria{Rules: []v1alpha1.GateRule{limit}}, five(t, spec(), "x", of(quick)), nil, "Pass", "WithinLimit", nil},
-		"a limit on half round trips": {v1alpha1.Criteria{Rules: []v1alpha1.GateRule{limit}}, five(t, spec(), "x", of(slow)), nil, "Fail", "BeyondLimit", []string{"6.00µs"}},
+		"a limit needs no baseline":   {v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}, five(t, spec(), "x", of(quick)), nil, "Pass", "WithinLimit", nil},
+		"a limit on half round trips": {v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}, five(t, spec(), "x", of(slow)), nil, "Fail", "BeyondLimit", []string{"6.00µs"}},
 		"a kernel that was not named": {against(), five(t, spec(), "x", of(slow)), before(kernel), "Inconclusive", "EvidenceDiffers",
 			[]string{`before-default-r1 and x-default-r1`, `at the client's end: kernel.release "5.15.0", then "6.1.0"`, "ignoreDifferences"}},
 		"a kernel that was named":                  {against("kernel.release"), five(t, spec(), "x", of(quick)), before(kernel), "Pass", "WithinLimit", nil},
@@ -113,7 +113,7 @@ func TestGate(t *testing.T) {
 }
 
 // check judges a gate whose first rule is of interest.
-func check(t *testing.T, gate v1alpha1.Criteria, candidate Results, baseline *Results, outcome v1alpha1.GateOutcome, reason string, message ...string) {
+func check(t *testing.T, gate v1alpha1.Criteria, candidate Results, baseline *Results, outcome v1alpha1.VerdictOutcome, reason string, message ...string) {
 	t.Helper()
 	j, err := Gate(gate, candidate, baseline)
 	if err != nil {
@@ -133,7 +133,7 @@ func check(t *testing.T, gate v1alpha1.Criteria, candidate Results, baseline *Re
 // TestGateAgainstAVariant compares variant b with variant a of the same rounds.
 func TestGateAgainstAVariant(t *testing.T) {
 	quick, slow := histogram(t, 10_000, 0, 1000), histogram(t, 12_000, 0, 1000)
-	gate := v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}}, Baseline: &v1alpha1.Baseline{Variant: "a"}}
+	gate := v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}}, Baseline: &v1alpha1.Baseline{Variant: "a"}}
 	onload := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}
 	secondary := &v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: "macvlan"}}}
 	ofB := func(change func(*result.Stored)) func(*result.Stored) {
@@ -148,7 +148,7 @@ func TestGateAgainstAVariant(t *testing.T) {
 		b       v1alpha1.Variant
 		h       result.Histogram
 		change  func(*result.Stored)
-		outcome v1alpha1.GateOutcome
+		outcome v1alpha1.VerdictOutcome
 		reason  string
 	}{
 		"another way to wait, as quick":           {v1alpha1.Variant{Wait: v1alpha1.WaitSpin}, quick, nil, "Pass", "WithinLimit"},
@@ -200,7 +200,7 @@ func TestGateAgainstAVariant(t *testing.T) {
 
 func TestGateErrors(t *testing.T) {
 	fine := five(t, spec(), "x", map[string]result.Histogram{"default": histogram(t, 1000, 0, 1000)})
-	gate := v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxIncrease: "much"}}}
+	gate := v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "much"}}}
 	if _, err := Gate(gate, fine, nil); err == nil || errors.Is(err, result.ErrCorrupt) {
 		t.Errorf("a rule that cannot be read: %v", err)
 	}

@@ -211,11 +211,11 @@ func verdictOf(b *v1alpha1.LatencyBenchmark) string {
 	case c == nil || c.Reason == v1alpha1.ReasonNotJudged || c.ObservedGeneration != b.Generation:
 		return v1alpha1.ReasonNotJudged
 	case c.Status == metav1.ConditionTrue:
-		return string(v1alpha1.GatePass)
+		return string(v1alpha1.VerdictPass)
 	case c.Status == metav1.ConditionFalse:
-		return string(v1alpha1.GateFail)
+		return string(v1alpha1.VerdictFail)
 	}
-	return string(v1alpha1.GateInconclusive)
+	return string(v1alpha1.VerdictInconclusive)
 }
 
 func collectCell(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchmark, c *v1alpha1.CellResult) {

@@ -166,7 +166,7 @@ func makeVerification(node string, changes ...func(*v1alpha1.LatencyVerification
 			Identity: map[string]string{"BootID": "boot-1", "Kernel": "6.1.0-1", "Kubelet": "v1.36.3", "OSImage": "Debian 12", "ContainerRuntime": "containerd://2.2.9", "Devices/amd.com/sf_vf": "8"},
 			Evidence: []v1alpha1.ProofLine{{Check: v1alpha1.ProofDriver, Found: "sfc 6.3"}, {Check: v1alpha1.ProofFirmware, Found: "1.3.2 rx0 tx0"}},
 			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-1", AcceptanceTime: *ago(time.Hour)},
-			History:  []v1alpha1.VerificationResult{{Benchmark: "up-" + node + "-1", Outcome: v1alpha1.GatePass}},
+			History:  []v1alpha1.VerificationResult{{Benchmark: "up-" + node + "-1", Outcome: v1alpha1.VerdictPass}},
 		},
 	}
 	for _, change := range changes {
@@ -189,7 +189,7 @@ func makeWorld() *cache {
 		verifications: []v1alpha1.LatencyVerification{
 			makeVerification("a"),
 			makeVerification("b", func(v *v1alpha1.LatencyVerification) {
-				v.Status.State, v.Status.Accepted, v.Status.History[0].Outcome = v1alpha1.VerificationFailed, nil, v1alpha1.GateFail
+				v.Status.State, v.Status.Accepted, v.Status.History[0].Outcome = v1alpha1.VerificationFailed, nil, v1alpha1.VerdictFail
 			}),
 			makeVerification("c", func(v *v1alpha1.LatencyVerification) { v.Status = v1alpha1.LatencyVerificationStatus{} }),
 		},

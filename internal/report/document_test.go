@@ -29,7 +29,7 @@ func twoWays(t *testing.T) (*v1alpha1.LatencyBenchmark, []result.Stored) {
 	b.Spec.Rounds = 2
 	b.Spec.Notes = []v1alpha1.Note{{Name: "bios", Value: "low latency"}, {Name: "switch", Value: "leaf-1, cut-through"}}
 	b.Status.Pair = &v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}
-	b.Status.Verdict = &v1alpha1.Verdict{Outcome: v1alpha1.GatePass}
+	b.Status.Verdict = &v1alpha1.Verdict{Outcome: v1alpha1.VerdictPass}
 	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	runs := measured(b, func(run plan.Run, c *result.Cell) {
 		c.StartedAt = began.Add(time.Duration(run.Round) * time.Minute)

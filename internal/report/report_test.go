@@ -226,10 +226,10 @@ func TestTable(t *testing.T) {
 	b := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "x2522"}, Spec: spec()}
 	s := summarize(t, b.Spec, runs...)
 	b.Status.Results, b.Status.Warnings, b.Status.Endpoints = s.Results, s.Warnings, s.Endpoints
-	b.Status.Verdict = &v1alpha1.Verdict{Outcome: v1alpha1.GateInconclusive, Message: "p99 is undecided", Rules: []v1alpha1.RuleVerdict{
-		{Rule: "p50 max 20us", Outcome: v1alpha1.GatePass, Reason: v1alpha1.ReasonWithinLimit,
+	b.Status.Verdict = &v1alpha1.Verdict{Outcome: v1alpha1.VerdictInconclusive, Message: "p99 is undecided", Rules: []v1alpha1.RuleVerdict{
+		{Rule: "p50 max 20us", Outcome: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonWithinLimit,
 			Message: "p50 of default/tcp-64: 5.99µs [0, 6.10µs] over 6 rounds: Pass, within max 20us"},
-		{Rule: "p99 maxIncrease 5%", Outcome: v1alpha1.GateInconclusive, Reason: v1alpha1.ReasonBaselineMissing,
+		{Rule: "p99 maxIncrease 5%", Outcome: v1alpha1.VerdictInconclusive, Reason: v1alpha1.ReasonBaselineMissing,
 			Message: "p99 of default/tcp-64: Inconclusive, the baseline, LatencyBenchmark before, does not exist"},
 	}}
 	var got bytes.Buffer

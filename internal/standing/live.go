@@ -42,7 +42,7 @@ func OfNode(v *v1alpha1.LatencyVerification, node *corev1.Node) Standing {
 // the one that was verified: the gate's condition stays as it was while no operator runs.
 func OfGateNow(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGate) (Standing, error) {
 	s := OfGate(g)
-	if s.Outcome != v1alpha1.GatePass {
+	if s.Outcome != v1alpha1.VerdictPass {
 		return s, nil
 	}
 	changed, err := changedNodes(ctx, api, g)
@@ -82,7 +82,7 @@ func changedNodes(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGat
 	}
 	var changed []changedNode
 	look := func(node *corev1.Node, v *v1alpha1.LatencyVerification) {
-		if s := OfNode(v, node); s.Outcome != v1alpha1.GatePass {
+		if s := OfNode(v, node); s.Outcome != v1alpha1.VerdictPass {
 			changed = append(changed, changedNode{node.Name, s})
 		}
 	}

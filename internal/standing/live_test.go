@@ -129,7 +129,7 @@ func TestOfGateNow(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.reason == "" {
-				if s.Outcome != v1alpha1.GatePass || s.Reason != v1alpha1.ReasonAllVerified {
+				if s.Outcome != v1alpha1.VerdictPass || s.Reason != v1alpha1.ReasonAllVerified {
 					t.Errorf("%+v, want a Pass", s)
 				}
 				return
@@ -150,7 +150,7 @@ func TestOfGateNowReads(t *testing.T) {
 	}
 	failed := passedGate()
 	failed.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionFalse, v1alpha1.ReasonNodesFailed, "1 of 1 nodes failed"))
-	if s, err := OfGateNow(context.Background(), api, failed); err != nil || s.Outcome != v1alpha1.GateFail {
+	if s, err := OfGateNow(context.Background(), api, failed); err != nil || s.Outcome != v1alpha1.VerdictFail {
 		t.Errorf("%+v, %v; want a Fail", s, err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // Standing is what a verdict has come to.
 type Standing struct {
 	// Outcome is empty while there is no verdict.
-	Outcome v1alpha1.GateOutcome
+	Outcome v1alpha1.VerdictOutcome
 	// Open says that it may still become Pass or Fail without a user's action.
 	Open bool
 	// Baseline is the LatencyBenchmark, or BaselineMatrix the LatencyMatrix, for which it waits, if it does: open unless that
@@ -62,7 +62,7 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 	passed := current(b, b.Status.Conditions, v1alpha1.ConditionPassed)
 	switch {
 	case b.Spec.Criteria == nil:
-		return Standing{Outcome: v1alpha1.GateInconclusive, Reason: ReasonNoCriteria, Message: "it has no criteria, so nothing is judged; give it rules in spec.criteria"}
+		return Standing{Outcome: v1alpha1.VerdictInconclusive, Reason: ReasonNoCriteria, Message: "it has no criteria, so nothing is judged; give it rules in spec.criteria"}
 	case b.Spec.Suspend && !b.Finished():
 		// It does not change without a user's action.
 		return Standing{Reason: v1alpha1.ReasonNotJudged, Message: summary.Standing(b)}
@@ -71,12 +71,12 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 	case passed == nil || passed.Reason == v1alpha1.ReasonNotJudged:
 		return Standing{Open: true, Reason: v1alpha1.ReasonNotJudged, Message: summary.Standing(b)}
 	}
-	s := Standing{Outcome: v1alpha1.GateInconclusive, Reason: passed.Reason, Message: passed.Message, Details: notPassed(b.Status.Verdict)}
+	s := Standing{Outcome: v1alpha1.VerdictInconclusive, Reason: passed.Reason, Message: passed.Message, Details: notPassed(b.Status.Verdict)}
 	switch {
 	case passed.Status == metav1.ConditionTrue:
-		s.Outcome = v1alpha1.GatePass
+		s.Outcome = v1alpha1.VerdictPass
 	case passed.Status == metav1.ConditionFalse:
-		s.Outcome = v1alpha1.GateFail
+		s.Outcome = v1alpha1.VerdictFail
 	case passed.Reason == v1alpha1.ReasonBaselineNotComplete:
 		s.Baseline, s.BaselineMatrix = b.Spec.Criteria.BaselineBenchmark(), b.Spec.Criteria.BaselineMatrix()
 	}
@@ -105,11 +105,11 @@ func OfGate(g *v1alpha1.LatencyGate) Standing {
 	}
 	switch {
 	case passed.Status == metav1.ConditionTrue:
-		s.Outcome = v1alpha1.GatePass
+		s.Outcome = v1alpha1.VerdictPass
 	case passed.Status == metav1.ConditionFalse:
-		s.Outcome = v1alpha1.GateFail
+		s.Outcome = v1alpha1.VerdictFail
 	case passed.Reason != v1alpha1.ReasonNoNodes && waiting == 0 && n.Measuring == 0:
-		s.Outcome = v1alpha1.GateInconclusive
+		s.Outcome = v1alpha1.VerdictInconclusive
 	default:
 		s.Open = true
 	}
@@ -123,11 +123,11 @@ func OfVerification(v *v1alpha1.LatencyVerification) Standing {
 	s := Standing{Reason: verified.Reason, Message: verified.Message}
 	switch v.Status.State {
 	case v1alpha1.VerificationVerified:
-		s.Outcome = v1alpha1.GatePass
+		s.Outcome = v1alpha1.VerdictPass
 	case v1alpha1.VerificationFailed:
-		s.Outcome = v1alpha1.GateFail
+		s.Outcome = v1alpha1.VerdictFail
 	case v1alpha1.VerificationInconclusive:
-		s.Outcome = v1alpha1.GateInconclusive
+		s.Outcome = v1alpha1.VerdictInconclusive
 	default:
 		s.Open = true
 		s.Reason = cmp.Or(s.Reason, ReasonNotObserved)
@@ -143,7 +143,7 @@ func notPassed(v *v1alpha1.Verdict) []string {
 	}
 	var lines []string
 	for _, r := range v.Rules {
-		if r.Outcome == v1alpha1.GatePass {
+		if r.Outcome == v1alpha1.VerdictPass {
 			continue
 		}
 		line := fmt.Sprintf("%s: %s, %s", r.Rule, r.Outcome, r.Reason)

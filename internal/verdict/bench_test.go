@@ -11,10 +11,10 @@ import (
 // BenchmarkJudge judges 200 cells by 8 metrics, 20 rounds a side, as exact figures and as figures of a histogram whose
 // buckets are 2 ns wide; and makes the status of it.
 func BenchmarkJudge(b *testing.B) {
-	metrics := []v1alpha1.GateMetric{"min", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "stddev"}
-	var rules []v1alpha1.GateRule
+	metrics := []v1alpha1.Metric{"min", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "stddev"}
+	var rules []v1alpha1.Rule
 	for _, m := range metrics {
-		rules = append(rules, v1alpha1.GateRule{Metric: m, MaxIncrease: "5%"})
+		rules = append(rules, v1alpha1.Rule{Metric: m, MaxIncrease: "5%"})
 	}
 	for _, rounds := range []int{10, 20} {
 		for _, step := range []int64{1, 2} {

@@ -11,7 +11,7 @@ import (
 // Comparison is one rule evaluated for one cell.
 type Comparison struct {
 	Variant, Cell, Pair string
-	Outcome             v1alpha1.GateOutcome
+	Outcome             v1alpha1.VerdictOutcome
 	// Reason as one word.
 	Reason string
 	// Candidate and Baseline are the median rounds' values: ns of the cell's own latency type, bit/s or messages;
@@ -34,7 +34,7 @@ type Comparison struct {
 
 // mayDecide says whether a comparison is decided or lacks nothing but rounds.
 func (c Comparison) mayDecide() bool {
-	return c.Outcome != v1alpha1.GateInconclusive ||
+	return c.Outcome != v1alpha1.VerdictInconclusive ||
 		c.Reason == v1alpha1.ReasonLimitInsideBounds || c.Reason == v1alpha1.ReasonTooFewRounds
 }
 
@@ -52,17 +52,17 @@ func compare(r rule, candidate Cell, baseline *Cell, pass, fail stats.OneIn) Com
 		c.fill(e)
 	}
 	if blocker := forbids(r, candidate, baseline); blocker != nil {
-		c.conclude(v1alpha1.GateInconclusive, blocker.Reason, blocker.Message)
+		c.conclude(v1alpha1.VerdictInconclusive, blocker.Reason, blocker.Message)
 		return c
 	}
 	if missing != nil {
-		c.conclude(v1alpha1.GateInconclusive, missing.Reason, missing.Message)
+		c.conclude(v1alpha1.VerdictInconclusive, missing.Reason, missing.Message)
 		return c
 	}
 	if r.percentile != nil {
 		if needs := r.percentile.NeedsToGate(r.tolerance); e.samples < needs {
 			c.NeedsSamples = needs
-			c.conclude(v1alpha1.GateInconclusive, v1alpha1.ReasonTooFewSamples, fmt.Sprintf(
+			c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonTooFewSamples, fmt.Sprintf(
 				"a round has %d samples and %s needs %d to be judged; measure longer", e.samples, r.Metric, needs))
 			return c
 		}
@@ -214,27 +214,27 @@ func (c *Comparison) decide(e *evidence) {
 	switch {
 	case e.kPass < 0:
 		c.NeedsRounds = e.fewestRounds(e.pass)
-		c.conclude(v1alpha1.GateInconclusive, v1alpha1.ReasonTooFewRounds, fmt.Sprintf(
+		c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonTooFewRounds, fmt.Sprintf(
 			"so few rounds can show nothing; %s are the fewest that can", c.rounds(c.NeedsRounds)))
 	case e.tally.Passes(e.kPass):
 		if worst, allowed := e.worstLost(); worst > allowed {
-			c.conclude(v1alpha1.GateInconclusive, v1alpha1.ReasonWorstRoundBeyondLimit, fmt.Sprintf(
+			c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonWorstRoundBeyondLimit, fmt.Sprintf(
 				"most rounds are within %s %s, but one lost %d and %d are allowed", name, limit, worst, allowed))
 			return
 		}
-		c.conclude(v1alpha1.GatePass, v1alpha1.ReasonWithinLimit,
+		c.conclude(v1alpha1.VerdictPass, v1alpha1.ReasonWithinLimit,
 			fmt.Sprintf("within %s %s%s", name, limit, c.direction()))
 	case e.tally.Fails(e.kFail):
-		c.conclude(v1alpha1.GateFail, v1alpha1.ReasonBeyondLimit, fmt.Sprintf("beyond %s %s", name, limit))
+		c.conclude(v1alpha1.VerdictFail, v1alpha1.ReasonBeyondLimit, fmt.Sprintf("beyond %s %s", name, limit))
 	case e.rule.kind == byRatio && e.bounds.Lowest == 0 && math.IsInf(e.bounds.Highest, 1):
-		c.conclude(v1alpha1.GateInconclusive, v1alpha1.ReasonUndefinedRatio,
+		c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonUndefinedRatio,
 			"the ratio of nothing to nothing, or of lost to lost, is not known; use an absolute limit")
 	case e.tooCoarse():
-		c.conclude(v1alpha1.GateInconclusive, v1alpha1.ReasonStepTooCoarse, fmt.Sprintf("%s %s lies within what the tool "+
+		c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonStepTooCoarse, fmt.Sprintf("%s %s lies within what the tool "+
 			"rounds away; no number of rounds can decide, a tool that tells samples can", name, limit))
 	default:
 		c.NeedsRounds = e.needsRounds()
-		c.conclude(v1alpha1.GateInconclusive, v1alpha1.ReasonLimitInsideBounds, fmt.Sprintf(
+		c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonLimitInsideBounds, fmt.Sprintf(
 			"%s %s lies inside the bounds; %s", name, limit, c.wouldDecide()))
 	}
 	if e.lost > 0 && (e.rule.Metric == v1alpha1.MetricMean || e.rule.Metric == v1alpha1.MetricStdDev) {
@@ -242,7 +242,7 @@ func (c *Comparison) decide(e *evidence) {
 	}
 }
 
-func (c *Comparison) conclude(outcome v1alpha1.GateOutcome, reason, detail string) {
+func (c *Comparison) conclude(outcome v1alpha1.VerdictOutcome, reason, detail string) {
 	c.Outcome, c.Reason, c.detail = outcome, reason, detail
 }
 

@@ -18,7 +18,7 @@ const (
 	unitMessages      = "Messages"
 )
 
-func unitOf(m v1alpha1.GateMetric) string {
+func unitOf(m v1alpha1.Metric) string {
 	switch m {
 	case v1alpha1.MetricThroughput:
 		return unitBitsPerSecond
@@ -151,7 +151,7 @@ func (j Judgement) Status() *v1alpha1.Verdict {
 		v.Rules = append(v.Rules, r.status())
 	}
 	for _, r := range v.Rules {
-		if j.Outcome == v1alpha1.GatePass && len(j.Rules) > 1 {
+		if j.Outcome == v1alpha1.VerdictPass && len(j.Rules) > 1 {
 			break
 		}
 		if r.Outcome == j.Outcome {
@@ -176,9 +176,9 @@ func (r RuleJudgement) status() v1alpha1.RuleVerdict {
 	}
 	for _, c := range r.Comparisons {
 		switch c.Outcome {
-		case v1alpha1.GatePass:
+		case v1alpha1.VerdictPass:
 			v.Passed++
-		case v1alpha1.GateFail:
+		case v1alpha1.VerdictFail:
 			v.Failed++
 		default:
 			v.Inconclusive++
@@ -197,9 +197,9 @@ func (r RuleJudgement) status() v1alpha1.RuleVerdict {
 func counts(v v1alpha1.RuleVerdict) string {
 	var words []string
 	for _, c := range []struct {
-		outcome v1alpha1.GateOutcome
+		outcome v1alpha1.VerdictOutcome
 		n       int32
-	}{{v1alpha1.GateFail, v.Failed}, {v1alpha1.GateInconclusive, v.Inconclusive}, {v1alpha1.GatePass, v.Passed}} {
+	}{{v1alpha1.VerdictFail, v.Failed}, {v1alpha1.VerdictInconclusive, v.Inconclusive}, {v1alpha1.VerdictPass, v.Passed}} {
 		if c.n > 0 {
 			words = append(words, fmt.Sprintf("%d %s", c.n, c.outcome))
 		}

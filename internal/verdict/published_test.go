@@ -54,9 +54,9 @@ func readPublished(t *testing.T) (off, on []publishedRound) {
 // publishedCell has the rounds as a cell, known to the step.
 func publishedCell(rounds []publishedRound, step int64) Cell {
 	c := Cell{Variant: "ember", Name: "tcp", Protocol: v1alpha1.ProtocolTCP}
-	names := map[string]v1alpha1.GateMetric{"50.0%": "p50", "90.0%": "p90", "99.0%": "p99", "99.9%": "p99.9", "99.99%": "p99.99", "99.999%": "p99.999"}
+	names := map[string]v1alpha1.Metric{"50.0%": "p50", "90.0%": "p90", "99.0%": "p99", "99.9%": "p99.9", "99.99%": "p99.99", "99.999%": "p99.999"}
 	for _, r := range rounds {
-		round := Round{Samples: r.events, Values: map[v1alpha1.GateMetric]stats.Observation{}}
+		round := Round{Samples: r.events, Values: map[v1alpha1.Metric]stats.Observation{}}
 		for published, metric := range names {
 			round.Values[metric] = stats.Rounded(r.ns[published], step)
 		}
@@ -128,7 +128,7 @@ func TestPublishedLadder(t *testing.T) {
 // shown to p99.99. Beyond it 2.15 million events are too few to judge: 21 lie beyond p99.999.
 func TestPublishedVerdict(t *testing.T) {
 	off, on := readPublished(t)
-	metrics := []v1alpha1.GateMetric{"p50", "p90", "p99", "p99.9", "p99.99", "p99.999"}
+	metrics := []v1alpha1.Metric{"p50", "p90", "p99", "p99.9", "p99.99", "p99.999"}
 	for name, c := range map[string]struct {
 		baseline, candidate []publishedRound
 		step                int64
@@ -141,9 +141,9 @@ func TestPublishedVerdict(t *testing.T) {
 		"Onload turned off": {on, off, 1000, "10%", "LimitInsideBounds LimitInsideBounds LimitInsideBounds LimitInsideBounds StepTooCoarse TooFewSamples"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var rules []v1alpha1.GateRule
+			var rules []v1alpha1.Rule
 			for _, m := range metrics {
-				rules = append(rules, v1alpha1.GateRule{Metric: m, MaxIncrease: c.tolerance})
+				rules = append(rules, v1alpha1.Rule{Metric: m, MaxIncrease: c.tolerance})
 			}
 			j, err := Judge(Input{Gate: against(rules...), Candidate: []Cell{publishedCell(c.candidate, c.step)}, Baseline: []Cell{publishedCell(c.baseline, c.step)}})
 			if err != nil {
@@ -167,7 +167,7 @@ func TestPublishedVerdict(t *testing.T) {
 		})
 	}
 	for _, m := range metrics[:5] {
-		j, err := Judge(Input{Gate: against(v1alpha1.GateRule{Metric: m, MaxIncrease: "10%"}), Candidate: []Cell{publishedCell(off, 0)}, Baseline: []Cell{publishedCell(on, 0)}})
+		j, err := Judge(Input{Gate: against(v1alpha1.Rule{Metric: m, MaxIncrease: "10%"}), Candidate: []Cell{publishedCell(off, 0)}, Baseline: []Cell{publishedCell(on, 0)}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// rule is a GateRule that was read.
+// rule is a Rule that was read.
 type rule struct {
-	v1alpha1.GateRule
+	v1alpha1.Rule
 	kind kind
 	// limit of an absolute rule: ns, bit/s or messages. Of lost with maxIncreaseMessages: messages.
 	limit int64
@@ -37,17 +37,17 @@ const (
 )
 
 // percentiles are the metrics that are percentiles.
-var percentiles = map[v1alpha1.GateMetric]stats.Percentile{
+var percentiles = map[v1alpha1.Metric]stats.Percentile{
 	v1alpha1.MetricP50: stats.P50, v1alpha1.MetricP75: stats.P75, v1alpha1.MetricP90: stats.P90, v1alpha1.MetricP95: stats.P95, v1alpha1.MetricP99: stats.P99,
 	v1alpha1.MetricP999: stats.P999, v1alpha1.MetricP9999: stats.P9999, v1alpha1.MetricP99999: stats.P99999,
 }
 
 // otherLatencies are the latencies that are not percentiles.
-var otherLatencies = []v1alpha1.GateMetric{v1alpha1.MetricMin, v1alpha1.MetricMean, v1alpha1.MetricStdDev}
+var otherLatencies = []v1alpha1.Metric{v1alpha1.MetricMin, v1alpha1.MetricMean, v1alpha1.MetricStdDev}
 
 // parseRule reads a rule, of which the API has validated the ranges of the limits.
-func parseRule(r v1alpha1.GateRule) (rule, error) {
-	out := rule{GateRule: r}
+func parseRule(r v1alpha1.Rule) (rule, error) {
+	out := rule{Rule: r}
 	limits, err := 0, error(nil)
 	is := func(takes bool, kind kind) {
 		limits, out.kind = limits+1, kind

@@ -12,33 +12,33 @@ import (
 
 func TestParseRule(t *testing.T) {
 	cases := map[string]struct {
-		rule v1alpha1.GateRule
+		rule v1alpha1.Rule
 		ok   bool
 	}{
-		"a latency at most":                     {v1alpha1.GateRule{Metric: "p99", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, true},
-		"a latency against a baseline":          {v1alpha1.GateRule{Metric: "p99.999", MaxIncrease: "5%"}, true},
-		"min":                                   {v1alpha1.GateRule{Metric: "min", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, true},
-		"mean":                                  {v1alpha1.GateRule{Metric: "mean", MaxIncrease: "0%"}, true},
-		"stddev":                                {v1alpha1.GateRule{Metric: "stddev", MaxIncrease: "50%"}, true},
-		"lost at most":                          {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0))}, true},
-		"lost against a baseline":               {v1alpha1.GateRule{Metric: "lost", MaxIncreaseMessages: new(int64(10))}, true},
-		"throughput at least":                   {v1alpha1.GateRule{Metric: "throughput", MinBitsPerSecond: 9_000_000_000}, true},
-		"throughput against a baseline":         {v1alpha1.GateRule{Metric: "throughput", MaxDecrease: "5%"}, true},
-		"max is never judged":                   {v1alpha1.GateRule{Metric: "max", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
-		"an unknown metric":                     {v1alpha1.GateRule{Metric: "p42", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
-		"no metric":                             {v1alpha1.GateRule{MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
-		"no limit":                              {v1alpha1.GateRule{Metric: "p99"}, false},
-		"two limits":                            {v1alpha1.GateRule{Metric: "p99", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}, MaxIncrease: "5%"}, false},
-		"a latency as a throughput":             {v1alpha1.GateRule{Metric: "p99", MinBitsPerSecond: 9_000_000_000}, false},
-		"a latency that may decrease":           {v1alpha1.GateRule{Metric: "p99", MaxDecrease: "5%"}, false},
-		"a latency as a number of messages":     {v1alpha1.GateRule{Metric: "p99", MaxMessages: new(int64(5))}, false},
-		"an increase of latency in nanoseconds": {v1alpha1.GateRule{Metric: "p99", MaxIncrease: "100us"}, false},
-		"lost in time":                          {v1alpha1.GateRule{Metric: "lost", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
-		"lost in percent":                       {v1alpha1.GateRule{Metric: "lost", MaxIncrease: "5%"}, false},
-		"throughput at most":                    {v1alpha1.GateRule{Metric: "throughput", MaxMessages: new(int64(9))}, false},
-		"throughput that may increase":          {v1alpha1.GateRule{Metric: "throughput", MaxIncrease: "5%"}, false},
-		"a throughput in time":                  {v1alpha1.GateRule{Metric: "throughput", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
-		"a percentage that is not a number":     {v1alpha1.GateRule{Metric: "p99", MaxIncrease: "much%"}, false},
+		"a latency at most":                     {v1alpha1.Rule{Metric: "p99", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, true},
+		"a latency against a baseline":          {v1alpha1.Rule{Metric: "p99.999", MaxIncrease: "5%"}, true},
+		"min":                                   {v1alpha1.Rule{Metric: "min", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, true},
+		"mean":                                  {v1alpha1.Rule{Metric: "mean", MaxIncrease: "0%"}, true},
+		"stddev":                                {v1alpha1.Rule{Metric: "stddev", MaxIncrease: "50%"}, true},
+		"lost at most":                          {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0))}, true},
+		"lost against a baseline":               {v1alpha1.Rule{Metric: "lost", MaxIncreaseMessages: new(int64(10))}, true},
+		"throughput at least":                   {v1alpha1.Rule{Metric: "throughput", MinBitsPerSecond: 9_000_000_000}, true},
+		"throughput against a baseline":         {v1alpha1.Rule{Metric: "throughput", MaxDecrease: "5%"}, true},
+		"max is never judged":                   {v1alpha1.Rule{Metric: "max", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
+		"an unknown metric":                     {v1alpha1.Rule{Metric: "p42", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
+		"no metric":                             {v1alpha1.Rule{MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
+		"no limit":                              {v1alpha1.Rule{Metric: "p99"}, false},
+		"two limits":                            {v1alpha1.Rule{Metric: "p99", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}, MaxIncrease: "5%"}, false},
+		"a latency as a throughput":             {v1alpha1.Rule{Metric: "p99", MinBitsPerSecond: 9_000_000_000}, false},
+		"a latency that may decrease":           {v1alpha1.Rule{Metric: "p99", MaxDecrease: "5%"}, false},
+		"a latency as a number of messages":     {v1alpha1.Rule{Metric: "p99", MaxMessages: new(int64(5))}, false},
+		"an increase of latency in nanoseconds": {v1alpha1.Rule{Metric: "p99", MaxIncrease: "100us"}, false},
+		"lost in time":                          {v1alpha1.Rule{Metric: "lost", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
+		"lost in percent":                       {v1alpha1.Rule{Metric: "lost", MaxIncrease: "5%"}, false},
+		"throughput at most":                    {v1alpha1.Rule{Metric: "throughput", MaxMessages: new(int64(9))}, false},
+		"throughput that may increase":          {v1alpha1.Rule{Metric: "throughput", MaxIncrease: "5%"}, false},
+		"a throughput in time":                  {v1alpha1.Rule{Metric: "throughput", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
+		"a percentage that is not a number":     {v1alpha1.Rule{Metric: "p99", MaxIncrease: "much%"}, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestParseRule(t *testing.T) {
 			if err != nil && strings.Contains(err.Error(), "\n") {
 				t.Errorf("more than a line: %v", err)
 			}
-			_, judgeErr := Judge(Input{Gate: v1alpha1.Criteria{Rules: []v1alpha1.GateRule{c.rule}}})
+			_, judgeErr := Judge(Input{Gate: v1alpha1.Criteria{Rules: []v1alpha1.Rule{c.rule}}})
 			if (judgeErr == nil) != c.ok {
 				t.Errorf("parsed %v, judged %v", err, judgeErr)
 			}
@@ -63,23 +63,23 @@ func TestSelects(t *testing.T) {
 	stream := Cell{Variant: "host", Name: "tcp-stream-65536", Protocol: v1alpha1.ProtocolTCP, MessageSize: 65_536, Stream: true}
 	cells := []Cell{pingPong, atRate, stream}
 	cases := map[string]struct {
-		rule     v1alpha1.GateRule
+		rule     v1alpha1.Rule
 		baseline string
 		want     string
 	}{
-		"a latency of every cell that answers":        {v1alpha1.GateRule{Metric: "p99", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, "", "tcp-64 udp-64-at-23000"},
-		"throughput of every stream":                  {v1alpha1.GateRule{Metric: "throughput", MinBitsPerSecond: 1}, "", "tcp-stream-65536"},
-		"lost of every cell":                          {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0))}, "", "tcp-64 udp-64-at-23000 tcp-stream-65536"},
-		"of a variant":                                {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), Variants: []string{"host"}}, "", "udp-64-at-23000 tcp-stream-65536"},
-		"of a protocol":                               {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), Protocols: []v1alpha1.Protocol{"TCP"}}, "", "tcp-64 tcp-stream-65536"},
-		"of a size":                                   {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), MessageSizes: []int32{64}}, "", "tcp-64 udp-64-at-23000"},
-		"of a rate":                                   {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), RatesPerSecond: []int32{23_000}}, "", "udp-64-at-23000"},
-		"of a name":                                   {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), Cells: []string{"tcp-64"}}, "", "tcp-64"},
-		"all selectors must agree":                    {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), Variants: []string{"host"}, MessageSizes: []int32{64}}, "", "udp-64-at-23000"},
-		"not the baseline":                            {v1alpha1.GateRule{Metric: "lost", MaxIncreaseMessages: new(int64(0))}, "host", "tcp-64"},
-		"an absolute limit of the baseline":           {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), Variants: []string{"host"}}, "host", "udp-64-at-23000 tcp-stream-65536"},
-		"nothing has this size":                       {v1alpha1.GateRule{Metric: "lost", MaxMessages: new(int64(0)), MessageSizes: []int32{65}}, "", ""},
-		"a latency of a stream, which there never is": {v1alpha1.GateRule{Metric: "p50", MaxLatency: metav1.Duration{Duration: time.Second}, Cells: []string{"tcp-stream-65536"}}, "", ""},
+		"a latency of every cell that answers":        {v1alpha1.Rule{Metric: "p99", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, "", "tcp-64 udp-64-at-23000"},
+		"throughput of every stream":                  {v1alpha1.Rule{Metric: "throughput", MinBitsPerSecond: 1}, "", "tcp-stream-65536"},
+		"lost of every cell":                          {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0))}, "", "tcp-64 udp-64-at-23000 tcp-stream-65536"},
+		"of a variant":                                {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0)), Variants: []string{"host"}}, "", "udp-64-at-23000 tcp-stream-65536"},
+		"of a protocol":                               {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0)), Protocols: []v1alpha1.Protocol{"TCP"}}, "", "tcp-64 tcp-stream-65536"},
+		"of a size":                                   {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0)), MessageSizes: []int32{64}}, "", "tcp-64 udp-64-at-23000"},
+		"of a rate":                                   {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0)), RatesPerSecond: []int32{23_000}}, "", "udp-64-at-23000"},
+		"of a name":                                   {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0)), Cells: []string{"tcp-64"}}, "", "tcp-64"},
+		"all selectors must agree":                    {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0)), Variants: []string{"host"}, MessageSizes: []int32{64}}, "", "udp-64-at-23000"},
+		"not the baseline":                            {v1alpha1.Rule{Metric: "lost", MaxIncreaseMessages: new(int64(0))}, "host", "tcp-64"},
+		"an absolute limit of the baseline":           {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0)), Variants: []string{"host"}}, "host", "udp-64-at-23000 tcp-stream-65536"},
+		"nothing has this size":                       {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0)), MessageSizes: []int32{65}}, "", ""},
+		"a latency of a stream, which there never is": {v1alpha1.Rule{Metric: "p50", MaxLatency: metav1.Duration{Duration: time.Second}, Cells: []string{"tcp-stream-65536"}}, "", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestSelects(t *testing.T) {
 }
 
 func TestRuleText(t *testing.T) {
-	cases := map[string]v1alpha1.GateRule{
+	cases := map[string]v1alpha1.Rule{
 		"p99 max 2µs": {Metric: "p99", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}},
 		"throughput min 9.00Gb/s of protocols TCP UDP": {Metric: "throughput", MinBitsPerSecond: 9_000_000_000, Protocols: []v1alpha1.Protocol{"TCP", "UDP"}},
 		"lost maxIncrease 0 of ratesPerSecond 23000":   {Metric: "lost", MaxIncreaseMessages: new(int64(0)), RatesPerSecond: []int32{23_000}},

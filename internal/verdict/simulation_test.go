@@ -106,7 +106,7 @@ func percent(n, of int) float64 { return 100 * float64(n) / float64(of) }
 // simulate judges cells whose candidates are truly so many times the baselines, draws times.
 func simulate(t *testing.T, seed uint64, draws, cells int, d design, baseline, candidate arm, truth float64) outcomes {
 	t.Helper()
-	gate := against(v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"})
+	gate := against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"})
 	gate.ExtendRounds = int32(d.extend)
 	random := newRandom(seed)
 	in := Input{Gate: gate, Candidate: make([]Cell, cells), Baseline: make([]Cell, cells)}
@@ -298,7 +298,7 @@ func TestErrorRatesOfLevels(t *testing.T) {
 		for _, n := range []int{5, 10, 20} {
 			random := newRandom(uint64(n))
 			limit := metav1.Duration{Duration: time.Duration(centerNs * (1 + 0.05*median))}
-			gate := against(v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: limit})
+			gate := against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: limit})
 			passed, failed := 0, 0
 			for range levelDraws {
 				j, err := Judge(Input{Gate: gate, Candidate: []Cell{cell(v1alpha1.MetricP99, independent(s, 0.05)(random, centerNs, n)...)}})

@@ -31,7 +31,7 @@ type Round struct {
 	// Values are the metrics that the round has: latencies in ns of the full round trip (a percentile that lost messages
 	// reach is stats.Exact(stats.Infinite)), throughput in bit/s, lost in messages. What the tool rounds, or a
 	// histogram's bucket hides, is given with stats.Rounded. All must be 0 or more, and far below stats.Infinite.
-	Values map[v1alpha1.GateMetric]stats.Observation
+	Values map[v1alpha1.Metric]stats.Observation
 }
 
 // Blocker is the reason why a cell gives no verdict: its placement or acceleration was not verified, or it cannot be
@@ -79,7 +79,7 @@ type Input struct {
 // Judgement is a verdict with the judgements of its rules.
 type Judgement struct {
 	// Outcome is empty when there are no rules: nothing was judged.
-	Outcome v1alpha1.GateOutcome
+	Outcome v1alpha1.VerdictOutcome
 	// Rules in the order of the criteria's.
 	Rules []RuleJudgement
 	// Comparisons is how many there are in all rules.
@@ -96,7 +96,7 @@ type Judgement struct {
 type RuleJudgement struct {
 	// Rule as text.
 	Rule        string
-	Outcome     v1alpha1.GateOutcome
+	Outcome     v1alpha1.VerdictOutcome
 	Comparisons []Comparison
 }
 
@@ -133,7 +133,7 @@ func Judge(in Input) (Judgement, error) {
 
 	j.MoreRoundsMayDecide = true
 	for i, r := range rules {
-		judged := RuleJudgement{Rule: r.String(), Outcome: v1alpha1.GatePass}
+		judged := RuleJudgement{Rule: r.String(), Outcome: v1alpha1.VerdictPass}
 		for _, c := range selected[i] {
 			comparison := compare(r, c, baselines.of(c), j.Pass, j.Fail)
 			judged.Outcome = worse(judged.Outcome, comparison.Outcome)
@@ -141,20 +141,20 @@ func Judge(in Input) (Judgement, error) {
 			j.MoreRoundsMayDecide = j.MoreRoundsMayDecide && comparison.mayDecide()
 		}
 		if len(judged.Comparisons) == 0 {
-			judged.Outcome = v1alpha1.GateInconclusive
+			judged.Outcome = v1alpha1.VerdictInconclusive
 			j.MoreRoundsMayDecide = false
 		}
 		j.Outcome = worse(j.Outcome, judged.Outcome)
 		j.Rules = append(j.Rules, judged)
 	}
-	j.MoreRoundsMayDecide = j.MoreRoundsMayDecide && j.Outcome == v1alpha1.GateInconclusive
+	j.MoreRoundsMayDecide = j.MoreRoundsMayDecide && j.Outcome == v1alpha1.VerdictInconclusive
 	return j, nil
 }
 
 // severity orders the outcomes: the worst of several is that of all.
-var severity = map[v1alpha1.GateOutcome]int{v1alpha1.GatePass: 1, v1alpha1.GateInconclusive: 2, v1alpha1.GateFail: 3}
+var severity = map[v1alpha1.VerdictOutcome]int{v1alpha1.VerdictPass: 1, v1alpha1.VerdictInconclusive: 2, v1alpha1.VerdictFail: 3}
 
-func worse(a, b v1alpha1.GateOutcome) v1alpha1.GateOutcome {
+func worse(a, b v1alpha1.VerdictOutcome) v1alpha1.VerdictOutcome {
 	if severity[b] > severity[a] {
 		return b
 	}

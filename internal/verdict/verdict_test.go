@@ -40,10 +40,10 @@ func golden(t *testing.T, name, got string) {
 }
 
 // cell makes a cell vf-onload/tcp-64 with one metric, a round for each value, and samples enough for any percentile.
-func cell(metric v1alpha1.GateMetric, values ...int64) Cell {
+func cell(metric v1alpha1.Metric, values ...int64) Cell {
 	c := Cell{Variant: "vf-onload", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}
 	for _, v := range values {
-		c.Rounds = append(c.Rounds, Round{Samples: 100_000_000, Values: map[v1alpha1.GateMetric]stats.Observation{metric: stats.Exact(v)}})
+		c.Rounds = append(c.Rounds, Round{Samples: 100_000_000, Values: map[v1alpha1.Metric]stats.Observation{metric: stats.Exact(v)}})
 	}
 	return c
 }
@@ -74,7 +74,7 @@ func (c Cell) incomparable(reason, message string) Cell {
 }
 
 // with adds the same value of another metric to every round.
-func (c Cell) with(metric v1alpha1.GateMetric, value int64) Cell {
+func (c Cell) with(metric v1alpha1.Metric, value int64) Cell {
 	for _, r := range c.Rounds {
 		r.Values[metric] = stats.Exact(value)
 	}
@@ -107,22 +107,22 @@ func around(center int64, n int) []int64 {
 	return out
 }
 
-func against(rules ...v1alpha1.GateRule) v1alpha1.Criteria {
+func against(rules ...v1alpha1.Rule) v1alpha1.Criteria {
 	return v1alpha1.Criteria{Rules: rules, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}}
 }
 
 const (
-	pass         = v1alpha1.GatePass
-	fail         = v1alpha1.GateFail
-	inconclusive = v1alpha1.GateInconclusive
+	pass         = v1alpha1.VerdictPass
+	fail         = v1alpha1.VerdictFail
+	inconclusive = v1alpha1.VerdictInconclusive
 )
 
 func TestJudge(t *testing.T) {
 	p99 := v1alpha1.MetricP99
-	fivePercent := v1alpha1.GateRule{Metric: p99, MaxIncrease: "5%"}
-	fourMicros := v1alpha1.GateRule{Metric: p99, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}}
+	fivePercent := v1alpha1.Rule{Metric: p99, MaxIncrease: "5%"}
+	fourMicros := v1alpha1.Rule{Metric: p99, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}}
 	lost, throughput := v1alpha1.MetricLost, v1alpha1.MetricThroughput
-	manyCells := func(n int, metric v1alpha1.GateMetric, values ...int64) []Cell {
+	manyCells := func(n int, metric v1alpha1.Metric, values ...int64) []Cell {
 		var out []Cell
 		for i := range n {
 			out = append(out, cell(metric, values...).named("vf-onload", fmt.Sprintf("tcp-%d", i+1)))
@@ -134,7 +134,7 @@ func TestJudge(t *testing.T) {
 		gate    v1alpha1.Criteria
 		cells   []Cell
 		base    []Cell
-		outcome v1alpha1.GateOutcome
+		outcome v1alpha1.VerdictOutcome
 		reason  string
 		more    bool
 	}{
@@ -144,7 +144,7 @@ func TestJudge(t *testing.T) {
 			cells: []Cell{cell(p99, around(3000, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
 		{name: "equal to the baseline", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, 3600, 3600, 3600, 3600, 3600)}, base: []Cell{cell(p99, 3600, 3600, 3600, 3600, 3600)}},
-		{name: "slower, and yet within the tolerance", gate: against(v1alpha1.GateRule{Metric: p99, MaxIncrease: "20%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "slower, and yet within the tolerance", gate: against(v1alpha1.Rule{Metric: p99, MaxIncrease: "20%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(4000, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
 		{name: "an increase beyond the tolerance", gate: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(p99, around(4000, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
@@ -159,7 +159,7 @@ func TestJudge(t *testing.T) {
 		{name: "one round a side shows nothing, however far apart", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds, more: true,
 			cells: []Cell{cell(p99, 9_000_000)}, base: []Cell{cell(p99, 4000)}},
 		{name: "three rounds and two looks show nothing", outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds, more: true,
-			gate:  v1alpha1.Criteria{Rules: []v1alpha1.GateRule{fivePercent}, Baseline: against().Baseline, ExtendRounds: 1},
+			gate:  v1alpha1.Criteria{Rules: []v1alpha1.Rule{fivePercent}, Baseline: against().Baseline, ExtendRounds: 1},
 			cells: []Cell{cell(p99, 4000, 4000, 4000)}, base: []Cell{cell(p99, 4000, 4000, 4000)}},
 		{name: "more rounds on one side", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 16)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
@@ -167,11 +167,11 @@ func TestJudge(t *testing.T) {
 			cells: []Cell{cell(p99, around(3600, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...).sampled(9_999)}},
 		{name: "just enough samples", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 10)...).sampled(10_000)}, base: []Cell{cell(p99, around(3600, 10)...)}},
-		{name: "a wide tolerance needs fewer samples", gate: against(v1alpha1.GateRule{Metric: p99, MaxIncrease: "20%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "a wide tolerance needs fewer samples", gate: against(v1alpha1.Rule{Metric: p99, MaxIncrease: "20%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 10)...).sampled(2_500)}, base: []Cell{cell(p99, around(3600, 10)...)}},
-		{name: "a mean needs no samples beyond", gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricMean, MaxIncrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "a mean needs no samples beyond", gate: against(v1alpha1.Rule{Metric: v1alpha1.MetricMean, MaxIncrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(v1alpha1.MetricMean, around(3600, 10)...).sampled(10)}, base: []Cell{cell(v1alpha1.MetricMean, around(3600, 10)...)}},
-		{name: "a mean without the lost messages says so", gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricMean, MaxIncrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "a mean without the lost messages says so", gate: against(v1alpha1.Rule{Metric: v1alpha1.MetricMean, MaxIncrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(v1alpha1.MetricMean, around(3600, 10)...).with(lost, 3)}, base: []Cell{cell(v1alpha1.MetricMean, around(3600, 10)...)}},
 		{name: "whole microseconds hide the tolerance", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonStepTooCoarse,
 			cells: []Cell{cell(p99, 7000, 7000, 7000, 7000, 7000).stepped(1000)}, base: []Cell{cell(p99, 7000, 7000, 7000, 7000, 7000).stepped(1000)}},
@@ -204,13 +204,13 @@ func TestJudge(t *testing.T) {
 			cells: []Cell{cell(p99, around(3600, 10)...)}},
 		{name: "a baseline of another cell", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonNoBaseline,
 			cells: []Cell{cell(p99, around(3600, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...).named("vf-onload", "udp-64")}},
-		{name: "the tool does not tell the metric", gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricP9999, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}}), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
+		{name: "the tool does not tell the metric", gate: against(v1alpha1.Rule{Metric: v1alpha1.MetricP9999, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}}), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
 			cells: []Cell{cell(p99, around(3600, 10)...)}},
 		{name: "the baseline does not tell the metric", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
 			cells: []Cell{cell(p99, around(3600, 10)...)}, base: []Cell{cell(v1alpha1.MetricP50, around(3600, 10)...)}},
 		{name: "no rounds at all", gate: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
 			cells: []Cell{cell(p99)}},
-		{name: "a rule that selects nothing", gate: against(v1alpha1.GateRule{Metric: p99, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}, Variants: []string{"pf-onload"}, MessageSizes: []int32{1, 2, 3, 4, 5, 6}}),
+		{name: "a rule that selects nothing", gate: against(v1alpha1.Rule{Metric: p99, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}, Variants: []string{"pf-onload"}, MessageSizes: []int32{1, 2, 3, 4, 5, 6}}),
 			outcome: inconclusive, reason: v1alpha1.ReasonNoCells, cells: []Cell{cell(p99, around(3600, 10)...)}},
 
 		{name: "within an absolute limit", gate: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
@@ -243,51 +243,51 @@ func TestJudge(t *testing.T) {
 		{name: "better than a baseline that was lost", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 5)...)}, base: []Cell{cell(p99, slices.Repeat([]int64{stats.Infinite}, 5)...)}},
 
-		{name: "nothing lost", gate: against(v1alpha1.GateRule{Metric: lost, MaxMessages: new(int64(0))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "nothing lost", gate: against(v1alpha1.Rule{Metric: lost, MaxMessages: new(int64(0))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(lost, 0, 0, 0, 0, 0)}},
-		{name: "one round of ten lost a thousand", gate: against(v1alpha1.GateRule{Metric: lost, MaxMessages: new(int64(0))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
+		{name: "one round of ten lost a thousand", gate: against(v1alpha1.Rule{Metric: lost, MaxMessages: new(int64(0))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
 			cells: []Cell{cell(lost, 0, 0, 0, 0, 1000, 0, 0, 0, 0, 0)}},
-		{name: "one round of ten lost one more than allowed", gate: against(v1alpha1.GateRule{Metric: lost, MaxMessages: new(int64(5))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
+		{name: "one round of ten lost one more than allowed", gate: against(v1alpha1.Rule{Metric: lost, MaxMessages: new(int64(5))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
 			cells: []Cell{cell(lost, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0)}},
-		{name: "every round lost some", gate: against(v1alpha1.GateRule{Metric: lost, MaxMessages: new(int64(0))}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "every round lost some", gate: against(v1alpha1.Rule{Metric: lost, MaxMessages: new(int64(0))}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(lost, 1, 2, 1, 3, 1)}},
-		{name: "no message lost, and none in the baseline", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncreaseMessages: new(int64(0))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "no message lost, and none in the baseline", gate: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(0))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(lost, 0, 0, 0)}, base: []Cell{cell(lost, 0, 0, 0)}},
-		{name: "messages lost in two of ten rounds, and none in the baseline", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
+		{name: "messages lost in two of ten rounds, and none in the baseline", gate: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
 			cells: []Cell{cell(lost, 0, 700, 0, 0, 0, 0, 0, 800, 0, 0)}, base: []Cell{cell(lost, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)}},
-		{name: "no more lost than the baseline and the limit", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "no more lost than the baseline and the limit", gate: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(lost, 12, 14, 9, 11, 13)}, base: []Cell{cell(lost, 10, 12, 14, 9, 11)}},
-		{name: "more lost than the baseline and the limit", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "more lost than the baseline and the limit", gate: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(lost, 32, 34, 29, 31, 33)}, base: []Cell{cell(lost, 10, 12, 14, 9, 11)}},
-		{name: "lost about as many more as allowed", gate: against(v1alpha1.GateRule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
+		{name: "lost about as many more as allowed", gate: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
 			cells: []Cell{cell(lost, 22, 17, 19, 21, 18)}, base: []Cell{cell(lost, 10, 12, 14, 9, 11)}},
 
-		{name: "throughput above an absolute limit", gate: against(v1alpha1.GateRule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "throughput above an absolute limit", gate: against(v1alpha1.Rule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(throughput, around(9_400_000_000, 5)...).streaming()}},
-		{name: "throughput below an absolute limit", gate: against(v1alpha1.GateRule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "throughput below an absolute limit", gate: against(v1alpha1.Rule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(throughput, around(8_000_000_000, 5)...).streaming()}},
-		{name: "throughput at an absolute limit", gate: against(v1alpha1.GateRule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
+		{name: "throughput at an absolute limit", gate: against(v1alpha1.Rule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
 			cells: []Cell{cell(throughput, around(9_080_000_000, 10)...).streaming()}},
-		{name: "throughput within the tolerance", gate: against(v1alpha1.GateRule{Metric: throughput, MaxDecrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "throughput within the tolerance", gate: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}},
-		{name: "throughput gained", gate: against(v1alpha1.GateRule{Metric: throughput, MaxDecrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "throughput gained", gate: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(throughput, around(20_000_000_000, 10)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}},
-		{name: "throughput lost", gate: against(v1alpha1.GateRule{Metric: throughput, MaxDecrease: "5%"}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "throughput lost", gate: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(throughput, around(8_000_000_000, 10)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}},
-		{name: "throughput about as much lower as the tolerance", gate: against(v1alpha1.GateRule{Metric: throughput, MaxDecrease: "5%"}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
+		{name: "throughput about as much lower as the tolerance", gate: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
 			cells: []Cell{cell(throughput, around(8_990_000_000, 10)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}},
-		{name: "no throughput on either side", gate: against(v1alpha1.GateRule{Metric: throughput, MaxDecrease: "5%"}), outcome: inconclusive, reason: v1alpha1.ReasonUndefinedRatio,
+		{name: "no throughput on either side", gate: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: inconclusive, reason: v1alpha1.ReasonUndefinedRatio,
 			cells: []Cell{cell(throughput, 0, 0, 0, 0, 0).streaming()}, base: []Cell{cell(throughput, 0, 0, 0, 0, 0).streaming()}},
 
 		{name: "a variant against another", outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
-			gate:  v1alpha1.Criteria{Rules: []v1alpha1.GateRule{fivePercent}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
+			gate:  v1alpha1.Criteria{Rules: []v1alpha1.Rule{fivePercent}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
 			cells: []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64"), cell(p99, around(7200, 10)...)},
 			base:  []Cell{cell(p99, around(7200, 10)...)}},
 		{name: "the variant that is compared with is not compared with itself", outcome: inconclusive, reason: v1alpha1.ReasonNoCells,
-			gate:  v1alpha1.Criteria{Rules: []v1alpha1.GateRule{fivePercent}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
+			gate:  v1alpha1.Criteria{Rules: []v1alpha1.Rule{fivePercent}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
 			cells: []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64")}},
 		{name: "an absolute limit holds for the variant that is compared with", outcome: pass, reason: v1alpha1.ReasonWithinLimit,
-			gate:  v1alpha1.Criteria{Rules: []v1alpha1.GateRule{fourMicros}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
+			gate:  v1alpha1.Criteria{Rules: []v1alpha1.Rule{fourMicros}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
 			cells: []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64")}},
 
 		{name: "among twenty comparisons five rounds cannot fail", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
@@ -341,9 +341,9 @@ func checkLimits(t *testing.T, v *v1alpha1.Verdict) {
 
 func TestStatus(t *testing.T) {
 	gate := against(
-		v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%", Variants: []string{"vf-onload"}},
-		v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}},
-		v1alpha1.GateRule{Metric: v1alpha1.MetricLost, MaxIncreaseMessages: new(int64(3))})
+		v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%", Variants: []string{"vf-onload"}},
+		v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}},
+		v1alpha1.Rule{Metric: v1alpha1.MetricLost, MaxIncreaseMessages: new(int64(3))})
 	candidate := cell(v1alpha1.MetricP99, 3700, 3720, 3740, 3760, 3780).inHalves().with(v1alpha1.MetricLost, 4)
 	baseline := cell(v1alpha1.MetricP99, 3600, 3620, 3640, 3660, 3680).inHalves().with(v1alpha1.MetricLost, 2)
 	j, err := Judge(Input{Gate: gate, Candidate: []Cell{candidate}, Baseline: []Cell{baseline}})
@@ -377,7 +377,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestNote(t *testing.T) {
-	j, err := Judge(Input{Gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}), Candidate: []Cell{cell(v1alpha1.MetricP99, around(1800, 5)...)}, Note: "on a simulated NIC"})
+	j, err := Judge(Input{Gate: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}), Candidate: []Cell{cell(v1alpha1.MetricP99, around(1800, 5)...)}, Note: "on a simulated NIC"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,18 +410,18 @@ func TestShownBounds(t *testing.T) {
 	}
 	of := func(b stats.Bounds) [2]float64 { return [2]float64{b.Lower, b.Upper} }
 	cases := map[string]struct {
-		rule    v1alpha1.GateRule
+		rule    v1alpha1.Rule
 		halfRTT bool
 		want    [2]float64
 	}{
-		"an upper limit":                  {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: time.Millisecond}}, false, [2]float64{4000, 15_000}},
-		"an upper limit, of half trips":   {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: time.Millisecond}}, true, [2]float64{2000, 7500}},
-		"a lower limit":                   {v1alpha1.GateRule{Metric: v1alpha1.MetricThroughput, MinBitsPerSecond: 1_000_000_000}, false, [2]float64{6000, 17_000}},
-		"an increase":                     {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, false, of(stats.Ratios(observed(baseline), observed(candidate), uFail, uPass))},
-		"an increase, of half trips":      {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, true, of(stats.Ratios(observed(baseline), observed(candidate), uFail, uPass))},
-		"a decrease":                      {v1alpha1.GateRule{Metric: v1alpha1.MetricThroughput, MaxDecrease: "5%"}, false, of(stats.Ratios(observed(baseline), observed(candidate), uPass, uFail))},
-		"an increase of lost messages":    {v1alpha1.GateRule{Metric: v1alpha1.MetricLost, MaxIncreaseMessages: new(int64(5))}, false, of(stats.Differences(observed(baseline), observed(candidate), uFail, uPass))},
-		"an upper limit of lost messages": {v1alpha1.GateRule{Metric: v1alpha1.MetricLost, MaxMessages: new(int64(5))}, false, [2]float64{4000, 15_000}},
+		"an upper limit":                  {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: time.Millisecond}}, false, [2]float64{4000, 15_000}},
+		"an upper limit, of half trips":   {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: time.Millisecond}}, true, [2]float64{2000, 7500}},
+		"a lower limit":                   {v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, MinBitsPerSecond: 1_000_000_000}, false, [2]float64{6000, 17_000}},
+		"an increase":                     {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, false, of(stats.Ratios(observed(baseline), observed(candidate), uFail, uPass))},
+		"an increase, of half trips":      {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, true, of(stats.Ratios(observed(baseline), observed(candidate), uFail, uPass))},
+		"a decrease":                      {v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, MaxDecrease: "5%"}, false, of(stats.Ratios(observed(baseline), observed(candidate), uPass, uFail))},
+		"an increase of lost messages":    {v1alpha1.Rule{Metric: v1alpha1.MetricLost, MaxIncreaseMessages: new(int64(5))}, false, of(stats.Differences(observed(baseline), observed(candidate), uFail, uPass))},
+		"an upper limit of lost messages": {v1alpha1.Rule{Metric: v1alpha1.MetricLost, MaxMessages: new(int64(5))}, false, [2]float64{4000, 15_000}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -454,7 +454,7 @@ func TestNothingJudged(t *testing.T) {
 
 // TestMoreRounds says when more rounds are worth measuring: when nothing but rounds is missing.
 func TestMoreRounds(t *testing.T) {
-	rule := v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}
+	rule := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}
 	undecided, base := cell(v1alpha1.MetricP99, around(3760, 10)...), cell(v1alpha1.MetricP99, around(3600, 10)...)
 	good, bad := cell(v1alpha1.MetricP99, around(3600, 10)...), cell(v1alpha1.MetricP99, around(7200, 10)...)
 	blocked := good.blocked("NotAccelerated", "not accelerated")
@@ -493,13 +493,13 @@ func TestNeedsRounds(t *testing.T) {
 		return j.Rules[0].Comparisons[0]
 	}
 	for name, c := range map[string]struct {
-		rule  v1alpha1.GateRule
+		rule  v1alpha1.Rule
 		shift float64
 	}{
-		"a ratio that passes": {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, 1.03},
-		"a ratio that fails":  {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, 1.07},
-		"a level that passes": {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 20500 * time.Nanosecond}}, 1},
-		"a level that fails":  {v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 19500 * time.Nanosecond}}, 1},
+		"a ratio that passes": {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, 1.03},
+		"a ratio that fails":  {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, 1.07},
+		"a level that passes": {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 20500 * time.Nanosecond}}, 1},
+		"a level that fails":  {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 19500 * time.Nanosecond}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			told, decided, quarter := 0, 0, 0
@@ -528,7 +528,7 @@ func TestNeedsRounds(t *testing.T) {
 }
 
 func TestWorst(t *testing.T) {
-	gate := against(v1alpha1.GateRule{Metric: v1alpha1.MetricThroughput, MinBitsPerSecond: 9_000_000_000})
+	gate := against(v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, MinBitsPerSecond: 9_000_000_000})
 	slow := cell(v1alpha1.MetricThroughput, around(8_000_000_000, 10)...).streaming()
 	slower := cell(v1alpha1.MetricThroughput, around(7_000_000_000, 10)...).streaming()
 	slower.Variant = "host"
@@ -549,7 +549,7 @@ func TestFewestSamples(t *testing.T) {
 	for i := range 5 {
 		c := cell(v1alpha1.MetricP99, around(3600, 5)...)
 		c.Rounds[i].Samples = 100
-		j, err := Judge(Input{Gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}}), Candidate: []Cell{c}})
+		j, err := Judge(Input{Gate: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}}), Candidate: []Cell{c}})
 		if err != nil || j.Rules[0].Comparisons[0].Reason != v1alpha1.ReasonTooFewSamples {
 			t.Errorf("round %d: %v, %v", i, j.Status(), err)
 		}
@@ -562,7 +562,7 @@ func TestPairs(t *testing.T) {
 		c.Pair = pair
 		return c
 	}
-	j, err := Judge(Input{Gate: against(v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}),
+	j, err := Judge(Input{Gate: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}),
 		Candidate: []Cell{at("a and b", 3600), at("a and c", 7200)}, Baseline: []Cell{at("", 1800), at("a and c", 7200), at("a and b", 3600)}})
 	if err != nil || j.Outcome != pass {
 		t.Fatalf("each pair is compared with itself: %v, %v", j.Status(), err)

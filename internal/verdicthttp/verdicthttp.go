@@ -42,9 +42,9 @@ type Verdict string
 
 // The verdicts. Only Pass is one.
 const (
-	Pass         = Verdict(v1alpha1.GatePass)
-	Fail         = Verdict(v1alpha1.GateFail)
-	Inconclusive = Verdict(v1alpha1.GateInconclusive)
+	Pass         = Verdict(v1alpha1.VerdictPass)
+	Fail         = Verdict(v1alpha1.VerdictFail)
+	Inconclusive = Verdict(v1alpha1.VerdictInconclusive)
 	// Pending is for what is not judged yet, and may still become Pass or Fail without a user's action.
 	Pending Verdict = "Pending"
 	// Unknown comes with a status code other than 200 and 412.

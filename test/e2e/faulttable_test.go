@@ -164,7 +164,7 @@ func newTrial(ctx context.Context, fault faults.Fault, s strike) *trial {
 		if faults.Find(fault, faults.Judging).Never == "" {
 			// Five are the fewest for a verdict. It fails, so that a Pass can only be a mistake.
 			s.Rounds = 5
-			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: time.Nanosecond}}}}
+			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: time.Nanosecond}}}}
 		}
 	})...)
 	create(ctx, t.x)
@@ -405,14 +405,14 @@ func (t *trial) judge(ctx context.Context, s strike) {
 	GinkgoHelper()
 	By(faults.Find(t.fault, faults.Judging).Name())
 	s.begin(ctx, t, faults.Judging)
-	setRules(ctx, t.x, v1alpha1.GateRule{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: 2 * time.Nanosecond}})
+	setRules(ctx, t.x, v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: 2 * time.Nanosecond}})
 	Eventually(passed).WithArguments(ctx, t.x).WithTimeout(soon).Should(And(
 		HaveField("ObservedGeneration", BeEquivalentTo(2)), HaveField("Reason", v1alpha1.ReasonFail)))
 	s.heal(ctx, faults.Judging)
 }
 
 // setRules replaces the rules of a benchmark.
-func setRules(ctx context.Context, b *v1alpha1.LatencyBenchmark, rules ...v1alpha1.GateRule) {
+func setRules(ctx context.Context, b *v1alpha1.LatencyBenchmark, rules ...v1alpha1.Rule) {
 	GinkgoHelper()
 	Eventually(func() error {
 		current := get(ctx, b)

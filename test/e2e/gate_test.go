@@ -39,7 +39,7 @@ func latencyGate() *v1alpha1.LatencyGate {
 		s.Workload.Duration.Duration = time.Second
 		s.Placement.Client, s.Placement.Server = &v1alpha1.EndpointPlacement{}, &v1alpha1.EndpointPlacement{}
 		s.Criteria = &v1alpha1.Criteria{
-			Rules:    []v1alpha1.GateRule{{Metric: v1alpha1.MetricMin, MaxLatency: metav1.Duration{Duration: 20 * time.Millisecond}}, {Metric: v1alpha1.MetricMin, MaxIncrease: "100%"}},
+			Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, MaxLatency: metav1.Duration{Duration: 20 * time.Millisecond}}, {Metric: v1alpha1.MetricMin, MaxIncrease: "100%"}},
 			Baseline: &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{}},
 		}
 	})
@@ -410,7 +410,7 @@ func slowUpgrade(ctx context.Context, second *v1alpha1.LatencyVerification) *v1a
 	}).WithTimeout(soon).Should(Succeed())
 	Expect(asked(ctx)).To(Equal("exit code 1, HTTP 200 Fail"))
 	verdict := get(ctx, benchmark(failed.Status.History[0].Benchmark)).Status.Verdict
-	Expect(verdict.Outcome).To(Equal(v1alpha1.GateFail))
+	Expect(verdict.Outcome).To(Equal(v1alpha1.VerdictFail))
 	Expect(verdict.Rules[1]).To(And(HaveField("Estimate", Not(BeEmpty())), HaveField("Lower", Not(BeEmpty())), HaveField("Upper", Not(BeEmpty()))))
 
 	By("the network as before")

@@ -36,7 +36,7 @@ func short(s *v1alpha1.LatencyBenchmarkSpec) {
 // slowest is a gate that any measurement passes whose placement was proved, with as many rounds as a verdict needs.
 func slowest(s *v1alpha1.LatencyBenchmarkSpec) {
 	s.Rounds = 5
-	s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{{Metric: v1alpha1.MetricMin, MaxLatency: metav1.Duration{Duration: time.Second}}}}
+	s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, MaxLatency: metav1.Duration{Duration: time.Second}}}}
 }
 
 // single makes it one round: enough to see why nothing is concluded.

@@ -92,7 +92,7 @@ func (b *BenchmarkBuilder) Variants(names ...string) *BenchmarkBuilder {
 }
 
 // Rule adds a rule to the gate.
-func (b *BenchmarkBuilder) Rule(r v1alpha1.GateRule) *BenchmarkBuilder {
+func (b *BenchmarkBuilder) Rule(r v1alpha1.Rule) *BenchmarkBuilder {
 	if b.Spec.Criteria == nil {
 		b.Spec.Criteria = &v1alpha1.Criteria{}
 	}

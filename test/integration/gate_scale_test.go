@@ -239,7 +239,7 @@ var _ = Describe("A gate of many nodes", func() {
 		Expect((&gate.Verifications{
 			Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock,
 			Judge: func(context.Context, *v1alpha1.LatencyBenchmark, *v1alpha1.Criteria) (*v1alpha1.Verdict, error) {
-				return &v1alpha1.Verdict{Outcome: v1alpha1.GatePass}, nil
+				return &v1alpha1.Verdict{Outcome: v1alpha1.VerdictPass}, nil
 			},
 		}).SetupWithManager(mgr)).To(Succeed())
 		run, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -599,7 +599,7 @@ var _ = Describe("A gate", func() {
 	It("asks a user to accept a baseline when it has no rule for the first result", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
-		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.Rules = []v1alpha1.GateRule{within("10%")} }))
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{within("10%")} }))
 		w.Expect(ctx, w.A, "Inconclusive NothingToCompare"+heldBack)
 		name := w.Benchmark(w.A, 1).Name
 		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("kubectl annotate lver %s tailgate.dev/accept=%s", v1alpha1.VerificationName(w.Namespace, w.A), name))
@@ -960,8 +960,8 @@ var _ = Describe("A gate", func() {
 		w.Expect(ctx, w.A, isVerified)
 		ExpectPassed(ctx, b, `^True Pass: .*over 5\+5 rounds`)
 		first := Get(ctx, w.Benchmark(w.A, 1))
-		baseline := &v1alpha1.GateBaseline{Gate: w.Namespace, Namespace: w.Namespace, Benchmark: first.Name, UID: string(first.UID)}
-		settled := And(HaveField("Status.Verdict.Baseline", Equal(baseline)), HaveField("Status.Verdict.Outcome", v1alpha1.GatePass))
+		baseline := &v1alpha1.VerdictBaseline{Gate: w.Namespace, Namespace: w.Namespace, Benchmark: first.Name, UID: string(first.UID)}
+		settled := And(HaveField("Status.Verdict.Baseline", Equal(baseline)), HaveField("Status.Verdict.Outcome", v1alpha1.VerdictPass))
 		Expect(Get(ctx, b)).To(settled)
 		By("another acceptance")
 		w.Upgrade(ctx, w.A, "6.2.0")
@@ -973,7 +973,7 @@ var _ = Describe("A gate", func() {
 		w.Create(ctx, MakeBenchmark(w.Namespace, first.Name).Rounds(5).On(w.A, w.B).Suspended())
 		w.Patiently(ctx, b, func() any { return Get(ctx, b) }, settled)
 		By("other criteria, which need the baseline")
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.GateRule{within("20%")} })
+		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{within("20%")} })
 		ExpectPassed(ctx, b, "^Unknown BaselineMissing: .*"+first.Name+", does not exist")
 		By("a node of which nothing was accepted, and a gate that there is not")
 		reverse := w.Create(ctx, MakeBenchmark(w.Namespace, "y").Rounds(5).On(w.B, w.A).Rule(within("10%")).AgainstGate(w.Namespace))
@@ -1158,7 +1158,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 			return k8s.Get(ctx, client.ObjectKeyFromObject(w.Benchmark(w.A, 3)), &v1alpha1.LatencyBenchmark{})
 		}).Should(Succeed())
 		setGate(ctx, w.Benchmark(w.A, 3), func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.GateRule{under("1s")}}
+			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{under("1s")}}
 		})
 		By("a deletion again")
 		Eventually(func() error {
@@ -1178,7 +1178,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		forged := MakeBenchmark(w.Namespace, w.Benchmark(w.A, 1).Name).Rounds(5).Rule(under("1s")).Free()
 		w.Create(ctx, forged)
 		w.Start()
-		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.Rules = []v1alpha1.GateRule{under("8us")} }))
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{under("8us")} }))
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		Expect(w.History(ctx, w.A)).To(Equal([]string{"-2 Fail Fail"}))
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(forged.Obj()), &v1alpha1.LatencyBenchmark{})).To(Succeed(), "it is not the gate's to delete")
@@ -1257,7 +1257,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		Expect(k8s.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelBenchmark: again.Name})).To(Succeed())
 		// As slow as the node is now, and the gate's by all that can be copied.
 		again.ResourceVersion, again.UID, again.Status = "", "", v1alpha1.LatencyBenchmarkStatus{}
-		again.Spec.Criteria.Rules = []v1alpha1.GateRule{under("1s")}
+		again.Spec.Criteria.Rules = []v1alpha1.Rule{under("1s")}
 		Expect(k8s.Create(ctx, again)).To(Succeed())
 		ExpectPassed(ctx, again, "^True Pass")
 		Eventually(func() string { return w.Verification(ctx, w.A).Status.BaselineTrouble }).Should(ContainSubstring("deleted and made again"))
@@ -1265,7 +1265,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		g := &v1alpha1.LatencyGate{}
 		Eventually(func() error {
 			Expect(k8s.Get(ctx, types.NamespacedName{Name: w.Namespace}, g)).To(Succeed())
-			g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.GateRule{within("10%")}
+			g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.Rule{within("10%")}
 			return k8s.Update(ctx, g)
 		}).Should(Succeed())
 		letIn := w.LetIn(ctx, w.A)
@@ -1280,7 +1280,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		w.Start()
 		letIn := w.LetIn(ctx, w.A)
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) {
-			s.Template.Spec.Criteria.Rules = []v1alpha1.GateRule{{Metric: v1alpha1.MetricP999, MaxLatency: metav1.Duration{Duration: time.Second}}}
+			s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{{Metric: v1alpha1.MetricP999, MaxLatency: metav1.Duration{Duration: time.Second}}}
 		}))
 		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
 		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("samples"))

@@ -471,7 +471,7 @@ var _ = Describe("A matrix", func() {
 		ExpectMeasured(ctx, b, "^True Complete")
 		ExpectPassed(ctx, b, "^False Fail: 2 of 3 pairs pass, 1 failed; x-p2: p90")
 		verdict := Get(ctx, b).Status.Verdict
-		Expect(verdict.Outcome).To(Equal(v1alpha1.GateFail))
+		Expect(verdict.Outcome).To(Equal(v1alpha1.VerdictFail))
 		Expect(verdict.Comparisons).To(BeEquivalentTo(3))
 		Expect(verdict.Rules).To(HaveLen(1))
 		Expect([]int32{verdict.Rules[0].Passed, verdict.Rules[0].Failed, verdict.Rules[0].Inconclusive}).To(Equal([]int32{2, 1, 0}))
@@ -487,7 +487,7 @@ var _ = Describe("A matrix", func() {
 			}).Should(Succeed())
 		}
 		edit(func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Criteria.Rules, s.Priority = []v1alpha1.GateRule{under("20us")}, 7
+			s.Criteria.Rules, s.Priority = []v1alpha1.Rule{under("20us")}, 7
 		})
 		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
 		current := Get(ctx, b)

@@ -33,7 +33,7 @@ var _ = Describe("Metrics", func() {
 	It("tell of a benchmark from its creation to its deletion", func(ctx SpecContext) {
 		w := NewWorld(ctx)
 		m := w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B).Rule(v1alpha1.GateRule{Metric: v1alpha1.MetricP90, MaxLatency: metav1.Duration{Duration: time.Second}}))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B).Rule(v1alpha1.Rule{Metric: v1alpha1.MetricP90, MaxLatency: metav1.Duration{Duration: time.Second}}))
 		of := fmt.Sprintf(`{benchmark="x",namespace="%s"`, w.Namespace)
 		Eventually(func() []string { return scrape(m.Metrics) }).Should(ContainElement("tailgate_benchmark_passed" + of + "} 0"))
 

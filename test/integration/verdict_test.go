@@ -22,17 +22,17 @@ import (
 // 5.5 and p90 5.9 µs, in every round, unless a spec tells them to be slower.
 
 // under is a rule that p90 keeps below an absolute limit.
-func under(limit string) v1alpha1.GateRule {
+func under(limit string) v1alpha1.Rule {
 	duration, err := time.ParseDuration(limit)
 	if err != nil {
 		panic(err) // of a spec that is wrong
 	}
-	return v1alpha1.GateRule{Metric: v1alpha1.MetricP90, MaxLatency: metav1.Duration{Duration: duration}}
+	return v1alpha1.Rule{Metric: v1alpha1.MetricP90, MaxLatency: metav1.Duration{Duration: duration}}
 }
 
 // within is a rule that p90 keeps to its baseline.
-func within(tolerance v1alpha1.Percentage) v1alpha1.GateRule {
-	return v1alpha1.GateRule{Metric: v1alpha1.MetricP90, MaxIncrease: tolerance}
+func within(tolerance v1alpha1.Percentage) v1alpha1.Rule {
+	return v1alpha1.Rule{Metric: v1alpha1.MetricP90, MaxIncrease: tolerance}
 }
 
 // slower makes the round trips of some runs twice as long.
@@ -101,7 +101,7 @@ var _ = Describe("A verdict", func() {
 		ExpectSucceeded(ctx, b, "^True Complete")
 		ExpectPassed(ctx, b, "^True Pass: all 2 rules hold, in 2 comparisons")
 		v := Get(ctx, b).Status.Verdict
-		Expect(v.Outcome).To(Equal(v1alpha1.GatePass))
+		Expect(v.Outcome).To(Equal(v1alpha1.VerdictPass))
 		Expect(v.Comparisons).To(BeEquivalentTo(2))
 		Expect(v.Rules[0].CandidateRounds).To(BeEquivalentTo(6))
 		Expect(v.Rules[0].Candidate).To(HaveValue(BeNumerically("~", 5900, 10)))
@@ -109,7 +109,7 @@ var _ = Describe("A verdict", func() {
 		pods := w.Kubelet.Created()
 
 		By("an edit of the rules")
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.GateRule{under("5us")} })
+		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{under("5us")} })
 		ExpectPassed(ctx, b, "^False Fail: p90 of default/tcp-64: .*over 6 rounds: Fail, beyond max 5µs")
 		current := Get(ctx, b)
 		Expect(current.Status.ObservedGeneration).To(Equal(current.Generation))
@@ -121,7 +121,7 @@ var _ = Describe("A verdict", func() {
 		// A manager that stops drops the events that it has not sent.
 		Eventually(passedEvents).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail"))
 		manager.Stop()
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.GateRule{under("7us")} })
+		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{under("7us")} })
 		w.Start()
 		ExpectPassed(ctx, b, "^True Pass")
 
@@ -143,7 +143,7 @@ var _ = Describe("A verdict", func() {
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B).Rule(under("1s")))
 		ExpectPassed(ctx, b, "^Unknown Inconclusive: .*5 rounds are the fewest that can")
 		Expect(reasons(ctx, b)).To(Equal([]string{"Inconclusive TooFewRounds"}))
-		Expect(Get(ctx, b).Status.Verdict.Outcome).To(Equal(v1alpha1.GateInconclusive))
+		Expect(Get(ctx, b).Status.Verdict.Outcome).To(Equal(v1alpha1.VerdictInconclusive))
 	})
 
 	It("is Inconclusive when a round ran under other conditions, or on CPUs that were not its own", func(ctx SpecContext) {
@@ -296,7 +296,7 @@ var _ = Describe("A verdict", func() {
 
 	It("that more rounds could not decide requests no rounds", func(ctx SpecContext) {
 		w.Start()
-		p99 := v1alpha1.GateRule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 6 * time.Microsecond}}
+		p99 := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 6 * time.Microsecond}}
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B).Rule(p99).ExtendRounds(10))
 		ExpectSucceeded(ctx, b, "^True Complete: 2 of 2")
 		ExpectPassed(ctx, b, "^Unknown Inconclusive: .*has 2000 samples and p99 needs 10000 to be judged; measure longer")

@@ -23,14 +23,14 @@ const variantKernel, variantOnload = "kernel", "onload"
 
 // rules hold whatever the latencies are: an emulated machine has no meaningful ones. A mean needs no number of samples,
 // of which a busy machine takes few.
-var rules = []v1alpha1.GateRule{
+var rules = []v1alpha1.Rule{
 	{Metric: v1alpha1.MetricMean, MaxLatency: metav1.Duration{Duration: 10 * time.Second}, Variants: []string{variantKernel}},
 	{Metric: v1alpha1.MetricMean, MaxLatency: metav1.Duration{Duration: 10 * time.Second}, Variants: []string{variantOnload}},
 }
 
 // compared are those of the benchmark after the upgrade, which a LatencyGate compares with the accepted one.
 var compared = v1alpha1.Criteria{
-	Rules:    append(slices.Clone(rules), v1alpha1.GateRule{Metric: v1alpha1.MetricMean, MaxIncrease: "9999%", Variants: []string{variantOnload}}),
+	Rules:    append(slices.Clone(rules), v1alpha1.Rule{Metric: v1alpha1.MetricMean, MaxIncrease: "9999%", Variants: []string{variantOnload}}),
 	Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "accepted"}},
 	// The addresses that are not accelerated are on another interface.
 	IgnoreDifferences: []string{"nic.*", "numa.*"},
@@ -42,8 +42,8 @@ func TestVerdict(t *testing.T) {
 	setup(t)
 	accepted := measureVariants(t, "accepted", false)
 	verdict := judged(t, v1alpha1.Criteria{Rules: rules}, accepted, nil)
-	if verdict.Outcome != v1alpha1.GatePass {
-		t.Errorf("accelerated: %s, want %s", verdict.Outcome, v1alpha1.GatePass)
+	if verdict.Outcome != v1alpha1.VerdictPass {
+		t.Errorf("accelerated: %s, want %s", verdict.Outcome, v1alpha1.VerdictPass)
 	}
 	computed := summary.Summarize(accepted.Collection)
 	holdRatios(t, computed)
@@ -52,13 +52,13 @@ func TestVerdict(t *testing.T) {
 	upgraded := measureVariants(t, "upgraded", true)
 	holdAcceleration(t, summary.Summarize(upgraded.Collection), v1alpha1.ProofFailed)
 	verdict = judged(t, compared, upgraded, &accepted)
-	if verdict.Outcome != v1alpha1.GateInconclusive {
-		t.Errorf("no longer accelerated: %s, want %s", verdict.Outcome, v1alpha1.GateInconclusive)
+	if verdict.Outcome != v1alpha1.VerdictInconclusive {
+		t.Errorf("no longer accelerated: %s, want %s", verdict.Outcome, v1alpha1.VerdictInconclusive)
 	}
 	for i, rule := range verdict.Rules {
-		want, reason := v1alpha1.GateInconclusive, v1alpha1.WarningNotAccelerated
+		want, reason := v1alpha1.VerdictInconclusive, v1alpha1.WarningNotAccelerated
 		if slices.Contains(compared.Rules[i].Variants, variantKernel) {
-			want, reason = v1alpha1.GatePass, rule.Reason
+			want, reason = v1alpha1.VerdictPass, rule.Reason
 		}
 		if rule.Outcome != want || rule.Reason != reason {
 			t.Errorf("no longer accelerated, %s: %s, %s; want %s, %s", rule.Rule, rule.Outcome, rule.Reason, want, reason)

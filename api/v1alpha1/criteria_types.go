@@ -20,7 +20,7 @@ type Criteria struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
-	Rules []GateRule `json:"rules"`
+	Rules []Rule `json:"rules"`
 
 	// baseline is what maxIncrease, maxIncreaseMessages and maxDecrease compare with.
 	// +optional
@@ -49,32 +49,32 @@ type Criteria struct {
 	IgnoreDifferences []string `json:"ignoreDifferences,omitempty"`
 }
 
-// GateMetric is the metric of each round that a rule limits.
+// Metric is the metric of each round that a rule limits.
 // +kubebuilder:validation:Enum=min;mean;p50;p75;p90;p95;p99;p99.9;p99.99;p99.999;max;stddev;lost;throughput
-type GateMetric string
+type Metric string
 
 // The metrics. Percentiles, min, mean and stddev are latencies of the round's own samples.
 const (
 	// MetricMin is the smallest sample. It falls with the number of samples: compare equal durations.
-	MetricMin GateMetric = "min"
+	MetricMin Metric = "min"
 	// MetricMean is the mean of the samples. Lost messages are not among them: add a rule on lost.
-	MetricMean   GateMetric = "mean"
-	MetricP50    GateMetric = "p50"
-	MetricP75    GateMetric = "p75"
-	MetricP90    GateMetric = "p90"
-	MetricP95    GateMetric = "p95"
-	MetricP99    GateMetric = "p99"
-	MetricP999   GateMetric = "p99.9"
-	MetricP9999  GateMetric = "p99.99"
-	MetricP99999 GateMetric = "p99.999"
+	MetricMean   Metric = "mean"
+	MetricP50    Metric = "p50"
+	MetricP75    Metric = "p75"
+	MetricP90    Metric = "p90"
+	MetricP95    Metric = "p95"
+	MetricP99    Metric = "p99"
+	MetricP999   Metric = "p99.9"
+	MetricP9999  Metric = "p99.99"
+	MetricP99999 Metric = "p99.999"
 	// MetricMax is the largest sample. It is shown and never judged: it is a single sample of each round.
-	MetricMax GateMetric = "max"
+	MetricMax Metric = "max"
 	// MetricStdDev is the standard deviation of the samples. Lost messages are not among them.
-	MetricStdDev GateMetric = "stddev"
+	MetricStdDev Metric = "stddev"
 	// MetricLost is the number of messages that were sent and not answered, or not received in a stream.
-	MetricLost GateMetric = "lost"
+	MetricLost Metric = "lost"
 	// MetricThroughput is the payload that arrived at the receiver of a stream, in bits per second.
-	MetricThroughput GateMetric = "throughput"
+	MetricThroughput Metric = "throughput"
 )
 
 // Percentage is a number of percent with its sign.
@@ -90,7 +90,7 @@ func (p Percentage) Thousandths() (int64, error) {
 	return percent.MilliValue(), nil
 }
 
-// GateRule is a limit for one metric, absolute or against the baseline. Exactly one limit is set, of those that the metric
+// Rule is a limit for one metric, absolute or against the baseline. Exactly one limit is set, of those that the metric
 // allows: latencies maxLatency or maxIncrease, lost maxMessages or maxIncreaseMessages, throughput minBitsPerSecond or
 // maxDecrease. A value that equals the limit is within it.
 //
@@ -100,10 +100,10 @@ func (p Percentage) Thousandths() (int64, error) {
 // +kubebuilder:validation:XValidation:rule="self.metric != 'max'",message="metric: max is a single sample of each round and cannot be judged; use p99.999 or a lower percentile"
 // +kubebuilder:validation:XValidation:rule="[has(self.maxLatency), has(self.maxMessages), has(self.minBitsPerSecond), has(self.maxIncrease), has(self.maxIncreaseMessages), has(self.maxDecrease)].filter(given, given).size() == 1",message="give exactly one of maxLatency, maxMessages, minBitsPerSecond, maxIncrease, maxIncreaseMessages and maxDecrease; write a separate rule for each limit"
 // +kubebuilder:validation:XValidation:rule="self.metric == 'throughput' ? has(self.minBitsPerSecond) || has(self.maxDecrease) : self.metric == 'lost' ? has(self.maxMessages) || has(self.maxIncreaseMessages) : has(self.maxLatency) || has(self.maxIncrease)",message="throughput takes minBitsPerSecond or maxDecrease, lost takes maxMessages or maxIncreaseMessages, every other metric maxLatency or maxIncrease"
-type GateRule struct {
+type Rule struct {
 	// metric is the metric of each round: min, mean, p50, p75, p90, p95, p99, p99.9, p99.99, p99.999, stddev, lost or throughput.
 	// +required
-	Metric GateMetric `json:"metric"`
+	Metric Metric `json:"metric"`
 
 	// maxLatency is the highest latency that the median round may have, of the benchmark's latencyType (HalfRTT or
 	// RTT): 1ns to 60s, such as 2us or 1.75ms.
@@ -188,7 +188,7 @@ type GateRule struct {
 }
 
 // Compares says whether the limit is one against the baseline.
-func (r *GateRule) Compares() bool {
+func (r *Rule) Compares() bool {
 	return r.MaxIncrease != "" || r.MaxIncreaseMessages != nil || r.MaxDecrease != ""
 }
 
@@ -262,19 +262,19 @@ type ObjectName struct {
 	Name string `json:"name"`
 }
 
-// GateOutcome is the outcome of a verdict or of one of its rules.
+// VerdictOutcome is the outcome of a verdict or of one of its rules.
 // +kubebuilder:validation:Enum=Pass;Fail;Inconclusive
-type GateOutcome string
+type VerdictOutcome string
 
 // The outcomes.
 const (
-	// GatePass surfaces when even the pessimistic bound is within the limit.
-	GatePass GateOutcome = "Pass"
-	// GateFail surfaces when even the optimistic bound is beyond the limit.
-	GateFail GateOutcome = "Fail"
-	// GateInconclusive surfaces when neither was shown: too few rounds or samples, too much noise, or conditions
+	// VerdictPass surfaces when even the pessimistic bound is within the limit.
+	VerdictPass VerdictOutcome = "Pass"
+	// VerdictFail surfaces when even the optimistic bound is beyond the limit.
+	VerdictFail VerdictOutcome = "Fail"
+	// VerdictInconclusive surfaces when neither was shown: too few rounds or samples, too much noise, or conditions
 	// under which nothing can be concluded. It is never a pass.
-	GateInconclusive GateOutcome = "Inconclusive"
+	VerdictInconclusive VerdictOutcome = "Inconclusive"
 )
 
 // Reasons of a RuleVerdict. A comparison whose conditions do not hold has the reason of the condition instead, such as
@@ -308,7 +308,7 @@ const (
 // Verdict is the result of the rules of spec.criteria.
 type Verdict struct {
 	// outcome is Fail when a rule fails, Pass when all pass, otherwise Inconclusive.
-	Outcome GateOutcome `json:"outcome"`
+	Outcome VerdictOutcome `json:"outcome"`
 	// message is that of the rule that decided the outcome.
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message"`
@@ -326,7 +326,7 @@ type Verdict struct {
 	Rules []RuleVerdict `json:"rules"`
 	// baseline is the benchmark that was compared with if criteria.baseline is accepted.
 	// +optional
-	Baseline *GateBaseline `json:"baseline,omitempty"`
+	Baseline *VerdictBaseline `json:"baseline,omitempty"`
 	// inputs are digests of the judged data: the criteria with the benchmark's own stored results, and those of the baseline. If
 	// a digest changes, the results are judged again, except that a Pass or Fail remains if the baseline is deleted.
 	// +optional
@@ -334,8 +334,8 @@ type Verdict struct {
 	Inputs string `json:"inputs,omitempty"`
 }
 
-// GateBaseline is a result that a LatencyGate had accepted.
-type GateBaseline struct {
+// VerdictBaseline is a result that a LatencyGate had accepted.
+type VerdictBaseline struct {
 	// gate is the name of the LatencyGate.
 	// +kubebuilder:validation:MaxLength=63
 	Gate string `json:"gate"`
@@ -357,7 +357,7 @@ type RuleVerdict struct {
 	// +kubebuilder:validation:MaxLength=512
 	Rule string `json:"rule"`
 	// outcome is Fail when a cell fails, Pass when all pass, otherwise Inconclusive.
-	Outcome GateOutcome `json:"outcome"`
+	Outcome VerdictOutcome `json:"outcome"`
 	// reason of the outcome as one word.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
