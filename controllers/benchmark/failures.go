@@ -10,6 +10,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // trouble is what holds up a pod that does not start.
@@ -63,12 +64,7 @@ func troubled(reason, format string, args ...any) trouble {
 
 // networkTrouble reads what Multus and the CNI plugins said. Their texts are all that there is.
 func networkTrouble(e corev1.Event, node string) trouble {
-	said := e.Message
-	if len(said) > maxSaid {
-		// CRI-O and Multus' shim put up to 700 bytes of names before the cause.
-		said = "… " + strings.ToValidUTF8(said[len(said)-maxSaid+len("… "):], "")
-	}
-	said = oneLine(said)
+	said := text.Ends(e.Message, maxSaid)
 	switch {
 	case e.Reason == "NoNetworkFound", strings.Contains(e.Message, "cannot find a network-attachment-definition"):
 		t := troubled(v1alpha1.OutcomeNetworkMissing, "Multus on %s finds no such network: %s; create the NetworkAttachmentDefinition, and check that Multus may read its namespace", node, said)
@@ -153,10 +149,4 @@ func unallocated(p *corev1.Pod) string {
 }
 
 // oneLine makes a foreign message fit into one of ours.
-func oneLine(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > maxSaid {
-		s = strings.ToValidUTF8(s[:maxSaid], "") + "…"
-	}
-	return s
-}
+func oneLine(s string) string { return text.OneLine(s, maxSaid) }

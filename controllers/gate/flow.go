@@ -13,6 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // world is everything that decide looks at: one node of one gate.
@@ -167,7 +168,7 @@ func accept(w *world, name string, current map[string]string) step {
 	case err != nil:
 		return refuse("%v", err)
 	case result == nil:
-		return refuse("%q is not among the benchmarks of status.history: only a result of this node that is over can be accepted", identity.Bounded(name, 64))
+		return refuse("%q is not among the benchmarks of status.history: only a result of this node that is over can be accepted", text.Shorten(name, 64))
 	case w.named == nil || !metav1.IsControlledBy(w.named, w.verification):
 		return refuse("LatencyBenchmark %s does not exist any more", name)
 	case !meta.IsStatusConditionTrue(w.named.Status.Conditions, v1alpha1.ConditionSucceeded):

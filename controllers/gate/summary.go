@@ -11,7 +11,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
-	"github.com/tailgate-dev/tailgate/internal/identity"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // summarize makes a gate's status from its nodes. What was started just now is counted as it is now, and not as the cache
@@ -83,7 +83,7 @@ func worst(lines []v1alpha1.NodeLine) []v1alpha1.NodeLine {
 	})
 	lines = lines[:min(len(lines), v1alpha1.MaxNodeLines)]
 	for i := range lines {
-		lines[i].Message = identity.Bounded(lines[i].Message, 512)
+		lines[i].Message = text.Shorten(lines[i].Message, 512)
 	}
 	return lines
 }
@@ -98,7 +98,7 @@ func ready(s *survey) metav1.Condition {
 	case s.invalid != "":
 		return no(v1alpha1.ReasonScheduleInvalid, "%s", s.invalid)
 	case len(troubled) > 0:
-		return no(troubled[0].Reason, "%d nodes: %s", len(troubled), identity.Bounded(troubled[0].Message, 1024))
+		return no(troubled[0].Reason, "%d nodes: %s", len(troubled), text.Shorten(troubled[0].Message, 1024))
 	case len(s.taken) > 0:
 		return no(v1alpha1.ReasonNodesTaken, "%s; a node belongs to the oldest gate that selects it", takenText(s.taken))
 	case s.gate.Spec.Suspend:
@@ -123,11 +123,7 @@ func takenText(taken map[string][]string) string {
 	var parts []string
 	for _, gate := range slices.Sorted(maps.Keys(taken)) {
 		nodes := slices.Sorted(slices.Values(taken[gate]))
-		text := strings.Join(nodes[:min(len(nodes), 5)], ", ")
-		if more := len(nodes) - 5; more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
-		}
-		parts = append(parts, fmt.Sprintf("LatencyGate %s has %s", gate, text))
+		parts = append(parts, fmt.Sprintf("LatencyGate %s has %s", gate, text.List(nodes, 5, ", ")))
 	}
 	return strings.Join(parts, "; ")
 }

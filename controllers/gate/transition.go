@@ -11,6 +11,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // Everything that changes the status of a LatencyVerification, but for its hold pod, is here, and pure: next has the steps
@@ -136,7 +137,7 @@ func (h happening) apply(v *v1alpha1.LatencyVerification, status v1alpha1.Latenc
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionVerified, Status: verified, ObservedGeneration: v.Generation, LastTransitionTime: metav1.Time{Time: h.now},
-		Reason: h.reason, Message: identity.Bounded(h.message, maxMessage),
+		Reason: h.reason, Message: text.Shorten(h.message, maxMessage),
 	})
 	return status, nil
 }
@@ -225,8 +226,8 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	e := s.event()
 	if s.kind == stepRefuse {
 		status.AcceptRefused = &v1alpha1.AcceptRefusal{
-			Benchmark: identity.Bounded(w.verification.Annotations[v1alpha1.AnnotationAccept], maxName),
-			Message:   identity.Bounded(s.message, maxMessage), RefusalTime: metav1.Time{Time: w.now},
+			Benchmark: text.Shorten(w.verification.Annotations[v1alpha1.AnnotationAccept], maxName),
+			Message:   text.Shorten(s.message, maxMessage), RefusalTime: metav1.Time{Time: w.now},
 		}
 	}
 	if e == "" && w.node != nil {
@@ -288,7 +289,7 @@ func setback(last *v1alpha1.Setback, reason, message string, now time.Time) *v1a
 	}
 	rest := min(firstRest<<min(next.Count, 10), longestRest)
 	next.Count++
-	next.Reason, next.Message, next.RetryTime = reason, identity.Bounded(message, maxMessage), metav1.Time{Time: now.Add(rest)}
+	next.Reason, next.Message, next.RetryTime = reason, text.Shorten(message, maxMessage), metav1.Time{Time: now.Add(rest)}
 	return next
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/summary"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // report completes the status and writes it, once, if it changed. Events follow the write.
@@ -199,7 +200,7 @@ func (w *world) running() (reason, message string) {
 	} {
 		if len(group.names) > 0 {
 			reasons[group.reason] = true
-			parts = append(parts, group.verb+" "+list(group.names))
+			parts = append(parts, group.verb+" "+text.List(group.names, 3, ", "))
 		}
 	}
 	if len(troubles) > 0 {
@@ -217,14 +218,6 @@ func (w *world) running() (reason, message string) {
 		reason = v1alpha1.ReasonQueued
 	}
 	return reason, strings.Join(parts, "; ")
-}
-
-// list writes at most three names.
-func list(names []string) string {
-	if more := len(names) - 3; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }
 
 // messageOf is what a condition says; empty when there is none.

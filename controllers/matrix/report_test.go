@@ -48,7 +48,7 @@ func TestSucceeds(t *testing.T) {
 		"they wait": {makeWorld(running(1), running(2)), "Unknown Queued: 0 of 6 pairs done; queued x-p1, x-p2"},
 		"many": {
 			worldOf(8, 4, running(1, measuring), running(2, measuring), running(3, measuring), running(4, measuring)),
-			"Unknown Running: 0 of 28 pairs done; measuring x-p1, x-p2, x-p3 and 1 more",
+			"Unknown Running: 0 of 28 pairs done; measuring x-p1, x-p2, x-p3, and 1 more",
 		},
 		"a node is not ready":  {makeWorld(running(1, rejected(0))), "Unknown NotAccepted: 0 of 6 pairs done; x-p1: node d is not ready"},
 		"another one is":       {makeWorld(running(1, rejected(0)), running(2, measuring)), "Unknown Running: 0 of 6 pairs done; measuring x-p2; x-p1: node d is not ready"},

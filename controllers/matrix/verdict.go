@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 const (
@@ -88,7 +89,7 @@ func merge(judged []*v1alpha1.LatencyBenchmark, total int) *v1alpha1.Verdict {
 		merged.Comparisons += v.Comparisons
 		merged.PassErrorOneIn, merged.FailErrorOneIn = v.PassErrorOneIn, v.FailErrorOneIn
 		for _, rule := range v.Rules {
-			rule.Message = shorten(child.Name + ": " + rule.Message)
+			rule.Message = text.Shorten(child.Name+": "+rule.Message, maxMessage)
 			at, ok := rules[rule.Rule]
 			if !ok {
 				if len(merged.Rules) < maxRules {
@@ -105,7 +106,7 @@ func merge(judged []*v1alpha1.LatencyBenchmark, total int) *v1alpha1.Verdict {
 			line.Passed, line.Failed, line.Inconclusive = passed, failed, inconclusive
 		}
 	}
-	merged.Message = shorten(strings.TrimSuffix(tally(count, total)+"; "+decided, "; "))
+	merged.Message = text.Shorten(strings.TrimSuffix(tally(count, total)+"; "+decided, "; "), maxMessage)
 	return merged
 }
 
@@ -133,11 +134,4 @@ func tally(count map[v1alpha1.VerdictOutcome]int, total int) string {
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-func shorten(s string) string {
-	if len(s) <= maxMessage {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxMessage-len("…")], "") + "…"
 }

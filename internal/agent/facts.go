@@ -17,6 +17,7 @@ import (
 	"unicode"
 
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 const (
@@ -46,15 +47,13 @@ func (f facts) setUpTo(limit int, key, value string) {
 // line is a value as one line of at most limit bytes. One that is cut keeps a digest of the whole, so that values that
 // differ stay different.
 func line(value string, limit int) string {
-	value = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(value, "?"), func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsControl(r)
-	}), " ")
+	value = text.Line(value)
 	if len(value) <= limit {
 		return value
 	}
 	sum := sha256.Sum256([]byte(value))
-	end := "… " + hex.EncodeToString(sum[:4])
-	return strings.ToValidUTF8(value[:limit-len(end)], "") + end
+	end := " " + hex.EncodeToString(sum[:4])
+	return text.Shorten(value, limit-len(end)) + end
 }
 
 // bounded leaves out facts that would make the evidence too long, those that only explain before the others. That there

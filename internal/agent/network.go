@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 const (
@@ -142,10 +142,7 @@ func interfaceNames() string {
 	for _, i := range interfaces {
 		names = append(names, i.Name)
 	}
-	if more := len(names) - maxInterfaceNames; more > 0 {
-		names = append(names[:maxInterfaceNames], fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(names, ", ")
+	return text.List(names, maxInterfaceNames, ", ")
 }
 
 // preferred is the first IPv4 address of an interface, or else its first global IPv6 one: the controller makes

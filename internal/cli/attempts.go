@@ -20,9 +20,9 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/pods"
-	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/summary"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // newAttempts is the verb that tells of every try at every run.
@@ -134,9 +134,9 @@ func activeAttempt(ctx context.Context, w io.Writer, c *cluster, api client.Clie
 func standingOf(pod *corev1.Pod) string {
 	told := []string{string(pod.Status.Phase)}
 	add := func(reason, message string) {
-		for _, text := range []string{reason, message} {
-			if text != "" {
-				told = append(told, printable(oneLineOf(text)))
+		for _, said := range []string{reason, message} {
+			if said != "" {
+				told = append(told, printable(text.Line(said)))
 			}
 		}
 	}
@@ -191,8 +191,8 @@ func lastWords(ctx context.Context, c *cluster, pod types.NamespacedName) ([]str
 	return last, nil
 }
 
-// mostShown is how much of a text from outside is shown, in characters.
+// mostShown is how much of a text from outside is shown, in bytes.
 const mostShown = 1024
 
 // printable is a text that does to a terminal what it says, and no more.
-func printable(text string) string { return report.Printable(text, mostShown) }
+func printable(s string) string { return text.Printable(s, mostShown) }

@@ -31,6 +31,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // name is how users call the command.
@@ -118,10 +119,7 @@ func newRoot() *cobra.Command {
 }
 
 // oneLine is an error's message without its line breaks.
-func oneLine(err error) string { return oneLineOf(err.Error()) }
-
-// oneLineOf is a text without its line breaks.
-func oneLineOf(text string) string { return strings.Join(strings.Fields(text), " ") }
+func oneLine(err error) string { return text.Line(err.Error()) }
 
 // emit writes what a verb prints, unless there was an error.
 func emit[T string | []byte](w io.Writer, text T, err error) error {

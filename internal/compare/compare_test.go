@@ -339,7 +339,7 @@ func TestNotes(t *testing.T) {
 
 func TestConditionsAreShownShort(t *testing.T) {
 	for value, want := range map[string]string{
-		"": "-", "6.1.0": "6.1.0", "\x1b[2Jµ": "\uFFFD[2Jµ", strings.Repeat("µ", 61): strings.Repeat("µ", 60) + "…",
+		"": "-", "6.1.0": "6.1.0", "\x1b[2Jµ": "\uFFFD[2Jµ", strings.Repeat("µ", 31): strings.Repeat("µ", 28) + "…",
 	} {
 		if got := condition(value); got != want {
 			t.Errorf("of %q got %q, want %q", value, got, want)

@@ -14,6 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // Form is a layout in which a comparison is written.
@@ -162,11 +163,11 @@ func bound(v *float64, none string, outwards func(float64) float64) string {
 	return fmt.Sprintf("%.3f", outwards(thousandths)/1000)
 }
 
-// mostShown is how much of a condition fits into a table, in characters; JSON has all of it.
+// mostShown is how much of a condition fits into a table, in bytes; JSON has all of it.
 const mostShown = 60
 
 // condition is a value as a table shows it. Pods reported it, and nothing that they report controls a terminal.
-func condition(value string) string { return cmp.Or(report.Printable(value, mostShown), "-") }
+func condition(value string) string { return cmp.Or(text.Printable(value, mostShown), "-") }
 
 // title says what is compared, and how many differences are left out.
 func (c Comparison) title() string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // manager asks whether Tailgate itself runs.
@@ -249,10 +250,7 @@ const mostNames = 6
 // list has names, the first ones if there are many.
 func list(names []string) string {
 	slices.Sort(names)
-	if more := len(names) - mostNames; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], ", "), more)
-	}
-	return strings.Join(names, ", ")
+	return text.List(names, mostNames, ", ")
 }
 
 // byValue says which names have which value.

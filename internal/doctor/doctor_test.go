@@ -539,7 +539,7 @@ func TestTroubleOf(t *testing.T) {
 		"no such program":       {status: ended("StartError"), want: &Trouble{Kind: TroubleContainer, Said: "StartError: why"}},
 		"an agent that failed":  {status: ended("Error"), want: &Trouble{Kind: TroubleAgent, Said: "Error: why"}},
 		"unknown":               {status: corev1.PodStatus{Phase: corev1.PodFailed}, want: &Trouble{Kind: TroubleAgent, Said: "the pod failed, and nothing tells why"}},
-		"words without any end": {status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "X", Message: strings.Repeat("a", 2000)}, want: &Trouble{Kind: TroubleAdmission, Said: "X: " + strings.Repeat("a", maxSaid/3-3) + "…" + strings.Repeat("a", maxSaid*2/3)}},
+		"words without any end": {status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "X", Message: strings.Repeat("a", 2000)}, want: &Trouble{Kind: TroubleAdmission, Said: "X: " + strings.Repeat("a", maxSaid/3-3) + "…" + strings.Repeat("a", maxSaid*2/3-len("…"))}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // TroubleKind is why an inspect pod did not come to its end.
@@ -102,11 +103,5 @@ const maxSaid = 600
 
 // words are a reason and a message in one bounded line.
 func words(reason, message string) string {
-	text := strings.Join(strings.Fields(strings.TrimPrefix(reason+": "+message, ": ")), " ")
-	text = strings.TrimSuffix(text, ":")
-	if len(text) > maxSaid {
-		// What is in the middle are names; the cause is at the end.
-		text = strings.ToValidUTF8(text[:maxSaid/3], "") + "…" + strings.ToValidUTF8(text[len(text)-maxSaid*2/3:], "")
-	}
-	return text
+	return strings.TrimSuffix(text.Ends(strings.TrimPrefix(reason+": "+message, ": "), maxSaid), ":")
 }

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -331,11 +331,7 @@ func (c *courseData) fill(intervals []tool.Interval, shown func(int64) int64) st
 		row.P50 = micros(shown(p50Low.P50Ns)) + " to " + micros(shown(p50High.P50Ns))
 		row.P99, row.Max, row.MaxAt = micros(shown(p99.P99Ns)), micros(shown(most.MaxNs)), span(*most)
 	}
-	const named = 6
-	if more := len(lostAt) - named; more > 0 {
-		lostAt = append(lostAt[:named], fmt.Sprintf("and %d more", more))
-	}
-	row.LostAt = strings.Join(lostAt, ", ")
+	row.LostAt = text.List(lostAt, 6, ", ")
 	return row
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -51,9 +52,9 @@ const (
 func slowestShown(all []export.Benchmark) int {
 	rounds := 0
 	for _, b := range all {
-		for _, run := range b.Runs {
-			for _, c := range run.Client.Cells {
-				if c.Attribution != nil && len(c.Attribution.Slowest) > 0 {
+		for _, s := range report.AllSeries(b.Object, b.Runs) {
+			for _, r := range s.Rounds {
+				if r.Attribution != nil && len(r.Attribution.Slowest) > 0 {
 					rounds++
 				}
 			}

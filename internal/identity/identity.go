@@ -12,6 +12,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // The prefixes of identity keys of which there may be several.
@@ -78,7 +79,7 @@ func Changes(from, to map[string]string) []v1alpha1.IdentityChange {
 	var all []v1alpha1.IdentityChange
 	for key, now := range to {
 		if before, ok := from[key]; ok && before != now {
-			all = append(all, v1alpha1.IdentityChange{Key: key, From: Bounded(before, 512), To: Bounded(now, 512)})
+			all = append(all, v1alpha1.IdentityChange{Key: key, From: text.Shorten(before, 512), To: text.Shorten(now, 512)})
 		}
 	}
 	slices.SortFunc(all, func(a, b v1alpha1.IdentityChange) int { return cmp.Compare(a.Key, b.Key) })
@@ -100,23 +101,12 @@ const maxNamed = 3
 // Sentence names the first of the changes, and how many more there are.
 func Sentence(all []v1alpha1.IdentityChange) string {
 	var parts []string
-	for _, c := range all[:min(len(all), maxNamed)] {
+	for _, c := range all {
 		if c.Key == string(v1alpha1.IdentityBootID) {
 			parts = append(parts, "it was booted")
 			continue
 		}
 		parts = append(parts, fmt.Sprintf("%s was %q and is %q", c.Key, c.From, c.To))
 	}
-	if more := len(all) - maxNamed; more > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(parts, "; ")
-}
-
-// Bounded cuts a text that is longer than a field of the API has room for.
-func Bounded(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
+	return text.List(parts, maxNamed, "; ")
 }

@@ -5,14 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 var (
@@ -135,11 +134,5 @@ func digest(identity map[string]string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// bounded cuts a label's value that is too long for a table, and replaces what Prometheus refuses.
-func bounded(text string) string {
-	const limit = 64
-	if utf8.ValidString(text) && len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
-}
+// bounded is a label's value that fits a table. Prometheus refuses values that are not valid UTF-8.
+func bounded(value string) string { return text.Shorten(value, 64) }

@@ -406,8 +406,8 @@ func TestUpgradeChangesTheIdentity(t *testing.T) {
 func TestBounded(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "6.1.0": "6.1.0",
-		strings.Repeat("x", 64): strings.Repeat("x", 64), strings.Repeat("x", 65): strings.Repeat("x", 64),
-		strings.Repeat("x", 63) + "é": strings.Repeat("x", 63), "a\xffb": "ab",
+		strings.Repeat("x", 64): strings.Repeat("x", 64), strings.Repeat("x", 65): strings.Repeat("x", 61) + "…",
+		strings.Repeat("x", 63) + "é": strings.Repeat("x", 61) + "…", "a\xffb": "a?b",
 	} {
 		if got := bounded(in); got != want {
 			t.Errorf("bounded(%q) = %q, want %q", in, got, want)

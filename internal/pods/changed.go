@@ -3,14 +3,13 @@ package pods
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 const (
@@ -49,10 +48,7 @@ func Changed(want, got *corev1.Pod) []string {
 		}
 	}
 	slices.Sort(changes)
-	if more := len(changes) - maxChanges; more > 0 {
-		changes = append(changes[:maxChanges], fmt.Sprintf("and %d more", more))
-	}
-	return changes
+	return text.First(changes, maxChanges)
 }
 
 // change is an entry of Changed: what was done to the trait of this key, with its value where that can be shown.
@@ -61,11 +57,7 @@ func change(key, what, value string) string {
 	if value != "" && quotable(key, value) {
 		entry += " " + value
 	}
-	entry = strings.Join(strings.FieldsFunc(entry, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
-	if len(entry) > maxChange {
-		entry = strings.ToValidUTF8(entry[:maxChange], "")
-	}
-	return entry
+	return text.OneLine(entry, maxChange)
 }
 
 // quotable says whether the value of a trait may be shown: it may be a secret, or long.

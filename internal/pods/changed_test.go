@@ -236,7 +236,7 @@ func TestChanged(t *testing.T) {
 				c.Image = long
 				p.Spec.InitContainers = []corev1.Container{{Name: long}}
 			},
-			want: []string{"args: server a b [1m instead of server", "image: changed", "init container " + strings.Repeat("x", 185)},
+			want: []string{"args: server a b [1m instead of server", "image: changed", "init container " + strings.Repeat("x", 182) + "…"},
 		},
 		"no container of ours": {
 			change: func(p *corev1.Pod, c *corev1.Container) { *c = corev1.Container{Name: "other", Image: "other:1"} },

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // choosePair filters the nodes of each endpoint and takes, of those that are left, two different ones that others need
@@ -168,10 +169,7 @@ func (e *endpoint) reasons() string {
 			reasons = append(reasons, fmt.Sprintf("%d %s", why[text], text))
 		}
 	}
-	if more := len(reasons) - maxReasons; more > 0 {
-		reasons = append(reasons[:maxReasons], fmt.Sprintf("and %d reasons more", more))
-	}
-	return strings.Join(reasons, ", ")
+	return text.List(reasons, maxReasons, ", ")
 }
 
 // candidate is a node that can be an endpoint.

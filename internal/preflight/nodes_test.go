@@ -175,7 +175,7 @@ func TestNodes(t *testing.T) {
 				return nodes
 			}(),
 			wantReason:  v1alpha1.ReasonNodeNotReady,
-			wantMessage: []string{"12 nodes: 1 tainted with example.com/t00, ", "1 tainted with example.com/t09, and 2 reasons more; "},
+			wantMessage: []string{"12 nodes: 1 tainted with example.com/t00, ", "1 tainted with example.com/t09, and 2 more; "},
 			notMessage:  "t10",
 		},
 
@@ -245,7 +245,7 @@ func TestNodes(t *testing.T) {
 				SyncStatus: "Failed", LastSyncError: "write error:\n\tcannot " + strings.Repeat("é", 500),
 			}})},
 			wantReason:  v1alpha1.ReasonNodeNotSynced,
-			wantMessage: []string{`"Failed: write error: cannot éé`, `é..." for node a`},
+			wantMessage: []string{`"Failed: write error: cannot éé`, `é…" for node a`},
 			notMessage:  strings.Repeat("é", 100),
 		},
 

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // drains is what sriov-network-operator is about to do with a node, or Idle.
@@ -47,12 +48,9 @@ func (c *choice) notSyncedCure(n *corev1.Node, _ []*corev1.Node) string {
 	status := c.o.NodeStates[n.Name].Status
 	said := cmp.Or(status.SyncStatus, "nothing yet")
 	if status.LastSyncError != "" {
-		said += ": " + strings.Join(strings.Fields(status.LastSyncError), " ")
+		said += ": " + status.LastSyncError
 	}
-	if len(said) > maxQuoted {
-		said = strings.ToValidUTF8(said[:maxQuoted], "") + "..."
-	}
-	return fmt.Sprintf("it reports %q for node %s; the benchmark continues when it reports %s, see `kubectl get sriovnetworknodestates -A`", said, n.Name, foreign.SriovSucceeded)
+	return fmt.Sprintf("it reports %q for node %s; the benchmark continues when it reports %s, see `kubectl get sriovnetworknodestates -A`", text.OneLine(said, maxQuoted), n.Name, foreign.SriovSucceeded)
 }
 
 // deviceCure says why a node does not advertise a device. A VF that sriov-network-operator should have made is explained

@@ -8,10 +8,10 @@ package proof
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // endpoint is all that is known of one end of a run, and what was requested of it.
@@ -111,7 +111,7 @@ var chain = []check{
 
 // line is a finding as the status shows it.
 func (c check) line(f finding) v1alpha1.ProofLine {
-	return v1alpha1.ProofLine{Check: c.name, State: f.state, Expected: Bounded(f.expected, maxText), Found: Bounded(f.found, maxText)}
+	return v1alpha1.ProofLine{Check: c.name, State: f.state, Expected: text.Shorten(f.expected, maxText), Found: text.Shorten(f.found, maxText)}
 }
 
 // maxText is the longest that a line's expected and found may be, maxMessage a warning's message: those of the API, in
@@ -120,15 +120,6 @@ const (
 	maxText    = 256
 	maxMessage = 1024
 )
-
-// Bounded is a text with at most so many characters.
-func Bounded(text string, most int) string {
-	runes := []rune(strings.ToValidUTF8(text, "?"))
-	if len(runes) <= most {
-		return string(runes)
-	}
-	return string(runes[:most-1]) + "…"
-}
 
 // Endpoints are the proof of the two ends of a run of a variant, which has everything filled in: a line for each check
 // that applies, in the order of the chain.
@@ -180,7 +171,7 @@ func (r *Runs) Lines() (client, server []v1alpha1.ProofLine) {
 	for end, all := range r.ends {
 		for _, l := range all {
 			if l.run != r.last {
-				l.Found = Bounded(l.Found+" (in "+l.run+")", maxText)
+				l.Found = text.Shorten(l.Found+" (in "+l.run+")", maxText)
 			}
 			ends[end] = append(ends[end], l.ProofLine)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // Warning is something that a run did not prove.
@@ -40,7 +41,7 @@ func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result
 	}
 	for _, e := range []result.Evidence{run.Client.Evidence, run.Server.Evidence} {
 		if board := e.Facts["nic.pci-subsystem"]; strings.HasPrefix(board, emulatedBoard) {
-			warnings = AddWarning(warnings, Warning{Warning: v1alpha1.Warning{Reason: v1alpha1.WarningEmulatedNIC, Message: Bounded(fmt.Sprintf(
+			warnings = AddWarning(warnings, Warning{Warning: v1alpha1.Warning{Reason: v1alpha1.WarningEmulatedNIC, Message: text.Shorten(fmt.Sprintf(
 				"emulated NIC: that of node %s is a device of a virtual machine (PCI subsystem %s), so these are real timings of software, not of a NIC and a wire", e.Node, board), maxMessage)}})
 		}
 	}
@@ -57,7 +58,7 @@ func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result
 				continue
 			}
 			l := c.line(f)
-			warnings = AddWarning(warnings, Warning{Blocks: e.blocks(reason), Warning: v1alpha1.Warning{Reason: reason, Message: Bounded(
+			warnings = AddWarning(warnings, Warning{Blocks: e.blocks(reason), Warning: v1alpha1.Warning{Reason: reason, Message: text.Shorten(
 				fmt.Sprintf("in %s, %s on %s: %s: expected %s, found %s; %s", run.Client.Run, e.role, e.own.Node, c.name, l.Expected, l.Found, f.advice), maxMessage)}})
 		}
 	}

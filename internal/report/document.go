@@ -120,14 +120,11 @@ func (s sheet) document() (Document, error) {
 		if err != nil {
 			return Document{}, fmt.Errorf("reading run %s: %w", run.Client.Run, err)
 		}
-		started := map[string]time.Time{}
-		for _, c := range run.Client.Cells {
-			started[c.Name], started[c.Name+result.CapturedSuffix] = c.StartedAt, c.StartedAt
-		}
 		for _, r := range summary.Summarize(alone).Results {
 			i := slices.IndexFunc(d.Cells, func(c DocumentCell) bool { return c.Variant == r.Variant && c.Name == r.Name })
-			if i >= 0 {
-				d.Cells[i].EachRound = append(d.Cells[i].EachRound, DocumentRound{numbers[run.Client.Run], run.Client.Run, started[r.Name], r})
+			measured, _ := run.Cell(strings.TrimSuffix(r.Name, result.CapturedSuffix))
+			if i >= 0 && measured != nil {
+				d.Cells[i].EachRound = append(d.Cells[i].EachRound, DocumentRound{numbers[run.Client.Run], run.Client.Run, measured.StartedAt, r})
 			}
 		}
 	}

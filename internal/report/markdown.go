@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -100,17 +99,4 @@ func MarkdownList(w io.Writer, lines []string) {
 // Escape makes of a text one that Markdown shows as it is.
 func Escape(text string) string {
 	return strings.NewReplacer("|", `\|`, "~", `\~`, "*", `\*`, "<", "&lt;", "_", `\_`, "[", `\[`, "`", "\\`").Replace(text)
-}
-
-// Printable is a text of at most so many characters of which nothing controls a terminal.
-func Printable(text string, most int) string {
-	if r := []rune(text); len(r) > most {
-		text = string(r[:most]) + "…"
-	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
 }

@@ -119,15 +119,13 @@ func mtus(runs []result.Stored) []int32 {
 // roundMeans are the means of each round's round trips, as they are shown.
 func roundMeans(r v1alpha1.CellResult, runs []result.Stored, shown func(int64) int64) []int64 {
 	var means []int64
-	for _, run := range runs {
-		for _, c := range run.Client.Cells {
-			switch {
-			case c.Name != r.Name || c.Stream:
-			case c.Own != nil:
-				means = append(means, shown(int64(math.Round(c.Own.MeanNs))))
-			case c.Histogram.Count > 0:
-				means = append(means, shown(int64(math.Round(float64(c.Histogram.SumNs)/float64(c.Histogram.Count)))))
-			}
+	for i := range runs {
+		switch c, _ := runs[i].Cell(r.Name); {
+		case c == nil || c.Stream:
+		case c.Own != nil:
+			means = append(means, shown(int64(math.Round(c.Own.MeanNs))))
+		case c.Histogram.Count > 0:
+			means = append(means, shown(int64(math.Round(float64(c.Histogram.SumNs)/float64(c.Histogram.Count)))))
 		}
 	}
 	return means

@@ -61,16 +61,13 @@ func seriesOf(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, cell string, run
 	roundTrips := Series{Variant: v, Cell: cell, Name: cell, LatencyType: latencyType}
 	fromActual := Series{Variant: v, Cell: cell, Name: cell + FromActualSuffix, LatencyType: latencyType, CountedFrom: string(tool.StartActual)}
 	captured := Series{Variant: v, Cell: cell, Name: cell + result.CapturedSuffix, LatencyType: v1alpha1.ResultInToOut}
-	for _, run := range runs {
-		round := SeriesRound{Number: numbers[run.Client.Run]}
-		for _, c := range run.Client.Cells {
-			if c.Name != cell {
-				continue
-			}
+	for i := range runs {
+		round := SeriesRound{Number: numbers[runs[i].Client.Run]}
+		c, whole := runs[i].Cell(cell)
+		if c != nil {
 			round.StartedAt, round.FinishedAt = c.StartedAt, c.FinishedAt
-			if c.Stream || c.Own != nil {
-				continue
-			}
+		}
+		if c != nil && !c.Stream && c.Own == nil {
 			roundTrips.CountedFrom = string(c.Start)
 			timed := round
 			timed.Intervals, timed.Attribution = c.Intervals, c.Attribution
@@ -79,10 +76,8 @@ func seriesOf(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, cell string, run
 				fromActual.add(round, *c.ActualStart, c.Lost)
 			}
 		}
-		for _, c := range run.Server.Captured {
-			if c.Cell == cell && c.Incomplete == "" {
-				captured.add(round, c.Histogram, c.Unanswered)
-			}
+		if whole != nil {
+			captured.add(round, whole.Histogram, whole.Unanswered)
 		}
 	}
 	var all []Series

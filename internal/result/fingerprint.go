@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // Difference is a key that has not the same value in two results.
@@ -44,23 +46,17 @@ func Unequal(a, b Document, matters func(Difference) bool) string {
 			found = append(found, d.String())
 		}
 	}
-	if more := len(found) - maxNamed; more > 0 {
-		found = append(found[:maxNamed], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(found, "; ")
+	return text.List(found, maxNamed, "; ")
 }
 
 // maxShown bounds a value in a sentence, in bytes.
 const maxShown = 60
 
 func shown(value string) string {
-	switch {
-	case value == "":
+	if value == "" {
 		return "absent"
-	case len(value) > maxShown:
-		return strconv.Quote(strings.ToValidUTF8(value[:maxShown], "") + "…")
 	}
-	return strconv.Quote(value)
+	return strconv.Quote(text.Shorten(value, maxShown))
 }
 
 // Differences are the conditions that differ between two results of one role, those of the fingerprint first, then by

@@ -178,6 +178,22 @@ func (s Stored) WithoutMeasurements() Stored {
 	return s
 }
 
+// Cell returns what a run has of a cell: the client's measurement, and what the server captured if that is complete; nil
+// for what it does not have. All readers of stored results find a cell by it.
+func (s *Stored) Cell(name string) (measured *Cell, captured *Captured) {
+	for i := range s.Client.Cells {
+		if s.Client.Cells[i].Name == name {
+			measured = &s.Client.Cells[i]
+		}
+	}
+	for i := range s.Server.Captured {
+		if c := &s.Server.Captured[i]; c.Cell == name && c.Incomplete == "" {
+			captured = c
+		}
+	}
+	return measured, captured
+}
+
 // OfVariant are the runs of one variant, in the order given.
 func OfVariant(runs []Stored, variant string) []Stored {
 	var own []Stored

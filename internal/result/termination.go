@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"unicode/utf8"
+	"sort"
+
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // maxTermination is how much of a termination message the kubelet keeps, in bytes.
@@ -29,30 +31,14 @@ func (t Termination) Encode() ([]byte, error) {
 	if len(b) <= maxTermination {
 		return b, nil
 	}
-	const mark = "…"
-	// JSON makes some characters longer, so the length that fits is searched for: low fits, high does not.
+	// JSON makes some characters longer, so the length that fits is searched for.
 	message := t.Message
-	low, high := -1, len(message)
-	for high-low > 1 {
-		middle := (low + high) / 2
-		for middle > 0 && middle < len(message) && !utf8.RuneStart(message[middle]) {
-			middle--
-		}
-		if middle <= low {
-			break
-		}
-		t.Message = message[:middle] + mark
-		shorter, err := json.Marshal(t)
-		if err != nil {
-			return nil, fmt.Errorf("encoding a termination message: %w", err)
-		}
-		if len(shorter) <= maxTermination {
-			low, b = middle, shorter
-		} else {
-			high = middle
-		}
+	fits := func(limit int) bool {
+		t.Message = text.Shorten(message, limit)
+		b, err = json.Marshal(t)
+		return err == nil && len(b) <= maxTermination
 	}
-	if low < 0 {
+	if beyond := sort.Search(len(message), func(limit int) bool { return !fits(limit) }); !fits(beyond - 1) {
 		return nil, fmt.Errorf("encoding a termination message: digest and reason alone take more than %d bytes", maxTermination)
 	}
 	return b, nil

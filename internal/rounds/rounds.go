@@ -160,19 +160,12 @@ func (c *Collection) Add(run result.Stored) error {
 	c.Simulated = c.Simulated || proof.Simulated(run.Client.Evidence, run.Server.Evidence)
 	c.note(run)
 	v.prove(c.Spec, run)
-	measured := map[string]*result.Cell{}
-	for i := range run.Client.Cells {
-		measured[run.Client.Cells[i].Name] = &run.Client.Cells[i]
-	}
-	captured := map[string]*result.Captured{}
-	for i := range run.Server.Captured {
-		captured[run.Server.Captured[i].Cell] = &run.Server.Captured[i]
-	}
 	for _, cell := range v.Cells {
-		if err := cell.Measured.measure(measured[cell.Name]); err != nil {
+		measured, captured := run.Cell(cell.Name)
+		if err := cell.Measured.measure(measured); err != nil {
 			return fmt.Errorf("%s, %s: %w", run.Client.Run, cell.Name, err)
 		}
-		if err := cell.Captured.capture(captured[cell.Name]); err != nil {
+		if err := cell.Captured.capture(captured); err != nil {
 			return fmt.Errorf("%s, capture of %s: %w", run.Server.Run, cell.Name, err)
 		}
 	}
@@ -226,10 +219,10 @@ func (r *Rounds) measure(c *result.Cell) error {
 	return nil
 }
 
-// capture adds what a run's server captured, or that it did not, or not all.
+// capture adds what a run's server captured, or, with nil, that it did not, or not all.
 func (r *Rounds) capture(c *result.Captured) error {
 	round := Round{}
-	if c != nil && c.Incomplete == "" {
+	if c != nil {
 		round = Round{Found: true, Lost: c.Unanswered}
 		if err := r.merge(&round, c.Histogram); err != nil {
 			return err

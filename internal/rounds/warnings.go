@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 const (
@@ -31,8 +32,8 @@ func newToolWarnings() toolWarnings {
 	return toolWarnings{known: map[[sha256.Size]byte]int{}}
 }
 
-func (w *toolWarnings) add(text, from string) {
-	key := sha256.Sum256([]byte(text))
+func (w *toolWarnings) add(said, from string) {
+	key := sha256.Sum256([]byte(said))
 	place, known := w.known[key]
 	switch {
 	case known && place < mostTold:
@@ -41,10 +42,7 @@ func (w *toolWarnings) add(text, from string) {
 	default:
 		w.known[key] = len(w.known)
 		if len(w.texts) < mostTold {
-			if len(text) > maxTold {
-				text = strings.ToValidUTF8(text[:maxTold], "") + "…"
-			}
-			w.texts = append(w.texts, toolWarning{text: strings.Clone(text), first: from})
+			w.texts = append(w.texts, toolWarning{text: strings.Clone(text.Shorten(said, maxTold)), first: from})
 		}
 	}
 }
@@ -69,8 +67,8 @@ func (c *Collection) ToolWarnings() string {
 // note keeps what a run says besides its measurements.
 func (c *Collection) note(run result.Stored) {
 	for _, cell := range run.Client.Cells {
-		for _, text := range cell.Warnings {
-			c.tools.add(text, run.Client.Run+", "+cell.Name)
+		for _, said := range cell.Warnings {
+			c.tools.add(said, run.Client.Run+", "+cell.Name)
 		}
 	}
 	for _, captured := range run.Server.Captured {

@@ -14,6 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // Summary is the part of a benchmark's status that follows from its stored results.
@@ -127,10 +128,10 @@ const (
 func endpoint(d result.Document, lines []v1alpha1.ProofLine) v1alpha1.Endpoint {
 	e := d.Evidence
 	return v1alpha1.Endpoint{
-		Variant: d.Variant, ToolVersion: proof.Bounded(toolVersion(d), maxText), Role: d.Role, Node: proof.Bounded(e.Node, maxNode),
-		Kernel: proof.Bounded(e.Kernel, maxText), CPUs: proof.Bounded(e.CPUsAllowed, maxText), MeasuringCPU: e.MeasuringCPU, CPUNUMANode: e.CPUNUMANode,
-		Interface: proof.Bounded(e.Interface, maxName), Address: proof.Bounded(e.Address, maxName), MTU: e.MTU,
-		Driver: proof.Bounded(e.Driver, maxName), PCIAddress: proof.Bounded(e.PCIAddress, maxName), DeviceNUMANode: e.DeviceNUMANode,
+		Variant: d.Variant, ToolVersion: text.Shorten(toolVersion(d), maxText), Role: d.Role, Node: text.Shorten(e.Node, maxNode),
+		Kernel: text.Shorten(e.Kernel, maxText), CPUs: text.Shorten(e.CPUsAllowed, maxText), MeasuringCPU: e.MeasuringCPU, CPUNUMANode: e.CPUNUMANode,
+		Interface: text.Shorten(e.Interface, maxName), Address: text.Shorten(e.Address, maxName), MTU: e.MTU,
+		Driver: text.Shorten(e.Driver, maxName), PCIAddress: text.Shorten(e.PCIAddress, maxName), DeviceNUMANode: e.DeviceNUMANode,
 		Placement: PlacementState(proof.Verified(lines)), Proof: lines,
 	}
 }
@@ -150,7 +151,7 @@ func warnings(c *rounds.Collection, results []v1alpha1.CellResult) []v1alpha1.Wa
 	var all []v1alpha1.Warning
 	add := func(reason, message string) {
 		if message != "" && !slices.ContainsFunc(all, func(w v1alpha1.Warning) bool { return w.Reason == reason }) {
-			all = append(all, v1alpha1.Warning{Reason: reason, Message: proof.Bounded(message, maxMessage)})
+			all = append(all, v1alpha1.Warning{Reason: reason, Message: text.Shorten(message, maxMessage)})
 		}
 	}
 	for _, v := range c.Variants {

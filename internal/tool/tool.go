@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // Cell is what one pair of tool processes measures: one kind of traffic.
@@ -333,13 +334,7 @@ func Exited(tool string, code int, cause, printed string) error {
 const mostPrinted = 400
 
 // OneLine makes of a tool's output one line that is short enough for a message.
-func OneLine(text string) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
-	if len(text) > mostPrinted {
-		text = strings.ToValidUTF8(text[:mostPrinted], "") + "…"
-	}
-	return text
-}
+func OneLine(printed string) string { return text.OneLine(printed, mostPrinted) }
 
 // HasAny says whether a text contains one of several parts.
 func HasAny(text string, parts ...string) bool {

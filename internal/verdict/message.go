@@ -5,10 +5,10 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // The units of a RuleVerdict.
@@ -160,18 +160,18 @@ func (j Judgement) Status() *v1alpha1.Verdict {
 		}
 	}
 	if j.note != "" {
-		v.Message = truncate(j.note+": "+v.Message, maxMessage)
+		v.Message = text.Shorten(j.note+": "+v.Message, maxMessage)
 	}
 	return v
 }
 
 // status is a rule's verdict as the API has it.
 func (r RuleJudgement) status() v1alpha1.RuleVerdict {
-	v := v1alpha1.RuleVerdict{Rule: truncate(r.Rule, 512), Outcome: r.Outcome}
+	v := v1alpha1.RuleVerdict{Rule: text.Shorten(r.Rule, 512), Outcome: r.Outcome}
 	worst := r.Worst()
 	if worst == nil {
 		v.Reason = v1alpha1.ReasonNoCells
-		v.Message = truncate(fmt.Sprintf("%s: Inconclusive, no cell was measured that it selects", r.Rule), maxMessage)
+		v.Message = text.Shorten(fmt.Sprintf("%s: Inconclusive, no cell was measured that it selects", r.Rule), maxMessage)
 		return v
 	}
 	for _, c := range r.Comparisons {
@@ -188,7 +188,7 @@ func (r RuleJudgement) status() v1alpha1.RuleVerdict {
 	if len(r.Comparisons) > 1 {
 		v.Message += fmt.Sprintf(" (the worst of %d cells: %s)", len(r.Comparisons), counts(v))
 	}
-	v.Message = truncate(v.Message, maxMessage)
+	v.Message = text.Shorten(v.Message, maxMessage)
 	worst.fillStatus(&v)
 	return v
 }
@@ -252,16 +252,4 @@ func (c Comparison) machineBound(v float64, up bool) string {
 		return ratioBound(v, up)
 	}
 	return decimal(outwards(v, up), 0)
-}
-
-// truncate cuts a line to a number of bytes, at a character, and shows that it did.
-func truncate(line string, most int) string {
-	if len(line) <= most {
-		return line
-	}
-	cut := most - len("…")
-	for cut > 0 && !utf8.RuneStart(line[cut]) {
-		cut--
-	}
-	return line[:cut] + "…"
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // rule is a Rule that was read.
@@ -153,12 +154,9 @@ func appendSelector[T any](to []string, name string, values []T) []string {
 	if len(values) == 0 {
 		return to
 	}
-	text := name
-	for _, v := range values[:min(len(values), shownValues)] {
-		text += fmt.Sprintf(" %v", v)
+	items := make([]string, 0, len(values))
+	for _, v := range values {
+		items = append(items, fmt.Sprint(v))
 	}
-	if more := len(values) - shownValues; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return append(to, text)
+	return append(to, name+" "+text.List(items, shownValues, " "))
 }

@@ -571,16 +571,3 @@ func TestPairs(t *testing.T) {
 		t.Errorf("the pair is not named: %s", line)
 	}
 }
-
-func TestTruncate(t *testing.T) {
-	cases := []struct {
-		line string
-		most int
-		want string
-	}{{"short", 5, "short"}, {"longer", 5, "lo…"}, {"1.87µs and more", 8, "1.87…"}, {"ααα", 4, "…"}}
-	for _, c := range cases {
-		if got := truncate(c.line, c.most); got != c.want {
-			t.Errorf("%q to %d bytes: got %q, want %q", c.line, c.most, got, c.want)
-		}
-	}
-}

@@ -1,0 +1,78 @@
+package text
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestShorten(t *testing.T) {
+	for _, c := range []struct {
+		in    string
+		limit int
+		want  string
+	}{
+		{"", 10, ""},
+		{"short", 5, "short"},
+		{"longer", 5, "lo…"},
+		{"ääää", 8, "ääää"},
+		{"ääää", 7, "ää…"},
+		{"ääää", 6, "ä…"},
+		{"a\xffb", 10, "a?b"},
+		{"a\xffbcdef", 5, "a?…"},
+		{"anything", 2, "…"},
+	} {
+		if got := Shorten(c.in, c.limit); got != c.want {
+			t.Errorf("Shorten(%q, %d) = %q, want %q", c.in, c.limit, got, c.want)
+		}
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	for in, want := range map[string]string{
+		"  two\n\tlines \r\n":     "two lines",
+		"one line that\nis long ": "one line …",
+		"bad \xff":                "bad ?",
+	} {
+		if got := OneLine(in, 12); got != want {
+			t.Errorf("OneLine(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestEnds(t *testing.T) {
+	for in, want := range map[string]string{
+		"fits":                        "fits",
+		"first\nname name name cause": "first …ame cause",
+	} {
+		if got := Ends(in, 18); got != want {
+			t.Errorf("Ends(%q) = %q, want %q", in, got, want)
+		}
+	}
+	for limit := 10; limit < 40; limit++ {
+		got := Ends(strings.Repeat("ä", 100), limit)
+		if len(got) > limit || !utf8.ValidString(got) || !strings.HasPrefix(got, "ä") || !strings.HasSuffix(got, "ä") {
+			t.Errorf("Ends cut %d bytes to %q", limit, got)
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	for _, c := range []struct {
+		items []string
+		want  string
+	}{
+		{nil, ""},
+		{[]string{"a"}, "a"},
+		{[]string{"a", "b"}, "a, b"},
+		{[]string{"a", "b", "c"}, "a, b, and 1 more"},
+		{[]string{"a", "b", "c", "d"}, "a, b, and 2 more"},
+	} {
+		if got := List(c.items, 2, ", "); got != c.want {
+			t.Errorf("List(%q) = %q, want %q", c.items, got, c.want)
+		}
+		if len(c.items) > 2 && (c.items[0] != "a" || c.items[2] != "c") {
+			t.Errorf("List changed its items: %q", c.items)
+		}
+	}
+}
