@@ -7,11 +7,11 @@ import (
 
 // Condition types of a LatencyBenchmark.
 const (
-	// ConditionAccepted is True when the spec is understood and the cluster can give what it asks. False
-	// names what is missing; it is looked at again whenever the cluster changes.
+	// ConditionAccepted is True when the cluster can provide what the spec requests. When it is False, the message names
+	// what is missing; the condition is evaluated again when the cluster changes.
 	ConditionAccepted = "Accepted"
-	// ConditionSucceeded is True when every run was measured and stored, False when that has become
-	// impossible, Unknown while it runs or waits; the reason says where it stands.
+	// ConditionSucceeded is True when every run was measured and stored, False when that has become impossible, and
+	// Unknown while the benchmark runs or waits; the reason is its state.
 	ConditionSucceeded = "Succeeded"
 	// ConditionPassed is True when the verdict is Pass, False when it is Fail, and Unknown when it is
 	// Inconclusive or there is none yet. A benchmark without criteria does not have it.
@@ -20,9 +20,9 @@ const (
 
 // Reasons of ConditionAccepted.
 const (
-	// ReasonAccepted surfaces when the spec can be carried out.
+	// ReasonAccepted surfaces when the cluster can provide what the spec requests.
 	ReasonAccepted = "Accepted"
-	// ReasonCellUnsupported surfaces when the tool cannot measure what workload asks.
+	// ReasonCellUnsupported surfaces when the tool cannot measure what spec.workload requests.
 	ReasonCellUnsupported = "CellUnsupported"
 	// ReasonNoMatchingNode surfaces when a node selector, or that of pods.runtimeClassName, matches no node.
 	ReasonNoMatchingNode = "NoMatchingNode"
@@ -33,52 +33,52 @@ const (
 	ReasonNodeDraining = "NodeDraining"
 	// ReasonNodeNotSynced surfaces when sriov-network-operator configures the NICs of the selected nodes, or failed to.
 	ReasonNodeNotSynced = "NodeNotSynced"
-	// ReasonInsufficientCPU surfaces when no selected node has as many allocatable CPUs as are asked.
+	// ReasonInsufficientCPU surfaces when no selected node has as many allocatable CPUs as requested.
 	ReasonInsufficientCPU = "InsufficientCPU"
-	// ReasonInsufficientMemory surfaces when the tool may need more memory than is asked, or no selected node has
-	// as much allocatable as is asked.
+	// ReasonInsufficientMemory surfaces when the tool may need more memory than requested, or no selected node has
+	// as much allocatable memory as requested.
 	ReasonInsufficientMemory = "InsufficientMemory"
-	// ReasonInsufficientHugepages surfaces when no selected node has as many huge pages allocatable as are asked.
+	// ReasonInsufficientHugepages surfaces when no selected node has as many allocatable huge pages as requested.
 	ReasonInsufficientHugepages = "InsufficientHugepages"
 	// ReasonResourceNotAdvertised surfaces when no selected node advertises resourceName of the network or of
 	// the acceleration.
 	ReasonResourceNotAdvertised = "ResourceNotAdvertised"
-	// ReasonNodeBusy surfaces when the selected nodes have what is asked, but pods, not of benchmarks, have taken it; the
-	// message names the one that takes most.
+	// ReasonNodeBusy surfaces when the selected nodes have what is requested, but pods that are not of benchmarks use it; the
+	// message names the pod that uses most.
 	ReasonNodeBusy = "NodeBusy"
 	// ReasonTopologyInsufficient surfaces when placement.numaPolicy is Required and no NUMA node of the selected nodes has both
 	// the CPUs and the device.
 	ReasonTopologyInsufficient = "TopologyInsufficient"
-	// ReasonSameNode surfaces when the selectors leave one and the same node for both endpoints.
+	// ReasonSameNode surfaces when the selectors leave the same single node for both endpoints.
 	ReasonSameNode = "SameNode"
 	// ReasonPercentileOutOfReach surfaces when highestPercentile needs more samples than the cells can give.
 	ReasonPercentileOutOfReach = "PercentileOutOfReach"
-	// ReasonCaptureForbidden surfaces when capture is asked and the operator does not allow it.
+	// ReasonCaptureForbidden surfaces when capture is requested and the operator does not allow it.
 	ReasonCaptureForbidden = "CaptureForbidden"
-	// ReasonHostNetworkForbidden surfaces when network type Host is asked and the operator does not allow it.
+	// ReasonHostNetworkForbidden surfaces when network type Host is requested and the operator does not allow it.
 	ReasonHostNetworkForbidden = "HostNetworkForbidden"
-	// ReasonNetworkNamespaceForbidden surfaces when networkRef.namespace is not one that the operator allows.
+	// ReasonNetworkNamespaceForbidden surfaces when the operator does not allow networkRef.namespace.
 	ReasonNetworkNamespaceForbidden = "NetworkNamespaceForbidden"
 	// ReasonOccupationTooLong surfaces when the plan takes longer than the operator lets a benchmark hold its nodes.
 	ReasonOccupationTooLong = "OccupationTooLong"
-	// ReasonPodStuck surfaces when a pod of an attempt that is over does not end, and keeps what it has of a node.
+	// ReasonPodStuck surfaces when a pod of an attempt that is over does not terminate and keeps its resources of a node.
 	ReasonPodStuck = "PodStuck"
-	// ReasonNetworkNotFound surfaces when the NetworkAttachmentDefinition, or its kind, does not exist.
+	// ReasonNetworkNotFound surfaces when the NetworkAttachmentDefinition, or its CRD, does not exist.
 	ReasonNetworkNotFound = "NetworkNotFound"
 	// ReasonNetworkMismatch surfaces when resourceName is not what the NetworkAttachmentDefinition says.
 	ReasonNetworkMismatch = "NetworkMismatch"
-	// ReasonNetworkNameTaken surfaces when a NetworkAttachmentDefinition that is not the benchmark's has the name of the
-	// one that the operator would make.
+	// ReasonNetworkNameTaken surfaces when a NetworkAttachmentDefinition of another owner has the name of the
+	// one that the operator would create.
 	ReasonNetworkNameTaken = "NetworkNameTaken"
 	// ReasonNetworkRangeTooSmall surfaces when ipam of type Static leaves no two addresses.
 	ReasonNetworkRangeTooSmall = "NetworkRangeTooSmall"
 	// ReasonClassNotFound surfaces when pods.runtimeClassName or pods.priorityClassName does not exist.
 	ReasonClassNotFound = "ClassNotFound"
-	// ReasonAccelerationUnsupported surfaces when Onload is asked on the pod network.
+	// ReasonAccelerationUnsupported surfaces when Onload is requested on the pod network.
 	ReasonAccelerationUnsupported = "AccelerationUnsupported"
 	// ReasonProfileNotFound surfaces when the ConfigMap of acceleration.onload.profileRef does not exist.
 	ReasonProfileNotFound = "ProfileNotFound"
-	// ReasonProfileInvalid surfaces when that ConfigMap holds something else than Onload's settings.
+	// ReasonProfileInvalid surfaces when that ConfigMap contains anything but Onload's settings.
 	ReasonProfileInvalid = "ProfileInvalid"
 )
 
@@ -87,16 +87,16 @@ const (
 const (
 	// ReasonNotAccepted surfaces while Accepted is False.
 	ReasonNotAccepted = "NotAccepted"
-	// ReasonQueued surfaces while another benchmark has, or is first to have, a node of this one.
+	// ReasonQueued surfaces while another benchmark uses a node of this one, or is before it in the queue.
 	ReasonQueued = "Queued"
-	// ReasonStarting surfaces while the pods of a run start; the message tells what holds them up.
+	// ReasonStarting surfaces while the pods of a run start; the message says what delays them.
 	ReasonStarting = "Starting"
 	// ReasonRunning surfaces while the tools measure.
 	ReasonRunning = "Running"
 	// ReasonDevicePluginUnavailable surfaces, also in condition Accepted, while a benchmark that has started waits for a
 	// device plugin. After 30 minutes the benchmark fails.
 	ReasonDevicePluginUnavailable = "DevicePluginUnavailable"
-	// ReasonRetrying surfaces while a failed run rests before its next attempt.
+	// ReasonRetrying surfaces while a failed run waits for its next attempt.
 	ReasonRetrying = "Retrying"
 	// ReasonBenchmarkSuspended surfaces while spec.suspend is true and something is left to be measured.
 	ReasonBenchmarkSuspended = "Suspended"
@@ -104,11 +104,11 @@ const (
 	ReasonEnding = "Ending"
 	// ReasonComplete surfaces when every run is stored.
 	ReasonComplete = "Complete"
-	// ReasonFailed surfaces when a run failed for good; the message has the reason of its last attempt.
+	// ReasonFailed surfaces when a run failed and is not retried; the message has the reason of its last attempt.
 	ReasonFailed = "Failed"
 )
 
-// Reasons of ConditionPassed. With Unknown they say what stands in the way.
+// Reasons of ConditionPassed. With Unknown they say why there is no verdict.
 const (
 	// ReasonPass surfaces when all rules pass.
 	ReasonPass = "Pass"
@@ -116,16 +116,16 @@ const (
 	ReasonFail = "Fail"
 	// ReasonInconclusive surfaces when no rule fails and not all pass; the message has the first such rule's reason.
 	ReasonInconclusive = "Inconclusive"
-	// ReasonNotJudged surfaces until everything is measured.
+	// ReasonNotJudged surfaces until all runs are measured.
 	ReasonNotJudged = "NotJudged"
-	// ReasonBenchmarkFailed surfaces when not everything could be measured. Its rules have it, too.
+	// ReasonBenchmarkFailed surfaces when the benchmark failed. Its rules have this reason, too.
 	ReasonBenchmarkFailed = "BenchmarkFailed"
 	// ReasonResultsMissing surfaces when a user deleted or changed a stored result. Its rules have this reason, too.
 	ReasonResultsMissing = "ResultsMissing"
 	// ReasonRuleInvalid surfaces when this operator does not understand a rule.
 	ReasonRuleInvalid = "RuleInvalid"
-	// ReasonBaselineMissing surfaces, as the next two, when a comparison stands in the way, and the benchmark that is the
-	// baseline does not exist.
+	// ReasonBaselineMissing surfaces when a rule compares with a benchmark that does not exist. The next two reasons, too,
+	// are about that benchmark.
 	ReasonBaselineMissing = "BaselineMissing"
 	// ReasonBaselineNotComplete surfaces when that benchmark is not finished, or failed.
 	ReasonBaselineNotComplete = "BaselineNotComplete"
@@ -133,47 +133,47 @@ const (
 	ReasonBaselineResultsMissing = "BaselineResultsMissing"
 )
 
-// ReasonKept is that of the event which tells why a benchmark is not deleted although its spec says so: another one names
-// it as its baseline.
+// ReasonKept is the reason of the event that says why a benchmark is not deleted although its spec requests it: another
+// benchmark names it as its baseline.
 const ReasonKept = "Kept"
 
-// ReasonExpired is that of the event which tells why a finished benchmark was deleted.
+// ReasonExpired is the reason of the event that says why a finished benchmark was deleted.
 const ReasonExpired = "Expired"
 
-// ReasonExtended is that of the event which tells that a verdict was Inconclusive and more rounds are measured.
+// ReasonExtended is the reason of the event that says that a verdict was Inconclusive and more rounds are measured.
 const ReasonExtended = "Extended"
 
 // Reasons of an attempt's outcome.
 const (
 	// OutcomeMeasured surfaces when both results were verified and stored.
 	OutcomeMeasured = "Measured"
-	// OutcomeSuspended surfaces when spec.suspend ended the attempt. The attempt does not count as failed: the run has as many
-	// tries left as before.
+	// OutcomeSuspended surfaces when spec.suspend ended the attempt. The attempt does not count as failed: the run keeps its
+	// number of retries.
 	OutcomeSuspended = "Suspended"
 	// OutcomeImagePullFailed surfaces when the bench image could not be pulled in time.
 	OutcomeImagePullFailed = "ImagePullFailed"
 	// OutcomePodRefused surfaces when the API server refused a pod, or the Secret that its pods share: a quota, a Pod
 	// Security Standard, a LimitRange, a webhook that denies or does not answer.
 	OutcomePodRefused = "PodRefused"
-	// OutcomeNetworkRefused surfaces when the API server refused the NetworkAttachmentDefinition that the operator makes.
+	// OutcomeNetworkRefused surfaces when the API server refused the NetworkAttachmentDefinition that the operator creates.
 	OutcomeNetworkRefused = "NetworkRefused"
 	// OutcomeUnschedulable surfaces when the scheduler could not place a pod in time.
 	OutcomeUnschedulable = "Unschedulable"
 	// OutcomeTopologyAffinity surfaces when the kubelet could not align CPUs and device on one NUMA node.
 	OutcomeTopologyAffinity = "TopologyAffinityError"
-	// OutcomeSMTAlignment surfaces when the kubelet gives whole cores only, and the CPUs asked for are not that.
+	// OutcomeSMTAlignment surfaces when the kubelet allocates only whole cores, and the requested CPUs are not whole cores.
 	OutcomeSMTAlignment = "SMTAlignmentError"
 	// OutcomeDevicePluginUnavailable surfaces when the device plugin of a resource that the run needs did not run when a pod
 	// started. The attempt does not count as failed, and the operator waits for the plugin for at most 30 minutes.
 	OutcomeDevicePluginUnavailable = "DevicePluginUnavailable"
-	// OutcomeUnexpectedAdmission surfaces when the kubelet could not allocate what the scheduler had counted, other than a
-	// device.
+	// OutcomeUnexpectedAdmission surfaces when the kubelet could not allocate a resource other than a device, although the
+	// scheduler had found it available.
 	OutcomeUnexpectedAdmission = "UnexpectedAdmissionError"
 	// OutcomeAdmissionRejected surfaces when the kubelet refused a pod for another reason.
 	OutcomeAdmissionRejected = "AdmissionRejected"
 	// OutcomeNetworkFailed surfaces when the pod's network could not be set up in time.
 	OutcomeNetworkFailed = "NetworkFailed"
-	// OutcomeNetworkMissing surfaces when the NetworkAttachmentDefinition went away after the spec was accepted.
+	// OutcomeNetworkMissing surfaces when the NetworkAttachmentDefinition was deleted after the spec was accepted.
 	OutcomeNetworkMissing = "NetworkMissing"
 	// OutcomeNetworkChanged surfaces when a user changed a NetworkAttachmentDefinition that the operator created.
 	OutcomeNetworkChanged = "NetworkChanged"
@@ -183,7 +183,7 @@ const (
 	OutcomeDeviceMissing = "DeviceMissing"
 	// OutcomeStartTimeout surfaces when a pod did not start in time, and no component reported a reason.
 	OutcomeStartTimeout = "StartTimeout"
-	// OutcomeContainerConfig surfaces when the kubelet could not make the container.
+	// OutcomeContainerConfig surfaces when the kubelet could not create the container.
 	OutcomeContainerConfig = "ContainerConfigError"
 	// OutcomeToolMissing surfaces when the bench image does not have the tool.
 	OutcomeToolMissing = "ToolMissing"
@@ -191,13 +191,13 @@ const (
 	OutcomeToolFailed = "ToolFailed"
 	// OutcomeToolTimeout surfaces when a tool was killed at its deadline.
 	OutcomeToolTimeout = "ToolTimeout"
-	// OutcomeAccelerationFailed surfaces when a tool could not use Onload although it was asked for: the library could not
+	// OutcomeAccelerationFailed surfaces when a tool could not use Onload although it was requested: the library could not
 	// be preloaded, the kernel module is not loaded or its device not accessible, or a setting is unknown.
 	OutcomeAccelerationFailed = "AccelerationFailed"
-	// OutcomeResourceUnavailable surfaces when Onload could not make a stack because memory, or virtual interfaces of
-	// the NIC, ran out.
+	// OutcomeResourceUnavailable surfaces when Onload could not create a stack because memory or the virtual interfaces
+	// of the NIC were exhausted.
 	OutcomeResourceUnavailable = "ResourceUnavailable"
-	// OutcomeWrongNetwork surfaces when the messages would not have gone over the asked interface.
+	// OutcomeWrongNetwork surfaces when the messages would not have used the requested interface.
 	OutcomeWrongNetwork = "WrongNetwork"
 	// OutcomeInterfaceLost surfaces when the measured interface disappeared during the run.
 	OutcomeInterfaceLost = "InterfaceLost"
@@ -209,13 +209,13 @@ const (
 	OutcomeOOMKilled = "OOMKilled"
 	// OutcomeEvicted surfaces when a pod was evicted, preempted or shut down with its node.
 	OutcomeEvicted = "Evicted"
-	// OutcomeNodeLost surfaces when a node stopped answering while it held a pod.
+	// OutcomeNodeLost surfaces when a node stopped responding while it ran a pod.
 	OutcomeNodeLost = "NodeLost"
 	// OutcomePodLost surfaces when a pod of the run was deleted.
 	OutcomePodLost = "PodLost"
 	// OutcomeOccupationExceeded surfaces when the benchmark held its nodes for longer than the operator allows.
 	OutcomeOccupationExceeded = "OccupationExceeded"
-	// OutcomeDeadlineExceeded surfaces when the run took longer than it possibly should.
+	// OutcomeDeadlineExceeded surfaces when the run took longer than its deadline.
 	OutcomeDeadlineExceeded = "DeadlineExceeded"
 	// OutcomeResultMissing surfaces when a pod succeeded but its log holds no result.
 	OutcomeResultMissing = "ResultMissing"
@@ -228,8 +228,8 @@ const (
 	OutcomeResultTooLarge = "ResultTooLarge"
 	// OutcomeStoreRefused surfaces when the ConfigMap of a result could not be created in time: a quota, a webhook.
 	OutcomeStoreRefused = "StoreRefused"
-	// OutcomeNameTaken surfaces when an object that is not this benchmark's has a name that a run needs. It does not count as
-	// an attempt that failed: the next one has pods of other names.
+	// OutcomeNameTaken surfaces when an object of another owner has a name that a run needs. The attempt does not count as
+	// failed: the next attempt has pods with other names.
 	OutcomeNameTaken = "NameTaken"
 )
 
@@ -261,36 +261,36 @@ const (
 	WarningDeviceUnproved = "DeviceUnproved"
 	// WarningFunctionMismatch surfaces when the device is not a VF or PF as requested, or this is unknown.
 	WarningFunctionMismatch = "FunctionMismatch"
-	// WarningMTUMismatch surfaces when an interface does not have the MTU asked for, or the ends have different ones.
+	// WarningMTUMismatch surfaces when an interface does not have the requested MTU, or the endpoints have different MTUs.
 	WarningMTUMismatch = "MTUMismatch"
 	// WarningLinkNotUp surfaces when an interface had no carrier, lost it during the run, or its state is unknown.
 	WarningLinkNotUp = "LinkNotUp"
-	// WarningNotAccelerated surfaces when Onload was asked for and messages of a cell went through the kernel, or it is
-	// unknown which way they went.
+	// WarningNotAccelerated surfaces when Onload was requested and messages of a cell went through the kernel, or their path
+	// is unknown.
 	WarningNotAccelerated = "NotAccelerated"
-	// WarningAccelerated surfaces when the kernel's stack was asked for and messages of a cell bypassed it, or something
-	// else was in the tools' processes, or it is unknown which way they went.
+	// WarningAccelerated surfaces when the kernel's stack was requested and messages of a cell bypassed it, or another
+	// library was in the tools' processes, or their path is unknown.
 	WarningAccelerated = "Accelerated"
 	// WarningPodChanged surfaces when an admission webhook changed a pod, or this is unknown.
 	WarningPodChanged = "PodChanged"
 	// WarningMessagesLost surfaces when messages were sent and not answered; they are not in the percentiles.
 	WarningMessagesLost = "MessagesLost"
-	// WarningTooFewSamples surfaces when highestPercentile did not come out.
+	// WarningTooFewSamples surfaces when there are too few samples for highestPercentile.
 	WarningTooFewSamples = "TooFewSamples"
-	// WarningCaptureIncomplete surfaces when packets were missed, or requests could not be matched with answers.
+	// WarningCaptureIncomplete surfaces when packets were lost by the capture, or requests could not be matched with responses.
 	WarningCaptureIncomplete = "CaptureIncomplete"
-	// WarningResolutionReduced surfaces when a result was too large to be kept whole: its message says what was left
-	// out or made coarser.
+	// WarningResolutionReduced surfaces when a result was too large to be stored completely: its message says what was left
+	// out or stored with less resolution.
 	WarningResolutionReduced = "ResolutionReduced"
-	// WarningStatusShortened surfaces when the status leaves parts out, because the API server would not store it.
+	// WarningStatusShortened surfaces when the status leaves parts out, because it would be too large for the API server.
 	WarningStatusShortened = "StatusShortened"
-	// WarningTool surfaces when the tool itself warned.
+	// WarningTool surfaces when the tool printed a warning.
 	WarningTool = "ToolWarning"
 	// WarningEvidenceDiffers surfaces when the rounds did not run under equal conditions.
 	WarningEvidenceDiffers = "EvidenceDiffers"
 )
 
-// Condition makes a condition of this API.
+// Condition returns a condition of this API.
 func Condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
 }
@@ -313,7 +313,7 @@ func finished(conditions []metav1.Condition) bool {
 	return c != nil && c.Status != metav1.ConditionUnknown
 }
 
-// Suspended says whether spec.suspend holds the benchmark: it has no attempt that goes on, and takes none up.
+// Suspended says whether spec.suspend holds the benchmark: it has no active attempt and starts none.
 func (b *LatencyBenchmark) Suspended() bool {
 	return b.Spec.Suspend && b.Status.Active == nil && !b.Finished()
 }

@@ -12,7 +12,7 @@ import (
 // results are then judged again.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxIncreaseMessages) && !has(r.maxDecrease))",message="baseline: maxIncrease, maxIncreaseMessages and maxDecrease compare with a baseline; name one by benchmarkRef, variant or accepted, or use maxLatency, maxMessages and minBitsPerSecond"
-// +kubebuilder:validation:XValidation:rule="!has(self.ignoreDifferences) || has(self.baseline)",message="ignoreDifferences: there is no baseline from which to differ; remove it, or name a baseline"
+// +kubebuilder:validation:XValidation:rule="!has(self.ignoreDifferences) || has(self.baseline)",message="ignoreDifferences: applies only to a baseline; remove it, or set baseline"
 type Criteria struct {
 	// rules are the limits, 1 to 32; each applies to all cells that it selects. The verdict is Fail if a rule fails, Pass if all
 	// rules pass, and otherwise Inconclusive, which is never a pass.
@@ -286,18 +286,17 @@ const (
 	ReasonBeyondLimit = "BeyondLimit"
 	// ReasonLimitInsideBounds surfaces when the limit lies between the bounds: more rounds may decide.
 	ReasonLimitInsideBounds = "LimitInsideBounds"
-	// ReasonUndefinedRatio surfaces when most ratios are of nothing to nothing, or of a percentile that lost messages
-	// reach to another.
+	// ReasonUndefinedRatio surfaces when most ratios are 0 to 0, or of two percentiles that fall among the lost messages.
 	ReasonUndefinedRatio = "UndefinedRatio"
-	// ReasonStepTooCoarse surfaces when the tool rounds so much that no number of rounds could decide.
+	// ReasonStepTooCoarse surfaces when the resolution of the tool is so low that no number of rounds could decide.
 	ReasonStepTooCoarse = "StepTooCoarse"
-	// ReasonTooFewRounds surfaces when no bound exists with so few rounds, whatever they hold.
+	// ReasonTooFewRounds surfaces when there are too few rounds for a bound, whatever their values.
 	ReasonTooFewRounds = "TooFewRounds"
 	// ReasonTooFewSamples surfaces when a round has too few samples beyond the percentile.
 	ReasonTooFewSamples = "TooFewSamples"
 	// ReasonWorstRoundBeyondLimit surfaces when a single round lost more than is allowed, though most did not.
 	ReasonWorstRoundBeyondLimit = "WorstRoundBeyondLimit"
-	// ReasonNotMeasured surfaces when a round does not have the metric: its tool does not tell it.
+	// ReasonNotMeasured surfaces when a round does not have the metric, because its tool does not report it.
 	ReasonNotMeasured = "NotMeasured"
 	// ReasonNoBaseline surfaces when the baseline does not have the cell.
 	ReasonNoBaseline = "NoBaseline"

@@ -7,8 +7,7 @@ import (
 
 // Condition types of a LatencyGate. It also has ConditionPassed.
 const (
-	// ConditionReady is True while the gate does its work, and False, with what stands in the way, while it cannot do all
-	// of it.
+	// ConditionReady is True while the gate can do all of its work. When it is False, the message says what prevents it.
 	ConditionReady = "Ready"
 )
 
@@ -21,21 +20,21 @@ const (
 
 // Reasons of ConditionReady.
 const (
-	// ReasonReady surfaces when nothing stands in the way.
+	// ReasonReady surfaces when nothing prevents the work of the gate.
 	ReasonReady = "Ready"
-	// ReasonScheduleInvalid surfaces when schedule or timeZone cannot be understood: nothing is measured by it.
+	// ReasonScheduleInvalid surfaces when schedule or timeZone cannot be parsed: the schedule causes no measurements.
 	ReasonScheduleInvalid = "ScheduleInvalid"
-	// ReasonBenchmarkRefused surfaces when a benchmark of the gate cannot be made: its namespace does not exist, a quota is
+	// ReasonBenchmarkRefused surfaces when a benchmark of the gate cannot be created: its namespace does not exist, a quota is
 	// used up, a webhook denies it. It is also a reason of state Unverified. Other nodes are measured meanwhile.
 	// With ConditionSucceeded of a LatencyMatrix it says the same of the benchmark of a pair.
 	ReasonBenchmarkRefused = "BenchmarkRefused"
-	// ReasonNoProgress surfaces when a benchmark of the gate was given up, because for minutes nothing of it was measured: a
-	// pod that cannot be removed from a dead node, or nodes that are busy. It is also a reason of state Unverified. The node
+	// ReasonNoProgress surfaces when the gate deleted a benchmark because it made no progress for minutes: a pod
+	// cannot be removed from a dead node, or the nodes are busy. It is also a reason of state Unverified. The node
 	// is measured again, with another peer if there is one.
 	ReasonNoProgress = "NoProgress"
-	// ReasonHoldPodRefused surfaces when a hold pod cannot be made.
+	// ReasonHoldPodRefused surfaces when a hold pod cannot be created.
 	ReasonHoldPodRefused = "HoldPodRefused"
-	// ReasonHoldPodEnded surfaces when a hold pod does not stay: its node evicts or rejects it.
+	// ReasonHoldPodEnded surfaces when a hold pod does not keep running: its node evicts or rejects it.
 	ReasonHoldPodEnded = "HoldPodEnded"
 	// ReasonNodesTaken surfaces when nodes that the gate selects belong to an older gate.
 	ReasonNodesTaken = "NodesTaken"
@@ -47,7 +46,7 @@ const (
 const (
 	// ReasonNotSelected surfaces while the gate's nodeSelector does not select the node.
 	ReasonNotSelected = "NotSelected"
-	// ReasonTaken surfaces while another gate has the node.
+	// ReasonTaken surfaces while the node belongs to another gate.
 	ReasonTaken = "Taken"
 )
 
@@ -61,11 +60,11 @@ const (
 	ReasonTooManyUnverified = "TooManyUnverified"
 	// ReasonNotAllVerified surfaces with Unknown while nodes wait, are measured or are inconclusive.
 	ReasonNotAllVerified = "NotAllVerified"
-	// ReasonNoNodes surfaces with Unknown when the gate selects no node: there is nothing that could have passed.
+	// ReasonNoNodes surfaces with Unknown when the gate selects no node.
 	ReasonNoNodes = "NoNodes"
 )
 
-// Reasons of state Unverified: why the node is held back, or measured once more.
+// Reasons of state Unverified: why the node is held back, or measured again.
 const (
 	// ReasonNewNode surfaces when the gate sees a node for the first time.
 	ReasonNewNode = "NewNode"
@@ -78,8 +77,8 @@ const (
 	ReasonScheduleDue = "ScheduleDue"
 	// ReasonVerifyRequested surfaces when a user requested it with the annotation AnnotationVerify.
 	ReasonVerifyRequested = "VerifyRequested"
-	// ReasonSecondPeer surfaces when the node failed with a peer that is not verified itself: another peer tells which of
-	// the two is slow.
+	// ReasonSecondPeer surfaces when the node failed with a peer that is not verified: a measurement with another peer
+	// shows which of the two is slow.
 	ReasonSecondPeer = "SecondPeer"
 	// ReasonRetry surfaces when nothing could be concluded, and onInconclusive asks for another measurement.
 	ReasonRetry = "Retry"
@@ -99,14 +98,14 @@ const (
 	ReasonPassed = "Passed"
 	// ReasonAcceptedByHand surfaces with Verified when a user accepted the result.
 	ReasonAcceptedByHand = "AcceptedByHand"
-	// ReasonDrifted surfaces with Failed when the result holds its rules against the accepted one, but not against the
-	// first of its epoch.
+	// ReasonDrifted surfaces with Failed when the result passes in comparison with the accepted result, but fails in
+	// comparison with the first result of its epoch.
 	ReasonDrifted = "Drifted"
-	// ReasonDriftUnknown surfaces with Inconclusive when it holds them against the accepted one, and nothing can be
-	// concluded from the first.
+	// ReasonDriftUnknown surfaces with Inconclusive when it passes in comparison with the accepted result, and the
+	// comparison with the first result is inconclusive.
 	ReasonDriftUnknown = "DriftUnknown"
-	// ReasonNothingToCompare surfaces with Inconclusive when the node has no accepted result, and the template no rule that
-	// needs none.
+	// ReasonNothingToCompare surfaces with Inconclusive when the node has no accepted result, and every rule of the
+	// template compares with one.
 	ReasonNothingToCompare = "NothingToCompare"
 )
 

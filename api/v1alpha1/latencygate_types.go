@@ -112,16 +112,16 @@ type OnInconclusive struct {
 // LatencyGateSpec says which nodes are held back until their latency is verified, how it is measured, and how nodes are held
 // back.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.placement.client) || !has(self.template.spec.placement.client.nodeName) && !has(self.template.spec.placement.client.nodeNames) && !has(self.template.spec.placement.client.nodeSelector)",message="template.spec.placement.client: must be {}, because it becomes the node that is verified; nodeSelector of the gate says which nodes these are"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.placement.client) || !has(self.template.spec.placement.client.nodeName) && !has(self.template.spec.placement.client.nodeNames) && !has(self.template.spec.placement.client.nodeSelector)",message="template.spec.placement.client: must be {}, because the gate sets it to the node that it verifies; nodeSelector of the gate selects these nodes"
 // +kubebuilder:validation:XValidation:rule="has(self.template.spec.criteria)",message="template.spec.criteria: the rules are required; a gate without rules cannot hold anything back"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.ignoreDifferences) || self.template.spec.criteria.ignoreDifferences.size() <= 31",message="template.spec.criteria.ignoreDifferences: at most 31, because the gate adds node when a node's peer is not that of its baseline"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.ignoreDifferences) || self.template.spec.criteria.ignoreDifferences.size() <= 31",message="template.spec.criteria.ignoreDifferences: at most 31, because the gate adds the key node when the peer of a node is not the peer of its baseline"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.baseline) || !has(self.template.spec.criteria.baseline.accepted) || !has(self.template.spec.criteria.baseline.accepted.gateName)",message="template.spec.criteria.baseline.accepted.gateName: must be absent, because each node is compared with the result that this gate has accepted of it"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.baseline) || !has(self.template.spec.criteria.baseline.matrixRef)",message="template.spec.criteria.baseline.matrixRef: only the template of a LatencyMatrix compares with another one; use accepted"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.pods) || !has(self.template.spec.pods.tolerations) || self.template.spec.pods.tolerations.size() <= 15",message="template.spec.pods.tolerations: at most 15, because the gate adds one of its own taint"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.pods) || !has(self.template.spec.pods.tolerations) || self.template.spec.pods.tolerations.size() <= 15",message="template.spec.pods.tolerations: at most 15, because the gate adds a toleration of its own taint"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.variants) || self.template.spec.variants.all(v, v.name.size() <= 16)",message="template.spec.variants: names have at most 16 characters, because the gate's benchmarks are named after nodes"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.suspend) || !self.template.spec.suspend",message="template.spec.suspend: nothing would ever be verified; set suspend of the gate itself"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.ttlSecondsAfterFinished) && !has(self.template.spec.historyLimit)",message="template.spec.ttlSecondsAfterFinished, template.spec.historyLimit: a gate keeps as many benchmarks of each node as historyLimit of its own spec says"
-// +kubebuilder:validation:XValidation:rule="!has(self.timeZone) || has(self.schedule)",message="timeZone: there is no schedule to which it could belong; remove it, or give a schedule"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.suspend) || !self.template.spec.suspend",message="template.spec.suspend: nothing would ever be verified; set suspend of the gate instead"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.ttlSecondsAfterFinished) && !has(self.template.spec.historyLimit)",message="template.spec.ttlSecondsAfterFinished, template.spec.historyLimit: must be absent, because historyLimit of the gate limits the benchmarks of each node"
+// +kubebuilder:validation:XValidation:rule="!has(self.timeZone) || has(self.schedule)",message="timeZone: applies only to a schedule; remove it, or set schedule"
 type LatencyGateSpec struct {
 	// nodeSelector selects the nodes that are held back, by their labels. It must not be empty: to select every node, use
 	// matchExpressions with key kubernetes.io/hostname and operator Exists. A node belongs to one gate, the oldest that
@@ -136,7 +136,7 @@ type LatencyGateSpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot change, because the accepted results are there: delete the gate and apply it again"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot change, because it contains the accepted results: delete the gate and apply it again"
 	Namespace string `json:"namespace"`
 
 	// template is the template of the benchmark that verifies a node. spec.placement.client must not select nodes: the client is
@@ -286,7 +286,7 @@ type LatencyGateStatus struct {
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Passed")].message`,priority=1
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')",message="metadata.name: at most 63 characters and no dot, because labels and the objects of its nodes have it"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')",message="metadata.name: at most 63 characters and no dot, because it is part of labels and of the names of LatencyVerifications"
 type LatencyGate struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.

@@ -29,10 +29,10 @@ func (t NetworkType) HasDevice() bool { return t == NetworkVF || t == NetworkPF 
 // Network is the network between client and server: a union whose type selects the one member that is set.
 //
 // +union
-// +kubebuilder:validation:XValidation:rule="(self.type == 'VF') == has(self.vf)",message="vf goes with type VF and is required there: give vf.resourceName and vf.networkRef or vf.ipam, or remove vf"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'PF') == has(self.pf)",message="pf goes with type PF and is required there: give pf.resourceName and pf.networkRef or pf.ipam, or remove pf"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'NAD') == has(self.nad)",message="nad goes with type NAD and is required there: give nad.networkRef, or remove nad"
-// +kubebuilder:validation:XValidation:rule="self.type == 'Host' || !has(self.host)",message="host goes with type Host: set type: Host, or remove host"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'VF') == has(self.vf)",message="vf belongs to type VF, which requires it: give vf.resourceName and vf.networkRef or vf.ipam, or remove vf"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'PF') == has(self.pf)",message="pf belongs to type PF, which requires it: give pf.resourceName and pf.networkRef or pf.ipam, or remove pf"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'NAD') == has(self.nad)",message="nad belongs to type NAD, which requires it: give nad.networkRef, or remove nad"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Host' || !has(self.host)",message="host belongs to type Host: set type: Host, or remove host"
 type Network struct {
 	// type is Pod (the primary pod network), Host (the node's own network, which needs --allow-host-network), VF or PF (an
 	// SR-IOV device of the pod), or NAD (an attached network without a device, such as macvlan or ipvlan).
@@ -245,7 +245,7 @@ const (
 // Acceleration is the network stack of the tools' sockets: a union whose type selects the one member that may be set.
 //
 // +union
-// +kubebuilder:validation:XValidation:rule="self.type == 'Onload' || !has(self.onload)",message="onload goes with type Onload: set type: Onload, or remove onload"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Onload' || !has(self.onload)",message="onload belongs to type Onload: set type: Onload, or remove onload"
 type Acceleration struct {
 	// type is Kernel or Onload.
 	// +unionDiscriminator

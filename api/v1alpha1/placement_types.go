@@ -203,7 +203,7 @@ func (s *NodeSelection) Matcher() (matches func(*corev1.Node) bool, err error) {
 // PodSettings are additional settings of benchmark pods that a cluster may need. None of them raises the privileges of a pod.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.annotations) || self.annotations.all(k, k in ['irq-load-balancing.crio.io', 'cpu-load-balancing.crio.io', 'cpu-quota.crio.io', 'cpu-c-states.crio.io', 'cpu-freq-governor.crio.io'])",message="annotations: only CRI-O's for low latency are allowed: irq-load-balancing.crio.io, cpu-load-balancing.crio.io, cpu-quota.crio.io, cpu-c-states.crio.io, cpu-freq-governor.crio.io"
-// +kubebuilder:validation:XValidation:rule="!has(self.priorityClassName) || !self.priorityClassName.startsWith('system-')",message="priorityClassName: the classes of the system are not for benchmarks; make one of your own"
+// +kubebuilder:validation:XValidation:rule="!has(self.priorityClassName) || !self.priorityClassName.startsWith('system-')",message="priorityClassName: must not be a class of the system; create your own PriorityClass"
 type PodSettings struct {
 	// annotations are CRI-O's annotations for low latency: irq-load-balancing.crio.io, cpu-load-balancing.crio.io,
 	// cpu-quota.crio.io, cpu-c-states.crio.io and cpu-freq-governor.crio.io. They need a runtimeClassName that allows

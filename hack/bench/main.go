@@ -84,7 +84,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err := pinger.Build(ctx, ".", program); err != nil {
 		return err
 	}
-	tools, err := install(ctx, dir, program, stdout, stderr)
+	tools, err := unpackTools(ctx, dir, program, stdout, stderr)
 	if err != nil {
 		return err
 	}
@@ -219,9 +219,9 @@ func ratio(ours, theirs series) string {
 		a.min/b.min, a.p50/b.p50)
 }
 
-// install are the tools to compare, the pinger first. sockperf and netperf come with the libraries of the bench image,
+// unpackTools returns the tools to compare, the pinger first. sockperf and netperf come with the libraries of the bench image,
 // which are unpacked into a folder that is the root of their file system.
-func install(ctx context.Context, dir, program string, stdout, stderr io.Writer) ([]benchTool, error) {
+func unpackTools(ctx context.Context, dir, program string, stdout, stderr io.Writer) ([]benchTool, error) {
 	root, err := images.RepositoryRoot()
 	if err != nil {
 		return nil, err

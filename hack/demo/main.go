@@ -16,9 +16,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/report"
@@ -122,17 +119,9 @@ func measure(ctx context.Context, o localcluster.Options, stdout, stderr io.Writ
 
 // follow prints a line whenever a benchmark gets on, until all have finished.
 func follow(ctx context.Context, o localcluster.Options, progress io.Writer) ([]v1alpha1.LatencyBenchmark, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", localcluster.Kubeconfig(o))
+	c, err := install.Client(localcluster.Kubeconfig(o))
 	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
-	}
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	told := map[string]string{}
 	for {

@@ -23,9 +23,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -110,12 +107,8 @@ func setUp(ctx context.Context) {
 	} else if GinkgoParallelProcess() > 1 {
 		Fail("one process at a time can use the nodes of a cluster: PROCS=1")
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	Expect(err).NotTo(HaveOccurred())
-	scheme := runtime.NewScheme()
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	kube, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
+	var err error
+	kube, err = install.Client(kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
 	if here.Chart != nil {
 		createNamespace(ctx, managerNamespace, nil)

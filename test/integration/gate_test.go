@@ -1591,7 +1591,7 @@ spec:
 		Entry("an annotation of the operator", "small", "template: {metadata: {annotations: {tailgate.dev/accept: x}}, spec: {tool: pinger, placement: {client: {}, server: {}}, criteria: {rules: [{metric: p99, maxLatency: 5us}]}}}", "{}", "spec.template.metadata.annotations", "the operator's own"),
 		Entry("a template that no benchmark could have", "small", "{}", "{tool: netperf, highestPercentile: p99.9}", "spec.template", "netperf reports only"),
 		Entry("an unknown key of the identity", "small", "identity: {keys: [Colour]}", "{}", "spec.identity.keys[0]", "supported values"),
-		Entry("a time zone without a schedule", "small", "timeZone: Europe/Zurich", "{}", "timeZone", "no schedule"),
+		Entry("a time zone without a schedule", "small", "timeZone: Europe/Zurich", "{}", "timeZone", "applies only to a schedule"),
 		Entry("a time zone in the schedule", "small", "schedule: 'TZ=UTC 0 3 * * *'", "{}", "spec.schedule", "time zone in timeZone"),
 		Entry("a schedule without times of day", "small", "schedule: '@every 1h'", "{}", "spec.schedule", "times of day"),
 		Entry("hold pods as a boolean", "small", "enforcement: {holdPod: true}", "{}", "spec.enforcement.holdPod", "must be of type object"),

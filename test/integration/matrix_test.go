@@ -615,16 +615,16 @@ var _ = Describe("The API of a matrix", func() {
 		Entry("an unknown topology", "topology: Mesh", "{}", "spec.topology", "supported values", "AllPairs"),
 		Entry("no nodes", "nodes: null", "{}", "spec.nodes", "Required value"),
 		Entry("no template", "template: null", "{} # none", "spec.template", "Required value"),
-		Entry("a star without a server", "topology: Star", "{}", "server: topology Star needs it"),
-		Entry("a server of a ring", "{topology: Ring, server: {}}", "{}", "server: topology Star needs it; Ring and AllPairs have none"),
+		Entry("a star without a server", "topology: Star", "{}", "server: required by topology Star"),
+		Entry("a server of a ring", "{topology: Ring, server: {}}", "{}", "server: required by topology Star, and not allowed with Ring and AllPairs"),
 		Entry("no place for a pair", "parallelism: 0", "{}", "spec.parallelism", "greater than or equal to 1"),
 		Entry("51 pairs at once", "parallelism: 51", "{}", "spec.parallelism", "less than or equal to 50"),
 		Entry("nodes by name and by labels", "nodes: {nodeName: a, nodeSelector: {matchLabels: {rack: '1'}}}", "{}", "spec.nodes", "only one of"),
 		Entry("a template that selects its client", "{}", "placement: {client: {nodeName: a}}", "template.spec.placement", "must not select nodes"),
 		Entry("a template that selects its server", "{}", "placement: {server: {nodeSelector: {matchLabels: {rack: '1'}}}}", "template.spec.placement", "must not select nodes"),
 		Entry("a template that lists its clients", "{}", "placement: {client: {nodeNames: [a]}}", "template.spec.placement", "must not select nodes"),
-		Entry("a template that is suspended", "{}", "suspend: true", "template.spec.suspend", "of the matrix itself"),
-		Entry("a template that is deleted", "{}", "ttlSecondsAfterFinished: 60", "template.spec.ttlSecondsAfterFinished", "of the matrix itself"),
+		Entry("a template that is suspended", "{}", "suspend: true", "template.spec.suspend", "of the matrix instead"),
+		Entry("a template that is deleted", "{}", "ttlSecondsAfterFinished: 60", "template.spec.ttlSecondsAfterFinished", "of the matrix"),
 		Entry("a template of a series", "{}", "historyLimit: 3", "template.spec.historyLimit"),
 		Entry("itself as baseline", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: smallest}}}", "matrixRef", "cannot be its own baseline"),
 		Entry("two baselines", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: m}, benchmarkRef: {name: b}}}", "exactly one of"),
@@ -688,7 +688,7 @@ var _ = Describe("The API of a matrix", func() {
 		Expect(change(int64(60), "spec", "ttlSecondsAfterFinished")).To(Succeed())
 		Expect(change(criteria, "spec", "template", "spec", "criteria")).To(Succeed())
 		Expect(change(int64(5), "spec", "template", "spec", "priority")).To(Succeed())
-		refused := MatchError(ContainSubstring("spec cannot change once it was accepted"))
+		refused := MatchError(ContainSubstring("spec cannot change after it was accepted"))
 		Expect(change("Ring", "spec", "topology")).To(refused)
 		Expect(change("a", "spec", "nodes", "nodeName")).To(refused)
 		Expect(change(map[string]any{"nodeName": "a"}, "spec", "server")).To(refused)
