@@ -26,22 +26,30 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
+// state is what condition Succeeded says after a step, and when to look again: what the step says, unless it could not be
+// carried out.
+type state struct {
+	reason, message string
+	again           time.Duration
+}
+
 // apply carries out a step and notes in the benchmark's status (not yet written) what follows from it. It
 // returns when to look again.
 func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration, error) {
 	b := w.benchmark
+	at := state{s.reason, s.message, s.again}
 	w.note()
 	w.noteMissing(s)
 	for _, p := range w.left {
 		if err := r.deletePod(ctx, b, p); err != nil {
-			s.message += ": " + oneLine(err.Error())
+			at.message += ": " + oneLine(err.Error())
 		}
 	}
 	switch s.kind {
 	case stepReject:
-		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, s.reason, s.message))
-		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonNotAccepted, s.message))
-		return s.again, nil
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, at.reason, at.message))
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonNotAccepted, at.message))
+		return at.again, nil
 	case stepHold:
 		// It gives up its place in the queue: others may have begun when it goes on.
 		b.Status.StartTime = nil
@@ -64,25 +72,25 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 		}
 		b.Status.Active = nil
 	case stepCreateServer:
-		if err := r.createEndpoint(ctx, w, &s, v1alpha1.RoleServer, &b.Status.Active.ServerPodUID); err != nil {
+		if err := r.createEndpoint(ctx, w, &at, v1alpha1.RoleServer, s.address, &b.Status.Active.ServerPodUID); err != nil {
 			return 0, err
 		}
 	case stepCreateClient:
-		if err := r.createEndpoint(ctx, w, &s, v1alpha1.RoleClient, &b.Status.Active.ClientPodUID); err != nil {
+		if err := r.createEndpoint(ctx, w, &at, v1alpha1.RoleClient, s.address, &b.Status.Active.ClientPodUID); err != nil {
 			return 0, err
 		}
 	case stepCollect:
 		if err := r.collect(ctx, w); err != nil {
-			w.cannotCollect(&s, err)
+			w.cannotCollect(&at, err)
 		}
 	case stepStore:
-		r.store(ctx, w, &s)
+		r.store(ctx, w, &at)
 	case stepConclude:
-		w.fail(&s, s.reason, s.message)
+		w.fail(&at, s.reason, s.message)
 	case stepRemove:
 		for _, p := range []*corev1.Pod{w.client, w.server} {
 			if err := r.deletePod(ctx, b, p); err != nil {
-				s.message += ": " + oneLine(err.Error())
+				at.message += ": " + oneLine(err.Error())
 			}
 		}
 	case stepRelease:
@@ -104,8 +112,8 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 	if b.Status.Pair != nil {
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, w.acceptance()))
 	}
-	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, status, s.reason, s.message))
-	return s.again, nil
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, status, at.reason, at.message))
+	return at.again, nil
 }
 
 // acceptance is the message of condition Accepted, as when the pair was accepted: an active attempt looks at no nodes.
@@ -180,18 +188,18 @@ func attemptOf(a v1alpha1.ActiveAttempt) v1alpha1.Attempt {
 }
 
 // fail ends the active attempt without a result.
-func (w *world) fail(s *step, reason, message string) {
+func (w *world) fail(at *state, reason, message string) {
 	w.setOutcome(reason, message)
 	active := w.benchmark.Status.Active
-	s.reason, s.message = v1alpha1.ReasonEnding, fmt.Sprintf("attempt %d of %s failed (%s): %s", active.Attempt, active.Run, reason, message)
+	at.reason, at.message = v1alpha1.ReasonEnding, fmt.Sprintf("attempt %d of %s failed (%s): %s", active.Attempt, active.Run, reason, message)
 	if reason == v1alpha1.OutcomeSuspended {
-		s.message = fmt.Sprintf("attempt %d of %s is ended, because spec.suspend is true", active.Attempt, active.Run)
+		at.message = fmt.Sprintf("attempt %d of %s is ended, because spec.suspend is true", active.Attempt, active.Run)
 	}
 }
 
 // createEndpoint creates what the pod of a role needs, and the pod, and notes its UID. What cannot be created ends the
 // attempt, at once or when trying again did not help.
-func (r *Reconciler) createEndpoint(ctx context.Context, w *world, s *step, role string, uid *string) error {
+func (r *Reconciler) createEndpoint(ctx context.Context, w *world, at *state, role, serverAddress string, uid *string) error {
 	limited, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	err := r.ensureNetwork(limited, w)
@@ -199,7 +207,7 @@ func (r *Reconciler) createEndpoint(ctx context.Context, w *world, s *step, role
 		err = r.ensureSecret(limited, w.benchmark)
 	}
 	if err == nil {
-		*uid, err = r.createPod(limited, w, role, s.address)
+		*uid, err = r.createPod(limited, w, role, serverAddress)
 	}
 	refused := (*refusal)(nil)
 	switch {
@@ -209,9 +217,9 @@ func (r *Reconciler) createEndpoint(ctx context.Context, w *world, s *step, role
 	case !errors.As(err, &refused):
 		return err
 	case refused.passing:
-		w.refuse(s, refused)
+		w.refuse(at, refused)
 	default:
-		w.fail(s, refused.reason, refused.message)
+		w.fail(at, refused.reason, refused.message)
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func refusedCreate(w *world) (step, bool) {
 }
 
 // refuse notes a refusal that may pass. Each pause is as long as all before it.
-func (w *world) refuse(s *step, r *refusal) {
+func (w *world) refuse(at *state, r *refusal) {
 	active := w.benchmark.Status.Active
 	since := metav1.NewMicroTime(w.now)
 	if active.Refused != nil {
@@ -80,5 +80,5 @@ func (w *world) refuse(s *step, r *refusal) {
 	}
 	pause := min(max(w.now.Sub(since.Time), lookAgain), longestPause)
 	active.Refused = &v1alpha1.Refusal{Reason: r.reason, Message: r.message, StartTime: since, RetryTime: metav1.NewMicroTime(w.now.Add(pause))}
-	s.reason, s.message, s.again = r.reason, r.message, pause
+	at.reason, at.message, at.again = r.reason, r.message, pause
 }

@@ -60,12 +60,12 @@ func resultName(run string) string {
 }
 
 // cannotCollect says why the result cannot be taken now, and gives up when it could not be for a while.
-func (w *world) cannotCollect(s *step, err error) {
+func (w *world) cannotCollect(at *state, err error) {
 	if w.sinceEnd() > peerGrace {
-		w.fail(s, v1alpha1.OutcomeResultMissing, fmt.Sprintf("the result could not be taken for %s: %s; see the nodes' kubelets", peerGrace, oneLine(err.Error())))
+		w.fail(at, v1alpha1.OutcomeResultMissing, fmt.Sprintf("the result could not be taken for %s: %s; see the nodes' kubelets", peerGrace, oneLine(err.Error())))
 		return
 	}
-	s.message, s.again = "the result cannot be taken yet: "+oneLine(err.Error()), lookAgain
+	at.message, at.again = "the result cannot be taken yet: "+oneLine(err.Error()), lookAgain
 }
 
 // randomPart is the part of a name that cannot be known in advance.
@@ -90,9 +90,9 @@ func (r *Reconciler) collect(ctx context.Context, w *world) error {
 	return nil
 }
 
-// store creates the ConfigMap of the collected result, unless it exists. The step's message says what prevents
+// store creates the ConfigMap of the collected result, unless it exists. The message says what prevents
 // that, and it is tried again for storeGrace.
-func (r *Reconciler) store(ctx context.Context, w *world, s *step) {
+func (r *Reconciler) store(ctx context.Context, w *world, at *state) {
 	active := w.benchmark.Status.Active
 	if w.kept == keptWhole {
 		w.measured()
@@ -108,12 +108,12 @@ func (r *Reconciler) store(ctx context.Context, w *world, s *step) {
 	switch {
 	case err == nil || active.Outcome != nil:
 	case w.now.Sub(active.CollectionTime.Time) > storeGrace:
-		w.fail(s, v1alpha1.OutcomeStoreRefused, fmt.Sprintf(
+		w.fail(at, v1alpha1.OutcomeStoreRefused, fmt.Sprintf(
 			"the result was measured and could not be stored for %s: %s; change the quota, policy or webhook of namespace %s that it names",
 			storeGrace, oneLine(err.Error()), w.benchmark.Namespace))
 	default:
-		s.reason, s.again = v1alpha1.OutcomeStoreRefused, lookAgain
-		s.message = fmt.Sprintf("the result of %s cannot be stored yet: %s", active.Run, oneLine(err.Error()))
+		at.reason, at.again = v1alpha1.OutcomeStoreRefused, lookAgain
+		at.message = fmt.Sprintf("the result of %s cannot be stored yet: %s", active.Run, oneLine(err.Error()))
 	}
 }
 

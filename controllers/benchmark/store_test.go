@@ -92,7 +92,7 @@ func TestStoreGivesUp(t *testing.T) {
 		w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)), collectedAs(keptOther))...)
 		now := w.benchmark.Status.Active
 		now.CollectionTime = new(metav1.NewMicroTime(ago(since)))
-		name, s := now.Collected.ConfigMap, step{}
+		name, s := now.Collected.ConfigMap, state{}
 		(&Reconciler{}).store(t.Context(), w, &s)
 		got := ""
 		if now.Outcome != nil {
@@ -109,7 +109,7 @@ func TestCannotCollectForEver(t *testing.T) {
 	for since, want := range map[time.Duration]bool{peerGrace - time.Second: false, peerGrace + time.Second: true} {
 		w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)))...)
 		w.benchmark.Status.Active.EndTime = new(metav1.NewMicroTime(ago(since)))
-		s := step{}
+		s := state{}
 		w.cannotCollect(&s, errors.New("no log"))
 		if o := w.benchmark.Status.Active.Outcome; (o != nil) != want || o != nil && o.Reason != v1alpha1.OutcomeResultMissing || !want && s.again == 0 {
 			t.Errorf("after %s: %+v, again in %s", since, o, s.again)
@@ -241,7 +241,7 @@ func TestStoreTakesWhatIsStored(t *testing.T) {
 	(&Reconciler{Logs: func(context.Context, types.NamespacedName) (io.ReadCloser, error) {
 		t.Error("a log is read")
 		return nil, io.ErrUnexpectedEOF
-	}}).store(t.Context(), w, &step{})
+	}}).store(t.Context(), w, &state{})
 	if stored := w.benchmark.Status.Stored; len(stored) != 1 || stored[0] != collected || w.benchmark.Status.Active.Outcome.Reason != v1alpha1.OutcomeMeasured {
 		t.Errorf("stored %v, outcome %+v", stored, w.benchmark.Status.Active.Outcome)
 	}
