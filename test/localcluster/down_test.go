@@ -225,12 +225,10 @@ func TestDownLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestUpRepairs kills parts of a running cluster, and wants the same cluster back.
-func TestUpRepairs(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
+// TestClusters runs what takes a minute each side by side, each on a cluster of its own.
+func TestClusters(t *testing.T) {
 	o := Options{Log: t.Output()}
-	if err := Up(ctx, o); err != nil {
+	if err := Up(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -238,6 +236,24 @@ func TestUpRepairs(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("pods", func(t *testing.T) {
+		t.Parallel()
+		testPods(t, Options{Log: t.Output()})
+	})
+	t.Run("repairs", func(t *testing.T) {
+		t.Parallel()
+		// Not the first, whose end would be the end of both.
+		testUpRepairs(t, Options{Log: t.Output(), Number: 1})
+	})
+}
+
+// testUpRepairs kills parts of a running cluster, and wants the same cluster back.
+func testUpRepairs(t *testing.T, o Options) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	if err := Up(ctx, o); err != nil {
+		t.Fatal(err)
+	}
 	c, err := existing(ctx, o)
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +292,7 @@ func TestUpRepairs(t *testing.T) {
 		}
 	})
 	t.Run("a network namespace", func(t *testing.T) {
-		if err := exec.Command("umount", netnsDir+"tailgate-b").Run(); err != nil {
+		if err := exec.Command("umount", netnsDir+c.nodes[1].netns()).Run(); err != nil {
 			t.Fatal(err)
 		}
 		if err := Up(ctx, o); err != nil {

@@ -79,12 +79,12 @@ func signalProcess(ctx context.Context, o Options, name string, signal unix.Sign
 
 // KillDevicePlugin kills the device plugin of a node, "node-a" or "node-b". Pods that have its devices keep them. From
 // that moment the kubelet rejects others that ask for some (its topology manager says TopologyAffinityError), but only
-// its next report, up to ten seconds later, keeps the scheduler from sending them.
+// its next report, up to a second later, keeps the scheduler from sending them.
 func KillDevicePlugin(ctx context.Context, o Options, node string) error {
 	return KillProcess(ctx, o, nodeProcess("deviceplugin", node))
 }
 
-// StartDevicePlugin starts the device plugin of a node again. The kubelet reports its devices within ten seconds.
+// StartDevicePlugin starts the device plugin of a node again. The kubelet reports its devices within a second.
 func StartDevicePlugin(ctx context.Context, o Options, node string) error {
 	return StartProcess(ctx, o, nodeProcess("deviceplugin", node))
 }
@@ -132,7 +132,7 @@ func StartKubelet(ctx context.Context, o Options, node string) error {
 }
 
 // StopPinning restarts the kubelet of a node without CPU manager and topology manager, and returns when the node is
-// ready, after some ten seconds. Pods that start from then on share the CPUs with all others and get devices of any NUMA
+// ready, after a few seconds. Pods that start from then on share the CPUs with all others and get devices of any NUMA
 // node; those that run keep what they have. Up undoes it, and then the kubelet ends the pods that it would not have
 // admitted.
 func StopPinning(ctx context.Context, o Options, node string) error {

@@ -88,6 +88,11 @@ func kubeletConfig(p paths, n node, pinning bool) ([]byte, error) {
 		"localStorageCapacityIsolation": false,
 		"syncFrequency":                 "10s",
 	}
+	if !n.Guest {
+		// Each kubelet that starts again is not ready until its second report, and devices that come or go are known with the
+		// next: specs wait for reports most of their time. A report that says nothing new is not sent for the usual time.
+		config["nodeStatusUpdateFrequency"], config["nodeStatusReportFrequency"] = "1s", "5m"
+	}
 	if n.WholeCores && pinning {
 		config["cpuManagerPolicyOptions"] = map[string]string{"full-pcpus-only": "true"}
 	}

@@ -170,19 +170,10 @@ func allocatable(ctx context.Context, t *testing.T, client *kubernetes.Clientset
 	return quantity.Value()
 }
 
-// TestPods checks what pods get of their devices, networks and CPUs, and the faults that change it.
-func TestPods(t *testing.T) {
+// testPods checks what pods get of their devices, networks and CPUs, and the faults that change it.
+func testPods(t *testing.T, o Options) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	o := Options{Log: t.Output()}
-	if err := Up(ctx, o); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := Down(context.Background(), o); err != nil {
-			t.Error(err)
-		}
-	})
 	c, err := existing(ctx, o)
 	if err != nil {
 		t.Fatal(err)
@@ -306,7 +297,7 @@ func TestPods(t *testing.T) {
 	})
 
 	t.Run("an MTU at one end", func(t *testing.T) {
-		if err := SetMTU(Options{}, "node-a", ResourcePF, 1400); err != nil {
+		if err := SetMTU(o, "node-a", ResourcePF, 1400); err != nil {
 			t.Fatal(err)
 		}
 		createPod(ctx, t, client, "small", "sf-pf", ResourcePF)
@@ -314,7 +305,7 @@ func TestPods(t *testing.T) {
 		if link.MTU != 1400 {
 			t.Errorf("the pod's interface has MTU %d", link.MTU)
 		}
-		if err := SetMTU(Options{}, "node-a", ResourcePF, mtu); err == nil {
+		if err := SetMTU(o, "node-a", ResourcePF, mtu); err == nil {
 			t.Error("the MTU of a device that a pod has was set")
 		}
 		removePod(ctx, t, client, "small")
