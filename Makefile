@@ -22,7 +22,7 @@ LABELS ?=
 # A folder with a release (make release), which the specs with the label install then install; empty: the work tree.
 RELEASE ?=
 # How many local clusters run e2e specs side by side; the specs that take minutes start first (SpecPriority).
-PROCS ?= $(if $(E2E_VALUES),1,2)
+PROCS ?= $(if $(E2E_VALUES),1,3)
 # A file that describes the cluster of KUBECONFIG to the e2e specs (docs/e2e.md); empty: local clusters.
 E2E_VALUES ?=
 

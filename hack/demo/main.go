@@ -52,7 +52,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	begin := time.Now()
 	options := localcluster.Options{Log: stderr, Lab: *lab}
-	if err := install.Install(ctx, options); err != nil {
+	built, err := install.Build(ctx, stderr)
+	if err != nil {
+		return err
+	}
+	if err := install.Install(ctx, options, built); err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "Tailgate is installed (%s).\n", time.Since(begin).Round(time.Second))

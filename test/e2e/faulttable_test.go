@@ -107,7 +107,7 @@ func signalOne(node, program string, signal syscall.Signal) {
 	Expect(syscall.Kill(pids[0], signal)).To(Succeed())
 }
 
-var _ = Describe("The fault table:", Label("faults"), needs("processes to kill"), func() {
+var _ = Describe("The fault table:", Label("faults"), needs("processes to kill"), SpecPriority(1), func() {
 	for _, fault := range faults.Faults {
 		if faults.Find(fault, faults.Measuring).Suite != faults.E2E {
 			continue

@@ -31,9 +31,9 @@ import (
 const chartNamespace = "latency"
 
 // It takes Tailgate away from the other specs, and gives it back.
-var _ = Describe("An installation", Label("install"), needs("a Tailgate that it may remove"), func() {
+var _ = Describe("An installation", Label("install"), needs("a Tailgate that it may remove"), SpecPriority(1), func() {
 	It("can be removed while a benchmark runs, replaced by install.yaml, then by the chart, upgraded and removed without a trace", func(ctx context.Context) {
-		defer func() { Expect(install.Install(ctx, options)).To(Succeed()) }()
+		defer func() { Expect(install.Install(ctx, options, built)).To(Succeed()) }()
 
 		By("deleting the kustomization in the middle of a measurement")
 		eventuallyCollects(ctx)

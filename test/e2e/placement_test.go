@@ -240,7 +240,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 			return &v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: resource, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: addresses}}}}
 		}
 		b := benchmark("fragile", short, func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Rounds = 5
+			s.Rounds = 3
 			s.Placement.NUMAPolicy = v1alpha1.NUMAPreferred
 			s.Variants = []v1alpha1.Variant{
 				{Name: "fragile", Network: over(localcluster.ResourceFragile, "198.18.80.0/24")},
@@ -264,7 +264,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 			outcomes[a.Outcome.Reason]++
 		}
 		Expect(condition(b, v1alpha1.ConditionSucceeded).Reason).To(Equal(v1alpha1.ReasonComplete))
-		Expect(outcomes).To(HaveKeyWithValue(v1alpha1.OutcomeMeasured, 15))
+		Expect(outcomes).To(HaveKeyWithValue(v1alpha1.OutcomeMeasured, 9))
 		delete(outcomes, v1alpha1.OutcomeMeasured)
 		delete(outcomes, v1alpha1.OutcomeDevicePluginUnavailable)
 		Expect(outcomes).To(BeEmpty(), "attempts that count as failed")
@@ -429,7 +429,7 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 var _ = Describe("Benchmarks that want the same nodes", Label("placement"), func() {
 	It("are measured in order, by priority, and never two on a node", func(ctx context.Context) {
 		w := watchPods(ctx)
-		const last = 5
+		const last = 4
 		var all []*v1alpha1.LatencyBenchmark
 		for i := range last + 1 {
 			b := benchmark(fmt.Sprintf("crowd-%d", i), short, func(s *v1alpha1.LatencyBenchmarkSpec) {

@@ -8,6 +8,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +31,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/test/e2e/values"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
+	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
 
@@ -42,6 +44,8 @@ var (
 	kube client.WithWatch
 	// options of the local cluster of this process.
 	options = localcluster.Options{Log: GinkgoWriter, Lab: os.Getenv("E2E_LAB") != ""}
+	// built are the images of Tailgate, which the first process makes for all.
+	built []images.Image
 	// elsewhere is true on another cluster than the local one; here describes the cluster.
 	elsewhere = os.Getenv("E2E_VALUES") != ""
 	here      values.Values
@@ -96,7 +100,7 @@ func setUp(ctx context.Context) {
 	if !elsewhere {
 		options.Number, options.Log = GinkgoParallelProcess()-1, os.Stderr
 		began := time.Now()
-		Expect(install.Install(ctx, options)).To(Succeed())
+		Expect(install.Install(ctx, options, built)).To(Succeed())
 		if options.Lab {
 			// How long emulated machines take depends on this one; a local cluster is installed in about half a minute.
 			pace := 4 + time.Since(began)/(30*time.Second)
@@ -118,8 +122,19 @@ func setUp(ctx context.Context) {
 	copyNetworks(ctx)
 }
 
-var _ = SynchronizedBeforeSuite(setUp, func(ctx context.Context) {
+var _ = SynchronizedBeforeSuite(func(ctx context.Context) []byte {
+	if !elsewhere {
+		var err error
+		built, err = install.Build(ctx, os.Stderr)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	setUp(ctx)
+	encoded, err := json.Marshal(built)
+	Expect(err).NotTo(HaveOccurred())
+	return encoded
+}, func(ctx context.Context, encoded []byte) {
 	if GinkgoParallelProcess() > 1 {
+		Expect(json.Unmarshal(encoded, &built)).To(Succeed())
 		setUp(ctx)
 	}
 })

@@ -24,22 +24,23 @@ import (
 // Overlay is the kustomization for the local cluster, from the root of the repository.
 const Overlay = "test/localcluster/overlay"
 
-// Install starts the cluster if it does not run, and installs Tailgate as the work tree has it. It returns when the
-// manager is ready, and can run again after any failure. The working directory must be in the repository.
-func Install(ctx context.Context, o localcluster.Options) error {
-	log := o.Log
-	if log == nil {
-		log = os.Stderr
-	}
+// Build makes the images of Tailgate as the work tree has it. The working directory must be in the repository.
+func Build(ctx context.Context, log io.Writer) ([]images.Image, error) {
 	root, err := images.RepositoryRoot()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	imageOptions, err := images.DefaultOptions(root, log)
+	options, err := images.DefaultOptions(root, log)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	built, err := images.Build(ctx, imageOptions, "manager", "bench")
+	return images.Build(ctx, options, "manager", "bench")
+}
+
+// Install starts the cluster if it does not run, and installs Tailgate from the images that Build made. It returns when the
+// manager is ready, and can run again after any failure. The working directory must be in the repository.
+func Install(ctx context.Context, o localcluster.Options, built []images.Image) error {
+	root, err := images.RepositoryRoot()
 	if err != nil {
 		return err
 	}
