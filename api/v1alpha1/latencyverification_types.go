@@ -18,7 +18,7 @@ const (
 	VerificationUnverified VerificationState = "Unverified"
 	// VerificationMeasuring is for a node that has a benchmark.
 	VerificationMeasuring VerificationState = "Measuring"
-	// VerificationVerified is for a node whose result passed, or was accepted by hand, and of which nothing has changed.
+	// VerificationVerified is for a node whose result passed, or was accepted manually, and of which nothing has changed.
 	VerificationVerified VerificationState = "Verified"
 	// VerificationFailed is for a node whose result failed.
 	VerificationFailed VerificationState = "Failed"
@@ -265,7 +265,7 @@ type LatencyVerificationStatus struct {
 	// accepted is the result that is the baseline of the next measurement.
 	// +optional
 	Accepted *AcceptedResult `json:"accepted,omitempty"`
-	// first is the first accepted result of the epoch, which begins with a result that was accepted by hand. A new result must
+	// first is the first accepted result of the epoch, which begins with a result that was accepted manually. A new result must
 	// also pass the rules compared with this result, so that small regressions cannot accumulate unnoticed.
 	// +optional
 	First *AcceptedResult `json:"first,omitempty"`

@@ -81,15 +81,15 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&o.settings.BenchImage, "bench-image", "", "image of the benchmark pods (required)")
 	fs.StringVar(&o.pullPolicy, "bench-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never")
-	fs.StringVar(&o.settings.ServiceAccount, "bench-service-account", "", "service account of benchmark and hold pods, which they get no token of; it must exist in the namespaces of benchmarks and gates. Empty: their service account default")
+	fs.StringVar(&o.settings.ServiceAccount, "bench-service-account", "", "service account of benchmark and hold pods, which mount no token of it; it must exist in the namespaces of benchmarks and gates. Empty: their service account default")
 	fs.BoolVar(&o.settings.AllowHostNetwork, "allow-host-network", false, "let benchmarks use the nodes' own network (network type Host)")
 	fs.BoolVar(&o.settings.AllowPacketCapture, "allow-packet-capture", false, "let benchmarks capture packets at the server's end (spec.capture), as root with the capability NET_RAW")
 	networkNamespaces := fs.String("network-namespaces", "", "namespaces, separated by commas, whose networks benchmarks of other namespaces may name (networkRef.namespace); * is all, none if it is empty")
-	fs.DurationVar(&o.settings.MaxOccupation, "max-occupation", 24*time.Hour, "for how long a benchmark may hold its nodes, all runs together; 0 is without limit")
-	fs.DurationVar(&o.settings.StartTimeout, "pod-start-timeout", 2*time.Minute, "how long a benchmark pod may take to start")
-	maxAttempts := fs.Int("max-attempts", 3, "how often a run is tried, 1 to 3")
+	fs.DurationVar(&o.settings.MaxOccupation, "max-occupation", 24*time.Hour, "the longest time that all runs of a benchmark together may occupy their nodes; 0: no limit")
+	fs.DurationVar(&o.settings.StartTimeout, "pod-start-timeout", 2*time.Minute, "the longest time for a benchmark pod to start")
+	maxAttempts := fs.Int("max-attempts", 3, "attempts at a run, 1 to 3")
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the HTTPS endpoint with metrics and verdicts, both authenticated; 0 turns it off")
-	fs.StringVar(&o.servingCertDir, "serving-cert-dir", "", "folder with tls.crt and tls.key, with which that endpoint is served; read again when they change. Empty: a certificate that the manager makes when it starts, which nobody can verify")
+	fs.StringVar(&o.servingCertDir, "serving-cert-dir", "", "folder with tls.crt and tls.key of that endpoint; read again when they change. Empty: a self-signed certificate that the manager creates when it starts")
 	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	fs.BoolVar(&o.leaderElection, "leader-elect", true, "elect one leader of several managers")
 	fs.BoolVar(&o.gates, "gates", true, "run the controllers of LatencyGates, which need ClusterRole tailgate-manager-gates")
@@ -108,7 +108,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	case o.settings.BenchImage == "":
 		return o, fmt.Errorf("--bench-image is required")
 	case o.settings.ServiceAccount != "" && len(validation.IsDNS1123Subdomain(o.settings.ServiceAccount)) > 0:
-		return o, fmt.Errorf("--bench-service-account: %q is no name of a service account", o.settings.ServiceAccount)
+		return o, fmt.Errorf("--bench-service-account: %q is not a name of a service account", o.settings.ServiceAccount)
 	case o.settings.StartTimeout < time.Second || o.settings.StartTimeout > pods.StartAllowance:
 		return o, fmt.Errorf("--pod-start-timeout: %s is not 1s to %s", o.settings.StartTimeout, pods.StartAllowance)
 	case o.settings.MaxOccupation < 0:

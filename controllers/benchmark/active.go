@@ -24,7 +24,7 @@ func decideActive(w *world) step {
 	}
 	for _, p := range []*corev1.Pod{w.server, w.client} {
 		if p != nil && !w.ours(p) {
-			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists and is not this benchmark's", p.Name))
+			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists and does not belong to this benchmark", p.Name))
 		}
 	}
 	if w.server == nil && active.ServerPodUID == "" && w.client == nil {
@@ -39,13 +39,13 @@ func decideActive(w *world) step {
 	}{{w.server, active.ServerPodUID}, {w.client, active.ClientPodUID}} {
 		if end.pod != nil && end.recorded == "" {
 			// A manager that died before it could record the pod may have created it, or any other client.
-			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists, and it is not recorded that the operator made it", end.pod.Name))
+			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists, but the status does not record that the operator created it", end.pod.Name))
 		}
 	}
 	s, over := ended(w)
 	if b.Spec.Suspend && (!over || s.kind == stepWatch) {
 		// What is over is not thrown away.
-		return conclude(v1alpha1.OutcomeSuspended, "spec.suspend ended it; it does not count as an attempt that failed")
+		return conclude(v1alpha1.OutcomeSuspended, "spec.suspend ended the attempt, which does not count as failed")
 	}
 	if over {
 		return s
@@ -110,7 +110,7 @@ func round(b *v1alpha1.LatencyBenchmark) string {
 // both of two managers that claimed one node at the same moment see the other's claim here.
 func startServer(w *world) step {
 	if w.benchmark.Spec.Suspend {
-		return step{kind: stepWithdraw, reason: v1alpha1.ReasonBenchmarkSuspended, message: "spec.suspend was set before the first pod of the run was made"}
+		return step{kind: stepWithdraw, reason: v1alpha1.ReasonBenchmarkSuspended, message: "spec.suspend was set before the first pod of the run was created"}
 	}
 	if ok, blocker := queue.Admit(entry(w.benchmark), w.others); !ok {
 		return step{kind: stepWithdraw, reason: v1alpha1.ReasonQueued, message: "gave way: " + blocker}
@@ -168,7 +168,7 @@ func ended(w *world) (step, bool) {
 	serverDone, clientDone := endedWell(w.server), endedWell(w.client)
 	switch {
 	case serverDone && clientDone:
-		return step{kind: stepCollect, reason: v1alpha1.ReasonRunning, message: "taking the result"}, true
+		return step{kind: stepCollect, reason: v1alpha1.ReasonRunning, message: "collecting the result"}, true
 	case serverDone && w.client == nil:
 		return conclude(v1alpha1.OutcomeAgentFailed, "the server ended before there was a client"), true
 	case serverDone && w.sinceEnd() > peerGrace:

@@ -123,7 +123,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 		},
 		"one that came first is waited for": {
 			changes: on(withOther(2*time.Hour, false)),
-			kind:    stepWait, reason: v1alpha1.ReasonQueued, message: []string{"perf/other", "goes first"},
+			kind:    stepWait, reason: v1alpha1.ReasonQueued, message: []string{"perf/other", "precedes it"},
 		},
 		"one that came first is not waited for by a higher priority": {
 			changes: on(withOther(2*time.Hour, false), func(w *world) { w.benchmark.Spec.Priority = 1000 }),
@@ -171,7 +171,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 		},
 		"an undecided benchmark is extended": {
 			changes: on(withStored("x-r1"), withStored("x-r2"), undecided),
-			kind:    stepExtend, reason: v1alpha1.ReasonQueued, message: []string{"4 rounds more", "2 did not decide", "p99 is Inconclusive"}, none: true,
+			kind:    stepExtend, reason: v1alpha1.ReasonQueued, message: []string{"4 more rounds", "2 rounds were not enough", "p99 is Inconclusive"}, none: true,
 		},
 		"an extended plan has more runs": {
 			changes: on(withStored("x-r1"), withStored("x-r2"), func(w *world) { w.benchmark.Status.ExtendedRounds = 4 }),
@@ -394,11 +394,11 @@ func TestDecideWhilePodsStart(t *testing.T) {
 		},
 		"a server that is not recorded is not ours": {
 			changes: on(active(0), withServer(), func(w *world) { w.benchmark.Status.Active.ServerPodUID = "" }),
-			kind:    stepConclude, reason: v1alpha1.OutcomeNameTaken, message: []string{"x-r1-a1-server", "not recorded"},
+			kind:    stepConclude, reason: v1alpha1.OutcomeNameTaken, message: []string{"x-r1-a1-server", "does not record"},
 		},
 		"nor is a client": {
 			changes: on(active(0), withServer(running), withClient(running), func(w *world) { w.benchmark.Status.Active.ClientPodUID = "" }),
-			kind:    stepConclude, reason: v1alpha1.OutcomeNameTaken, message: []string{"x-r1-a1-client", "not recorded"},
+			kind:    stepConclude, reason: v1alpha1.OutcomeNameTaken, message: []string{"x-r1-a1-client", "does not record"},
 		},
 		"of two claims on one node, one gives way": {
 			changes: on(active(0), withOther(2*time.Hour, true)),

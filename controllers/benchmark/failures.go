@@ -38,13 +38,13 @@ func startTrouble(p *corev1.Pod, warnings []corev1.Event) trouble {
 			return troubled(v1alpha1.OutcomeImagePullFailed,
 				"image %s cannot be pulled (%s); check the operator's --bench-image and the node's access to its registry", c.Image, reason)
 		case pods.CannotRun(reason):
-			return troubled(v1alpha1.OutcomeContainerConfig, "the container cannot be made (%s): %s", reason, oneLine(c.State.Waiting.Message))
+			return troubled(v1alpha1.OutcomeContainerConfig, "the container cannot be created (%s): %s", reason, oneLine(c.State.Waiting.Message))
 		}
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 			return troubled(v1alpha1.OutcomeUnschedulable,
-				"the scheduler cannot place it on %s: %s; free what it lacks, or ask for less", pods.Node(p), oneLine(c.Message))
+				"the scheduler cannot place it on %s: %s; free what the message names, or request less", pods.Node(p), oneLine(c.Message))
 		}
 	}
 	for _, e := range slices.Backward(warnings) {
@@ -71,7 +71,7 @@ func networkTrouble(e corev1.Event, node string) trouble {
 		t.final = true
 		return t
 	case strings.Contains(e.Message, "pci addr is required"), strings.Contains(e.Message, `or "pciBusID"`):
-		t := troubled(v1alpha1.OutcomeDeviceMissing, "the CNI plugin on %s was given no device: %s; check that the NetworkAttachmentDefinition has annotation k8s.v1.cni.cncf.io/resourceName, and that Multus reaches the kubelet's podresources", node, said)
+		t := troubled(v1alpha1.OutcomeDeviceMissing, "the CNI plugin on %s received no device: %s; check that the NetworkAttachmentDefinition has annotation k8s.v1.cni.cncf.io/resourceName, and that Multus can read the kubelet's podresources socket", node, said)
 		t.final = true
 		return t
 	}
@@ -109,17 +109,17 @@ func podFailure(p *corev1.Pod) (reason, message string) {
 			return t.Reason, fmt.Sprintf("%s on %s: %s", role, node, oneLine(t.Message))
 		}
 		if end.Reason == "OOMKilled" {
-			return v1alpha1.OutcomeOOMKilled, fmt.Sprintf("the %s used more than placement.memory: ask for more, or measure for a shorter time", role)
+			return v1alpha1.OutcomeOOMKilled, fmt.Sprintf("the %s used more than placement.memory: request more, or measure for a shorter time", role)
 		}
 		if end.Reason == "StartError" || end.Reason == "ContainerCannotRun" {
 			return v1alpha1.OutcomeContainerConfig, fmt.Sprintf("the %s's container cannot run on %s: %s; is --bench-image a Tailgate bench image?", role, node, oneLine(end.Message))
 		}
-		return v1alpha1.OutcomeAgentFailed, fmt.Sprintf("the %s's agent on %s ended with exit code %d (%s) and said nothing", role, node, end.ExitCode, end.Reason)
+		return v1alpha1.OutcomeAgentFailed, fmt.Sprintf("the %s's agent on %s ended with exit code %d (%s) and without a message", role, node, end.ExitCode, end.Reason)
 	}
 	if p.Status.Reason != "" {
 		return v1alpha1.OutcomeAdmissionRejected, fmt.Sprintf("the kubelet of %s refused the %s (%s): %s", node, role, p.Status.Reason, oneLine(p.Status.Message))
 	}
-	return v1alpha1.OutcomePodLost, fmt.Sprintf("the %s's pod failed on %s and nothing tells why", role, node)
+	return v1alpha1.OutcomePodLost, fmt.Sprintf("the %s's pod failed on %s for an unknown reason", role, node)
 }
 
 // maxSaid is how much of a foreign message fits into one of ours, in bytes.

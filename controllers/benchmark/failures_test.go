@@ -80,7 +80,7 @@ func TestStartTrouble(t *testing.T) {
 		},
 		"a pod that fits nowhere": {
 			pod:  []func(*corev1.Pod){unscheduled("0/2 nodes are available: 1 Insufficient amd.com/sf_vf, 1 node(s) didn't match Pod's node affinity/selector.")},
-			want: v1alpha1.OutcomeUnschedulable, wantMessage: []string{"on b", "Insufficient amd.com/sf_vf", "free what it lacks"},
+			want: v1alpha1.OutcomeUnschedulable, wantMessage: []string{"on b", "Insufficient amd.com/sf_vf", "free what the message names"},
 		},
 		"a network that cannot be set up": {
 			events: []corev1.Event{event("FailedCreatePodSandBox", sandbox)},
@@ -240,7 +240,7 @@ func TestPodFailure(t *testing.T) {
 			pod: []func(*corev1.Pod){ended("Error", 1, ""), func(p *corev1.Pod) {
 				p.Status.ContainerStatuses[0].Name = "injected"
 			}},
-			want: v1alpha1.OutcomePodLost, wantMessage: []string{"nothing tells why"},
+			want: v1alpha1.OutcomePodLost, wantMessage: []string{"for an unknown reason"},
 		},
 	}
 	for name, c := range cases {

@@ -23,7 +23,7 @@ func decideIdle(w *world) step {
 	run, last := next.run, next.last
 	if run == nil && w.undecided != "" {
 		return step{kind: stepExtend, reason: v1alpha1.ReasonQueued,
-			message: fmt.Sprintf("%d rounds more are measured, because %d did not decide: %s", b.Spec.Criteria.ExtendRounds, b.Spec.Rounds, w.undecided)}
+			message: fmt.Sprintf("measuring %d more rounds, because %d rounds were not enough for a verdict: %s", b.Spec.Criteria.ExtendRounds, b.Spec.Rounds, w.undecided)}
 	}
 	if run == nil {
 		return step{kind: stepComplete, reason: v1alpha1.ReasonComplete, message: fmt.Sprintf("%d of %d runs measured and stored", len(w.runs), len(w.runs))}
@@ -51,7 +51,7 @@ func decideIdle(w *world) step {
 		if f.stuck {
 			// It does not compete for the other node meanwhile.
 			return step{kind: stepReject, reason: v1alpha1.ReasonPodStuck, again: waitAgain, message: fmt.Sprintf(
-				"pod %s of an attempt that is over does not end: bring the node back, remove the pod's finalizers, or delete the Node object", f.name)}
+				"pod %s of a finished attempt does not terminate: bring the node back, remove the pod's finalizers, or delete the Node object", f.name)}
 		}
 	}
 
@@ -71,13 +71,13 @@ func decideIdle(w *world) step {
 		return step{kind: stepAccept, reason: v1alpha1.ReasonQueued, message: "about to start", pair: pair, cpus: preflight.CPUs(w.accepted)}
 	}
 	if accepted := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted); w.unseen != "" && accepted != nil && w.now.Sub(accepted.LastTransitionTime.Time) < unseenGrace {
-		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: " + w.unseen + " is older and was not looked at yet", again: hearAgain}
+		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: " + w.unseen + " is older, and the operator has not processed it yet", again: hearAgain}
 	}
 	if ok, blocker := queue.Admit(entry(b), w.others); !ok {
 		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: " + blocker, again: waitAgain}
 	}
 	if len(w.foreign) > 0 {
-		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: pod " + w.foreign[0].name + " is not gone yet", again: lookAgain}
+		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: pod " + w.foreign[0].name + " still exists", again: lookAgain}
 	}
 	return step{kind: stepClaim, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d", run.Name, next.attempt), run: *run, attempt: next.attempt, taken: next.taken != nil}
 }

@@ -79,9 +79,9 @@ func stands(v *v1alpha1.Verdict, digest string, baseline *compared) bool {
 func notJudged(b *v1alpha1.LatencyBenchmark) string {
 	if n := b.Status.ExtendedRounds; n > 0 {
 		return fmt.Sprintf(
-			"the planned rounds left it Inconclusive; judged again, for the last time, when %d more are measured", n)
+			"the verdict of the planned rounds is Inconclusive; the rules are evaluated again, for the last time, when %d more rounds are measured", n)
 	}
-	return "judged when everything is measured"
+	return "the rules are evaluated when all runs are measured"
 }
 
 // passed is the condition that a verdict makes.
@@ -142,7 +142,7 @@ func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark)
 			return nil, err
 		}
 		if accepted == nil {
-			c.missing = fmt.Sprintf("the baseline, LatencyGate %s, has no accepted result of the client's node in this namespace; look at kubectl get lver", c.gate)
+			c.missing = fmt.Sprintf("the baseline, LatencyGate %s, has no accepted result of the client's node in this namespace; see kubectl get lver", c.gate)
 			return c, nil
 		}
 		key, c.uid = types.NamespacedName{Namespace: accepted.Namespace, Name: accepted.Benchmark}, accepted.UID
@@ -285,12 +285,12 @@ func (r *Reconciler) candidateResults(ctx context.Context, b *v1alpha1.LatencyBe
 	switch planned := len(plan.Runs(b)); {
 	case succeededStatus(b) == metav1.ConditionFalse:
 		results.Trouble = &verdict.Blocker{
-			Reason: v1alpha1.ReasonBenchmarkFailed, Message: "the benchmark failed before everything was measured",
+			Reason: v1alpha1.ReasonBenchmarkFailed, Message: "the benchmark failed before all runs were measured",
 		}
 	case len(kept) < planned:
 		results.Trouble = &verdict.Blocker{Reason: v1alpha1.ReasonResultsMissing, Message: fmt.Sprintf(
-			"of the stored results of %d runs, %d were deleted or changed; delete the benchmark and apply it again",
-			planned, planned-len(kept))}
+			"the stored results of %d of %d runs were deleted or changed; delete the benchmark and apply it again",
+			planned-len(kept), planned)}
 	}
 	return results, nil
 }
@@ -317,7 +317,7 @@ func (r *Reconciler) baselineResults(ctx context.Context, c *compared) (judge.Re
 	}
 	if planned := len(plan.Runs(baseline)); len(kept) < planned {
 		return trouble(v1alpha1.ReasonBaselineResultsMissing,
-			"of the baseline, LatencyBenchmark %s, the stored results of %d of %d runs were deleted or changed",
+			"stored results of the baseline, LatencyBenchmark %s, were deleted or changed: those of %d of %d runs",
 			baseline.Name, planned-len(kept), planned)
 	}
 	results.Collection = all

@@ -292,7 +292,7 @@ func (r *Reconciler) listening(ctx context.Context, w *world) (address, unheard 
 	}
 	log, err := r.openLog(ctx, w.server)
 	if err != nil {
-		return "", oneLine(fmt.Sprintf("the log of pod %s, which says where it listens, cannot be read: %v", w.server.Name, err))
+		return "", oneLine(fmt.Sprintf("the log of pod %s, which contains the address at which its server listens, cannot be read: %v", w.server.Name, err))
 	}
 	defer log.Close()
 	found, err := result.ParseListen(log)

@@ -110,7 +110,7 @@ func noticesOf(old, b *v1alpha1.LatencyBenchmark) []controllers.Notice {
 	}
 	if before, now := collected(old), collected(b); before.SHA256 != "" && now.SHA256 != "" && before.Run == now.Run && before.ConfigMap != now.ConfigMap {
 		out = append(out, controllers.Notice{Type: corev1.EventTypeWarning, Reason: v1alpha1.OutcomeNameTaken, Action: "Store", Message: fmt.Sprintf(
-			"ConfigMap %s, which was to keep the result of %s, exists with other content; ConfigMap %s is to keep it", before.ConfigMap, now.Run, now.ConfigMap)})
+			"ConfigMap %s, intended for the result of %s, exists with other content; the operator uses ConfigMap %s instead", before.ConfigMap, now.Run, now.ConfigMap)})
 	}
 	if b.Status.ExtendedRounds != old.Status.ExtendedRounds {
 		if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {

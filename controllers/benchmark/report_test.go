@@ -82,7 +82,7 @@ func TestEventsOf(t *testing.T) {
 			before: on(active(0), collectedAs(keptOther)),
 			after:  on(active(0), collectedAs(keptAbsent), func(w *world) { w.benchmark.Status.Active.Collected.ConfigMap = "x-r1-vwxyz" }),
 			want: []string{
-				"Warning NameTaken ConfigMap x-r1-abcde, which was to keep the result of x-r1, exists with other content; ConfigMap x-r1-vwxyz is to keep it",
+				"Warning NameTaken ConfigMap x-r1-abcde, intended for the result of x-r1, exists with other content; the operator uses ConfigMap x-r1-vwxyz instead",
 			},
 		},
 		"failed": {

@@ -62,10 +62,10 @@ func resultName(run string) string {
 // cannotCollect says why the result cannot be taken now, and gives up when it could not be for a while.
 func (w *world) cannotCollect(at *state, err error) {
 	if w.sinceEnd() > peerGrace {
-		w.fail(at, v1alpha1.OutcomeResultMissing, fmt.Sprintf("the result could not be taken for %s: %s; see the nodes' kubelets", peerGrace, oneLine(err.Error())))
+		w.fail(at, v1alpha1.OutcomeResultMissing, fmt.Sprintf("the result could not be read for %s: %s; check the kubelets of the nodes", peerGrace, oneLine(err.Error())))
 		return
 	}
-	at.message, at.again = "the result cannot be taken yet: "+oneLine(err.Error()), lookAgain
+	at.message, at.again = "the result cannot be read yet: "+oneLine(err.Error()), lookAgain
 }
 
 // randomPart is the part of a name that cannot be known in advance.
@@ -137,7 +137,7 @@ func (r *Reconciler) createResult(ctx context.Context, w *world) error {
 		return fmt.Errorf("creating ConfigMap %s: %w", cm.Name, err)
 	}
 	if err := result.Verify(cm, *collected); err != nil {
-		return fmt.Errorf("it was changed when it was created, as by an admission webhook: %w", err)
+		return fmt.Errorf("it was changed when it was created, for example by an admission webhook: %w", err)
 	}
 	w.measured()
 	return nil

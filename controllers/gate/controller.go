@@ -140,7 +140,7 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 	for _, list := range []client.ObjectList{gates, nodes, verifications} {
 		// They are only read here, and there may be thousands.
 		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("listing what the gate looks at: %w", err)
+			return nil, fmt.Errorf("listing the objects that the gate needs: %w", err)
 		}
 	}
 	measuring := &v1alpha1.LatencyVerificationList{}
@@ -201,7 +201,7 @@ func (r *Gates) consult(s *survey, now time.Time) {
 	var next time.Time
 	if err == nil {
 		if next = schedule.Next(now.In(zone)); next.IsZero() {
-			err = fmt.Errorf("spec.schedule: %q never comes", s.gate.Spec.Schedule)
+			err = fmt.Errorf("spec.schedule: %q never occurs", s.gate.Spec.Schedule)
 		}
 	}
 	if err != nil {

@@ -90,7 +90,7 @@ const (
 
 // decide chooses the next step for a node. It is pure.
 //
-// Nothing but a result that passed, or was accepted by hand, leads to Verified. What depends on the time only ever holds a
+// Nothing but a result that passed, or was accepted manually, leads to Verified. What depends on the time only ever holds a
 // node back, except that a node which its gate does not select is released after spec.releaseAfter.
 func decide(w *world) step {
 	v := w.verification
@@ -100,7 +100,7 @@ func decide(w *world) step {
 	left := w.retainedFor()
 	if w.lost() && left <= 0 {
 		return step{kind: stepRelease, reason: v1alpha1.ReasonReleased, message: fmt.Sprintf(
-			"LatencyGate %s has not had node %s for %s: spec.releaseAfter", w.gate.Name, v.Spec.NodeName, w.gate.Spec.ReleaseAfter.Duration)}
+			"LatencyGate %s has not selected node %s for %s (spec.releaseAfter)", w.gate.Name, v.Spec.NodeName, w.gate.Spec.ReleaseAfter.Duration)}
 	}
 	s := decideState(w)
 	if w.lost() {
@@ -128,7 +128,7 @@ func decideState(w *world) step {
 	case v.Status.State == "":
 		return step{kind: stepUnverify, reason: v1alpha1.ReasonNewNode, message: "the node is new to the gate"}
 	case v.Status.NodeUID != string(w.node.UID):
-		return step{kind: stepUnverify, reason: v1alpha1.ReasonNodeReplaced, message: "the Node was deleted and made again"}
+		return step{kind: stepUnverify, reason: v1alpha1.ReasonNodeReplaced, message: "the Node was deleted and created again"}
 	}
 	current := identity.KeysOf(w.gate).Of(w.node)
 	if found := identity.Changes(v.Status.Identity, current); len(found) > 0 {
@@ -168,15 +168,15 @@ func accept(w *world, name string, current map[string]string) step {
 	case err != nil:
 		return refuse("%v", err)
 	case result == nil:
-		return refuse("%q is not among the benchmarks of status.history: only a result of this node that is over can be accepted", text.Shorten(name, 64))
+		return refuse("%q is not among the benchmarks of status.history: only a finished result of this node can be accepted", text.Shorten(name, 64))
 	case w.named == nil || !metav1.IsControlledBy(w.named, w.verification):
 		return refuse("LatencyBenchmark %s does not exist any more", name)
 	case !meta.IsStatusConditionTrue(w.named.Status.Conditions, v1alpha1.ConditionSucceeded):
-		return refuse("LatencyBenchmark %s is not complete: only what was measured can be accepted", name)
+		return refuse("LatencyBenchmark %s is not complete: only a complete result can be accepted", name)
 	case result.IdentitySHA256 != digest:
-		return refuse("LatencyBenchmark %s measured the node as it was before it changed; have it measured again: annotation %s", name, v1alpha1.AnnotationVerify)
+		return refuse("LatencyBenchmark %s measured the node before it changed; request a new measurement: annotation %s", name, v1alpha1.AnnotationVerify)
 	}
-	return step{kind: stepAccept, reason: v1alpha1.ReasonAcceptedByHand, message: fmt.Sprintf("%s was accepted by hand, with outcome %s", name, result.Outcome)}
+	return step{kind: stepAccept, reason: v1alpha1.ReasonAcceptedByHand, message: fmt.Sprintf("%s was accepted manually, with outcome %s", name, result.Outcome)}
 }
 
 // find finds a benchmark in a history; nil when it is not there.
@@ -194,7 +194,7 @@ func measuring(w *world) step {
 	case current == nil, b == nil, string(b.UID) != current.UID, !b.DeletionTimestamp.IsZero():
 		return gone(w, v1alpha1.ReasonBenchmarkDeleted, "a user deleted the benchmark that measured the node")
 	case w.edited:
-		return gone(w, v1alpha1.ReasonBenchmarkEdited, "a user edited or suspended the benchmark that measured the node; rules are edited in the gate, and suspend is set in it")
+		return gone(w, v1alpha1.ReasonBenchmarkEdited, "a user edited or suspended the benchmark that measured the node; edit or suspend the gate instead")
 	case !b.Finished():
 		return unfinished(w)
 	case meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionSucceeded):
@@ -202,13 +202,13 @@ func measuring(w *world) step {
 	case b.Spec.Criteria == nil:
 		return step{
 			kind: stepConclude, state: v1alpha1.VerificationInconclusive, outcome: v1alpha1.VerdictInconclusive, reason: v1alpha1.ReasonNothingToCompare,
-			message: fmt.Sprintf("there is no accepted result to compare with, and no rule with maxLatency, maxMessages or minBitsPerSecond; look at LatencyBenchmark %s and accept it: kubectl annotate lver %s %s=%s",
+			message: fmt.Sprintf("there is no accepted result to compare with, and no rule with maxLatency, maxMessages or minBitsPerSecond; check LatencyBenchmark %s and accept it: kubectl annotate lver %s %s=%s",
 				b.Name, w.verification.Name, v1alpha1.AnnotationAccept, b.Name),
 		}
 	}
 	passed := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed)
 	if passed == nil || passed.ObservedGeneration != b.Generation || passed.Reason == v1alpha1.ReasonNotJudged {
-		return waits(w, progress(w), patience, v1alpha1.ReasonNoProgress, "it is finished and was not judged")
+		return waits(w, progress(w), patience, v1alpha1.ReasonNoProgress, "it is finished without a verdict")
 	}
 	switch {
 	case passed.Status == metav1.ConditionTrue && w.replaced != "":
@@ -227,7 +227,7 @@ func measuring(w *world) step {
 // wait for its slot.
 func unfinished(w *world) step {
 	b := w.benchmark
-	message := "nothing is known of it"
+	message := "its status has no condition yet"
 	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
 		message = fmt.Sprintf("%s: %s", c.Reason, c.Message)
 	}
@@ -287,7 +287,7 @@ func waits(w *world, since time.Time, limit time.Duration, reason, message strin
 		return step{kind: stepKeep, again: min(left, limit)}
 	}
 	// It has measured nothing that could be looked at, so that it has no outcome.
-	return step{kind: stepRepeat, reason: reason, message: fmt.Sprintf("LatencyBenchmark %s with peer %s was given up after %s without progress (%s)",
+	return step{kind: stepRepeat, reason: reason, message: fmt.Sprintf("LatencyBenchmark %s with peer %s was abandoned after %s without progress (%s)",
 		w.benchmark.Name, w.verification.Status.Benchmark.Peer, limit, message)}
 }
 
@@ -298,9 +298,9 @@ func drift(w *world, message string) step {
 	case w.drift == nil || w.drift.Outcome == v1alpha1.VerdictPass:
 		return step{kind: stepConclude, state: v1alpha1.VerificationVerified, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: message}
 	case w.drift.Outcome == v1alpha1.VerdictFail:
-		return failed(w, v1alpha1.ReasonDrifted, fmt.Sprintf("small losses have added up since %s, the first result of this epoch: %s", first.Benchmark, w.drift.Message))
+		return failed(w, v1alpha1.ReasonDrifted, fmt.Sprintf("small regressions have added up since %s, the first result of this epoch: %s", first.Benchmark, w.drift.Message))
 	default:
-		return inconclusive(w, v1alpha1.ReasonDriftUnknown, fmt.Sprintf("it passed, but against %s, the first result of this epoch: %s", first.Benchmark, w.drift.Message))
+		return inconclusive(w, v1alpha1.ReasonDriftUnknown, fmt.Sprintf("it passed against the last accepted result, but not against %s, the first result of this epoch: %s", first.Benchmark, w.drift.Message))
 	}
 }
 
@@ -316,7 +316,7 @@ func failed(w *world, reason, message string) step {
 	case w.otherPeer:
 		return step{
 			kind: stepRepeat, outcome: v1alpha1.VerdictFail, reason: v1alpha1.ReasonSecondPeer, suspect: current.Peer,
-			message: fmt.Sprintf("it failed with peer %s, which is not verified itself; another peer will tell which of them is slow: %s", current.Peer, message),
+			message: fmt.Sprintf("it failed with peer %s, which is not verified itself; a measurement with another peer will show which of them is slow: %s", current.Peer, message),
 		}
 	default:
 		message = fmt.Sprintf("with peer %s, which is not verified itself, and there is no other: %s", current.Peer, message)
@@ -328,7 +328,7 @@ func failed(w *world, reason, message string) step {
 func inconclusive(w *world, reason, message string) step {
 	on := w.gate.Spec.OnInconclusive
 	if on.Action == v1alpha1.InconclusiveRetry && w.verification.Status.Retried < max(1, on.Retries) {
-		return step{kind: stepRepeat, outcome: v1alpha1.VerdictInconclusive, reason: v1alpha1.ReasonRetry, message: fmt.Sprintf("measured again, because nothing could be concluded (%s): %s", reason, message)}
+		return step{kind: stepRepeat, outcome: v1alpha1.VerdictInconclusive, reason: v1alpha1.ReasonRetry, message: fmt.Sprintf("measuring again, because the result is inconclusive (%s): %s", reason, message)}
 	}
 	return step{kind: stepConclude, state: v1alpha1.VerificationInconclusive, outcome: v1alpha1.VerdictInconclusive, reason: reason, message: message}
 }
@@ -338,5 +338,5 @@ func gone(w *world, reason, message string) step {
 	if w.verification.Status.Lost < maxLost {
 		return step{kind: stepRepeat, reason: reason, message: message + "; it is measured again"}
 	}
-	return step{kind: stepConclude, state: v1alpha1.VerificationInconclusive, reason: reason, message: message + ", again and again; have the node measured when that has stopped: annotation " + v1alpha1.AnnotationVerify}
+	return step{kind: stepConclude, state: v1alpha1.VerificationInconclusive, reason: reason, message: message + ", repeatedly; request a new measurement when that has stopped: annotation " + v1alpha1.AnnotationVerify}
 }

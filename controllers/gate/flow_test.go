@@ -124,7 +124,7 @@ func TestDecide(t *testing.T) {
 		"one that waits when clocks go back":     {notAccepted(-time.Hour), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"one that waits in the queue":            {began(29 * time.Minute), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"one that waits in the queue for ever":   {began(30 * time.Minute), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "round 3 of 10"},
-		"one that is not looked at":              {all(began(5*time.Minute), func(w *world) { w.benchmark.Status.Conditions = nil }), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "nothing is known"},
+		"one that is not looked at":              {all(began(5*time.Minute), func(w *world) { w.benchmark.Status.Conditions = nil }), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "no condition yet"},
 		"a benchmark whose pods are not deleted": {all(began(time.Hour), attempt(time.Hour, 5*time.Minute)), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "with peer b"},
 		"a benchmark whose pods are deleted":     {all(began(time.Hour), attempt(time.Hour, 4*time.Minute)), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"one that measures for an hour": {all(began(2*time.Hour), attempt(time.Hour, -1), func(w *world) {
@@ -134,7 +134,7 @@ func TestDecide(t *testing.T) {
 		"one that has just ended an attempt": {all(began(2*time.Hour), func(w *world) {
 			w.benchmark.Status.Attempts = []v1alpha1.Attempt{{Outcome: v1alpha1.Outcome{CompletionTime: metav1.NewMicroTime(ago(time.Minute))}}}
 		}), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"a verdict that does not come": {all(measured(metav1.ConditionUnknown, v1alpha1.ReasonNotJudged), began(time.Hour), func(w *world) { w.benchmark.Status.CompletionTime = at(5 * time.Minute) }), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "not judged"},
+		"a verdict that does not come": {all(measured(metav1.ConditionUnknown, v1alpha1.ReasonNotJudged), began(time.Hour), func(w *world) { w.benchmark.Status.CompletionTime = at(5 * time.Minute) }), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "without a verdict"},
 
 		"a node that the gate does not select":          {notSelected, stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
 		"one that is retained":                          {all(notSelected, retained(59*time.Minute)), stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
@@ -150,7 +150,7 @@ func TestDecide(t *testing.T) {
 		"one that is being deleted, passed":             {all(passed, func(w *world) { w.benchmark.DeletionTimestamp = at(0) }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
 		"another one of its name, passed":               {all(passed, func(w *world) { w.benchmark.UID = "uid-forged" }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
 		"one that was edited, passed":                   {all(passed, func(w *world) { w.edited = true }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkEdited, ""},
-		"one that was deleted for the third time":       {all(running, func(w *world) { w.benchmark = nil; w.verification.Status.Lost = 2 }), stepConclude, inconclusiveState, v1alpha1.ReasonBenchmarkDeleted, "again and again"},
+		"one that was deleted for the third time":       {all(running, func(w *world) { w.benchmark = nil; w.verification.Status.Lost = 2 }), stepConclude, inconclusiveState, v1alpha1.ReasonBenchmarkDeleted, "repeatedly"},
 		"one that failed to measure": {all(running, func(w *world) {
 			w.benchmark.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed, "ToolFailed"))
 		}), stepConclude, inconclusiveState, v1alpha1.ReasonBenchmarkFailed, "ToolFailed"},
@@ -161,7 +161,7 @@ func TestDecide(t *testing.T) {
 		"no verdict":                         {all(passed, func(w *world) { w.benchmark.Status.Conditions = w.benchmark.Status.Conditions[:2] }), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"a pass with a peer that is not verified":  {all(passed, peerNotVerified), stepConclude, verifiedState, v1alpha1.ReasonPassed, ""},
 		"a pass against the first, too":            {all(passed, drifted(v1alpha1.VerdictPass)), stepConclude, verifiedState, v1alpha1.ReasonPassed, ""},
-		"a pass that fails against the first":      {all(passed, drifted(v1alpha1.VerdictFail)), stepConclude, failedState, v1alpha1.ReasonDrifted, "small losses have added up since up-a-1"},
+		"a pass that fails against the first":      {all(passed, drifted(v1alpha1.VerdictFail)), stepConclude, failedState, v1alpha1.ReasonDrifted, "small regressions have added up since up-a-1"},
 		"a pass that the first does not decide":    {all(passed, drifted(v1alpha1.VerdictInconclusive)), stepConclude, inconclusiveState, v1alpha1.ReasonDriftUnknown, "up-a-1"},
 		"a drift with a peer that is not verified": {all(passed, drifted(v1alpha1.VerdictFail), peerNotVerified), stepRepeat, unverifiedState, v1alpha1.ReasonSecondPeer, ""},
 
@@ -353,7 +353,7 @@ func TestNext(t *testing.T) {
 		want := v1alpha1.LatencyVerificationStatus{
 			State: v1alpha1.VerificationUnverified, Conditions: []metav1.Condition{{
 				Type: v1alpha1.ConditionVerified, Status: metav1.ConditionUnknown, LastTransitionTime: metav1.Time{Time: noon},
-				Reason: v1alpha1.ReasonNodeReplaced, Message: "the Node was deleted and made again",
+				Reason: v1alpha1.ReasonNodeReplaced, Message: "the Node was deleted and created again",
 			}},
 			LastTransitionTime: &metav1.Time{Time: noon}, NodeUID: "uid-other", Identity: w.verification.Status.Identity, Number: 3,
 		}

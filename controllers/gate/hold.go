@@ -126,11 +126,11 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	case pod == nil:
 		// Its condition follows when the watch tells of it.
 		if err := r.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
-			rest(v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("pod %s/%s cannot be made: %v", want.Namespace, want.Name, err))
+			rest(v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("pod %s/%s cannot be created: %v", want.Namespace, want.Name, err))
 		}
 	case !metav1.IsControlledBy(pod, v):
 		if again == 0 {
-			rest(v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("pod %s/%s exists and is not this gate's; delete it", pod.Namespace, pod.Name))
+			rest(v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("pod %s/%s exists and does not belong to this gate; delete it", pod.Namespace, pod.Name))
 		}
 	case !pod.DeletionTimestamp.IsZero():
 	case pods.Ended(pod):

@@ -95,7 +95,7 @@ func choose(l lineup) choice {
 			c.waiting[v.Spec.NodeName] = "the gate is suspended"
 			continue
 		case rest > 0:
-			c.waiting[v.Spec.NodeName] = fmt.Sprintf("it is tried again at %s: %s: %s", v.Status.Setback.RetryTime.UTC().Format(time.TimeOnly), v.Status.Setback.Reason, v.Status.Setback.Message)
+			c.waiting[v.Spec.NodeName] = fmt.Sprintf("the next try is at %s: %s: %s", v.Status.Setback.RetryTime.UTC().Format(time.TimeOnly), v.Status.Setback.Reason, v.Status.Setback.Message)
 			c.again = controllers.Soonest(c.again, rest)
 			continue
 		case len(c.starts) >= free || l.busy[v.Spec.NodeName]:
@@ -104,7 +104,7 @@ func choose(l lineup) choice {
 		}
 		peer, verified, ok := peers.of(v)
 		if !ok {
-			c.waiting[v.Spec.NodeName] = "there is no other node that is ready, free and has not failed, to measure it with"
+			c.waiting[v.Spec.NodeName] = "there is no other node to measure it with that is ready, free and not failed"
 			continue
 		}
 		c.starts = append(c.starts, start{v, peer, verified})

@@ -102,9 +102,9 @@ func ready(s *survey) metav1.Condition {
 	case len(s.taken) > 0:
 		return no(v1alpha1.ReasonNodesTaken, "%s; a node belongs to the oldest gate that selects it", takenText(s.taken))
 	case s.gate.Spec.Suspend:
-		return no(v1alpha1.ReasonSuspended, "spec.suspend is set: nothing is measured")
+		return no(v1alpha1.ReasonSuspended, "spec.suspend is set: the gate measures no node")
 	}
-	return v1alpha1.Condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "every selected node is looked after")
+	return v1alpha1.Condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "the gate handles every selected node")
 }
 
 // setbacks are those of the nodes, in the order of their names.
@@ -151,7 +151,7 @@ func passed(s *survey) metav1.Condition {
 	case notVerified > 0:
 		return is(metav1.ConditionUnknown, v1alpha1.ReasonNotAllVerified, "%d of %d nodes are not verified%s", notVerified, n.Total, first)
 	case len(s.taken) > 0:
-		return is(metav1.ConditionUnknown, v1alpha1.ReasonNodesTaken, "%s, of which this gate knows nothing", takenText(s.taken))
+		return is(metav1.ConditionUnknown, v1alpha1.ReasonNodesTaken, "%s, so this gate does not know their state", takenText(s.taken))
 	case n.Total == 0:
 		if _, err := metav1.LabelSelectorAsSelector(&s.gate.Spec.NodeSelector); err != nil {
 			return is(metav1.ConditionUnknown, v1alpha1.ReasonNoNodes, "spec.nodeSelector: %v; correct the selector", err)

@@ -85,7 +85,7 @@ func TestSummarizeWhatJustHappened(t *testing.T) {
 	summarize(s, choice{starts: []start{{a, "d", true}}, due: []*v1alpha1.LatencyVerification{b}, waiting: map[string]string{"c": "others are measured first"}})
 	want := []v1alpha1.NodeLine{
 		{Name: "a", State: v1alpha1.VerificationMeasuring, Message: "because"},
-		{Name: "b", State: v1alpha1.VerificationUnverified, Message: "all 2 rules hold"},
+		{Name: "b", State: v1alpha1.VerificationUnverified, Message: "all 2 rules pass"},
 		{Name: "c", State: v1alpha1.VerificationUnverified, Message: "others are measured first; because"},
 	}
 	if diff := cmp.Diff(want, s.gate.Status.NotVerified); diff != "" {

@@ -80,7 +80,7 @@ var (
 var transitions = []transition{
 	{event: eventChanged, when: "the node is new, its identity changed, or `tailgate.dev/verify` requests it", to: v1alpha1.VerificationUnverified,
 		resets: slices.Concat(tries, []field{fieldAcceptRefused}), counts: fieldChanged},
-	{event: eventReplaced, when: "the Node was deleted and made again", to: v1alpha1.VerificationUnverified, resets: []field{fieldAll}},
+	{event: eventReplaced, when: "the Node was deleted and created again", to: v1alpha1.VerificationUnverified, resets: []field{fieldAll}},
 	{event: eventDue, when: "the schedule requests it", from: concluded, to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []field{fieldChanged})},
 	{event: eventStarted, when: "a slot and a peer are free, and the benchmark was created", from: unverifiedOnly, to: v1alpha1.VerificationMeasuring, counts: fieldBenchmark},
 	{event: eventRefused, when: "the API server refused the benchmark", from: unverifiedOnly, counts: fieldSetback},
@@ -264,7 +264,7 @@ func begun(v *v1alpha1.LatencyVerification, b v1alpha1.VerificationBenchmark) (v
 
 // due is the status of a node whose turn it is by the schedule.
 func due(v *v1alpha1.LatencyVerification, schedule string, now time.Time) (v1alpha1.LatencyVerificationStatus, error) {
-	return happening{event: eventDue, reason: v1alpha1.ReasonScheduleDue, message: "it is its turn by the schedule, " + schedule, now: now}.apply(v, v.Status)
+	return happening{event: eventDue, reason: v1alpha1.ReasonScheduleDue, message: "the schedule is due for the node, " + schedule, now: now}.apply(v, v.Status)
 }
 
 // refused is the status of a node whose benchmark could not be made. It keeps its state, and its place in the queue.

@@ -261,7 +261,7 @@ func (r *Verifications) baselineTrouble(ctx context.Context, w *world) (string, 
 			return fmt.Sprintf("LatencyBenchmark %s, with which results are compared, was deleted; accept another result: annotation %s",
 				result.Benchmark, v1alpha1.AnnotationAccept), nil
 		case err == nil && string(b.UID) != result.UID:
-			return fmt.Sprintf("LatencyBenchmark %s, with which results are compared, was deleted and made again; accept another result: annotation %s",
+			return fmt.Sprintf("LatencyBenchmark %s, with which results are compared, was deleted and created again; accept another result: annotation %s",
 				result.Benchmark, v1alpha1.AnnotationAccept), nil
 		case err != nil:
 			return "", fmt.Errorf("getting LatencyBenchmark %s: %w", result.Benchmark, err)

@@ -113,7 +113,7 @@ func (r *Reconciler) postpone(ctx context.Context, w *world, number int32) error
 	w.leave(number)
 	w.notices = append(w.notices, controllers.Notice{
 		Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonPairPostponed, Action: "Postpone", Related: child,
-		Message: fmt.Sprintf("%s is measured, from its first round on, after the others: %s", child.Name, messageOf(child.Status.Conditions, v1alpha1.ConditionAccepted)),
+		Message: fmt.Sprintf("%s is measured after the others, from its first round: %s", child.Name, messageOf(child.Status.Conditions, v1alpha1.ConditionAccepted)),
 	})
 	w.children[number-1] = nil
 	return nil
@@ -140,7 +140,7 @@ func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.Run
 	if running.UID != "" && running.UID != string(child.UID) {
 		w.notices = append(w.notices, controllers.Notice{
 			Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonPairDeleted, Action: "Measure", Related: child,
-			Message: child.Name + " was deleted before everything was measured; its results are lost, and it is measured again",
+			Message: child.Name + " was deleted before all runs were measured; its results are lost, and it is measured again",
 		})
 	}
 	running.UID = string(child.UID)
@@ -153,10 +153,10 @@ func (w *world) obstacle(child *v1alpha1.LatencyBenchmark) (blocker, bool) {
 	owner := metav1.GetControllerOf(child)
 	switch {
 	case !child.DeletionTimestamp.IsZero(), owner != nil && owner.Kind == kind && owner.Name == w.matrix.Name && owner.UID != w.matrix.UID:
-		return blocker{v1alpha1.ReasonQueued, fmt.Sprintf("LatencyBenchmark %s is not gone yet", child.Name)}, true
+		return blocker{v1alpha1.ReasonQueued, fmt.Sprintf("LatencyBenchmark %s still exists", child.Name)}, true
 	case !metav1.IsControlledBy(child, w.matrix):
 		return blocker{v1alpha1.OutcomeNameTaken, fmt.Sprintf(
-			"LatencyBenchmark %s exists and is not of this matrix; delete it, or give the matrix another name", child.Name)}, true
+			"LatencyBenchmark %s exists and does not belong to this matrix; delete it, or give the matrix another name", child.Name)}, true
 	}
 	return blocker{}, false
 }

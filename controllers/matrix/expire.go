@@ -29,7 +29,7 @@ func (r *Reconciler) expire(ctx context.Context, m *v1alpha1.LatencyMatrix) (tim
 	for i := range list.Items {
 		if user := &list.Items[i]; user.DeletionTimestamp.IsZero() && baselineOf(user) == m.Name {
 			r.Recorder.Eventf(m, nil, corev1.EventTypeNormal, v1alpha1.ReasonKept, "Delete",
-				"it is not deleted although spec.ttlSecondsAfterFinished is over: it is the baseline of LatencyMatrix %s; delete that one first, or give its criteria another baseline", user.Name)
+				"it is not deleted although spec.ttlSecondsAfterFinished has passed: it is the baseline of LatencyMatrix %s; delete that one first, or give its criteria another baseline", user.Name)
 			return retention.KeptAgain, nil
 		}
 	}

@@ -30,7 +30,7 @@ func (w *world) judge() {
 		return
 	}
 	if !accepted(m) {
-		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonNotJudged, "judged when the pairs are measured"))
+		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonNotJudged, "the rules are evaluated when all pairs are measured"))
 		return
 	}
 	judged := w.judged()

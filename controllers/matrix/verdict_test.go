@@ -48,7 +48,7 @@ func TestJudge(t *testing.T) {
 		"a verdict on rules of before": {
 			makeWorld(gate, passing(1, 2, 3, 4, 5), withChild(6, fails), withGate(3*time.Microsecond), observed), "Unknown NotJudged: 0 of 6 pairs pass, 6 not judged yet", "",
 		},
-		"before it is accepted": {makeWorld(gate, func(w *world) { w.children, w.matrix.Status.Nodes = nil, nil }), "Unknown NotJudged: judged when the pairs are measured", ""},
+		"before it is accepted": {makeWorld(gate, func(w *world) { w.children, w.matrix.Status.Nodes = nil, nil }), "Unknown NotJudged: the rules are evaluated when all pairs are measured", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -68,7 +68,7 @@ func Object(ctx context.Context, u *unstructured.Unstructured) error {
 		return fmt.Errorf("reading the definition of %s: %w", u.GetKind(), err)
 	}
 	if unknown := pruning.PruneWithOptions(u.Object, d.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}); len(unknown) > 0 {
-		return fmt.Errorf("there are no such fields: %s", strings.Join(unknown, ", "))
+		return fmt.Errorf("unknown fields: %s", strings.Join(unknown, ", "))
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, d.structural)
 	defaulting.Default(u.Object, d.structural)

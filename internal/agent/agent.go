@@ -107,7 +107,7 @@ func (a *Agent) handOver(d result.Document) (string, error) {
 func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	driver, err := a.Tools.Get(a.Task.Tool)
 	if err != nil {
-		return result.Document{}, fail(v1alpha1.OutcomeToolMissing, "the agent does not know the tool %s: is the bench image of the operator's version?", a.Task.Tool)
+		return result.Document{}, fail(v1alpha1.OutcomeToolMissing, "the agent does not know the tool %s: do the bench image and the operator have the same version?", a.Task.Tool)
 	}
 	// The agent is small and short-lived; a collection in the middle of a cell would be seen in its tail.
 	debug.SetGCPercent(-1)

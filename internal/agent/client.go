@@ -76,7 +76,7 @@ func (e *endpoint) connect(ctx context.Context) (*link, net.IP, error) {
 		// The tests of the agents have both ends on one loopback.
 		if local.Equal(server) && !server.IsLoopback() {
 			return nil, nil, fail(v1alpha1.OutcomeWrongNetwork,
-				"%s of both ends has the address %s: the network gives addresses on each node without knowing of the other's; use an IPAM plugin that knows the cluster, such as whereabouts, or a range for each node",
+				"%s of both ends has the address %s: the network assigns addresses on each node separately; use an IPAM plugin for the whole cluster, such as whereabouts, or a range for each node",
 				e.Task.Interface, server)
 		}
 	}

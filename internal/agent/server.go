@@ -107,13 +107,13 @@ func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, erro
 		conn, err := listener.Accept()
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil, fail(v1alpha1.OutcomePeerUnreachable, "no client came before the server had to end%s", e.noCarrier(";"))
+				return nil, fail(v1alpha1.OutcomePeerUnreachable, "no client connected before the server's deadline%s", e.noCarrier(";"))
 			}
 			return nil, fmt.Errorf("waiting for the client: %w", err)
 		}
 		l := newLink(conn)
 		if err := l.greet(e.token(), e.Task.Run, e.Task.Attempt); err != nil {
-			e.logf("sent %s away: %v", conn.RemoteAddr(), err)
+			e.logf("rejected %s: %v", conn.RemoteAddr(), err)
 			conn.Close()
 			continue
 		}
@@ -136,7 +136,7 @@ func (e *endpoint) listen(ctx context.Context, address net.IP) (net.Listener, er
 		}
 		select {
 		case <-limit.Done():
-			return nil, fail(v1alpha1.OutcomeWrongNetwork, "the kernel does not let %s be used on %s within %s: does another host have it%s?",
+			return nil, fail(v1alpha1.OutcomeWrongNetwork, "address %s could not be used on %s within %s: does another host have it%s?",
 				address, e.iface.Name, linkTimeout, e.noCarrier(", or"))
 		case <-time.After(dialAgain):
 		}
@@ -198,7 +198,7 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 			}
 		case verbDone:
 		default:
-			return fail(v1alpha1.OutcomeAgentFailed, "the client asked for %.40q: are both ends of one version?", r.Verb)
+			return fail(v1alpha1.OutcomeAgentFailed, "the client requested %.40q: do both ends have the same version?", r.Verb)
 		}
 		if err := l.send(a); err != nil {
 			return fail(v1alpha1.OutcomePeerUnreachable, "the server lost its client: %v", err)
@@ -256,5 +256,5 @@ func (e *endpoint) prepare(ctx context.Context, name string, l *link, target too
 		}
 		return p, c, nil
 	}
-	return nil, nil, fail(v1alpha1.OutcomeAgentFailed, "the client asked for cell %.80q, which is not in the server's task", name)
+	return nil, nil, fail(v1alpha1.OutcomeAgentFailed, "the client requested cell %.80q, which is not in the server's task", name)
 }

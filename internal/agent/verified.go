@@ -26,10 +26,10 @@ func Verified(root string, verified []string) error {
 		}
 		data, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil {
-			return fmt.Errorf("looking what the node runs: %w", err)
+			return fmt.Errorf("reading what the node runs: %w", err)
 		}
 		if is := strings.TrimSpace(string(data)); is != was {
-			return fmt.Errorf("the node is not the one that was verified: %s was %q and is %q", key, was, is)
+			return fmt.Errorf("the node has changed since it was verified: %s was %q and is %q", key, was, is)
 		}
 	}
 	return nil

@@ -30,7 +30,7 @@ func TestVerified(t *testing.T) {
 		"a boot of which nothing was known": {root, []string{"BootID="}, `BootID was "" and is "b-1"`},
 		"a key that it cannot see":          {root, []string{"Kubelet=v1"}, `"Kubelet=v1"`},
 		"no key":                            {root, []string{"b-1"}, `"b-1"`},
-		"a node that it cannot see":         {t.TempDir(), []string{"BootID=b-1"}, "looking what the node runs"},
+		"a node that it cannot see":         {t.TempDir(), []string{"BootID=b-1"}, "reading what the node runs"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -69,14 +69,14 @@ const PingerPreamble = 38
 func (t Traffic) validate() error {
 	switch {
 	case !t.Server.IsValid() || !t.Client.IsValid() || t.Server == t.Client || t.Server.Is4() != t.Client.Is4():
-		return fmt.Errorf("capturing takes two different addresses of one family, not %s and %s", t.Server, t.Client)
+		return fmt.Errorf("capturing needs two different addresses of one family, not %s and %s", t.Server, t.Client)
 	case t.Protocol != v1alpha1.ProtocolTCP && t.Protocol != v1alpha1.ProtocolUDP &&
 		t.Protocol != v1alpha1.ProtocolMulticast:
-		return fmt.Errorf("capturing knows TCP, UDP and Multicast, not %q", t.Protocol)
+		return fmt.Errorf("capturing supports TCP, UDP and Multicast, not %q", t.Protocol)
 	case t.MessageSize < 1:
-		return fmt.Errorf("capturing takes messages of at least 1 byte, not of %d", t.MessageSize)
+		return fmt.Errorf("capturing needs messages of at least 1 byte, not of %d", t.MessageSize)
 	case t.Preamble < 0 || t.Warmup < 0:
-		return fmt.Errorf("capturing takes no preamble of %d bytes and no warm-up of %s", t.Preamble, t.Warmup)
+		return fmt.Errorf("capturing supports no preamble of %d bytes and no warm-up of %s", t.Preamble, t.Warmup)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func (c *Capture) prepare(ifindex int, t Traffic) error {
 		{unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2},
 	} {
 		if err := unix.SetsockoptInt(c.socket, option.level, option.name, option.value); err != nil {
-			return fmt.Errorf("asking for timestamps and a ring of version 2: %w", err)
+			return fmt.Errorf("requesting timestamps and a ring of version 2: %w", err)
 		}
 	}
 	if err := unix.SetsockoptTpacketReq(c.socket, unix.SOL_PACKET, unix.PACKET_RX_RING, &unix.TpacketReq{

@@ -21,11 +21,11 @@ func newAccept(c *cluster) *cobra.Command {
 	o := &operator{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "accept (GATE NODE | VERIFICATION) BENCHMARK",
-		Short: "Accept a result of a node by hand: it becomes the baseline, and the node is verified",
-		Long: "Accept the result of a LatencyBenchmark that a LatencyGate made for a node, whatever its verdict was. It becomes the\n" +
-			"baseline of the node's next result, and the node is verified. BENCHMARK is one of status.history of the node's\n" +
-			"LatencyVerification, which is named GATE.NODE.\n\n" +
-			"The command waits until the operator has accepted or refused it, and needs the rights to get, watch and patch\n" +
+		Short: "Accept a result of a node manually: it becomes the baseline, and the node is verified",
+		Long: "Accept the result of a LatencyBenchmark that a LatencyGate created for a node, whatever its verdict. The result becomes\n" +
+			"the baseline of the node's next result, and the node is verified. BENCHMARK is one of status.history of the node's\n" +
+			"LatencyVerification GATE.NODE.\n\n" +
+			"The command waits until the operator has accepted or refused the result. It needs the rights to get, watch and patch\n" +
 			"latencyverifications (ClusterRole tailgate-gate-operate).",
 		Example: "  " + name + " accept upgrade node-a upgrade-node-a-3\n" +
 			"  " + name + " accept upgrade.node-a upgrade-node-a-3",
@@ -45,11 +45,12 @@ func newVerify(c *cluster) *cobra.Command {
 	o := &operator{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "verify GATE NODE | VERIFICATION",
-		Short: "Have a node measured again by its LatencyGate",
-		Long: "Have a node measured again by its LatencyGate. Until it passes it is held back, as after an upgrade.\n\n" +
-			"The command waits until the operator has taken it up, not until the node is measured: `" + name + " gate\n" +
-			"lgate/GATE --wait` does. It needs the rights to get, watch and patch latencyverifications (ClusterRole\n" +
-			"tailgate-gate-operate).",
+		Short: "Request a new measurement of a node by its LatencyGate",
+		Long: "Request a new measurement of a node by its LatencyGate. The gate holds the node back until it passes, as after an\n" +
+			"upgrade.\n\n" +
+			"The command waits until the operator has accepted the request, not until the node is measured: for this, use\n" +
+			"`" + name + " gate lgate/GATE --wait`. It needs the rights to get, watch and patch latencyverifications\n" +
+			"(ClusterRole tailgate-gate-operate).",
 		Example:           "  " + name + " verify upgrade node-a",
 		Args:              takes("a gate and a node, or a LatencyVerification", 1, 2),
 		ValidArgsFunction: c.completeNames(1, verifications),
@@ -76,7 +77,7 @@ type operator struct {
 }
 
 func (o *operator) addTimeout(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "how long to wait for the operator's answer")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "how long to wait for the operator to process the request")
 }
 
 func (o *operator) accept(ctx context.Context, verification, benchmark string, stdout, stderr io.Writer) error {
@@ -88,7 +89,7 @@ func (o *operator) accept(ctx context.Context, verification, benchmark string, s
 		return err
 	}
 	if byHand(v, benchmark) {
-		return say(stdout, "%s is accepted by hand already: node %s is %s\n", benchmark, v.Spec.NodeName, v.Status.State)
+		return say(stdout, "%s is already accepted manually: node %s is %s\n", benchmark, v.Spec.NodeName, v.Status.State)
 	}
 	var known []string
 	for _, r := range v.Status.History {
@@ -105,12 +106,12 @@ func (o *operator) accept(ctx context.Context, verification, benchmark string, s
 		if r := after.Status.AcceptRefused; r != nil && r.Benchmark == benchmark {
 			return fmt.Errorf("the operator refused it: %s", r.Message)
 		}
-		return fmt.Errorf("it is not accepted any more: node %s is %s: %s", after.Spec.NodeName, after.Status.State, after.Status.Verified().Message)
+		return fmt.Errorf("it is no longer accepted: node %s is %s: %s", after.Spec.NodeName, after.Status.State, after.Status.Verified().Message)
 	}
 	return say(stdout, "%s accepted: node %s is %s\n", benchmark, after.Spec.NodeName, after.Status.State)
 }
 
-// byHand says whether a result was accepted by hand and is the baseline.
+// byHand says whether a result was accepted manually and is the baseline.
 func byHand(v *v1alpha1.LatencyVerification, benchmark string) bool {
 	a := v.Status.Accepted
 	return v.Status.State == v1alpha1.VerificationVerified && a != nil && a.By == v1alpha1.AcceptedByHand && a.Benchmark == benchmark
@@ -131,10 +132,10 @@ func (o *operator) verify(ctx context.Context, verification string, stdout, stde
 // verification reads one.
 func (o *operator) verification(ctx context.Context, name string) (client.WithWatch, *v1alpha1.LatencyVerification, error) {
 	if o.timeout <= 0 {
-		return nil, nil, fmt.Errorf("--timeout: %s is no time to wait", o.timeout)
+		return nil, nil, fmt.Errorf("--timeout: %s is invalid; give a positive duration", o.timeout)
 	}
 	if name == "" || strings.Contains(name, "/") {
-		return nil, nil, fmt.Errorf("%q is no name of a LatencyVerification: give GATE NODE, or GATE.NODE", name)
+		return nil, nil, fmt.Errorf("%q is not a name of a LatencyVerification: give GATE NODE, or GATE.NODE", name)
 	}
 	api, _, err := o.client()
 	if err != nil {
@@ -167,7 +168,7 @@ func (o *operator) ask(ctx context.Context, api client.WithWatch, v *v1alpha1.La
 		if limited.Err() == nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("the operator has not answered within %s; is it running? `kubectl annotate lver %s %s-` takes the request back", o.timeout, v.Name, annotation)
+		return nil, fmt.Errorf("the operator has not answered within %s; is it running? `kubectl annotate lver %s %s-` withdraws the request", o.timeout, v.Name, annotation)
 	}
 	return after, nil
 }

@@ -73,7 +73,7 @@ func TestAcceptRefuses(t *testing.T) {
 	}{
 		"a result that there is not": {args: []string{"accept", "upgrade", "node-a", "upgrade-node-a-9"}, want: []string{"no result upgrade-node-a-9", "upgrade-node-a-2, upgrade-node-a-1"}},
 		"a node that there is not":   {args: []string{"accept", "upgrade", "node-x", "b"}, want: []string{"no LatencyVerification upgrade.node-x", "kubectl get lver"}},
-		"no name":                    {args: []string{"verify", ""}, want: []string{"no name of a LatencyVerification"}},
+		"no name":                    {args: []string{"verify", ""}, want: []string{"is not a name of a LatencyVerification"}},
 		"no time":                    {args: []string{"verify", "upgrade", "node-a", "--timeout=0s"}, want: []string{"--timeout"}},
 		"no answer":                  {args: []string{"verify", "upgrade", "node-a", "--timeout=300ms"}, want: []string{"has not answered within 300ms", "tailgate.dev/verify-"}, wrote: true},
 		"a request that the operator refuses": {
@@ -93,7 +93,7 @@ func TestAcceptRefuses(t *testing.T) {
 					v.Status.State, v.Status.Conditions = v1alpha1.VerificationUnverified, []metav1.Condition{{Type: v1alpha1.ConditionVerified, Message: "its kernel changed"}}
 				}
 			},
-			want: []string{"not accepted any more: node node-a is Unverified: its kernel changed"}, wrote: true,
+			want: []string{"no longer accepted: node node-a is Unverified: its kernel changed"}, wrote: true,
 		},
 		"a user without the right": {
 			args: []string{"verify", "upgrade", "node-a"}, change: func(s *apiServer) { s.forbidden = []string{"PATCH "} },

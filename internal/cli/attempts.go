@@ -25,13 +25,13 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// newAttempts is the verb that tells of every try at every run.
+// newAttempts is the verb that lists every attempt at every run.
 func newAttempts(c *cluster) *cobra.Command {
 	return &cobra.Command{
 		Use:   "attempts NAME",
-		Short: "Tell of every attempt of a LatencyBenchmark, and what its pods say",
-		Long: "Tell of every attempt at every run of a LatencyBenchmark: when it began, how long it took and measured, and how it\n" +
-			"ended. For the current attempt, print the state of its pods, and the last lines of their logs if you may\n" +
+		Short: "List the attempts of a LatencyBenchmark, and the state of the current pods",
+		Long: "List every attempt at every run of a LatencyBenchmark, with its start, its duration, its measuring time and its\n" +
+			"outcome. For the current attempt, print the state of its pods, and the last lines of their logs if you may\n" +
 			"read them.",
 		Example:           "  " + name + " attempts sweep -n perf",
 		Args:              takes("the name of one LatencyBenchmark", 1, 1),
@@ -43,7 +43,7 @@ func newAttempts(c *cluster) *cobra.Command {
 	}
 }
 
-// attempts tells of all attempts of a benchmark.
+// attempts lists all attempts of a benchmark.
 func attempts(ctx context.Context, c *cluster, benchmark string) ([]byte, error) {
 	api, namespace, err := c.client()
 	if err != nil {
@@ -74,7 +74,7 @@ func pastAttempts(w io.Writer, all []v1alpha1.Attempt) error {
 	}
 	fmt.Fprintln(w)
 	if len(all) >= mostAttempts {
-		fmt.Fprintf(w, "the last %d attempts; those before are not kept\n", len(all))
+		fmt.Fprintf(w, "the last %d attempts; earlier ones are not kept\n", len(all))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "RUN\tATTEMPT\tBEGAN\tTOOK\tMEASURED\tENDED AS\tMESSAGE")
@@ -112,7 +112,7 @@ func activeAttempt(ctx context.Context, w io.Writer, c *cluster, api client.Clie
 			fmt.Fprintf(w, "it cannot be read: %s\n", printable(oneLine(err)))
 			continue
 		case !metav1.IsControlledBy(pod, b):
-			fmt.Fprintln(w, "it exists and is not this benchmark's")
+			fmt.Fprintln(w, "it exists and does not belong to this benchmark")
 			continue
 		}
 		fmt.Fprintln(w, standingOf(pod))

@@ -115,7 +115,7 @@ now: sweep-r2, attempt 1, since 2026-03-04T05:06:16Z
 server on node-b, pod sweep-r2-a1-server: Running
   its log cannot be read: pods/log "sweep-r2-a1-server" is forbidden: <nil>
 
-client on node-a, pod sweep-r2-a1-client: it exists and is not this benchmark's
+client on node-a, pod sweep-r2-a1-client: it exists and does not belong to this benchmark
 `,
 		},
 		"an attempt that has ended, of which a pod is still there": {
@@ -155,7 +155,7 @@ client on node-a, pod sweep-r2-a1-client: Failed, Evicted, exit code 137, Error,
 					b.Status.Attempts = append(b.Status.Attempts, b.Status.Attempts[1])
 				}
 			},
-			want: strings.Replace(past, "\n\n", "\n\nthe last 300 attempts; those before are not kept\n", 1) +
+			want: strings.Replace(past, "\n\n", "\n\nthe last 300 attempts; earlier ones are not kept\n", 1) +
 				strings.Repeat("sweep-r1  2        2026-03-04T05:06:09Z  6s    2.3s      Measured   -\n", 298),
 		},
 	}

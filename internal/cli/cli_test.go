@@ -215,7 +215,7 @@ func TestGetRefuses(t *testing.T) {
 		"an unknown context":   {args: []string{"get", "sweep", "--context=nowhere"}, want: []string{"kubeconfig", `"nowhere"`}},
 		"an unknown user":      {args: []string{"get", "sweep", "--token=of-nobody"}, want: []string{"perf/sweep", "Unauthorized"}},
 		"a cluster without Tailgate": {
-			change: func(s *apiServer) { s.benchmarks = nil }, want: []string{"does not know the kind LatencyBenchmark", "install Tailgate"},
+			change: func(s *apiServer) { s.benchmarks = nil }, want: []string{"does not have the kind LatencyBenchmark", "install Tailgate"},
 		},
 		"no results yet": {
 			change: func(s *apiServer) {

@@ -18,7 +18,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// newCompare is the verb that holds two benchmarks against each other.
+// newCompare is the verb that compares two benchmarks.
 func newCompare(c *cluster) *cobra.Command {
 	forms := compareForms()
 	var form string
@@ -27,12 +27,13 @@ func newCompare(c *cluster) *cobra.Command {
 		Use:   "compare BASELINE CANDIDATE",
 		Short: "Compare the results of two LatencyBenchmarks, or of two variants",
 		Long: "Compare the results of two LatencyBenchmarks, or of two variants, each NAME or NAME/VARIANT, from their stored\n" +
-			"histograms, after verifying their digests. Instead of NAME give the PATH of an export, which begins with ./ or /, to\n" +
-			"compare what another cluster measured, or this one at another time.\n\n" +
-			"First come the conditions that differ and that must be equal for results to be comparable, the notes that differ, and\n" +
-			"with --all the other conditions: they explain. Then of each cell that both have the median rounds, and the median of\n" +
-			"the ratios of all rounds of the candidate to all of the baseline, with its 95 % interval (exact Mann-Whitney). A ~ is in the place of the ratio\n" +
-			"where no difference was shown; of twenty comparisons of what does not differ, one may show a difference.",
+			"histograms, after verifying their digests. To compare results of another cluster or of another time, use the PATH of\n" +
+			"an export, which begins with ./ or /, instead of NAME.\n\n" +
+			"The output starts with the conditions that differ although they must be equal for results to be comparable, the notes\n" +
+			"that differ and, with --all, the other conditions that differ. For each cell that both results have, it then shows the\n" +
+			"median rounds, and the median of the ratios of all candidate rounds to all baseline rounds with its 95 % interval\n" +
+			"(exact Mann-Whitney). A ~ replaces the ratio if the difference is not significant; of twenty comparisons of equal\n" +
+			"distributions, one may be significant by chance.",
 		Example: "  " + name + " compare before after -n perf\n  " + name + " compare x2522/vf-kernel x2522/vf-onload -o markdown\n" +
 			"  " + name + " compare ./results/before after",
 		Args:              takes("the names of two LatencyBenchmarks", 2, 2),
@@ -44,7 +45,7 @@ func newCompare(c *cluster) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&form, "output", "o", forms[0], "format: "+strings.Join(forms, ", "))
 	plotFlag(cmd, &plotted)
-	cmd.Flags().BoolVar(&all, "all", false, "tell of all conditions that differ, also of those that need not be equal")
+	cmd.Flags().BoolVar(&all, "all", false, "show all conditions that differ, also those that need not be equal")
 	completeFlag(cmd, "output", forms...)
 	return cmd
 }

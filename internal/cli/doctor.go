@@ -25,10 +25,11 @@ func newDoctor(c *cluster) *cobra.Command {
 		Long: "Check whether the cluster, or some of its nodes, are suitable for latency measurements. On each node, short-lived\n" +
 			"unprivileged pods check the resources that benchmarks would get: an exclusive CPU, networks with their devices, Onload.\n" +
 			"The level of each check is good, warning, error, or unknown if the check was not possible; docs/doctor.md describes all\n" +
-			"checks. What is not good comes first, then a line for each node; -o wide shows every check. The command deletes the pods before it ends, also when it is interrupted.\n\n" +
-			"Without names it checks all nodes except those whose taints keep pods away. It tolerates the taints of a named node.\n\n" +
-			"It exits with 0 if all lines are good, 1 if there is an error, 3 if there is no error but an unknown line or the input\n" +
-			"is invalid, and 2 if there are only warnings.",
+			"checks. The findings come first, then a line for each node; -o wide also shows the checks without findings. The command\n" +
+			"deletes the pods before it ends, also if you interrupt it.\n\n" +
+			"Without names, it checks all nodes except those whose taints keep pods away. It tolerates the taints of a named node.\n\n" +
+			"The exit code is 0 if there are no findings, 1 if there is an error, 3 if there is no error but a check was not possible\n" +
+			"or the input is invalid, and 2 if there are only warnings.",
 		Example: "  " + name + " doctor\n" +
 			"  " + name + " doctor worker-1 worker-2 --network sriov/sf-vf -o json",
 		Annotations:       map[string]string{exitsByVerdict: "yes"},
@@ -38,10 +39,10 @@ func newDoctor(c *cluster) *cobra.Command {
 			return d.run(cmd.Context(), cmd.OutOrStdout(), newScreen(cmd.OutOrStdout()), newScreen(cmd.ErrOrStderr()))
 		},
 	}
-	cmd.Flags().StringVar(&d.image, "image", "", "bench image of the pods; empty: that of the manager")
+	cmd.Flags().StringVar(&d.image, "image", "", "bench image of the pods; default: that of the manager")
 	cmd.Flags().StringArrayVar(&d.networks, "network", nil,
-		"[NAMESPACE/]NAME of a NetworkAttachmentDefinition to try, several times for several; none: those of the namespace")
-	cmd.Flags().StringVar(&d.onload, "onload", "", "resource of Onload's devices to try; empty: amd.com/onload, if a node has it")
+		"NetworkAttachmentDefinition to try, [NAMESPACE/]NAME; may be repeated; default: those of the namespace")
+	cmd.Flags().StringVar(&d.onload, "onload", "", "resource of Onload's devices to try; default: amd.com/onload, if a node has it")
 	cmd.Flags().IntVar(&d.parallel, "parallel", 8, "number of nodes to check at the same time")
 	cmd.Flags().DurationVar(&d.timeout, "timeout", 2*time.Minute, "time limit of each pod, including the pull of its image")
 	cmd.Flags().StringVarP(&d.form, "output", "o", doctorForms[0], "format: "+strings.Join(doctorForms, ", "))
@@ -71,11 +72,11 @@ func (d *doctorCall) check() error {
 	}
 	switch {
 	case d.parallel < 1:
-		return fmt.Errorf("--parallel: %d nodes at the same time are none", d.parallel)
+		return fmt.Errorf("--parallel: %d is invalid; give 1 or more", d.parallel)
 	case d.timeout < leastTimeout:
-		return fmt.Errorf("--timeout: no pod comes to its end in %s; give it %s or more", d.timeout, leastTimeout)
+		return fmt.Errorf("--timeout: no pod can finish in %s; give %s or more", d.timeout, leastTimeout)
 	case d.onload != "" && (!strings.Contains(d.onload, "/") || len(validation.IsQualifiedName(d.onload)) > 0):
-		return fmt.Errorf("--onload: %q is no name of an extended resource, such as amd.com/onload", d.onload)
+		return fmt.Errorf("--onload: %q is not a name of an extended resource, such as amd.com/onload", d.onload)
 	}
 	for _, network := range d.networks {
 		namespace, name, qualified := strings.Cut(network, "/")
@@ -83,7 +84,7 @@ func (d *doctorCall) check() error {
 			namespace, name = "default", network
 		}
 		if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-			return fmt.Errorf("--network: %q is no [NAMESPACE/]NAME of a NetworkAttachmentDefinition", network)
+			return fmt.Errorf("--network: %q is not a [NAMESPACE/]NAME of a NetworkAttachmentDefinition", network)
 		}
 	}
 	return nil

@@ -164,7 +164,7 @@ func (i *inspectors) look(ctx context.Context, n *doctor.Node, l doctor.Look, re
 func (i *inspectors) await(ctx context.Context, pod *corev1.Pod) *doctor.Trouble {
 	var since, looked time.Time
 	var warnings []corev1.Event
-	last := "nothing was heard of it"
+	last := "its state is unknown"
 	for {
 		if !pause(ctx, inspectPoll) {
 			return &doctor.Trouble{Kind: doctor.TroubleTimeout, Said: last}

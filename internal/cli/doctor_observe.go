@@ -45,7 +45,7 @@ type benchImage struct {
 const mostNetworks = 8
 
 // errNoNode is returned when all nodes are tainted.
-var errNoNode = errors.New("all nodes have taints that keep pods away; name those to look at, such as `" + name + " doctor NODE`")
+var errNoNode = errors.New("all nodes have taints that keep pods away; name those to check, such as `" + name + " doctor NODE`")
 
 // observe reads what the API server tells. What the user may not read is noted; without nodes there is nothing to say.
 func (d *doctorCall) observe(ctx context.Context, api client.Client, namespace string) (doctor.Observed, benchImage, error) {

@@ -362,7 +362,7 @@ func TestDoctorExitCodes(t *testing.T) {
 			},
 			want: 3, node: "node-a", check: "inspect", level: doctor.Unknown,
 		},
-		"all nodes are others'": {change: func(w *ward) { tainted(0)(w); tainted(1)(w) }, want: 3, stderr: "name those to look at"},
+		"all nodes are others'": {change: func(w *ward) { tainted(0)(w); tainted(1)(w) }, want: 3, stderr: "name those to check"},
 		"a node that is not":    {args: []string{"node-a", "node-z"}, want: 3, stderr: "no node node-z"},
 		"no rights at all":      {change: func(w *ward) { w.forbidden = []string{""} }, want: 3, stderr: "listing the nodes"},
 		"an unknown format":     {args: []string{"-o", "xml"}, want: 3, stderr: "table, wide, json, yaml"},

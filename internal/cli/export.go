@@ -19,12 +19,12 @@ func newExport(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export NAME|lmatrix/NAME|PATH... -o DIR",
 		Short: "Keep the results of LatencyBenchmarks in a directory",
-		Long: "Keep the results of LatencyBenchmarks in a directory, each in one of its name: the LatencyBenchmark itself, its stored\n" +
-			"results after verifying their digests, histograms as .hgrm and .hlog for HdrHistogram's tools, evidence as JSON, and\n" +
-			"results as JSON and CSV. Of a LatencyMatrix (lmatrix/NAME) those of each pair are in it.\n\n" +
-			"get, compare, gate, report and export itself read an export by its path, which begins with ./ or /. They verify\n" +
-			"again that it is whole and as it was written.\n\n" +
-			"An export appears whole or not at all, and overwrites nothing; --overwrite replaces an export of the same name.",
+		Long: "Keep the results of LatencyBenchmarks in a directory, each in a subdirectory with its name: the LatencyBenchmark\n" +
+			"itself, its stored results after verifying their digests, histograms as .hgrm and .hlog for HdrHistogram's tools,\n" +
+			"evidence as JSON, and results as JSON and CSV. For a LatencyMatrix (lmatrix/NAME), it contains those of each pair.\n\n" +
+			"get, compare, gate, report and export read an export by its PATH, which begins with ./ or /. They verify that it is\n" +
+			"complete and unmodified.\n\n" +
+			"An export is either complete or absent, and overwrites nothing; --overwrite replaces an export of the same name.",
 		Example: "  " + name + " export before after -n perf -o results\n" +
 			"  " + name + " compare ./results/before ./results/after",
 		Args:              takes("the names of LatencyBenchmarks", 1, 1000),
@@ -33,7 +33,7 @@ func newExport(c *cluster) *cobra.Command {
 			return e.run(cmd.Context(), args, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVarP(&e.dir, "output", "o", "", "directory in which each export gets its own")
+	cmd.Flags().StringVarP(&e.dir, "output", "o", "", "directory that contains a subdirectory for each export")
 	cmd.Flags().BoolVar(&e.overwrite, "overwrite", false, "replace exports of the same names")
 	if err := cmd.MarkFlagDirname("output"); err != nil {
 		panic(err) // There is no such flag.

@@ -23,22 +23,21 @@ func newGate(c *cluster) *cobra.Command {
 	g := &gate{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "gate NAME|PATH...",
-		Short: "Exit by verdict: 0 Pass, 1 Fail, 2 Inconclusive",
-		Long: "Exit by the verdicts on LatencyBenchmarks (NAME or lb/NAME), LatencyMatrices\n" +
-			"(lmatrix/NAME) and on the nodes of LatencyGates (lgate/NAME), for\n" +
-			"scripts, jobs and upgrade tools:\n\n" +
-			"  0  all of them are Pass\n" +
-			"  1  one is Fail\n" +
-			"  3  none is Fail, but one does not exist, cannot be read, or had no verdict when --timeout was over\n" +
-			"  2  otherwise: one is Inconclusive, or, without --wait, not judged yet\n\n" +
-			"Each has a line with its verdict, and one for each rule that did not pass, or node that is not verified. With --wait\n" +
-			"the command ends when every verdict is Pass or Fail, or can no longer become either without a user's action; it\n" +
-			"tolerates restarts of the API server.\n\n" +
-			"A LatencyGate passes only while each of its Nodes is as it was verified; the command compares them itself, so\n" +
-			"that this also holds while the operator does not run.\n\n" +
-			"The verdict of an export, by its PATH, which begins with ./ or /, is that when it was exported.\n\n" +
-			"It needs the rights to get the objects, with --wait also to watch them, for a gate also to get and list nodes and\n" +
-			"latencyverifications (ClusterRole tailgate-gate-reader), and runs in a pod with the rights of its service account.",
+		Short: "Print verdicts and exit with 0 (Pass), 1 (Fail) or 2 (Inconclusive)",
+		Long: "Print the verdicts of LatencyBenchmarks (NAME or lb/NAME), LatencyMatrices (lmatrix/NAME) and LatencyGates\n" +
+			"(lgate/NAME), and return them as the exit code, for scripts, jobs and upgrade tools:\n\n" +
+			"  0  every verdict is Pass\n" +
+			"  1  at least one verdict is Fail\n" +
+			"  2  no verdict is Fail, but at least one is Inconclusive or, without --wait, does not exist yet\n" +
+			"  3  no verdict is Fail, but an object does not exist, cannot be read, or had no verdict before --timeout\n\n" +
+			"The output has a line for each verdict, for each rule that did not pass, and for each node that is not verified. With\n" +
+			"--wait, the command ends when each verdict is Pass or Fail, or can no longer become either without a user's action;\n" +
+			"it tolerates restarts of the API server.\n\n" +
+			"A LatencyGate passes only if none of its nodes has changed since it was verified. The command compares the nodes\n" +
+			"itself, so that this also holds while the operator does not run.\n\n" +
+			"The PATH of an export, which begins with ./ or /, gives the verdict at the time of the export.\n\n" +
+			"The command needs the right to get the objects, with --wait also to watch them, and for a gate also to get and list\n" +
+			"nodes and latencyverifications (ClusterRole tailgate-gate-reader). In a pod, it uses the service account of the pod.",
 		Example:           "  " + name + " gate before after -n perf --wait --timeout 2h\n  " + name + " gate lgate/upgrade",
 		Args:              takes("the names of LatencyBenchmarks, LatencyMatrices or LatencyGates", 1, math.MaxInt),
 		Annotations:       map[string]string{exitsByVerdict: "true"},
@@ -99,7 +98,7 @@ func worse(a, b int) int {
 func (g *gate) run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	switch {
 	case g.timeout < 0:
-		return fmt.Errorf("--timeout: %s is no time to wait", g.timeout)
+		return fmt.Errorf("--timeout: %s is invalid; give a positive duration", g.timeout)
 	case g.timeout > 0 && !g.wait:
 		return errors.New("--timeout belongs to --wait; add that")
 	}
@@ -215,7 +214,7 @@ func stillOpen(ctx context.Context, api client.Client, namespace string, s stand
 	case isAbsent(err):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("looking at the baseline: %w", err)
+		return false, fmt.Errorf("reading the baseline: %w", err)
 	default:
 		return !meta.IsStatusConditionFalse(overviewOf(o).Status.Conditions, v1alpha1.ConditionSucceeded), nil
 	}
@@ -236,9 +235,9 @@ func late(ctx context.Context, err error, s subject, last string) error {
 	}
 	why := endOf(ctx)
 	if last == "" {
-		return fmt.Errorf("%s before anything was known of %s", why, s)
+		return fmt.Errorf("%s before the first answer about %s", why, s)
 	}
-	return fmt.Errorf("%s before there was a verdict on %s: %s", why, s, last)
+	return fmt.Errorf("%s before the verdict of %s: %s", why, s, last)
 }
 
 // endOf says how a context ended.

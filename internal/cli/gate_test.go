@@ -22,7 +22,7 @@ func judged(b *v1alpha1.LatencyBenchmark, change ...func(*v1alpha1.LatencyBenchm
 	b.Generation = 1
 	b.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}}}
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonRunning, "measuring round 2 of 3"))
-	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonNotJudged, "judged when everything is measured"))
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonNotJudged, "the rules are evaluated when all runs are measured"))
 	for _, f := range change {
 		f(b)
 	}
@@ -39,12 +39,12 @@ func finish(status metav1.ConditionStatus, reason, message string, rules ...v1al
 }
 
 var (
-	passes       = finish(metav1.ConditionTrue, v1alpha1.ReasonPass, "all 3 rules hold, in 12 comparisons")
+	passes       = finish(metav1.ConditionTrue, v1alpha1.ReasonPass, "all 3 rules pass, in 12 comparisons")
 	fails        = finish(metav1.ConditionFalse, v1alpha1.ReasonFail, "on a simulated NIC: p99 of default/tcp-64: 5µs: Fail, beyond max 2us", failed, undecided, held)
 	inconclusive = finish(metav1.ConditionUnknown, v1alpha1.ReasonInconclusive, "too near")
 
 	failed    = v1alpha1.RuleVerdict{Rule: "p99 max 2us", Outcome: v1alpha1.VerdictFail, Reason: "BeyondLimit", Message: "p99 of default/tcp-64: 5µs: Fail, beyond max 2us"}
-	undecided = v1alpha1.RuleVerdict{Rule: "p50 max 1us", Outcome: v1alpha1.VerdictInconclusive, Reason: "TooFewRounds", Message: "p50 of default/tcp-64: 1µs: Inconclusive, so few rounds"}
+	undecided = v1alpha1.RuleVerdict{Rule: "p50 max 1us", Outcome: v1alpha1.VerdictInconclusive, Reason: "TooFewRounds", Message: "p50 of default/tcp-64: 1µs: Inconclusive, too few rounds"}
 	held      = v1alpha1.RuleVerdict{Rule: "lost max 0", Outcome: v1alpha1.VerdictPass, Reason: "WithinLimit", Message: "none lost"}
 )
 
@@ -84,28 +84,28 @@ func TestGate(t *testing.T) {
 		stdout string
 		stderr []string
 	}{
-		"Pass": {sweep: passes, code: 0, stdout: "LatencyBenchmark perf/sweep: Pass: all 3 rules hold, in 12 comparisons\n"},
+		"Pass": {sweep: passes, code: 0, stdout: "LatencyBenchmark perf/sweep: Pass: all 3 rules pass, in 12 comparisons\n"},
 		"Fail, with the rules that did not pass": {sweep: fails, code: 1, stdout: "" +
 			"LatencyBenchmark perf/sweep: Fail: on a simulated NIC: p99 of default/tcp-64: 5µs: Fail, beyond max 2us\n" +
 			"  p99 max 2us: Fail, BeyondLimit\n" +
-			"  p50 max 1us: Inconclusive, TooFewRounds: p50 of default/tcp-64: 1µs: Inconclusive, so few rounds\n"},
+			"  p50 max 1us: Inconclusive, TooFewRounds: p50 of default/tcp-64: 1µs: Inconclusive, too few rounds\n"},
 		"Inconclusive": {sweep: inconclusive, code: 2, stdout: "LatencyBenchmark perf/sweep: Inconclusive: too near\n"},
 		"without a gate nothing passes": {sweep: func(b *v1alpha1.LatencyBenchmark) { passes(b); b.Spec.Criteria = nil }, code: 2,
-			stdout: "LatencyBenchmark perf/sweep: Inconclusive: it has no criteria, so nothing is judged; give it rules in spec.criteria\n"},
+			stdout: "LatencyBenchmark perf/sweep: Inconclusive: it has no criteria, so there is no verdict; add rules to spec.criteria\n"},
 		"not judged": {sweep: nothing, code: 2, stdout: "LatencyBenchmark perf/sweep: not judged: Running (measuring round 2 of 3)\n"},
 		"not observed yet": {sweep: func(b *v1alpha1.LatencyBenchmark) { b.Status = v1alpha1.LatencyBenchmarkStatus{} }, code: 2,
-			stdout: "LatencyBenchmark perf/sweep: not judged: the operator has not looked at it; is it running?\n"},
+			stdout: "LatencyBenchmark perf/sweep: not judged: the operator has not processed it yet; is it running?\n"},
 		"a verdict on rules that were edited since": {sweep: func(b *v1alpha1.LatencyBenchmark) { passes(b); b.Generation = 2 }, code: 2,
-			stdout: "LatencyBenchmark perf/sweep: not judged: everything is measured, and its criteria are yet to be judged\n"},
+			stdout: "LatencyBenchmark perf/sweep: not judged: all runs are measured, but the rules are not evaluated yet\n"},
 		"a baseline that is not finished": {sweep: waitsFor("before"), others: others{"before": nothing}, code: 2,
 			stdout: "LatencyBenchmark perf/sweep: Inconclusive: the baseline, LatencyBenchmark before, is not finished\n"},
 		"by kind": {args: []string{"LatencyBenchmarks.tailgate.dev/sweep"}, sweep: passes, code: 0,
-			stdout: "LatencyBenchmark perf/sweep: Pass: all 3 rules hold, in 12 comparisons\n"},
+			stdout: "LatencyBenchmark perf/sweep: Pass: all 3 rules pass, in 12 comparisons\n"},
 		"the worst of several, in their order": {args: []string{"lb/sweep", "bad", "good"}, sweep: inconclusive, code: 1,
 			others: others{"good": passes, "bad": func(b *v1alpha1.LatencyBenchmark) { fails(b); b.Status.Verdict = nil }},
 			stdout: "LatencyBenchmark perf/sweep: Inconclusive: too near\n" +
 				"LatencyBenchmark perf/bad: Fail: on a simulated NIC: p99 of default/tcp-64: 5µs: Fail, beyond max 2us\n" +
-				"LatencyBenchmark perf/good: Pass: all 3 rules hold, in 12 comparisons\n"},
+				"LatencyBenchmark perf/good: Pass: all 3 rules pass, in 12 comparisons\n"},
 		"one that does not exist weighs more than one that is not decided": {args: []string{"sweep", "swoop", "sleep"}, sweep: inconclusive, code: 3,
 			stdout: "LatencyBenchmark perf/sweep: Inconclusive: too near\n",
 			stderr: []string{"there is no LatencyBenchmark swoop in namespace perf; see", "; there is no LatencyBenchmark sleep"}},
@@ -160,7 +160,7 @@ func TestGateWaits(t *testing.T) {
 	}{
 		"until it passes": {
 			asked: []int{2}, changes: []func(*apiServer){func(s *apiServer) { passes(s.benchmarks[sweep]) }},
-			stdout: "Pass: all 3 rules hold",
+			stdout: "Pass: all 3 rules pass",
 		},
 		"until it fails": {
 			asked: []int{2}, changes: []func(*apiServer){func(s *apiServer) { fails(s.benchmarks[sweep]) }},
@@ -173,7 +173,7 @@ func TestGateWaits(t *testing.T) {
 		"until the measurement failed": {
 			asked: []int{2}, changes: []func(*apiServer){func(s *apiServer) {
 				b := s.benchmarks[sweep]
-				finish(metav1.ConditionUnknown, v1alpha1.ReasonBenchmarkFailed, "the benchmark failed before everything was measured")(b)
+				finish(metav1.ConditionUnknown, v1alpha1.ReasonBenchmarkFailed, "the benchmark failed before all runs were measured")(b)
 				b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed, "OOMKilled"))
 			}},
 			code: 2, stdout: "Inconclusive: the benchmark failed",
@@ -196,13 +196,13 @@ func TestGateWaits(t *testing.T) {
 				func(s *apiServer) { passes(s.benchmarks[sweep]); s.benchmarks[sweep].Generation++ },
 				func(s *apiServer) { passes(s.benchmarks[sweep]) },
 			},
-			stdout: "Pass: all 3 rules hold",
+			stdout: "Pass: all 3 rules pass",
 		},
 		"for a baseline that is being measured": {
 			sweep: waitsFor("before"), baseline: nothing,
 			// The candidate, its baseline, and the watch.
 			asked: []int{3}, changes: []func(*apiServer){func(s *apiServer) { passes(s.benchmarks[sweep]) }},
-			stdout: "Pass: all 3 rules hold",
+			stdout: "Pass: all 3 rules pass",
 		},
 		"for the verdict on a baseline that was measured a moment ago": {
 			sweep: waitsFor("before"), baseline: passes,
@@ -221,7 +221,7 @@ func TestGateWaits(t *testing.T) {
 		"through an API server that is not up at first": {
 			refusals: []*apierrors.StatusError{unavailable}, asked: []int{3},
 			changes: []func(*apiServer){func(s *apiServer) { passes(s.benchmarks[sweep]) }},
-			stdout:  "Pass: all 3 rules hold", stderr: []string{"etcd has no leader; trying again\n"},
+			stdout:  "Pass: all 3 rules pass", stderr: []string{"etcd has no leader; trying again\n"},
 		},
 		"through a restart of the API server, which at first knows neither kinds nor rights": {
 			asked: []int{2, 6}, changes: []func(*apiServer){
@@ -234,7 +234,7 @@ func TestGateWaits(t *testing.T) {
 				},
 				func(s *apiServer) { passes(s.benchmarks[sweep]) },
 			},
-			stdout: "Pass: all 3 rules hold", stderr: []string{"not yet; trying again\n"},
+			stdout: "Pass: all 3 rules pass", stderr: []string{"not yet; trying again\n"},
 		},
 		"not for rights that it does not have": {
 			refusals: []*apierrors.StatusError{apierrors.NewForbidden(schema.GroupResource{Resource: "latencybenchmarks"}, "sweep", nil)},
@@ -284,8 +284,8 @@ func TestGateTimesOut(t *testing.T) {
 	s := newGatedCluster(t, nothing, map[string]func(*v1alpha1.LatencyBenchmark){"good": passes})
 	kubeconfig := s.serve(t)
 	const (
-		good = "LatencyBenchmark perf/good: Pass: all 3 rules hold, in 12 comparisons\n"
-		want = "kubectl tailgate: timed out before there was a verdict on LatencyBenchmark perf/sweep: Running (measuring round 2 of 3)\n"
+		good = "LatencyBenchmark perf/good: Pass: all 3 rules pass, in 12 comparisons\n"
+		want = "kubectl tailgate: timed out before the verdict of LatencyBenchmark perf/sweep: Running (measuring round 2 of 3)\n"
 	)
 	for _, timeout := range []string{"300ms", "3s", "30s"} {
 		code, stdout, stderr := run("gate", "sweep", "good", "--wait", "--timeout="+timeout, "--kubeconfig", kubeconfig)

@@ -25,9 +25,9 @@ func newGet(c *cluster) *cobra.Command {
 	get := &cobra.Command{
 		Use:   "get NAME|lmatrix/NAME|PATH",
 		Short: "Print the results of a LatencyBenchmark or LatencyMatrix",
-		Long: "Print the results of a LatencyBenchmark from its stored histograms, after verifying their digests; of a\n" +
-			"LatencyMatrix (lmatrix/NAME), those in the status of the benchmark of each pair.\n\n" +
-			"NAME is in the cluster, PATH that of an export: it begins with ./ or /.\n\n" +
+		Long: "Print the results of a LatencyBenchmark from its stored histograms, after verifying their digests, or those of a\n" +
+			"LatencyMatrix (lmatrix/NAME) from the status of the benchmark of each pair.\n\n" +
+			"NAME is an object in the cluster, PATH an export, which begins with ./ or /.\n\n" +
 			"Formats:\n" + strings.Join(explained, "\n"),
 		Example:           "  " + name + " get sweep -n perf -o sfnt\n  " + name + " get ./results/sweep -o csv",
 		ValidArgsFunction: c.completeResults(1, benchmarks, matrices),

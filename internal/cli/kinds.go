@@ -123,7 +123,7 @@ func parseSubject(arg string) (subject, error) {
 			return subject{k, types.NamespacedName{Name: name}}, nil
 		}
 	}
-	return subject{}, fmt.Errorf("%q names nothing that can have a verdict: give NAME of a LatencyBenchmark, or %s", arg, strings.Join(known, ", "))
+	return subject{}, fmt.Errorf("%q is not an object that can have a verdict: give NAME of a LatencyBenchmark, or %s", arg, strings.Join(known, ", "))
 }
 
 // parseMeasured reads NAME of a LatencyBenchmark, or lmatrix/NAME.
@@ -163,7 +163,7 @@ func read(ctx context.Context, api client.Client, of subject, into client.Object
 // inWords is the error of a request in words that say what was requested.
 func inWords(doing string, of subject, err error) error {
 	if apierrors.IsNotFound(err) && !isAbsent(err) {
-		return reworded{fmt.Sprintf("the cluster does not know the kind %s: install Tailgate there, or choose another cluster with --context", of.kind.name), err}
+		return reworded{fmt.Sprintf("the cluster does not have the kind %s: install Tailgate there, or choose another cluster with --context", of.kind.name), err}
 	}
 	return fmt.Errorf("%s %s: %w", doing, of, err)
 }

@@ -37,15 +37,15 @@ func readManifest(file string, stdin io.Reader) (*unstructured.Unstructured, err
 		return nil, fmt.Errorf("reading %s: %w", file, err)
 	}
 	if len(objects) != 1 {
-		return nil, fmt.Errorf("%s holds %d objects: give one LatencyBenchmark or LatencyMatrix, and apply what else it needs with kubectl", file, len(objects))
+		return nil, fmt.Errorf("%s has %d objects: give one LatencyBenchmark or LatencyMatrix, and apply the other objects with kubectl", file, len(objects))
 	}
 	u := objects[0]
 	switch {
 	case u.GetAPIVersion() != v1alpha1.GroupVersion.String() || u.GetKind() != benchmarks.name && u.GetKind() != matrices.name:
-		return nil, fmt.Errorf("%s holds apiVersion %q, kind %q; want %s, %s or %s",
+		return nil, fmt.Errorf("%s has apiVersion %q, kind %q; expected %s, %s or %s",
 			file, u.GetAPIVersion(), u.GetKind(), v1alpha1.GroupVersion, benchmarks.name, matrices.name)
 	case u.GetName() == "":
-		return nil, fmt.Errorf("%s: metadata.name: the %s has none; give it one", file, u.GetKind())
+		return nil, fmt.Errorf("%s: metadata.name: the %s has no name; add one", file, u.GetKind())
 	}
 	return u, nil
 }
@@ -133,7 +133,7 @@ func inNamespace(u *unstructured.Unstructured, namespace string, flagged bool) e
 	case own == "":
 		u.SetNamespace(namespace)
 	case flagged && own != namespace:
-		return fmt.Errorf("--namespace: it is %s, but the file says metadata.namespace: %s; remove one of the two", namespace, own)
+		return fmt.Errorf("--namespace is %s, but the file has metadata.namespace: %s; remove one of the two", namespace, own)
 	}
 	return nil
 }

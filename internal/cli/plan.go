@@ -25,17 +25,17 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
 
-// newPlan is the verb that says what would be measured.
+// newPlan is the verb that shows what would be measured.
 func newPlan(c *cluster) *cobra.Command {
 	p := &planner{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
-		Short: "Tell what a LatencyBenchmark or LatencyMatrix would measure, where, in what order and for how long",
-		Long: "Tell what the LatencyBenchmark or LatencyMatrix of a file would measure, where, in what order and for how long, and what stands in\n" +
-			"the way, without making it: the API server is asked whether it would take it, and the cluster is looked at as the\n" +
-			"operator would, as far as you may read it. With --nodes no cluster is asked: what nodes there are is in that file,\n" +
-			"and the file of the LatencyBenchmark is checked by what this command knows of the kind.\n\n" +
-			"It exits with 1 when something stands in the way.",
+		Short: "Show the runs, nodes, order and duration of a LatencyBenchmark or LatencyMatrix, without creating it",
+		Long: "Show the runs, nodes, order and duration of the LatencyBenchmark or LatencyMatrix of a file, and the problems that would\n" +
+			"prevent them, without creating it. The API server validates the file in a dry run, and the command checks the cluster\n" +
+			"as the operator does, as far as you may read it. With --nodes, the command contacts no cluster: it reads the nodes from\n" +
+			"that file, and validates the LatencyBenchmark with its own definition of the kind.\n\n" +
+			"It exits with 1 if there is a problem.",
 		Example: "  " + name + " plan -f x2522.yaml\n" +
 			"  kubectl get nodes -o yaml > nodes.yaml; " + name + " plan -f x2522.yaml --nodes nodes.yaml",
 		Args:              takes("a file by -f", 0, 0),
@@ -56,7 +56,7 @@ func newPlan(c *cluster) *cobra.Command {
 		},
 	}
 	fileFlag(cmd, &p.file)
-	cmd.Flags().StringVar(&p.nodesFile, "nodes", "", "YAML or JSON of the nodes, as from kubectl get nodes -o yaml; no cluster is then asked")
+	cmd.Flags().StringVar(&p.nodesFile, "nodes", "", "YAML or JSON of the nodes, as from kubectl get nodes -o yaml; the command then contacts no cluster")
 	cmd.Flags().StringVarP(&p.form, "output", "o", planForms[0], "format: "+strings.Join(planForms, ", "))
 	completeFlag(cmd, "output", planForms...)
 	return cmd
@@ -194,7 +194,7 @@ func (p *planner) look(ctx context.Context, manifest *unstructured.Unstructured,
 		if err := admit.Object(ctx, manifest); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", p.file, err)
 		}
-		return g, []string{fmt.Sprintf("the API server would not take it from you, and so did not check it: %s", oneLine(err))}, nil
+		return g, []string{fmt.Sprintf("you have no right to create it, so the API server did not check it: %s", oneLine(err))}, nil
 	case err != nil:
 		return nil, nil, err
 	}
@@ -214,7 +214,7 @@ func readNodes(file string, stdin io.Reader) ([]corev1.Node, error) {
 	var nodes []corev1.Node
 	add := func(u *unstructured.Unstructured) error {
 		if u.GetAPIVersion() != "v1" || u.GetKind() != "Node" {
-			return fmt.Errorf("%s holds apiVersion %q, kind %q; want Nodes, as from `kubectl get nodes -o yaml`", file, u.GetAPIVersion(), u.GetKind())
+			return fmt.Errorf("%s has apiVersion %q, kind %q; expected Nodes, as from `kubectl get nodes -o yaml`", file, u.GetAPIVersion(), u.GetKind())
 		}
 		var n corev1.Node
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &n); err != nil {
@@ -236,7 +236,7 @@ func readNodes(file string, stdin io.Reader) ([]corev1.Node, error) {
 		}
 	}
 	if len(nodes) == 0 {
-		return nil, fmt.Errorf("%s holds no nodes; want them as from `kubectl get nodes -o yaml`", file)
+		return nil, fmt.Errorf("%s has no nodes; expected the output of `kubectl get nodes -o yaml`", file)
 	}
 	return nodes, nil
 }
@@ -335,7 +335,7 @@ func (p Planned) table(w io.Writer) error {
 	fmt.Fprintf(w, "%s/%s: %s, %s\n", p.Namespace, p.Name, p.Tool, p.LatencyType)
 	switch {
 	case p.Obstacle != nil:
-		fmt.Fprintf(w, "in the way: %s (%s)\n", p.Obstacle.Message, p.Obstacle.Reason)
+		fmt.Fprintf(w, "obstacle: %s (%s)\n", p.Obstacle.Message, p.Obstacle.Reason)
 	case pairs == 1:
 		fmt.Fprintf(w, "client on %s, server on %s\n", p.Slots[0][0].ClientNode, p.Slots[0][0].ServerNode)
 	}
@@ -361,13 +361,13 @@ func (p Planned) table(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("writing the plan: %w", err)
 	}
-	fmt.Fprintf(w, "\nmeasuring time %s in all: %d runs", duration(p.MeasuringSeconds), len(p.Runs)*max(1, pairs))
+	fmt.Fprintf(w, "\ntotal measuring time %s: %d runs", duration(p.MeasuringSeconds), len(p.Runs)*max(1, pairs))
 	if pairs > 1 {
 		fmt.Fprintf(w, ", %d of each of %d pairs in %d slots", len(p.Runs), pairs, len(p.Slots))
 	}
-	fmt.Fprintln(w, "; the start and end of each run's pods come on top")
+	fmt.Fprintln(w, ", without the start and end of the pods of each run")
 	if p.ExtendRounds > 0 {
-		fmt.Fprintf(w, "if the verdict is Inconclusive, %d rounds more, once: %s\n", p.ExtendRounds, duration(p.ExtendSeconds))
+		fmt.Fprintf(w, "if the verdict is Inconclusive, %d more rounds, once: %s\n", p.ExtendRounds, duration(p.ExtendSeconds))
 	}
 	if p.LeftOut != "" {
 		fmt.Fprintf(w, "left out: %s\n", p.LeftOut)

@@ -93,8 +93,8 @@ x-vf-r1   1      vf       5s        tcp-64 tcp-1024
 x-vf-r2   2      vf       5s        tcp-1024 tcp-64
 x-pod-r2  2      pod      5s        tcp-1024 tcp-64
 
-measuring time 20s in all: 4 runs; the start and end of each run's pods come on top
-if the verdict is Inconclusive, 4 rounds more, once: 40s
+total measuring time 20s: 4 runs, without the start and end of the pods of each run
+if the verdict is Inconclusive, 4 more rounds, once: 40s
 `
 	const where = "perf/x: pinger, HalfRTT\nclient on node-a, server on node-b\n"
 	x := types.NamespacedName{Namespace: "perf", Name: "x"}
@@ -121,28 +121,28 @@ RUN         ROUND  VARIANT  MEASURES  CELLS
 mesh-p1-r1  1      default  2s        tcp-64
 mesh-p1-r2  2      default  2s        tcp-64
 
-measuring time 12s in all: 12 runs, 2 of each of 6 pairs in 3 slots; the start and end of each run's pods come on top
+total measuring time 12s: 12 runs, 2 of each of 6 pairs in 3 slots, without the start and end of the pods of each run
 `},
 		"a network that does not exist": {
 			file: compared, code: 1, change: func(s *apiServer) { delete(s.networks, types.NamespacedName{Namespace: "perf", Name: "sf-vf"}) },
-			stdout: "perf/x: pinger, HalfRTT\nin the way: spec.variants[1].network.vf.networkRef: NetworkAttachmentDefinition perf/sf-vf does not exist; create it, or name one of " +
+			stdout: "perf/x: pinger, HalfRTT\nobstacle: spec.variants[1].network.vf.networkRef: NetworkAttachmentDefinition perf/sf-vf does not exist; create it, or name one of " +
 				"`kubectl get network-attachment-definitions -A` (NetworkNotFound)\n" + runs,
 			stderr: "LatencyBenchmark perf/x would not be accepted now (NetworkNotFound): spec.variants[1].network.vf.networkRef: NetworkAttachmentDefinition perf/sf-vf does not exist",
 		},
 		"a cluster without Multus": {
 			file: compared, code: 1, change: func(s *apiServer) { s.networks = nil },
-			stdout: "perf/x: pinger, HalfRTT\nin the way: spec.variants[1].network.type: the cluster has no kind NetworkAttachmentDefinition; install Multus to use attached networks (NetworkNotFound)\n" + runs,
+			stdout: "perf/x: pinger, HalfRTT\nobstacle: spec.variants[1].network.type: the cluster has no kind NetworkAttachmentDefinition; install Multus to use attached networks (NetworkNotFound)\n" + runs,
 			stderr: "(NetworkNotFound)",
 		},
 		"unreadable objects are not obstacles": {
 			file: compared, change: func(s *apiServer) {
 				s.forbidden = []string{"/pods", "/priorityclasses", "/network-attachment-definitions", "/v1alpha1/latencybenchmarks"}
 			},
-			stdout: where + runs + "not looked at, because you may not read it: LatencyBenchmark, NetworkAttachmentDefinition perf/sf-vf\n",
+			stdout: where + runs + "not checked, because you have no right to read it: LatencyBenchmark, NetworkAttachmentDefinition perf/sf-vf\n",
 		},
 		"a user who may not create it": {
 			file: compared, change: func(s *apiServer) { s.forbidden = []string{"PATCH"} },
-			stdout: where + runs + "the API server would not take it from you, and so did not check it: applying LatencyBenchmark perf/x: x is forbidden: <nil>\n",
+			stdout: where + runs + "you have no right to create it, so the API server did not check it: applying LatencyBenchmark perf/x: x is forbidden: <nil>\n",
 		},
 		"one that is measured already, on other nodes": {
 			file: compared, change: func(s *apiServer) {
@@ -209,7 +209,7 @@ func TestPlanWithoutACluster(t *testing.T) {
 				return p
 			}
 			without := plan("--nodes", nodes, "--kubeconfig", os.DevNull, "-n", "perf", "--server=http://127.0.0.1:1")
-			if len(without.Notes) != 1 || !strings.HasPrefix(without.Notes[0], "not looked at, because there is no cluster to look at: ") {
+			if len(without.Notes) != 1 || !strings.HasPrefix(without.Notes[0], "not checked, because no cluster is configured: ") {
 				t.Errorf("it notes %q", without.Notes)
 			}
 			without.Notes = nil
@@ -255,10 +255,10 @@ func TestPlanRefuses(t *testing.T) {
 		"no file":                    {args: []string{"--kubeconfig", os.DevNull}, want: []string{"--filename"}},
 		"one input for two":          {args: []string{"-f", "-", "--nodes", "-"}, want: []string{"--nodes", "standard input"}},
 		"objects that are not nodes": {file: compared, nodes: manifest, want: []string{`kind "LatencyBenchmark"`, "kubectl get nodes -o yaml"}},
-		"no nodes":                   {file: compared, nodes: "apiVersion: v1\nkind: List\nitems: []\n", want: []string{"holds no nodes"}},
+		"no nodes":                   {file: compared, nodes: "apiVersion: v1\nkind: List\nitems: []\n", want: []string{"has no nodes"}},
 		"nodes of another form":      {file: compared, nodes: "apiVersion: v1\nkind: Node\nstatus: {allocatable: 7}\n", want: []string{"node"}},
 		"nodes that are no YAML":     {file: compared, nodes: "a: [", want: []string{"reading", "yaml"}},
-		"an unknown field":           {file: strings.Replace(compared, "rounds:", "round:", 1), nodes: "-", want: []string{"no such fields: spec.round"}},
+		"an unknown field":           {file: strings.Replace(compared, "rounds:", "round:", 1), nodes: "-", want: []string{"unknown fields: spec.round"}},
 		"a value out of range":       {file: strings.Replace(compared, "rounds: 2", "rounds: 200", 1), nodes: "-", want: []string{"spec.rounds", "200"}},
 		"a rule that is broken":      {file: strings.Replace(compared, "2us", "2h", 1), nodes: "-", want: []string{"maxLatency: Invalid value: \"2h\": must be a duration"}},
 		"a value that comes twice":   {file: strings.Replace(compared, "[64, 1024]", "[64, 64]", 1), nodes: "-", want: []string{"spec.workload.messageSizes[1]", "Duplicate value"}},

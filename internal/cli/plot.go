@@ -25,7 +25,7 @@ func plotFlag(cmd *cobra.Command, plotted *bool) {
 // checkPlot refuses plots after a form that programs read.
 func checkPlot(form string, plotted bool) error {
 	if plotted && slices.Contains([]string{"json", "yaml", "csv", "markdown", "sfnt"}, form) {
-		return fmt.Errorf("--plot: it does not go with --output=%s, which is for programs; leave one of them out", form)
+		return fmt.Errorf("--plot: not possible with --output=%s, which is for programs; omit one of them", form)
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func plotsOf(m export.Benchmark, s report.Screen) ([]byte, error) {
 	}
 	all := report.AllSeries(m.Object, m.Runs)
 	if len(all) == 0 {
-		return nil, fmt.Errorf("--plot: LatencyBenchmark %s/%s has no samples: netperf tells none, and streams have none", m.Object.Namespace, m.Object.Name)
+		return nil, fmt.Errorf("--plot: LatencyBenchmark %s/%s has no samples: netperf reports none, and streams have none", m.Object.Namespace, m.Object.Name)
 	}
 	var out bytes.Buffer
 	var drawn []string

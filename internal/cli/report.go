@@ -21,11 +21,12 @@ func newReport(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report NAME|lmatrix/NAME|PATH... -o FILE",
 		Short: "Write the results of LatencyBenchmarks as one HTML file",
-		Long: "Write the results of LatencyBenchmarks as one HTML file that needs nothing else, neither network nor cluster: verdict,\n" +
-			"percentile plots, ladders, comparisons with bounds, the course over time, what slow samples coincide with, the matrices of\n" +
-			"LatencyMatrices (lmatrix/NAME), proof of placement, evidence with its differences, and the manifest. Results are read from their stored\n" +
-			"histograms, after verifying their digests. Of several benchmarks the first is the one with which others are compared.\n" +
-			"NAME is in the cluster, PATH that of an export: it begins with ./ or /.",
+		Long: "Write the results of LatencyBenchmarks as one HTML file that needs neither a network nor a cluster. It contains the\n" +
+			"verdict, percentile plots, tables, comparisons with their intervals, the course over time, the causes of slow samples,\n" +
+			"the matrices of LatencyMatrices (lmatrix/NAME), the proof of placement, the evidence with its differences, and the\n" +
+			"manifest. The command reads the stored histograms after verifying their digests. If you name several benchmarks, it\n" +
+			"compares the others with the first.\n\n" +
+			"NAME is an object in the cluster, PATH an export, which begins with ./ or /.",
 		Example:           "  " + name + " report x2522 -o x2522.html\n  " + name + " report before after -n perf -o upgrade.html",
 		Args:              takes("the names of LatencyBenchmarks", 1, mostReported),
 		ValidArgsFunction: c.completeResults(mostReported, benchmarks, matrices),

@@ -24,9 +24,9 @@ func newRerun(c *cluster) *cobra.Command {
 	r := &rerunner{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "rerun NAME|lmatrix/NAME (--name NEWNAME | --replace)",
-		Short: "Measure again: make a LatencyBenchmark or LatencyMatrix with the spec of another",
-		Long: "Make a LatencyBenchmark or LatencyMatrix with the spec, the labels and the annotations of another, under a new name, or, with\n" +
-			"--replace, under its own: that one is then deleted, and its results with it.",
+		Short: "Measure again: create a LatencyBenchmark or LatencyMatrix with the spec of an existing one",
+		Long: "Create a LatencyBenchmark or LatencyMatrix with the spec, the labels and the annotations of an existing one: with\n" +
+			"--name under a new name, or with --replace under the same name, which deletes the existing one with its results.",
 		Example:           "  " + name + " rerun before --name after -n perf",
 		Args:              takes("the name of one LatencyBenchmark or LatencyMatrix", 1, 1),
 		ValidArgsFunction: c.completeNames(1, benchmarks, matrices),
@@ -60,7 +60,7 @@ func (r *rerunner) run(ctx context.Context, of string) (string, error) {
 	case (r.newName == "") == !r.replace:
 		return "", fmt.Errorf("give either --name with the name of the new %s, or --replace to delete %s and its results", source.kind.name, of)
 	case r.newName == source.key.Name:
-		return "", fmt.Errorf("--name: it is %s that is measured again; give another name, or --replace to delete it and its results", of)
+		return "", fmt.Errorf("--name: %s is the name of the present one; give another name, or --replace to delete it and its results", of)
 	}
 	api, namespace, err := r.client()
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *rerunner) run(ctx context.Context, of string) (string, error) {
 	case err != nil:
 		return "", inWords("making", target, err)
 	}
-	return fmt.Sprintf("%s made, with the spec of %s\n", target, source), nil
+	return fmt.Sprintf("%s created, with the spec of %s\n", target, source), nil
 }
 
 func newUnstructured(k *kind) *unstructured.Unstructured {
@@ -125,13 +125,13 @@ const (
 // replace deletes a benchmark or matrix and makes it again.
 func replace(ctx context.Context, api client.Client, of subject, old *unstructured.Unstructured) (string, error) {
 	if owner := metav1.GetControllerOf(old); owner != nil {
-		return "", fmt.Errorf("--replace: %s belongs to %s %s, which decides when it is measured; measure that again, or give --name", of, owner.Kind, owner.Name)
+		return "", fmt.Errorf("--replace: %s belongs to %s %s, which decides when it is measured; rerun that one, or give --name", of, owner.Kind, owner.Name)
 	}
 	// Whether the API server takes the spec is better known before the old one is gone. It looks at the spec first and then
 	// at the name, which is taken.
 	made := copied(of.kind, old, old.GetName())
 	if err := api.Create(ctx, made.DeepCopy(), fieldOwner, client.DryRunAll); err != nil && !apierrors.IsAlreadyExists(err) {
-		return "", inWords("trying to make", of, err)
+		return "", inWords("dry run of", of, err)
 	}
 	uid := old.GetUID()
 	err := api.Delete(ctx, old, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground))
@@ -152,7 +152,7 @@ func makeAgain(ctx context.Context, api client.Client, of subject, made *unstruc
 		return isAbsent(err), nil
 	})
 	if err != nil {
-		return fmt.Errorf("waiting until it is gone: %w", err)
+		return fmt.Errorf("waiting for its deletion: %w", err)
 	}
 	return api.Create(ctx, made.DeepCopy(), fieldOwner)
 }

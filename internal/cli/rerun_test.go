@@ -39,7 +39,7 @@ func TestRerun(t *testing.T) {
 	}{
 		"under another name": {
 			args: []string{"--name", "after"}, made: after, left: true, written: []string{"POST " + collection + "?" + owned},
-			stdout: "LatencyBenchmark perf/after made, with the spec of LatencyBenchmark perf/sweep\n",
+			stdout: "LatencyBenchmark perf/after created, with the spec of LatencyBenchmark perf/sweep\n",
 		},
 		"in the place of the old one": {
 			args: []string{"--replace"}, made: sweep,
@@ -81,7 +81,7 @@ func TestRerunOfAMatrix(t *testing.T) {
 	s.addMesh()
 	old := types.NamespacedName{Namespace: "perf", Name: "mesh"}
 	code, stdout, stderr := run("rerun", "lmatrix/mesh", "--name", "after", "--kubeconfig", s.serve(t))
-	if want := "LatencyMatrix perf/after made, with the spec of LatencyMatrix perf/mesh\n"; code != 0 || stdout != want {
+	if want := "LatencyMatrix perf/after created, with the spec of LatencyMatrix perf/mesh\n"; code != 0 || stdout != want {
 		t.Fatalf("exit code %d, it printed %q and said %q", code, stdout, stderr)
 	}
 	made := s.matrices[types.NamespacedName{Namespace: "perf", Name: "after"}]
@@ -109,7 +109,7 @@ func TestRerunRefuses(t *testing.T) {
 		"a spec that is refused": {args: []string{"sweep", "--name=x"}, change: func(s *apiServer) { s.benchmarks[sweep].Spec.Rounds = 13 }, want: []string{"making LatencyBenchmark perf/x", "no luck"}},
 		"a spec that is refused, before the old one is deleted": {
 			args: []string{"sweep", "--replace"}, change: func(s *apiServer) { s.benchmarks[sweep].Spec.Rounds = 13 },
-			want: []string{"trying to make LatencyBenchmark perf/sweep", "no luck"},
+			want: []string{"dry run of LatencyBenchmark perf/sweep", "no luck"},
 		},
 		"a benchmark of another": {
 			args: []string{"sweep", "--replace"}, change: func(s *apiServer) {

@@ -89,11 +89,11 @@ func exportDir(path string) (string, error) {
 	}
 	switch len(within) {
 	case 0:
-		return "", fmt.Errorf("%s is no export: it has no manifest.json, and no export in it", path)
+		return "", fmt.Errorf("%s is not an export: it contains neither manifest.json nor an export", path)
 	case 1:
 		return within[0], nil
 	}
-	return "", fmt.Errorf("%s has %d exports: name one of them, such as %s", path, len(within), asPath(within[0]))
+	return "", fmt.Errorf("%s contains %d exports: name one of them, such as %s", path, len(within), asPath(within[0]))
 }
 
 // asPath is a path that isPath knows as one.

@@ -24,18 +24,18 @@ import (
 // fieldOwner is who owns the fields that the command sets.
 const fieldOwner = client.FieldOwner("kubectl-tailgate")
 
-// newRun is the verb that makes a benchmark and waits for its results.
+// newRun is the verb that creates a benchmark and waits for its results.
 func newRun(c *cluster) *cobra.Command {
 	r := &runner{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "run -f FILE",
-		Short: "Make a LatencyBenchmark or LatencyMatrix, watch it run and print its results",
+		Short: "Create a LatencyBenchmark or LatencyMatrix, show its progress and print its results",
 		Long: "Apply the LatencyBenchmark or LatencyMatrix of a file (server-side apply), show its progress, and print its\n" +
-			"results as get does. The progress goes to standard error: on a terminal one line that is rewritten, otherwise a\n" +
+			"results like get. The progress goes to standard error: on a terminal in one line that is rewritten, otherwise in a\n" +
 			"line for each new state and each quarter of the runs.\n\n" +
-			"It exits as gate does, by the verdict: 0 Pass, 1 Fail, 2 Inconclusive, 3 an error. Without criteria,\n" +
-			"0 says that it was measured, and 1 that it failed.\n\n" +
-			"Interrupting the command, or --timeout, does not end the benchmark; running it again comes back to it.",
+			"The exit code is that of gate: 0 Pass, 1 Fail, 2 Inconclusive, 3 error. Without criteria, it is 0 if the benchmark was\n" +
+			"measured, and 1 if it failed.\n\n" +
+			"If you interrupt the command, or --timeout ends it, the benchmark continues; the same command watches it again.",
 		Example:           "  " + name + " run -f first.yaml",
 		Args:              takes("a file by -f", 0, 0),
 		Annotations:       map[string]string{exitsByVerdict: "true"},
@@ -62,7 +62,7 @@ type runner struct {
 
 func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *screen) error {
 	if r.timeout < 0 {
-		return fmt.Errorf("--timeout: %s is no time to wait", r.timeout)
+		return fmt.Errorf("--timeout: %s is invalid; give a positive duration", r.timeout)
 	}
 	if err := checkForm(r.form, r.plotted); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (r *runner) watch(ctx context.Context, api client.WithWatch, k *kind, o cli
 	if err == nil || ctx.Err() == nil {
 		return o, err
 	}
-	again := fmt.Sprintf("`%s run -f %s -n %s` comes back to it", name, r.file, b.Namespace)
+	again := fmt.Sprintf("`%s run -f %s -n %s` watches it again", name, r.file, b.Namespace)
 	if r.file == stdinName {
 		again = fmt.Sprintf("`%s gate %s/%s -n %s --wait` waits for it, `%[1]s get %[2]s/%[3]s -n %[4]s` prints its results", name, k.short, b.Name, b.Namespace)
 	}

@@ -75,7 +75,7 @@ func TestRun(t *testing.T) {
 			file: manifest, changes: []func(*v1alpha1.LatencyBenchmark){running, complete}, stored: true,
 			stdout: []string{"perf/sweep: pinger, HalfRTT\n", "tcp-64"},
 			stderr: []string{
-				"Waiting: the operator has not looked at it; is it running?",
+				"Waiting: the operator has not processed it yet; is it running?",
 				"Running: measuring round 1 of 1; run 1 of 1; 2s to measure",
 				"Complete: 1 of 1 runs measured and stored; 1 of 1 runs done; tcp-1 so far p50 5.50µs p99 5.99µs",
 			},
@@ -85,7 +85,7 @@ func TestRun(t *testing.T) {
 			changes: []func(*v1alpha1.LatencyBenchmark){succeeded(metav1.ConditionFalse, v1alpha1.ReasonFailed, "run sweep-r1 failed (OOMKilled)")},
 			code:    1,
 			stderr: []string{
-				"Waiting: the operator has not looked at it; is it running?",
+				"Waiting: the operator has not processed it yet; is it running?",
 				"Failed: run sweep-r1 failed (OOMKilled)",
 				"kubectl tailgate: LatencyBenchmark perf/sweep failed: run sweep-r1 failed (OOMKilled)",
 			},
@@ -100,7 +100,7 @@ func TestRun(t *testing.T) {
 			},
 			stdout: []string{"tcp-64"},
 			stderr: []string{
-				"Waiting: the operator has not looked at it; is it running?",
+				"Waiting: the operator has not processed it yet; is it running?",
 				"NotAccepted: spec.placement.client: no node (NoMatchingNode)",
 				"Complete: 1 of 1 runs measured and stored; 1 of 1 runs done; tcp-1 so far p50 5.50µs p99 5.99µs",
 			},
@@ -207,7 +207,7 @@ func TestRunLeavesTheBenchmark(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		"interrupted": {want: "kubectl tailgate: interrupted; LatencyBenchmark perf/sweep continues: `kubectl tailgate run -f FILE -n perf` comes back to it, `kubectl delete lb sweep -n perf` ends it\n"},
+		"interrupted": {want: "kubectl tailgate: interrupted; LatencyBenchmark perf/sweep continues: `kubectl tailgate run -f FILE -n perf` watches it again, `kubectl delete lb sweep -n perf` ends it\n"},
 		"late":        {flags: []string{"--timeout=200ms"}, want: "kubectl tailgate: timed out; LatencyBenchmark perf/sweep continues: "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -246,8 +246,8 @@ func TestRunRefuses(t *testing.T) {
 		"no YAML":                    {file: "a: [", want: []string{"reading", "yaml"}},
 		"a large file":               {file: manifest + strings.Repeat("# more\n", 1<<19), want: []string{"--filename", "more than 3 MiB"}},
 		"a list":                     {file: "- a", want: []string{"reading"}},
-		"nothing":                    {file: "# nothing\n---\n", want: []string{"holds 0 objects"}},
-		"two objects":                {file: manifest + "---\n" + manifest, want: []string{"holds 2 objects", "kubectl"}},
+		"nothing":                    {file: "# nothing\n---\n", want: []string{"has 0 objects"}},
+		"two objects":                {file: manifest + "---\n" + manifest, want: []string{"has 2 objects", "kubectl"}},
 		"a key twice":                {file: manifest + "kind: LatencyBenchmark\n", want: []string{"reading", `"kind"`}},
 		"another kind":               {file: "apiVersion: v1\nkind: Pod\nmetadata: {name: x}", want: []string{`apiVersion "v1", kind "Pod"`, "tailgate.dev/v1alpha1, LatencyBenchmark"}},
 		"no name":                    {file: strings.Replace(manifest, "name: sweep", "", 1), want: []string{"metadata.name"}},
@@ -258,7 +258,7 @@ func TestRunRefuses(t *testing.T) {
 		"an unknown form":            {file: manifest, args: []string{"-o", "tabel"}, want: []string{"--output", "tabel"}},
 		"plots for a program":        {file: manifest, args: []string{"-o", "json", "--plot"}, want: []string{"--plot", "json"}},
 		"a time before now":          {file: manifest, args: []string{"--timeout=-1s"}, want: []string{"--timeout"}},
-		"a cluster without Tailgate": {file: manifest, want: []string{"does not know the kind LatencyBenchmark"}},
+		"a cluster without Tailgate": {file: manifest, want: []string{"does not have the kind LatencyBenchmark"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

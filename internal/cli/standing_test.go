@@ -57,8 +57,8 @@ func TestGateStanding(t *testing.T) {
 			2, true, "not judged: 1 of 10; Suspended: nothing is measured"},
 		"nodes of another gate":                     {makeGate(unknown, v1alpha1.ReasonNodesTaken, "node-b belongs to gate first"), 2, false, "Inconclusive: node-b belongs to gate first"},
 		"nodes that may yet come":                   {makeGate(unknown, v1alpha1.ReasonNoNodes, "no node", counts(v1alpha1.NodeCounts{})), 2, true, "not judged: no node"},
-		"a gate that was edited":                    {makeGate(metav1.ConditionTrue, v1alpha1.ReasonAllVerified, "all", func(g *v1alpha1.LatencyGate) { g.Generation++ }), 2, true, "not judged: the operator has not looked at it as it is now; is it running?"},
-		"a gate that the operator has not observed": {&v1alpha1.LatencyGate{}, 2, true, "not judged: the operator has not looked at it as it is now; is it running?"},
+		"a gate that was edited":                    {makeGate(metav1.ConditionTrue, v1alpha1.ReasonAllVerified, "all", func(g *v1alpha1.LatencyGate) { g.Generation++ }), 2, true, "not judged: the operator has not processed its present spec; is it running?"},
+		"a gate that the operator has not observed": {&v1alpha1.LatencyGate{}, 2, true, "not judged: the operator has not processed its present spec; is it running?"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestGateOfALatencyGate(t *testing.T) {
 	s.gates = map[string]*v1alpha1.LatencyGate{"upgrade": makeGate(metav1.ConditionFalse, v1alpha1.ReasonNodesFailed, "1 of 10 nodes failed")}
 	kubeconfig := s.serve(t)
 	code, stdout, stderr := run("gate", "sweep", "latencygate/upgrade", "--wait", "--kubeconfig", kubeconfig)
-	if want := "LatencyBenchmark perf/sweep: Pass: all 3 rules hold, in 12 comparisons\nLatencyGate upgrade: Fail: 1 of 10 nodes failed\n"; code != 1 || stdout != want || stderr != "" {
+	if want := "LatencyBenchmark perf/sweep: Pass: all 3 rules pass, in 12 comparisons\nLatencyGate upgrade: Fail: 1 of 10 nodes failed\n"; code != 1 || stdout != want || stderr != "" {
 		t.Errorf("exit code %d, it printed %q and said %q", code, stdout, stderr)
 	}
 	if code, _, stderr := run("gate", "lgate/downgrade", "--kubeconfig", kubeconfig); code != 3 || !strings.Contains(stderr, "there is no LatencyGate downgrade; see `kubectl get lgate`") {
@@ -101,8 +101,8 @@ func TestGateComparesTheNodes(t *testing.T) {
 		t.Errorf("exit code %d, it printed %q and said %q", code, stdout, stderr)
 	}
 	s.change(func() { s.nodes[0].Status.NodeInfo.BootID = "2" })
-	const want = "LatencyGate upgrade: not judged: 1 of its nodes are not as they were verified; the operator has not seen this yet; is it running?\n" +
-		"  a: IdentityChanged, it was booted; the operator has not seen this yet; is it running?\n"
+	const want = "LatencyGate upgrade: not judged: 1 of its nodes have changed since they were verified; the operator has not processed this yet; is it running?\n" +
+		"  a: IdentityChanged, it was booted; the operator has not processed this yet; is it running?\n"
 	if code, stdout, stderr := run("gate", "lgate/upgrade", "--kubeconfig", kubeconfig); code != 2 || stdout != want {
 		t.Errorf("exit code %d, it printed %q and said %q", code, stdout, stderr)
 	}

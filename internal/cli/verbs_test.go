@@ -64,7 +64,7 @@ func TestVerbsRefuse(t *testing.T) {
 			args: func(args []string) []string { return append(args, "--server=https://127.0.0.1:1") }, want: "refused",
 		},
 		"a user without rights":      {change: func(s *apiServer) { s.forbidden = []string{""} }},
-		"a cluster without Tailgate": {change: func(s *apiServer) { s.benchmarks = nil }, want: "does not know the kind Latency"},
+		"a cluster without Tailgate": {change: func(s *apiServer) { s.benchmarks = nil }, want: "does not have the kind Latency"},
 		"an API server that is starting": {
 			change: func(s *apiServer) {
 				for range 9 {

@@ -136,11 +136,11 @@ func (g *glimpse) hints(b *v1alpha1.LatencyBenchmark, nodes []string, o prefligh
 	var all []string
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	if len(g.unseen) > 0 {
-		why := "you may not read it"
+		why := "you have no right to read it"
 		if g.Client == nil {
-			why = "there is no cluster to look at"
+			why = "no cluster is configured"
 		}
-		add("not looked at, because %s: %s", why, strings.Join(g.unseen, ", "))
+		add("not checked, because %s: %s", why, strings.Join(g.unseen, ", "))
 	}
 	for _, v := range plan.Variants(b.Spec) {
 		if v.Network.Type == v1alpha1.NetworkHost {
@@ -152,7 +152,7 @@ func (g *glimpse) hints(b *v1alpha1.LatencyBenchmark, nodes []string, o prefligh
 	}
 	for _, name := range nodes {
 		if n := o.Others[name]; n > 0 {
-			add("node %s has %d other unfinished benchmarks: it is measured on in turns", name, n)
+			add("node %s has %d other unfinished benchmarks, which take turns", name, n)
 		}
 	}
 	return all

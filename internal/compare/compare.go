@@ -434,7 +434,7 @@ func (f *Figure) compare(before, after []stats.Observation) {
 	}
 	if !bounded {
 		n := stats.FewestForInterval()
-		f.Lacks = fmt.Sprintf("so few rounds can show nothing; %d+%d are the fewest that can", n, n)
+		f.Lacks = fmt.Sprintf("too few rounds for a comparison; it needs at least %d+%d", n, n)
 		return
 	}
 	if bounds.Lower > 0 && !math.IsInf(bounds.Lower, 1) {
@@ -445,9 +445,9 @@ func (f *Figure) compare(before, after []stats.Observation) {
 	}
 	switch {
 	case math.IsInf(bounds.Lower, 1):
-		f.Shown, f.Lacks = ShownHigher, "lost messages reach it in the candidate"
+		f.Shown, f.Lacks = ShownHigher, "it falls among the lost messages in the candidate"
 	case bounds.Upper == 0:
-		f.Shown, f.Lacks = ShownLower, "lost messages reach it in the baseline"
+		f.Shown, f.Lacks = ShownLower, "it falls among the lost messages in the baseline"
 	case bounds.Lower > 1:
 		f.Shown = ShownHigher
 	case bounds.Upper < 1:

@@ -139,10 +139,10 @@ func TestFigures(t *testing.T) {
 		},
 		"three rounds show nothing": {
 			side(t, "a", spec(), quick[:3]), side(t, "b", spec(), slow[:3]), []string{
-				"mean 10.55µs 12.55µs ~ so few rounds can show nothing; 4+4 are the fewest that can",
-				"p50 10.55µs 12.55µs ~ so few rounds can show nothing; 4+4 are the fewest that can",
-				"p90 10.95µs 12.95µs ~ so few rounds can show nothing; 4+4 are the fewest that can",
-				"p99 11.04µs 13.04µs ~ so few rounds can show nothing; 4+4 are the fewest that can",
+				"mean 10.55µs 12.55µs ~ too few rounds for a comparison; it needs at least 4+4",
+				"p50 10.55µs 12.55µs ~ too few rounds for a comparison; it needs at least 4+4",
+				"p90 10.95µs 12.95µs ~ too few rounds for a comparison; it needs at least 4+4",
+				"p99 11.04µs 13.04µs ~ too few rounds for a comparison; it needs at least 4+4",
 				"p99.9 - - - a round has 2000 samples and p99.9 needs 10000",
 			},
 		},
@@ -154,7 +154,7 @@ func TestFigures(t *testing.T) {
 		},
 		"lost messages": {
 			side(t, "a", spec(), quick), side(t, "b", spec(), quick, cells(func(c *result.Cell) { c.Lost = 30 })), []string{
-				"mean 10.60µs 10.60µs ~ [0.985, 1.015]", "p50 10.60µs 10.61µs ~ [0.985, 1.016]", "p90 11.00µs 11.02µs ~ [0.987, 1.016]", "p99 11.10µs - ∞ lost messages reach it in the candidate",
+				"mean 10.60µs 10.60µs ~ [0.985, 1.015]", "p50 10.60µs 10.61µs ~ [0.985, 1.016]", "p90 11.00µs 11.02µs ~ [0.987, 1.016]", "p99 11.10µs - ∞ it falls among the lost messages in the candidate",
 				"p99.9 - - - a round has 2000 samples and p99.9 needs 10000", "lost 0 150 - -",
 			},
 		},

@@ -176,7 +176,7 @@ func (c Comparison) title() string {
 		title += ", under conditions that are equal where they must be"
 	}
 	if c.Explaining > 0 {
-		title += fmt.Sprintf("; differences that only explain: %d", c.Explaining)
+		title += fmt.Sprintf("; differences that need not be equal: %d", c.Explaining)
 	}
 	return title
 }

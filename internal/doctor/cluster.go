@@ -16,11 +16,11 @@ import (
 // manager asks whether Tailgate itself runs.
 func manager(o Observed) []Line {
 	const check = "manager"
-	bad := advice{"benchmarks and gates stand still", "see `kubectl get pods -A -l app.kubernetes.io/name=tailgate` and the manager's log"}
+	bad := advice{"benchmarks and gates make no progress", "see `kubectl get pods -A -l app.kubernetes.io/name=tailgate` and the manager's log"}
 	m := o.Manager
 	switch why := o.Unseen["deployments"]; {
 	case why != "":
-		return unknown(check, "", why, "have the ClusterRole tailgate-doctor bound to you")
+		return unknown(check, "", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
 	case m == nil:
 		bad.remedy = "install Tailgate"
 		return bad.err(check, "", "there is no Deployment of Tailgate's manager")
@@ -34,7 +34,7 @@ func manager(o Observed) []Line {
 func definitions(o Observed) []Line {
 	const check = "definitions"
 	if why := o.Unseen["customresourcedefinitions"]; why != "" {
-		return unknown(check, "", why, "have the ClusterRole tailgate-doctor bound to you")
+		return unknown(check, "", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
 	}
 	var names, missing, other []string
 	for _, d := range o.Definitions {
@@ -48,26 +48,26 @@ func definitions(o Observed) []Line {
 	}
 	switch {
 	case len(missing) > 0:
-		return advice{"benchmarks cannot be made", "install Tailgate, with its CustomResourceDefinitions"}.
+		return advice{"benchmarks cannot be created", "install Tailgate, with its CustomResourceDefinitions"}.
 			err(check, "", "not served: %s", strings.Join(missing, ", "))
 	case len(other) > 0:
-		return advice{"none by itself; fields that one version has and the other has not are refused or left out",
+		return advice{"fields that only one of the versions has are rejected or dropped",
 			"use the command and the CustomResourceDefinitions of the manager's version"}.
-			warn(check, "", "of another version than this command: %s", strings.Join(other, ", "))
+			warn(check, "", "their version differs from the command's: %s", strings.Join(other, ", "))
 	}
-	return good(check, "", "%d, as this command has them", len(names))
+	return good(check, "", "%d, equal to those of this command", len(names))
 }
 
 // multus asks whether there is something that attaches networks to pods.
 func multus(o Observed) []Line {
 	const check = "multus"
-	none := advice{"only the pods' own network and the host's can be measured, and neither has a device of its own",
+	none := advice{"only the pod network and the host's network can be measured",
 		"install Multus, and an SR-IOV device plugin"}
 	if why := o.Unseen["network-attachment-definitions"]; why != "" {
-		return unknown(check, "", why, "have the ClusterRole tailgate-doctor bound to you")
+		return unknown(check, "", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
 	}
 	if !o.MultusKind {
-		const found = "the cluster does not know NetworkAttachmentDefinitions"
+		const found = "the cluster does not have the kind NetworkAttachmentDefinition"
 		if o.Asked {
 			return none.err(check, "", found)
 		}
@@ -97,17 +97,17 @@ func multus(o Observed) []Line {
 		return advice{"pods with networks do not start on some nodes", "see the events and logs of the DaemonSet's pods"}.
 			warn(check, "", "%s", strings.Join(lacking, ", "))
 	case tried > 0 && reported == 0:
-		return advice{"benchmarks over a network fail: their pods have none",
-			"install Multus, or see whether its CNI configuration is the first in /etc/cni/net.d on the nodes"}.
-			err(check, "", "%d pods asked for a network, and none has the annotation %s", tried, foreign.AnnotationNetworkStatus)
+		return advice{"benchmarks over an attached network fail: their pods do not get it",
+			"install Multus, or check that its CNI configuration is the first in /etc/cni/net.d on the nodes"}.
+			err(check, "", "%d pods request a network, and none of them has the annotation %s", tried, foreign.AnnotationNetworkStatus)
 	case len(names) > 0:
 		return good(check, "", "%s ready%s", strings.Join(names, ", "), attachments(reported, tried))
 	case tried > 0:
 		return good(check, "", "no DaemonSet has its name%s", attachments(reported, tried))
 	case o.Unseen["daemonsets"] != "":
-		return unknown(check, "", o.Unseen["daemonsets"], "have the ClusterRole tailgate-doctor bound to you")
+		return unknown(check, "", o.Unseen["daemonsets"], "ask an administrator to bind the ClusterRole tailgate-doctor to you")
 	}
-	return good(check, "", "networks can be defined; no pod asked for one, in namespace %s", o.Namespace)
+	return good(check, "", "networks can be defined; no pod requests one, in namespace %s", o.Namespace)
 }
 
 // attachments says how many pods with a network have a network-status.
@@ -125,7 +125,7 @@ func networks(o Observed) []Line {
 		lines = append(lines, definition(o, n)...)
 	}
 	if n := len(o.NetworksLeft); n > 0 {
-		lines = append(lines, unknown("network", "", fmt.Sprintf("%d more were not looked at: %s", n, strings.Join(o.NetworksLeft, ", ")),
+		lines = append(lines, unknown("network", "", fmt.Sprintf("%d more were not checked: %s", n, strings.Join(o.NetworksLeft, ", ")),
 			"name them with --network")...)
 	}
 	return lines
@@ -134,7 +134,7 @@ func networks(o Observed) []Line {
 // definition is the line of one.
 func definition(o Observed, n Network) []Line {
 	const check = "network"
-	cannot := advice{effect: "pods that ask for it do not start"}
+	cannot := advice{effect: "pods that request it do not start"}
 	if !n.Found {
 		cannot.remedy = "create the NetworkAttachmentDefinition, or name another one"
 		return cannot.err(check, n.Name, "there is no such NetworkAttachmentDefinition")
@@ -148,7 +148,7 @@ func definition(o Observed, n Network) []Line {
 	}
 	plugins, keys := n.plugins()
 	if refused := refusedBySFC(keys); len(refused) > 0 && slices.Contains(plugins, "sriov") && hasDriver(o, "sfc") {
-		return advice{"pods do not start where the PF's driver is sfc: it can set none of these, and the plugin takes that for an error",
+		return advice{"pods do not start where the PF's driver is sfc: it supports none of these settings, and the plugin fails",
 			"take " + strings.Join(refused, ", ") + " out of its configuration (SriovNetwork: trust, minTxRate, maxTxRate, vlanQoS)"}.
 			warn(check, n.Name, "plugins %s; it sets %s of VFs", strings.Join(plugins, ", "), strings.Join(refused, ", "))
 	}
@@ -168,19 +168,19 @@ func definition(o Observed, n Network) []Line {
 // notProvided is the line of a network whose resource no device plugin and no driver provides.
 func notProvided(o Observed, n Network) []Line {
 	const check = "network"
-	cannot := advice{effect: "pods that ask for it do not start"}
+	cannot := advice{effect: "pods that request it do not start"}
 	for _, kind := range []string{"deviceclasses", "resourceslices"} {
 		if why := o.Unseen[kind]; why != "" {
 			return unknown(check, n.Name, fmt.Sprintf("its resource %s is advertised by no node; a DeviceClass may provide it, but %s", n.Resource, why),
-				"have the ClusterRole tailgate-doctor bound to you")
+				"ask an administrator to bind the ClusterRole tailgate-doctor to you")
 		}
 	}
 	if class := o.Classes[corev1.ResourceName(n.Resource)]; class != "" {
-		cannot.remedy = fmt.Sprintf("see whether the pods of the driver run, and compare the selectors of the class with the devices: `kubectl get deviceclass %s -o yaml`, `kubectl get resourceslices -o yaml`", class)
+		cannot.remedy = fmt.Sprintf("check that the pods of the driver run, and compare the selectors of the class with the devices: `kubectl get deviceclass %s -o yaml`, `kubectl get resourceslices -o yaml`", class)
 		return cannot.err(check, n.Name, "DeviceClass %s provides its resource %s, but selects no device of a ResourceSlice of any node", class, n.Resource)
 	}
 	cannot.remedy = "correct the annotation " + foreign.AnnotationResourceName +
-		" (with the prefix of the resource), see whether the device plugin runs, or create a DeviceClass with this extendedResourceName"
+		" (with the prefix of the resource), check that the device plugin runs, or create a DeviceClass with this extendedResourceName"
 	return cannot.err(check, n.Name, "its resource %s is advertised by no node, and no DeviceClass provides it", n.Resource)
 }
 
@@ -197,9 +197,9 @@ func onloadAnywhere(o Observed) []Line {
 	const check = "onload"
 	switch {
 	case o.Onload == "":
-		return good(check, "", "no node advertises Onload: sockets are the kernel's")
+		return good(check, "", "no node advertises Onload: sockets use the kernel's network stack")
 	case o.OnloadAsked && o.Capacity[corev1.ResourceName(o.Onload)] == 0:
-		return advice{"nothing is accelerated", "see whether the device plugin of Onload runs, or name another resource"}.
+		return advice{"nothing is accelerated", "check that the device plugin of Onload runs, or name another resource"}.
 			err(check, o.Onload, "no node advertises it")
 	}
 	return nil
@@ -235,7 +235,7 @@ func mtus(o Observed) []Line {
 		case ends < 2:
 			// One end has nothing to differ from.
 		case len(byMTU) > 1:
-			lines = append(lines, advice{"messages larger than the smaller MTU are lost or cut in pieces on the way, so that their latencies are another's; results do not verify",
+			lines = append(lines, advice{"messages larger than the smaller MTU are lost or fragmented; results do not verify",
 				"set one MTU on the PFs and VFs of all nodes, and on the switch between them"}.err(check, subject, "%s", byValue(byMTU))...)
 		default:
 			lines = append(lines, good(check, subject, "%s", byValue(byMTU))...)
@@ -309,7 +309,7 @@ func oneMachine(o Observed) []Line {
 		return nil
 	}
 	slices.Sort(same)
-	return good("machines", "", "a simulation: %s are one machine (the same boot); results say so, and its speed is not judged", strings.Join(same, "; "))
+	return good("machines", "", "a simulation: %s are one machine (the same boot); results have a warning, and doctor does not check the speed of a simulation", strings.Join(same, "; "))
 }
 
 // alike asks whether the nodes are of one kind.
@@ -339,8 +339,8 @@ func alike(o Observed) []Line {
 	case nodes < 2:
 		return nil
 	case len(differ) > 0:
-		return advice{"results of different nodes cannot be compared without ignoring these differences",
-			"bring the nodes to one state, or compare each with itself"}.warn(check, "", "%s", strings.Join(differ, "; "))
+		return advice{"results of different nodes are comparable only if ignoreDifferences lists these differences",
+			"configure all nodes equally, or compare each node only with itself"}.warn(check, "", "%s", strings.Join(differ, "; "))
 	}
 	return good(check, "", "%d nodes with one kernel and one model of CPU", nodes)
 }
@@ -354,5 +354,5 @@ func leftOut(o Observed) []Line {
 	for node, taint := range o.LeftOut {
 		groups[taint] = append(groups[taint], node)
 	}
-	return good("left-out", "", "nodes with taints are looked at when they are named: %s", byValue(groups))
+	return good("left-out", "", "nodes with taints are checked only if the command line names them: %s", byValue(groups))
 }

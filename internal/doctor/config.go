@@ -23,7 +23,7 @@ func (p cniPlugin) text(key string) string {
 func parse(config string) ([]cniPlugin, error) {
 	var one cniPlugin
 	if err := json.Unmarshal([]byte(config), &one); err != nil {
-		return nil, fmt.Errorf("its configuration is no JSON object: %w", err)
+		return nil, fmt.Errorf("its configuration is not a JSON object: %w", err)
 	}
 	if _, several := one["plugins"]; !several {
 		return []cniPlugin{one}, nil
@@ -54,7 +54,7 @@ func (n Network) problem() *problem {
 		named := slices.ContainsFunc([]string{"device", "hwaddr", "kernelpath", "pciBusID", "deviceID"}, func(key string) bool { return p.text(key) != "" })
 		switch {
 		case kind == "":
-			return &problem{"a plugin of its configuration has no type", "give it the type, which is the name of the plugin's binary"}
+			return &problem{"a plugin of its configuration has no type", "set its type, which is the name of the plugin's binary"}
 		case (kind == "sriov" || kind == "host-device") && n.Resource == "" && !named:
 			return &problem{fmt.Sprintf("plugin %s needs a device, and no annotation names a resource", kind),
 				"give it the annotation " + foreign.AnnotationResourceName + ", with the resource of the device plugin"}

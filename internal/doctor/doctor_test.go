@@ -230,11 +230,11 @@ func TestChecks(t *testing.T) {
 		{"a kind of another version", changes{func(o *Observed) { o.Definitions[0].Same = false }}, true, "definitions", "", Warning, "latencybenchmarks"},
 		{"kinds that the user may not read", changes{unseen("customresourcedefinitions")}, true, "definitions", "", Unknown, "customresourcedefinitions"},
 
-		{"no kind of networks", changes{func(o *Observed) { o.MultusKind, o.Networks = false, nil }}, true, "multus", "", Warning, "does not know"},
-		{"no kind of the network that was asked for", changes{func(o *Observed) { o.MultusKind, o.Networks, o.Asked = false, nil, true }}, true, "multus", "", Error, "does not know"},
+		{"no kind of networks", changes{func(o *Observed) { o.MultusKind, o.Networks = false, nil }}, true, "multus", "", Warning, "does not have the kind"},
+		{"no kind of the network that was asked for", changes{func(o *Observed) { o.MultusKind, o.Networks, o.Asked = false, nil, true }}, true, "multus", "", Error, "does not have the kind"},
 		{"Multus that is not everywhere", changes{func(o *Observed) { o.Multus[0].Ready = 1 }}, true, "multus", "", Warning, "1 of 2"},
 		{"networks that the user may not list", changes{unseen("network-attachment-definitions")}, true, "multus", "", Unknown, "network-attachment"},
-		{"pods without network-status", changes{func(o *Observed) { o.Nodes[0].Looks[2].NetworkStatus, o.Nodes[1].Looks[2].NetworkStatus = "", "" }}, true, "multus", "", Error, "none has"},
+		{"pods without network-status", changes{func(o *Observed) { o.Nodes[0].Looks[2].NetworkStatus, o.Nodes[1].Looks[2].NetworkStatus = "", "" }}, true, "multus", "", Error, "none of them has"},
 		{"network-status without Multus", changes{func(o *Observed) { o.Multus = nil }}, true, "multus", "", Good, "no DaemonSet"},
 		{"no network was tried", changes{func(o *Observed) {
 			o.Multus = nil
@@ -243,7 +243,7 @@ func TestChecks(t *testing.T) {
 		{"DaemonSets that the user may not list", changes{unseen("daemonsets"), func(o *Observed) { o.Multus, o.Nodes = nil, nil }}, true, "multus", "", Unknown, "daemonsets"},
 
 		{"a network that there is not", changes{network(func(n *Network) { *n = Network{Name: n.Name} })}, true, "network", sfVF.Name, Error, "no such"},
-		{"a network that is no JSON", changes{config("{")}, true, "network", sfVF.Name, Error, "no JSON"},
+		{"a network that is no JSON", changes{config("{")}, true, "network", sfVF.Name, Error, "not a JSON object"},
 		{"a network without plugins", changes{config(`{"plugins": []}`)}, true, "network", sfVF.Name, Error, "empty"},
 		{"a network whose plugins are no list", changes{config(`{"plugins": 1}`)}, true, "network", sfVF.Name, Error, "cannot be read"},
 		{"a plugin without a type", changes{config(`{"plugins": [{"type": "macvlan"}, {}]}`)}, true, "network", sfVF.Name, Error, "no type"},
@@ -325,7 +325,7 @@ func TestChecks(t *testing.T) {
 		{"overcommitted CPUs", changes{podOnA(corev1.ResourceCPU, "", "7")}, false, "neighbours", "", Warning, "limits are 7"},
 		{"neighbours that the user may not list", changes{unseen("pods")}, false, "neighbours", "", "", ""},
 
-		{"a far VF", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = 1 })}, false, "topology", sfVF.Name, Error, "far from each other"},
+		{"a far VF", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = 1 })}, false, "topology", sfVF.Name, Error, "different NUMA nodes"},
 		{"a VF that is nowhere", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = -1 })}, false, "topology", sfVF.Name, Warning, "not known"},
 		{"a kubelet that finds no pair", changes{troubleOnA(KindNetwork, TroubleTopology, "TopologyAffinityError")}, false, "topology", sfVF.Name, Error, "TopologyAffinityError"},
 		{"one NUMA node", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = -1 }), seenOnA(func(i *result.Inspection) { i.NUMA = map[string]string{"0": "0-7"} })}, false, "topology", "", Good, "one NUMA node"},
@@ -333,7 +333,7 @@ func TestChecks(t *testing.T) {
 
 		{"a sibling of others", changes{factOnA("cpu.smt.sibling", "others"), seenOnA(func(i *result.Inspection) { i.Evidence.ThreadSiblings = "3,7" })}, false, "smt", "", Warning, "CPUs 3,7 are one core"},
 		{"a sibling of its own", changes{factOnA("cpu.smt.sibling", "own")}, false, "smt", "", Good, "whole core"},
-		{"SMT is off", changes{factOnA("cpu.smt.sibling", ""), factOnA("cpu.smt.active", "0")}, false, "smt", "", Good, "to itself"},
+		{"SMT is off", changes{factOnA("cpu.smt.sibling", ""), factOnA("cpu.smt.active", "0")}, false, "smt", "", Good, "no SMT siblings"},
 		{"siblings that are not reported", changes{factOnA("cpu.smt.sibling", "")}, false, "smt", "", "", ""},
 		{"a CPU that is not isolated", changes{factOnA("cpu.isolated", "no")}, false, "isolation", "", Warning, "isolcpus no, nohz_full yes"},
 		{"a CPU with ticks", changes{factOnA("cpu.nohz-full", "no")}, false, "isolation", "", Warning, "nohz_full no"},
@@ -538,7 +538,7 @@ func TestTroubleOf(t *testing.T) {
 		"another refusal":       {status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "SMTAlignmentError", Message: "whole cores"}, want: &Trouble{Kind: TroubleAdmission, Said: "SMTAlignmentError: whole cores"}},
 		"no such program":       {status: ended("StartError"), want: &Trouble{Kind: TroubleContainer, Said: "StartError: why"}},
 		"an agent that failed":  {status: ended("Error"), want: &Trouble{Kind: TroubleAgent, Said: "Error: why"}},
-		"unknown":               {status: corev1.PodStatus{Phase: corev1.PodFailed}, want: &Trouble{Kind: TroubleAgent, Said: "the pod failed, and nothing tells why"}},
+		"unknown":               {status: corev1.PodStatus{Phase: corev1.PodFailed}, want: &Trouble{Kind: TroubleAgent, Said: "the pod failed for an unknown reason"}},
 		"words without any end": {status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "X", Message: strings.Repeat("a", 2000)}, want: &Trouble{Kind: TroubleAdmission, Said: "X: " + strings.Repeat("a", maxSaid/3-3) + "…" + strings.Repeat("a", maxSaid*2/3-len("…"))}},
 	}
 	for name, c := range cases {

@@ -31,13 +31,13 @@ func smt(_ Observed, n Node) []Line {
 	}
 	switch sibling {
 	case "others":
-		return advice{"who runs on the CPU's sibling shares its core: some tens of percent of its speed come and go",
-			"give the kubelet cpuManagerPolicyOptions full-pcpus-only and ask for whole cores, or switch SMT off (nosmt)"}.
+		return advice{"a process on the CPU's sibling shares its core, whose speed then varies by tens of percent",
+			"set full-pcpus-only in the kubelet's cpuManagerPolicyOptions and request whole cores, or disable SMT (nosmt)"}.
 			warn(check, "", "CPUs %s are one core, of which the pod had CPU %d", i.Evidence.ThreadSiblings, i.Evidence.MeasuringCPU)
 	case "own":
-		return good(check, "", "the whole core was the pod's: CPUs %s", i.Evidence.ThreadSiblings)
+		return good(check, "", "the pod had the whole core: CPUs %s", i.Evidence.ThreadSiblings)
 	case "none":
-		return good(check, "", "CPU %d has its core to itself", i.Evidence.MeasuringCPU)
+		return good(check, "", "CPU %d has no SMT siblings", i.Evidence.MeasuringCPU)
 	}
 	return nil
 }
@@ -77,13 +77,13 @@ func governor(_ Observed, n Node) []Line {
 	case g == "performance":
 		return good(check, "", "performance (%s)", cmp.Or(i.Fact("cpu.freq-driver"), "driver not reported"))
 	case g != "":
-		return advice{"the frequency follows the load: what comes after a pause begins slowly, by tens of percent, and rounds differ",
+		return advice{"the frequency follows the load: after a pause the CPU is slower by tens of percent, and rounds differ",
 			"`cpupower frequency-set -g performance`, or a tuned profile such as network-latency"}.
 			warn(check, "", "%s (%s)", g, cmp.Or(i.Fact("cpu.freq-driver"), "driver not reported"))
 	case i.Virtual():
-		return good(check, "", "none here: frequencies are the hypervisor's business")
+		return good(check, "", "none: the hypervisor controls the frequency")
 	}
-	return good(check, "", "none here: frequencies are the firmware's business")
+	return good(check, "", "none: the firmware controls the frequency")
 }
 
 // longestWake is the exit latency in µs from which an idle state is too deep.
@@ -111,15 +111,15 @@ func idleStates(_ Observed, n Node) []Line {
 	case states == "" && i.Fact("kernel.arg.idle") != "":
 		return good(check, "", "none: the kernel was booted with idle=%s", i.Fact("kernel.arg.idle"))
 	case states == "" && i.Virtual():
-		return good(check, "", "none here: how deep CPUs sleep is the hypervisor's business")
+		return good(check, "", "none: the hypervisor controls the idle states")
 	case states == "":
 		return good(check, "", "not reported")
 	case i.Fact("cpu.pm-qos-us") == "n/a":
-		return good(check, "", "%s; none that takes time to leave is allowed (pm_qos)", states)
+		return good(check, "", "%s; pm_qos forbids those with an exit latency", states)
 	case wake > longestWake:
-		return advice{fmt.Sprintf("a CPU that sleeps while it waits for a message needs up to %d µs to wake: whatever does not spin, and all low rates", wake),
+		return advice{fmt.Sprintf("a CPU that sleeps while it waits for a message needs up to %d µs to wake up: this affects blocking processes and low rates", wake),
 			"boot with intel_idle.max_cstate=1 processor.max_cstate=1, or a tuned profile such as network-latency"}.
-			warn(check, "", "down to %s, %d µs to wake (%s)", deepest, wake, states)
+			warn(check, "", "down to %s, %d µs to wake up (%s)", deepest, wake, states)
 	}
 	return good(check, "", "%s", states)
 }
@@ -128,16 +128,16 @@ func idleStates(_ Observed, n Node) []Line {
 func clock(_ Observed, n Node) []Line {
 	const check = "clock"
 	source := orZero(n.seen()).Evidence.Clocksource
-	const remedy = "see in the kernel's log why the TSC was not taken (unstable, or not invariant); on machines of which you know better: tsc=reliable"
+	const remedy = "find the reason in the kernel's log why it did not use the TSC (unstable, or not invariant); if the TSC is reliable on this machine, boot with tsc=reliable"
 	switch source {
 	case "":
 		return nil
 	case "tsc", "arch_sys_counter", "timebase", "tod":
 		return good(check, "", "%s", source)
 	case "hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit":
-		return advice{"each look at the clock is a system call to a slow device, 1 µs and more, twice in every sample", remedy}.err(check, "", "%s", source)
+		return advice{"each reading of the clock is a system call to a slow device, which takes 1 µs or more, twice in every sample", remedy}.err(check, "", "%s", source)
 	}
-	return advice{"each look at the clock costs more than with the TSC, and how much is up to the hypervisor", remedy}.warn(check, "", "%s", source)
+	return advice{"each reading of the clock takes longer than with the TSC; the hypervisor determines how long", remedy}.warn(check, "", "%s", source)
 }
 
 // costly are the mitigations that do work at each entry to the kernel or each return, by what the kernel says of them.
@@ -164,11 +164,11 @@ func mitigations(_ Observed, n Node) []Line {
 	slices.Sort(active)
 	slices.Sort(slow)
 	if len(slow) == 0 {
-		return good(check, "", "%d in use, none that works at each entry to the kernel", len(active))
+		return good(check, "", "%d in use, none of which acts at each entry to the kernel", len(active))
 	}
-	return advice{"each system call and each interrupt takes some 100 ns to 1 µs longer; Onload, which makes few, hardly feels it",
-		"where only your own programs run: boot with mitigations=off; else leave it, and alike on all nodes that you compare"}.
-		warn(check, "", "%d in use, of which %s work at each entry to the kernel", len(active), strings.Join(slow, ", "))
+	return advice{"each system call and each interrupt takes about 100 ns to 1 µs longer; Onload makes few of them",
+		"if only your own programs run there, boot with mitigations=off; in any case use the same setting on all nodes that you compare"}.
+		warn(check, "", "%d in use, of which %s act at each entry to the kernel", len(active), strings.Join(slow, ", "))
 }
 
 // tuning are the kernel's arguments that are shown.
@@ -210,7 +210,7 @@ func hypervisor(_ Observed, n Node) []Line {
 	machine := strings.Join(strings.Fields(i.Fact("dmi.sys_vendor")+" "+i.Fact("dmi.product_name")), " ")
 	switch i.Fact("cpu.hypervisor") {
 	case "yes":
-		return advice{"the hypervisor takes the CPU away when it likes, and interrupts and timers go through it: a tail of tens of µs to ms that is not the NIC's",
+		return advice{"the hypervisor can preempt the CPU, and handles interrupts and timers: this adds a tail of tens of µs to ms that does not come from the NIC",
 			"measure on bare metal; or pin the machine's CPUs, with huge pages and the VF passed through"}.
 			warn(check, "", "a virtual machine (%s)", cmp.Or(machine, "model not reported"))
 	case "no":
@@ -237,9 +237,9 @@ func hugepages(o Observed, n Node) []Line {
 		onload = n.Node.Status.Allocatable[corev1.ResourceName(o.Onload)]
 	}
 	if onload.Sign() > 0 {
-		return advice{"Onload's packet buffers are in small pages: more misses of the IOMMU's and the CPU's translation caches",
-			"reserve huge pages of 2Mi (vm.nr_hugepages), restart the kubelet, and ask for them in spec.pods.hugepages"}.
+		return advice{"Onload's packet buffers are in small pages: more misses in the translation caches of the IOMMU and the CPU",
+			"reserve huge pages of 2Mi (vm.nr_hugepages), restart the kubelet, and request them in spec.pods.hugepages"}.
 			warn(check, "", "none")
 	}
-	return good(check, "", "none; of what Tailgate runs only Onload has use of them")
+	return good(check, "", "none; only Onload uses them")
 }

@@ -39,8 +39,8 @@ func nics(_ Observed, n Node) []Line {
 	}
 	found := strings.Join(all, "; ")
 	if len(nowhere) > 0 {
-		return advice{"neither kubelet nor Tailgate knows which CPUs are near it: results do not verify with placement.numaPolicy: Required",
-			"update the machine's firmware, or look for its setting of NUMA nodes per socket"}.
+		return advice{"the CPUs near the NIC are unknown to the kubelet and to Tailgate: results do not verify with placement.numaPolicy: Required",
+			"update the machine's firmware, or check its setting of NUMA nodes per socket"}.
 			warn(check, "", "the firmware does not report the NUMA node of %s (%s)", strings.Join(nowhere, ", "), found)
 	}
 	return good(check, "", "%s", found)
@@ -78,11 +78,11 @@ func device(o Observed, n Node, check, name string) []Line {
 		bad.remedy = "let the device plugin (or a SriovNetworkNodePolicy) select the node's NIC, if it has one"
 		return bad.warn(check, name, "the node advertises none")
 	case allocatable.Sign() == 0:
-		bad.remedy = "see whether the device plugin's pod runs there, and the links of its devices are up"
-		return bad.err(check, name, "0 of %s are healthy: its device plugin is gone, or says that they are not", capacity.String())
+		bad.remedy = "check that the device plugin's pod runs there, and that the links of its devices are up"
+		return bad.err(check, name, "0 of %s are healthy: its device plugin does not run, or reports them as unhealthy", capacity.String())
 	case o.Unseen["pods"] == "" && used >= allocatable.Value():
 		bad.effect = "benchmarks wait until one is free"
-		bad.remedy = "end the pods that have them, or make more VFs"
+		bad.remedy = "delete the pods that use them, or create more VFs"
 		return bad.warn(check, name, "all %s are in use", allocatable.String())
 	case claimed:
 		return good(check, name, "%s of DeviceClass %s, %d in use", allocatable.String(), class, used)
@@ -93,8 +93,8 @@ func device(o Observed, n Node, check, name string) []Line {
 // topology asks whether CPU and device came from one NUMA node.
 func topology(_ Observed, n Node) []Line {
 	const check = "topology"
-	remote := advice{"every message crosses the link between the sockets: some 100 ns each way, more under load; with placement.numaPolicy: Required results do not verify",
-		"give the kubelet topologyManagerPolicy: single-numa-node, and the device plugin NUMA hints (not excludeTopology); or measure from CPUs of the NIC's node"}
+	remote := advice{"every message crosses the link between the sockets: about 100 ns each way, more under load; with placement.numaPolicy: Required results do not verify",
+		"set topologyManagerPolicy: single-numa-node in the kubelet, and let the device plugin give NUMA hints (not excludeTopology); or measure from CPUs of the NIC's node"}
 	var lines []Line
 	for _, l := range n.Looks {
 		if l.Trouble != nil && l.Trouble.Kind == TroubleTopology {
@@ -110,7 +110,7 @@ func topology(_ Observed, n Node) []Line {
 		found := fmt.Sprintf("CPU %d on NUMA node %s, device %s on %s", e.MeasuringCPU, number(e.CPUNUMANode), e.PCIAddress, number(e.DeviceNUMANode))
 		switch {
 		case e.CPUNUMANode >= 0 && e.DeviceNUMANode >= 0 && e.CPUNUMANode != e.DeviceNUMANode:
-			lines = append(lines, remote.err(check, l.Network, "%s: far from each other", found)...)
+			lines = append(lines, remote.err(check, l.Network, "%s: different NUMA nodes", found)...)
 		case e.CPUNUMANode >= 0 && e.DeviceNUMANode >= 0:
 			lines = append(lines, good(check, l.Network, "%s", found)...)
 		case len(l.Inspection.NUMA) > 1:
@@ -138,7 +138,7 @@ var remedies = []struct{ said, remedy string }{
 	{"pciBusID", "give the NetworkAttachmentDefinition the annotation " + foreign.AnnotationResourceName + ", and Multus access to the kubelet's podresources"},
 	{"failed to find plugin", "put the plugin's binary into the nodes' /opt/cni/bin, or correct the type in spec.config"},
 	{"no such file", "put the plugin's binary into the nodes' /opt/cni/bin, or correct the type in spec.config"},
-	{"already allocated", "wait until the pod that had the device is gone; if none has, restart the node's container runtime"},
+	{"already allocated", "wait until the pod that used the device is deleted; if no pod uses it, restart the node's container runtime"},
 	{"cannot find a network-attachment-definition", "create the NetworkAttachmentDefinition, and let Multus read its namespace"},
 }
 
@@ -164,10 +164,10 @@ func attached(_ Observed, n Node) []Line {
 				}
 				lines = append(lines, bad.err(check, l.Network, "%s", t.Said)...)
 			case TroubleUnschedulable, TroubleAdmission:
-				bad.remedy = "free what it lacks; see whether the device plugin runs"
+				bad.remedy = "free what the message names; check that the device plugin runs"
 				lines = append(lines, bad.err(check, l.Network, "%s: %s", t.Kind, t.Said)...)
 			default:
-				lines = append(lines, unknown(check, l.Network, fmt.Sprintf("%s: %s", t.Kind, t.Said), "run doctor again, with more --timeout")...)
+				lines = append(lines, unknown(check, l.Network, fmt.Sprintf("%s: %s", t.Kind, t.Said), "run doctor again with a longer --timeout")...)
 			}
 			continue
 		}
@@ -175,7 +175,7 @@ func attached(_ Observed, n Node) []Line {
 		e := l.Inspection.Evidence
 		switch {
 		case l.NetworkStatus == "":
-			bad.remedy = "let Multus be the node's first CNI plugin: its configuration the first in /etc/cni/net.d, its pod there ready"
+			bad.remedy = "make the configuration of Multus the first in /etc/cni/net.d of the node, and check that its pod there is ready"
 			lines = append(lines, bad.err(check, l.Network, "the pod ran without it: no annotation %s", foreign.AnnotationNetworkStatus)...)
 		case err != nil:
 			lines = append(lines, bad.err(check, l.Network, "%s", err)...)
@@ -219,20 +219,20 @@ func interfaces(_ Observed, n Node) []Line {
 		usecs, _ := strconv.Atoi(i.Fact("nic.coalesce.rx-usecs"))
 		switch {
 		case i.Fact("nic.carrier") == "0":
-			lines = append(lines, advice{"nothing can be measured over it", "look at the cable, the switch and the PF's link"}.
+			lines = append(lines, advice{"it cannot be measured", "check the cable, the switch and the PF's link"}.
 				err(check, l.Network, "its link is down: %s", found)...)
 		case e.Driver == "veth" && e.PCIAddress != "":
-			lines = append(lines, advice{"it is virtual Ethernet that stands for a NIC: the numbers are the kernel's, not a NIC's",
-				"measure on machines that have the NIC; this is good for trying things out"}.warn(check, l.Network, "simulated: %s", found)...)
+			lines = append(lines, advice{"it is virtual Ethernet that simulates a NIC: the latencies are those of the kernel, not of a NIC",
+				"measure on machines that have the NIC; a simulation is suitable for trying Tailgate"}.warn(check, l.Network, "simulated: %s", found)...)
 		case slices.Contains(paravirtual, e.Driver):
-			lines = append(lines, advice{"the hypervisor copies every message: some 10 µs, and a tail of its own", "pass a VF of the NIC through to the machine"}.
+			lines = append(lines, advice{"the hypervisor copies every message: about 10 µs, and an additional tail", "pass a VF of the NIC through to the virtual machine"}.
 				warn(check, l.Network, "paravirtual: %s", found)...)
 		case i.Fact("nic.firmware-variant") == proof.VariantWithoutVFs && i.Fact("nic.function") == "VF":
-			lines = append(lines, advice{"this variant has no VFs: one of the two reports is incorrect, and results do not verify", "look at the NIC with ethtool -i and sfboot"}.
+			lines = append(lines, advice{"this variant has no VFs: one of the two reports is incorrect, and results do not verify", "check the NIC with ethtool -i and sfboot"}.
 				warn(check, l.Network, "%s", found)...)
 		case i.Fact("nic.coalesce.adaptive-rx") == "1" || usecs >= longCoalescing:
-			lines = append(lines, advice{"the NIC holds back interrupts to gather more messages: sockets of the kernel that sleep are late by as much; who spins, or uses Onload, hardly feels it",
-				"`ethtool -C PF adaptive-rx off rx-usecs 0` on the node, where latency matters more than load"}.
+			lines = append(lines, advice{"the NIC delays interrupts to collect more messages, which delays kernel sockets that block; spinning processes and Onload are hardly affected",
+				"`ethtool -C PF adaptive-rx off rx-usecs 0` on the node, if latency matters more than load"}.
 				warn(check, l.Network, "%s; interrupts wait up to %d µs%s", found, usecs, map[bool]string{true: ", adaptively"}[i.Fact("nic.coalesce.adaptive-rx") == "1"])...)
 		default:
 			lines = append(lines, good(check, l.Network, "%s", found)...)
@@ -251,13 +251,13 @@ func onload(o Observed, n Node) []Line {
 	if l == nil {
 		return device(o, n, check, o.Onload)
 	}
-	bad := advice{"nothing is accelerated: sockets are the kernel's, or benchmarks fail", "see whether the pods of Onload's device plugin run there, and its version is that of the module"}
+	bad := advice{"nothing is accelerated: sockets use the kernel's network stack, or benchmarks fail", "check that the pods of Onload's device plugin run there, and that its version is that of the module"}
 	if t := l.Trouble; t != nil {
 		switch t.Kind {
 		case TroubleUnschedulable, TroubleAdmission, TroubleTopology, TroubleContainer:
 			return bad.err(check, o.Onload, "%s: %s", t.Kind, t.Said)
 		}
-		return unknown(check, o.Onload, fmt.Sprintf("%s: %s", t.Kind, t.Said), "run doctor again, with more --timeout")
+		return unknown(check, o.Onload, fmt.Sprintf("%s: %s", t.Kind, t.Said), "run doctor again with a longer --timeout")
 	}
 	has := l.Inspection.Onload
 	module := "module version not reported"
@@ -266,7 +266,7 @@ func onload(o Observed, n Node) []Line {
 	}
 	switch {
 	case has.Library == "":
-		bad.remedy = "let the device plugin mount it (Onload resource: devicePlugin.setPreload or mountOnload), set acceleration.onload.library where it is mounted elsewhere, or use acceleration.onload.source: Image with an image that has it"
+		bad.remedy = "let the device plugin mount it (Onload resource: devicePlugin.setPreload or mountOnload), set acceleration.onload.library if it is mounted elsewhere, or use acceleration.onload.source: Image with an image that has it"
 		return bad.err(check, o.Onload, "the pod had the device, but no library of Onload (LD_PRELOAD %q)", has.Preload)
 	case len(has.Devices) == 0:
 		bad.remedy = "load the module (see the pods of KMM or onload-module), then restart the device plugin there"

@@ -39,14 +39,14 @@ func nodeState(_ Observed, n Node) []Line {
 		if n.Named {
 			return bad.warn(check, "", "cordoned")
 		}
-		return bad.err(check, "", "cordoned, and so not looked at; name it to look all the same")
+		return bad.err(check, "", "cordoned, so it was not checked; name it on the command line to check it")
 	case len(pressures) > 0:
-		bad.effect = "pods are evicted, and what reclaims memory or writes to disks runs beside the measurement"
-		bad.remedy = "free what it lacks"
+		bad.effect = "pods are evicted, and the kernel reclaims memory or writes to disks during the measurement"
+		bad.remedy = "free the resource that the condition names"
 		return bad.warn(check, "", "%s", strings.Join(pressures, ", "))
 	case len(taints) > 0:
 		bad.effect = "only benchmarks whose spec.pods.tolerations tolerate it start there"
-		bad.remedy = "take the taint away, or tolerate it"
+		bad.remedy = "remove the taint, or tolerate it"
 		return bad.warn(check, "", "tainted %s", strings.Join(taints, ", "))
 	}
 	return good(check, "", "ready; kubelet %s", node.Status.NodeInfo.KubeletVersion)
@@ -57,7 +57,7 @@ func inspect(_ Observed, n Node) []Line {
 	const check = "inspect"
 	if n.NotLooked != "" {
 		if preflight.NodeReady(n.Node) && !n.Node.Spec.Unschedulable {
-			return unknown(check, "", "not looked at: "+n.NotLooked, "run doctor again later")
+			return unknown(check, "", "not checked: "+n.NotLooked, "run doctor again later")
 		}
 		// The line above has reported it.
 		return nil
@@ -71,25 +71,25 @@ func inspect(_ Observed, n Node) []Line {
 		bad := advice{effect: "benchmarks fail there in the same way"}
 		switch t := l.Trouble; t.Kind {
 		case TroubleImage:
-			bad.remedy = "correct the manager's --bench-image, and see whether the node reaches the registry and may pull from it"
+			bad.remedy = "correct the manager's --bench-image, and check that the node reaches the registry and may pull from it"
 			return bad.err(check, "", "the bench image cannot be pulled: %s", t.Said)
 		case TroubleContainer, TroubleAgent:
 			bad.remedy = "use a bench image of this command's version (--bench-image of the manager, or --image)"
 			return bad.err(check, "", "the inspect pod fails: %s", t.Said)
 		case TroubleNetwork:
-			bad.remedy = "see what the node's CNI plugins lack"
-			return bad.err(check, "", "a pod without any network but the pods' own does not start: %s", t.Said)
+			bad.remedy = "check the node's CNI plugins"
+			return bad.err(check, "", "a pod on the pod network does not start: %s", t.Said)
 		case TroubleAdmission:
-			bad.remedy = "see the kubelet's log"
+			bad.remedy = "check the kubelet's log"
 			return bad.err(check, "", "the kubelet refuses the inspect pod: %s", t.Said)
 		case TroubleRefused:
-			return unknown(check, "", "the API server does not take the inspect pod: "+t.Said, "choose another namespace with -n, or get the right to make pods there")
+			return unknown(check, "", "the API server refuses the inspect pod: "+t.Said, "choose another namespace with -n, or ask for the right to create pods there")
 		case TroubleTimeout:
-			return unknown(check, "", "the inspect pod did not come to its end: "+t.Said, "give it more --timeout, or see `kubectl describe node "+n.Node.Name+"`")
+			return unknown(check, "", "the inspect pod did not finish: "+t.Said, "set a longer --timeout, or see `kubectl describe node "+n.Node.Name+"`")
 		case TroubleUnschedulable:
 			// Without a CPU it is the line of free CPUs that tells.
 			if !lacksCPU(t) {
-				bad.remedy = "free what it lacks"
+				bad.remedy = "free what the scheduler's message names"
 				return bad.err(check, "", "the scheduler does not place the inspect pod: %s", t.Said)
 			}
 		case TroubleTopology:
@@ -100,9 +100,9 @@ func inspect(_ Observed, n Node) []Line {
 		return nil
 	}
 	if image == "" {
-		return good(check, "", "an unprivileged pod looked")
+		return good(check, "", "an unprivileged pod ran")
 	}
-	return good(check, "", "an unprivileged pod looked, image %s", image)
+	return good(check, "", "an unprivileged pod ran, image %s", image)
 }
 
 // lacksCPU says whether the scheduler misses a CPU.
@@ -111,8 +111,8 @@ func lacksCPU(t *Trouble) bool { return strings.Contains(t.Said, "Insufficient c
 // cpuManager asks whether the whole CPU that a guaranteed pod asked for became its own.
 func cpuManager(_ Observed, n Node) []Line {
 	const check = "cpu-manager"
-	bad := advice{"whatever else runs on the node takes turns with the tool: stalls of milliseconds in the tail; results do not verify",
-		"give the kubelet cpuManagerPolicy: static with reservedSystemCPUs, remove its cpu_manager_state, restart it"}
+	bad := advice{"other processes of the node share the CPU with the tool: stalls of milliseconds in the tail; results do not verify",
+		"set cpuManagerPolicy: static and reservedSystemCPUs in the kubelet's configuration, remove its cpu_manager_state, and restart it"}
 	for _, l := range n.Looks {
 		if l.Inspection == nil || l.Kind == KindShared {
 			continue
@@ -125,11 +125,11 @@ func cpuManager(_ Observed, n Node) []Line {
 		online, err := result.ParseCPUs(e.OnlineCPUs)
 		switch {
 		case own.Size() != 1:
-			return bad.err(check, "", "a guaranteed pod that asked for 1 CPU may use CPUs %s", e.CPUsAllowed)
+			return bad.err(check, "", "a guaranteed pod that requested 1 CPU may use CPUs %s", e.CPUsAllowed)
 		case err == nil && online.Size() == 1:
 			return bad.err(check, "", "the node has one CPU, and everything runs there")
 		}
-		return good(check, "", "a guaranteed pod that asked for 1 CPU got CPU %s of %s to itself", e.CPUsAllowed, cmp.Or(e.OnlineCPUs, "an unknown number"))
+		return good(check, "", "a guaranteed pod that requested 1 CPU got the exclusive CPU %s of %s", e.CPUsAllowed, cmp.Or(e.OnlineCPUs, "an unknown number"))
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func cpuManager(_ Observed, n Node) []Line {
 func freeCPUs(o Observed, n Node) []Line {
 	const check = "free-cpus"
 	if why := o.Unseen["pods"]; why != "" {
-		return unknown(check, "", why, "have the ClusterRole tailgate-doctor bound to you")
+		return unknown(check, "", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
 	}
 	allocatable := n.Node.Status.Allocatable.Cpu().MilliValue()
 	free := max(allocatable-requested(n)[corev1.ResourceCPU], 0) / 1000
@@ -146,10 +146,10 @@ func freeCPUs(o Observed, n Node) []Line {
 	l := n.look(KindCPU, "")
 	switch {
 	case free == 0 || l != nil && l.Trouble != nil && l.Trouble.Kind == TroubleUnschedulable && lacksCPU(l.Trouble):
-		return advice{"benchmarks wait until there is one", "move pods with CPU requests to other nodes, or let the kubelet reserve fewer CPUs"}.
+		return advice{"benchmarks wait for a free CPU", "move pods with CPU requests to other nodes, or let the kubelet reserve fewer CPUs"}.
 			err(check, "", "%s", found)
 	case free == 1:
-		return advice{"agent and tool take turns on it between the cells, and tools that need two (sfnt-stream) cannot run",
+		return advice{"agent and tool share the CPU between the cells, and tools that need two CPUs (sfnt-stream) cannot run",
 			"free a second one, and set spec.placement.cpus: 2"}.warn(check, "", "%s", found)
 	}
 	return good(check, "", "%s", found)
@@ -188,7 +188,7 @@ func perNUMANode(n Node) string {
 		parts = append(parts, fmt.Sprintf("%d of %d on NUMA node %s", cpus.Intersection(shared).Size(), cpus.Size(), node))
 	}
 	reserved := n.Node.Status.Capacity.Cpu().MilliValue() - n.Node.Status.Allocatable.Cpu().MilliValue()
-	return fmt.Sprintf("; shared by all when looked at: %s, of which the kubelet reserves %s",
+	return fmt.Sprintf("; shared CPU pool at the time of the check: %s, of which the kubelet reserves %s",
 		strings.Join(parts, ", "), millis(reserved))
 }
 
@@ -233,13 +233,13 @@ func neighbours(o Observed, n Node) []Line {
 	}
 	found := fmt.Sprintf("%d pods; they request %s of %s CPUs, their limits are %s, and %d are without limit",
 		len(n.Pods), millis(asked), millis(allocatable), millis(limits), unlimited)
-	const remedy = "keep a pool of nodes for latency work, by taints that only it tolerates"
+	const remedy = "reserve a pool of nodes for latency-sensitive workloads with a taint that only they tolerate"
 	switch {
 	case limits > allocatable:
-		return advice{"CPUs are overcommitted: what the pods share beside the measurement (caches, memory, the NIC) may be loaded at any time", remedy}.
+		return advice{"CPUs are overcommitted: the pods may load caches, memory and the NIC, which they share with the measurement, at any time", remedy}.
 			warn(check, "", "%s", found)
 	case asked*2 > allocatable:
-		return advice{"they share caches, memory bandwidth and the power of the socket with the measurement: its tail is theirs, too", remedy}.
+		return advice{"the pods share caches, memory bandwidth and the power of the socket with the measurement, which affects its tail", remedy}.
 			warn(check, "", "%s", found)
 	}
 	return good(check, "", "%s", found)

@@ -95,7 +95,7 @@ func failed(p *corev1.Pod) *Trouble {
 			return &Trouble{Kind: TroubleAgent, Said: words(end.Reason, end.Message)}
 		}
 	}
-	return &Trouble{Kind: TroubleAgent, Said: "the pod failed, and nothing tells why"}
+	return &Trouble{Kind: TroubleAgent, Said: "the pod failed for an unknown reason"}
 }
 
 // maxSaid bounds what is kept of others' words, in bytes.

@@ -29,7 +29,7 @@ var (
 	// ErrDamaged is returned for an export that is not whole, or not as it was written.
 	ErrDamaged = errors.New("damaged export")
 	// ErrExists is returned if the destination exists.
-	ErrExists = errors.New("it exists already")
+	ErrExists = errors.New("it already exists")
 )
 
 // Benchmark is a LatencyBenchmark or LatencyMatrix with its results, in a cluster or an export.

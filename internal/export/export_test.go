@@ -382,7 +382,7 @@ func TestReadRefusesWhatDoesNotFit(t *testing.T) {
 		"a run that is missing": {change: func(all map[string]string) {
 			delete(all, "runs/sweep-r1/server.json.gz")
 		}, want: "does not list runs/sweep-r1/server.json.gz"},
-		"a benchmark of another name": {change: func(all map[string]string) { all[benchmarkFile] = other[benchmarkFile] }, want: "holds perf/other"},
+		"a benchmark of another name": {change: func(all map[string]string) { all[benchmarkFile] = other[benchmarkFile] }, want: "contains perf/other"},
 		"no benchmark":                {change: func(all map[string]string) { delete(all, benchmarkFile) }, want: "does not list benchmark.json"},
 		"too many rounds": {change: func(all map[string]string) {
 			all[benchmarkFile] = strings.Replace(all[benchmarkFile], `"rounds": 2`, `"rounds": 2000000000`, 1)
@@ -392,10 +392,10 @@ func TestReadRefusesWhatDoesNotFit(t *testing.T) {
 		}, want: "Secret"},
 		"a run that leads elsewhere": {change: func(all map[string]string) {
 			all[benchmarkFile] = strings.Replace(all[benchmarkFile], `"run": "sweep-r1"`, `"run": "../../etc"`, 1)
-		}, want: "no name of a run"},
+		}, want: "is not a name of a run"},
 		"a pair of another": {of: mesh(t), change: func(all map[string]string) {
 			all["pairs/mesh-p2/"+benchmarkFile] = strings.Replace(all["pairs/mesh-p2/"+benchmarkFile], `"uid": "uid-of-mesh"`, `"uid": "uid-of-meshes"`, 1)
-		}, want: "no pair of mesh"},
+		}, want: "is not a pair of mesh"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -96,7 +96,7 @@ func readManifest(fsys fs.FS) (Manifest, error) {
 // verify reads a file and holds it against its size and digest.
 func (f File) verify(fsys fs.FS) error {
 	if !fs.ValidPath(f.Path) {
-		return errors.New("this is no path in an export")
+		return errors.New("this is not a path in an export")
 	}
 	file, err := fsys.Open(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,9 +111,9 @@ func (f File) verify(fsys fs.FS) error {
 	case err != nil:
 		return err
 	case n != f.Bytes:
-		return fmt.Errorf("it has %d bytes, and was written with %d", n, f.Bytes)
+		return fmt.Errorf("it has %d bytes instead of %d", n, f.Bytes)
 	case hex.EncodeToString(sum.Sum(nil)) != f.SHA256:
-		return errors.New("it is not what was written: its digest differs")
+		return errors.New("it was modified: its digest differs")
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (m Manifest) read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
 	}
 	object := b.Object
 	if object.Namespace != m.Namespace || object.Name != m.Name || string(object.UID) != m.UID {
-		return Benchmark{}, fmt.Errorf("%s holds %s/%s, and %s is of %.253s/%.253s", file, object.Namespace, object.Name, manifestFile, m.Namespace, m.Name)
+		return Benchmark{}, fmt.Errorf("%s contains %s/%s, and %s is of %.253s/%.253s", file, object.Namespace, object.Name, manifestFile, m.Namespace, m.Name)
 	}
 	for _, s := range object.Status.Stored {
 		run, err := m.run(fsys, s)
@@ -199,7 +199,7 @@ func parse(ctx context.Context, content []byte, kind string, into client.Object)
 	}
 	want := v1alpha1.GroupVersion.WithKind(kind)
 	if got := into.GetObjectKind().GroupVersionKind(); got != want {
-		return fmt.Errorf("it holds apiVersion %.80q, kind %.80q, not a %s of %s", got.GroupVersion(), got.Kind, kind, want.GroupVersion())
+		return fmt.Errorf("it has apiVersion %.80q, kind %.80q, and is not a %s of %s", got.GroupVersion(), got.Kind, kind, want.GroupVersion())
 	}
 	if into.GetName() == "" {
 		return fmt.Errorf("the %s has no name", kind)
@@ -217,7 +217,7 @@ func parse(ctx context.Context, content []byte, kind string, into client.Object)
 // run reads a stored result.
 func (m Manifest) run(fsys fs.FS, s v1alpha1.StoredResult) (result.Stored, error) {
 	if strings.Contains(s.Run, "/") {
-		return result.Stored{}, fmt.Errorf("%.253q is no name of a run", s.Run)
+		return result.Stored{}, fmt.Errorf("%.253q is not a name of a run", s.Run)
 	}
 	kept := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Run}, Data: map[string]string{}, BinaryData: map[string][]byte{},
@@ -243,7 +243,7 @@ func (m Manifest) run(fsys fs.FS, s v1alpha1.StoredResult) (result.Stored, error
 // pair reads the benchmark of a pair.
 func (m Manifest) pair(ctx context.Context, fsys fs.FS, parent *v1alpha1.LatencyBenchmark, name string) (Benchmark, error) {
 	if !fs.ValidPath(name) || strings.Contains(name, "/") {
-		return Benchmark{}, errors.New("this is no name of a benchmark")
+		return Benchmark{}, errors.New("this is not a name of a benchmark")
 	}
 	within, err := fs.Sub(fsys, path.Join(pairsDir, name))
 	if err != nil {
@@ -270,7 +270,7 @@ func (m Manifest) pair(ctx context.Context, fsys fs.FS, parent *v1alpha1.Latency
 		return Benchmark{}, err
 	}
 	if !slices.ContainsFunc(b.Object.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == parent.UID }) {
-		return Benchmark{}, fmt.Errorf("%s is no pair of %s", b.Object.Name, parent.Name)
+		return Benchmark{}, fmt.Errorf("%s is not a pair of %s", b.Object.Name, parent.Name)
 	}
 	return b, nil
 }

@@ -71,7 +71,7 @@ func MayWrite(dir string, replace bool) error {
 		return fmt.Errorf("%s: %w", dir, ErrExists)
 	}
 	if _, err := os.Stat(filepath.Join(dir, manifestFile)); err != nil {
-		return fmt.Errorf("%s: %w, and is no export that could be replaced", dir, ErrExists)
+		return fmt.Errorf("%s: %w, and is not an export that could be replaced", dir, ErrExists)
 	}
 	return nil
 }

@@ -158,7 +158,7 @@ func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 	if b.Spec.Criteria == nil {
 		return nil
 	}
-	v := verdict{Outcome: notJudged, Message: "the benchmark has not been judged"}
+	v := verdict{Outcome: notJudged, Message: "the benchmark has no verdict yet"}
 	if baseline := b.Spec.Criteria.Baseline; baseline != nil {
 		switch {
 		case baseline.BenchmarkRef != nil:

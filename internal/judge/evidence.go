@@ -78,7 +78,7 @@ func capture(
 }
 
 // meantHint ends the text about a difference.
-const meantHint = " (what was meant to differ goes into ignoreDifferences)"
+const meantHint = " (list intended differences in ignoreDifferences)"
 
 // matchesAny says whether a key is what one of several patterns, with at most one * each, stands for.
 func matchesAny(patterns []string, key string) bool {

@@ -22,23 +22,23 @@ func NewActivity(registry prometheus.Registerer) *Activity {
 	a := &Activity{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tailgate_attempts_total",
-			Help: "Attempts that ended, by outcome: Measured, or why they failed. The measured ones are the runs.",
+			Help: "Finished attempts by outcome: Measured, or the reason of their failure. The measured ones are the runs.",
 		}, []string{"reason"}),
 		measuring: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tailgate_measuring_seconds_total",
-			Help: "Time for which tools ran, their own start and warm-ups included.",
+			Help: "Time during which tools ran, including their start and warm-ups.",
 		}),
 		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "tailgate_queue_wait_seconds",
-			Help:    "From when a benchmark was created until it first had its nodes.",
+			Help:    "Time from the creation of a benchmark until it first had its nodes.",
 			Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 48 * 3600},
 		}),
 	}
 	a.hold = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "tailgate_hold_seconds",
 		Help: "From the last report of its kubelet (the heartbeat of condition Ready, by the node's clock, in whole seconds) to " +
-			"the writes that hold back a node whose identity changed. The time before the kubelet's report is not in it, nor " +
-			"that in which no manager led, beyond the last heartbeat.",
+			"the writes that hold back a node whose identity changed. It includes neither the time before the kubelet's report nor, " +
+			"beyond the last heartbeat, the time without a leader.",
 		Buckets: []float64{1, 2, 5, 10, 30, 60, 300, 900, 3600},
 	})
 	// There from the start, so that the first run is seen as an increase.

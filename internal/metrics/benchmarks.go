@@ -15,10 +15,10 @@ import (
 
 var (
 	latency = newGauge("tailgate_latency_seconds",
-		"A percentile of a cell over all finished rounds; absent where too few samples stand behind it, or lost messages reach it.",
+		"A percentile of a cell over all finished rounds; absent if it has too few samples or falls among the lost messages.",
 		append(cellLabels(), "type", "percentile")...)
 	samples = newGauge("tailgate_latency_samples",
-		"Samples behind the percentiles of a cell.", cellLabels()...)
+		"Samples of a cell.", cellLabels()...)
 	lost = newGauge("tailgate_lost_messages",
 		"Messages of a cell that were sent and not answered, or not received; they are not among the samples.", cellLabels()...)
 	bandwidth = newGauge("tailgate_stream_bytes_per_second",
@@ -32,17 +32,17 @@ var (
 	ofBenchmark, ofMatrix = newProgress("benchmark"), newProgress("matrix")
 
 	queueLength = newGauge("tailgate_queue_length",
-		"Benchmarks, of users, gates and matrices, that wait because others have their nodes or go first.")
+		"Benchmarks of users, gates and matrices that wait because others have their nodes or precede them.")
 	queueOldest = newGauge("tailgate_queue_oldest_timestamp_seconds",
-		"Since when the one of them waits that has waited longest; absent while none does.")
+		"Time since which the first of the waiting benchmarks has waited; absent if no benchmark waits.")
 	active = newGauge("tailgate_active_runs",
-		"Runs that hold their nodes now.")
+		"Runs that currently occupy their nodes.")
 	refused = newGauge("tailgate_refused_runs",
-		"Runs that hold their nodes while the API server refuses an object that they need.")
+		"Runs that occupy their nodes while the API server refuses an object that they need.")
 	stuckPods = newGauge("tailgate_stuck_pods",
-		"Pods of finished attempts that do not end, and keep their nodes from being measured.")
+		"Pods of finished attempts that do not terminate and block their nodes.")
 	benchmarks = newGauge("tailgate_benchmarks",
-		"Benchmarks by whom they are made for: User, Gate or Matrix.", "origin")
+		"Benchmarks by origin: User, Gate or Matrix.", "origin")
 	droppedBenchmarks = newGauge("tailgate_dropped_benchmarks",
 		"Benchmarks of users, and matrices, that have no series of their own because there are too many.")
 	droppedCells = newGauge("tailgate_dropped_cells",

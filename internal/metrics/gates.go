@@ -27,16 +27,16 @@ var (
 	nodeState = newGauge("tailgate_node_state",
 		"1 for the state that the node is in; other states have no series.", "gate", "node", "state")
 	nodeStateTime = newGauge("tailgate_node_state_timestamp_seconds",
-		"When the node came into its state.", "gate", "node")
+		"Start of the node's current state.", "gate", "node")
 	nodeMeasuredTime = newGauge("tailgate_node_measured_timestamp_seconds",
-		"When the outcome of the node's last benchmark was noted.", "gate", "node")
+		"Time at which the outcome of the node's last benchmark was recorded.", "gate", "node")
 	nodeAcceptedTime = newGauge("tailgate_node_accepted_timestamp_seconds",
-		"When the node's last accepted result, the baseline of the next, was accepted.", "gate", "node")
+		"Time of the node's last accepted result, the baseline of the next.", "gate", "node")
 	nodeLatency = newGauge("tailgate_node_latency_seconds",
 		"A percentile of the headline's cell of the node's last finished benchmark, whatever its outcome.",
 		"gate", "node", "type", "percentile")
 	nodeIdentity = newGauge("tailgate_node_identity_info",
-		"What the node is, as far as its gate asks; identity is a digest of all of it: it changes with an upgrade.",
+		"Properties of the node that its gate checks; identity is a digest of all of them, which changes with an upgrade.",
 		"gate", "node", "identity", "kernel", "kubelet", "os_image", "container_runtime", "driver", "firmware")
 )
 

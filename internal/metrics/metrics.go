@@ -75,7 +75,7 @@ func (g gauge) sendSeconds(ch chan<- prometheus.Metric, nanoseconds *int64, labe
 }
 
 var exporting = newGauge("tailgate_exporting",
-	"1 from the manager that leads and could read all objects for this scrape; 0 from others, which tell nothing of objects.")
+	"1 from the manager that leads and could read all objects for this scrape; 0 from the others, which export no metrics of objects.")
 
 // Collector reads the objects at each scrape. The zero value does not work; see NewCollector.
 type Collector struct {

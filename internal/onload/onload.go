@@ -100,7 +100,7 @@ func validate(settings map[string]string) error {
 		value := settings[name]
 		switch {
 		case !settingName.MatchString(name) || len(name) > MaxName:
-			return fmt.Errorf("key %.80q is no setting of Onload: keys are at most %d characters, such as EF_POLL_USEC", name, MaxName)
+			return fmt.Errorf("key %.80q is not a setting of Onload: keys are at most %d characters, such as EF_POLL_USEC", name, MaxName)
 		case len(value) > MaxValue:
 			return fmt.Errorf("the value of %s has %d bytes; give at most %d", name, len(value), MaxValue)
 		case strings.ContainsFunc(value, unicode.IsControl):

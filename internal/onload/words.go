@@ -116,13 +116,13 @@ func StackInterfaces(dump []byte) []string {
 }
 
 const (
-	remedyModule = "see whether the node has the module (lsmod), and whether the pod's resource gives it /dev/onload, which everybody may open"
+	remedyModule = "check that the node has the module (lsmod), and that the pod's resource provides /dev/onload, which every user may open"
 	remedyBuild  = "use the library of the module's version, and load the modules again after an upgrade"
-	remedyNIC    = "attach an interface of a NIC that Onload supports, which is up, and whose driver was there when the module was loaded"
-	remedyVI     = "end other processes that use Onload on the node, and stacks that are left of them (onload_stackdump lists both), or share a stack"
-	remedyMemory = "free memory of the node, whose kernel has the stack; on an X3 or X4 give the endpoint huge pages of 2Mi (pods.hugepages), in which its receive queues are"
-	remedyPlane  = "see the kernel's log of the node: the module starts the control plane by the program that `kubectl tailgate doctor` shows, which is crictl with AMD's operator, and the node has to have it"
-	remedyAny    = "see the kernel's log of the node"
+	remedyNIC    = "attach an interface, which is up, of a NIC that Onload supports and whose driver was loaded before Onload's module"
+	remedyVI     = "end other processes that use Onload on the node, and their orphaned stacks (onload_stackdump lists both), or share a stack"
+	remedyMemory = "free memory of the node, because its kernel allocates the stack; on an X3 or X4 give the endpoint huge pages of 2Mi (pods.hugepages) for its receive queues"
+	remedyPlane  = "check the kernel's log of the node: the module starts the control plane with the program that `kubectl tailgate doctor` shows, which is crictl with AMD's operator and must exist on the node"
+	remedyAny    = "check the kernel's log of the node"
 )
 
 // known are the failures by parts of what Onload prints, as its sources have it (ci_log in src/lib/transport). Numbers are

@@ -199,7 +199,7 @@ func cellCount(o Observed) *Rejection {
 		n += cells
 	}
 	if n > maxCells {
-		return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload: it makes %d cells (variants, protocols, sizes and rates multiplied), and a benchmark has room for %d; split it", n, maxCells)
+		return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload: it has %d cells (variants × protocols × sizes × rates), and a benchmark may have %d; split it", n, maxCells)
 	}
 	return nil
 }
@@ -219,9 +219,9 @@ func cells(o Observed) *Rejection {
 		}
 		sort.Strings(able)
 		if len(able) == 0 {
-			return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload: %v; no tool can", err)
+			return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload: %v; no tool supports it", err)
 		}
-		return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload: %v; tools that can: %s", err, strings.Join(able, ", "))
+		return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload: %v; tools that support it: %s", err, strings.Join(able, ", "))
 	})
 }
 
@@ -272,7 +272,7 @@ func toolMemory(o Observed) *Rejection {
 	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
 		if need := o.Driver.Memory(c) + agentMemory; memory.CmpInt64(need) < 0 {
 			return rejectf(v1alpha1.ReasonInsufficientMemory,
-				"%s: %s keeps every sample and may need %dMi for %s, but the client gets %s; ask for that much, or measure more rounds of a shorter duration",
+				"%s: %s keeps every sample and may need %dMi for %s, but the client gets %s; request that much, or measure more rounds of a shorter duration",
 				memoryPath(o, v1alpha1.RoleClient), o.Benchmark.Spec.Tool, (need+1<<20-1)>>20, c.Duration, memory.String())
 		}
 		return nil
@@ -283,7 +283,7 @@ func toolMemory(o Observed) *Rejection {
 func toolCPUs(o Observed) *Rejection {
 	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
 		if need, cpus := o.Driver.CPUs(c), int(o.Benchmark.CPUs().Client); cpus != 0 && cpus < need {
-			return rejectf(v1alpha1.ReasonInsufficientCPU, "%s: %s needs %d CPUs at the client's end, and %d asked for; ask for more",
+			return rejectf(v1alpha1.ReasonInsufficientCPU, "%s: %s needs %d CPUs at the client's end, and %d requested; request more",
 				cpusPath(o, v1alpha1.RoleClient), o.Benchmark.Spec.Tool, need, cpus)
 		}
 		return nil
@@ -310,7 +310,7 @@ func NetworkNamespace(o Observed) *Rejection {
 		}
 		if namespace != o.Benchmark.Namespace && !slices.Contains(o.NetworkNamespaces, namespace) && !slices.Contains(o.NetworkNamespaces, "*") {
 			return rejectf(v1alpha1.ReasonNetworkNamespaceForbidden,
-				"%s.networkRef.namespace: the operator lets no benchmark of another namespace use the networks of %s; it must be started with --network-namespaces=%s, or create the network in %s",
+				"%s.networkRef.namespace: the operator does not allow benchmarks of other namespaces to use the networks of %s; start it with --network-namespaces=%s, or create the network in %s",
 				memberPath(o, v), namespace, namespace, o.Benchmark.Namespace)
 		}
 	}
@@ -334,7 +334,7 @@ func occupation(o Observed) *Rejection {
 	}
 	if o.MaxOccupation > 0 && need > o.MaxOccupation {
 		return rejectf(v1alpha1.ReasonOccupationTooLong,
-			"spec.workload: all rounds together hold the nodes for about %s, and the operator allows %s (--max-occupation); measure fewer rounds or cells, for a shorter duration, or split it",
+			"spec.workload: all rounds together occupy the nodes for about %s, and the operator allows %s (--max-occupation); measure fewer rounds or cells, for a shorter duration, or split it",
 			need.Round(time.Second), o.MaxOccupation)
 	}
 	return nil
@@ -350,7 +350,7 @@ func capture(o Observed) *Rejection {
 				"spec.capture: it gives the server's pod the capability NET_RAW (variant %s); the operator must be started with --allow-packet-capture, or remove it", v.Name)
 		case o.Benchmark.Spec.Tool == v1alpha1.ToolSfntStream:
 			return rejectf(v1alpha1.ReasonCellUnsupported,
-				"spec.capture: sfnt-stream has few of its messages answered, so packets cannot be matched (variant %s); use pinger or sockperf, or remove it", v.Name)
+				"spec.capture: sfnt-stream gets answers to few of its messages, so packets cannot be matched (variant %s); use pinger or sockperf, or remove it", v.Name)
 		}
 	}
 	return nil
@@ -446,7 +446,7 @@ func networkOwned(o Observed) *Rejection {
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
 		if n := o.Networks[v.Name]; n != nil && v.Network.IPAM() != nil && n.Found && !n.Own {
 			return rejectf(v1alpha1.ReasonNetworkNameTaken,
-				"%s.ipam: the operator would make NetworkAttachmentDefinition %s, which exists and is not this benchmark's; delete it, use it by networkRef, or give the benchmark another name",
+				"%s.ipam: the operator would create NetworkAttachmentDefinition %s, which exists and does not belong to this benchmark; delete it, use it by networkRef, or give the benchmark another name",
 				memberPath(o, v), n.Name)
 		}
 	}

@@ -249,7 +249,7 @@ func TestAccept(t *testing.T) {
 				},
 			},
 			wantReason:  v1alpha1.ReasonCellUnsupported,
-			wantMessage: []string{"spec.workload", "65", "tools that can: netperf, pinger"},
+			wantMessage: []string{"spec.workload", "65", "tools that support it: netperf, pinger"},
 		},
 		"more cells than there is room for": {
 			change: []func(*Observed){capturing, cpus(2), func(o *Observed) {
@@ -392,7 +392,7 @@ func TestAccept(t *testing.T) {
 		"a network of the operator whose name another user took": {
 			change:      []func(*Observed){made(NetworkDefinition{Found: true, ResourceName: vf}, whereabouts)},
 			wantReason:  v1alpha1.ReasonNetworkNameTaken,
-			wantMessage: []string{"spec.network.vf.ipam", "perf/x", "not this benchmark's", "delete it"},
+			wantMessage: []string{"spec.network.vf.ipam", "perf/x", "does not belong to this benchmark", "delete it"},
 		},
 		"a network of the operator's without Multus": {
 			change:      []func(*Observed){made(NetworkDefinition{KindMissing: true}, whereabouts)},

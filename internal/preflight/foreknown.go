@@ -40,15 +40,15 @@ func Foreknown(spec v1alpha1.LatencyBenchmarkSpec) []string {
 			datagrams, largest = true, max(largest, c.MessageSize)
 		}
 		if largest > mtu-datagramHeaders {
-			add("%sdatagrams of more than %d bytes need several packets (MTU %d), and Onload leaves the receipt of those to the kernel, so that the proof will say Partly",
+			add("%sdatagrams of more than %d bytes need several packets (MTU %d), which Onload does not receive itself, so that the proof will be Partly",
 				unless, mtu-datagramHeaders, mtu)
 		}
 		off := func(name string) bool { return slices.Contains(v.Env, v1alpha1.EnvVar{Name: name, Value: "0"}) }
 		if stream && off("EF_TCP") || datagrams && off("EF_UDP") {
-			add("its env turns Onload off (EF_TCP=0 or EF_UDP=0), so that the proof will say Failed")
+			add("its env disables Onload (EF_TCP=0 or EF_UDP=0), so that the proof will be Failed")
 		}
 		if v.Capture == v1alpha1.CaptureServer {
-			add("capture sees packets of the kernel only, and none of Onload's")
+			add("capture sees only packets of the kernel, not those of Onload")
 		}
 	}
 	return all

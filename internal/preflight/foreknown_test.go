@@ -35,7 +35,7 @@ func TestForeknown(t *testing.T) {
 		}}, []string{"variant onload: unless", "variant onload: capture"}},
 		"off for datagrams": {[]func(*v1alpha1.LatencyBenchmarkSpec){func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Pods = &v1alpha1.PodSettings{Env: []v1alpha1.EnvVar{{Name: "EF_UDP", Value: "0"}}}
-		}}, []string{"variant default: its env turns Onload off"}},
+		}}, []string{"variant default: its env disables Onload"}},
 		"off for TCP, which is not measured": {change: []func(*v1alpha1.LatencyBenchmarkSpec){func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Pods = &v1alpha1.PodSettings{Env: []v1alpha1.EnvVar{{Name: "EF_TCP", Value: "0"}}}
 		}}},

@@ -35,7 +35,7 @@ func choosePair(o Observed) (v1alpha1.Pair, *Rejection) {
 		switch {
 		case len(clients.best) == 1 && len(servers.best) == 1:
 			return v1alpha1.Pair{}, rejectf(v1alpha1.ReasonSameNode,
-				"spec.placement: client and server can only be node %s both; a latency between nodes needs two: change a nodeSelector", client.name)
+				"spec.placement: only node %s is suitable for client and server, and a benchmark needs two nodes: change a nodeSelector", client.name)
 		case len(servers.best) == 1 || len(clients.best) == 2 && clients.best[1].before(servers.best[1]):
 			client = clients.best[1]
 		default:
@@ -138,7 +138,7 @@ func (e *endpoint) rejection(c *choice) *Rejection {
 	switch {
 	case total == 0 && e.kept != "":
 		return rejectf(v1alpha1.ReasonNodeNotReady,
-			"%s: node %s, on which this benchmark measures, does not exist any more; bring it back, or delete the benchmark and apply it again", e.path, e.kept)
+			"%s: node %s, on which this benchmark measures, no longer exists; bring it back, or delete the benchmark and apply it again", e.path, e.kept)
 	case total == 0 && e.selection.NodeName != "":
 		return rejectf(v1alpha1.ReasonNoMatchingNode, "%s.nodeName: there is no node %s; see `kubectl get nodes`", e.path, e.selection.NodeName)
 	case total == 0 && len(e.selection.NodeNames) > 0:
@@ -245,13 +245,13 @@ func newChoice(o Observed, role string) *choice {
 			return fmt.Sprintf("it is for nodes with %s; select one of these, or change spec.pods.runtimeClassName", labels.FormatLabels(o.RuntimeClass.Scheduling.NodeSelector))
 		}},
 		{v1alpha1.ReasonNodeNotReady, unready, func(first *corev1.Node, _ []*corev1.Node) string {
-			return fmt.Sprintf("bring node %s back; `kubectl describe node %s` shows what its kubelet says", first.Name, first.Name)
+			return fmt.Sprintf("bring node %s back; `kubectl describe node %s` shows what its kubelet reports", first.Name, first.Name)
 		}},
 		{v1alpha1.ReasonNodeNotReady, c.untolerated, func(first *corev1.Node, _ []*corev1.Node) string {
 			if c.untolerated(first) == whyCordoned {
-				return fmt.Sprintf("node %s has to be uncordoned, or %s tolerated in spec.pods.tolerations", first.Name, corev1.TaintNodeUnschedulable)
+				return fmt.Sprintf("uncordon node %s, or tolerate %s in spec.pods.tolerations", first.Name, corev1.TaintNodeUnschedulable)
 			}
-			return fmt.Sprintf("take the taint from node %s, or tolerate it in spec.pods.tolerations", first.Name)
+			return fmt.Sprintf("remove the taint from node %s, or tolerate it in spec.pods.tolerations", first.Name)
 		}},
 		{v1alpha1.ReasonNodeDraining, c.draining, c.drainingCure},
 		{v1alpha1.ReasonNodeNotSynced, c.notSynced, c.notSyncedCure},
@@ -267,7 +267,7 @@ func newChoice(o Observed, role string) *choice {
 	c.filters = append(c.filters,
 		filter{v1alpha1.ReasonNodeBusy, c.busy, c.busyCure},
 		filter{v1alpha1.ReasonTopologyInsufficient, c.misaligned, func(*corev1.Node, []*corev1.Node) string {
-			return "free whole CPUs and a device of one NUMA node, ask for fewer in " + cpusPath(o, role) + ", or set spec.placement.numaPolicy: Preferred"
+			return "free whole CPUs and a device of one NUMA node, request fewer in " + cpusPath(o, role) + ", or set spec.placement.numaPolicy: Preferred"
 		}})
 	return c
 }
@@ -410,9 +410,9 @@ func (a ask) cure(rejected []*corev1.Node) string {
 	}
 	if a.name == corev1.ResourceCPU {
 		// Half a CPU cannot be exclusive.
-		return fmt.Sprintf("%d asked for, but none has more than %d whole CPUs; ask for fewer in %s", a.amount/1000, most/1000, a.path)
+		return fmt.Sprintf("%d requested, but no node has more than %d whole CPUs; request fewer in %s", a.amount/1000, most/1000, a.path)
 	}
-	return fmt.Sprintf("%s asked for, but none has more than %s; ask for less in %s", a.quantity(a.amount), a.quantity(most), a.path)
+	return fmt.Sprintf("%s requested, but no node has more than %s; request less in %s", a.quantity(a.amount), a.quantity(most), a.path)
 }
 
 // otherClass is for nodes that the RuntimeClass is not for.
@@ -507,6 +507,6 @@ func (c *choice) busyCure(n *corev1.Node, _ []*corev1.Node) string {
 			most = p
 		}
 	}
-	return fmt.Sprintf("on node %s pod %s has most of it, %s of %s; end it, wait for it, or select other nodes",
+	return fmt.Sprintf("on node %s, pod %s uses most of it, %s of %s; delete the pod, wait for its end, or select other nodes",
 		n.Name, most.Name, a.quantity(most.Requests[a.name]), a.quantity(amount(a.name, n.Status.Allocatable[a.name])))
 }

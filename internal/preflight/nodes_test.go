@@ -183,7 +183,7 @@ func TestNodes(t *testing.T) {
 		"a cordoned node": {
 			nodes:       []corev1.Node{good("a", cordoned)},
 			wantReason:  v1alpha1.ReasonNodeNotReady,
-			wantMessage: []string{"node a: cordoned", "uncordoned", "node.kubernetes.io/unschedulable", "spec.pods.tolerations"},
+			wantMessage: []string{"node a: cordoned", "uncordon node a", "node.kubernetes.io/unschedulable", "spec.pods.tolerations"},
 		},
 		"a cordoned node for one that tolerates it": {
 			nodes: []corev1.Node{
@@ -199,7 +199,7 @@ func TestNodes(t *testing.T) {
 			nodes:       []corev1.Node{good("a", cordoned, tainted(corev1.TaintEffectNoSchedule))},
 			change:      []func(*Observed){tolerating(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})},
 			wantReason:  v1alpha1.ReasonNodeNotReady,
-			wantMessage: []string{"node a: tainted with example.com/busy", "take the taint", "spec.pods.tolerations"},
+			wantMessage: []string{"node a: tainted with example.com/busy", "remove the taint", "spec.pods.tolerations"},
 		},
 		"everything is tolerated": {
 			nodes:  []corev1.Node{good("a", cordoned), good("b", tainted(corev1.TaintEffectNoExecute))},
@@ -253,7 +253,7 @@ func TestNodes(t *testing.T) {
 		"nodes that are too small": {
 			nodes:       []corev1.Node{good("a", allocatable(corev1.ResourceCPU, "1900m")), good("b", allocatable(corev1.ResourceMemory, "1000Mi")), good("c", allocatable(corev1.ResourceCPU, "1"))},
 			wantReason:  v1alpha1.ReasonInsufficientCPU,
-			wantMessage: []string{"3 nodes: 2 fewer than 2 whole CPUs, 1 less than 1Gi of memory", "none has more than 1 whole CPUs", "spec.placement.cpus"},
+			wantMessage: []string{"3 nodes: 2 fewer than 2 whole CPUs, 1 less than 1Gi of memory", "no node has more than 1 whole CPUs", "spec.placement.cpus"},
 		},
 		"too little memory": {
 			nodes:       []corev1.Node{good("a", allocatable(corev1.ResourceMemory, "1000Mi"))},
@@ -348,13 +348,13 @@ func TestNodes(t *testing.T) {
 			nodes:       []corev1.Node{good("a")},
 			change:      []func(*Observed){pods(pod("a", "x", "cpu=1"), pod("a", "z", vf+"=1"), pod("a", "y", vf+"=1"), pod("b", "elsewhere", vf+"=9"))},
 			wantReason:  v1alpha1.ReasonNodeBusy,
-			wantMessage: []string{"spec.placement.client: node a: no free amd.com/sf_vf; on node a pod perf/y has most of it, 1 of 2; end it"},
+			wantMessage: []string{"spec.placement.client: node a: no free amd.com/sf_vf; on node a, pod perf/y uses most of it, 1 of 2; delete the pod"},
 		},
 		"CPUs that are taken, in part": {
 			nodes:       []corev1.Node{good("a")},
 			change:      []func(*Observed){pods(pod("a", "x", "cpu=1500m"), pod("a", "y", "cpu=600m"))},
 			wantReason:  v1alpha1.ReasonNodeBusy,
-			wantMessage: []string{"node a: fewer than 2 free CPUs; on node a pod perf/x has most of it, 1500m of 4"},
+			wantMessage: []string{"node a: fewer than 2 free CPUs; on node a, pod perf/x uses most of it, 1500m of 4"},
 		},
 		"CPUs of which exactly enough are left": {
 			nodes:  []corev1.Node{good("a"), good("b")},
@@ -365,7 +365,7 @@ func TestNodes(t *testing.T) {
 			nodes:       []corev1.Node{good("a"), good("b")},
 			change:      []func(*Observed){pods(pod("a", "x", "memory=7680Mi"), pod("b", "y", "memory=8Gi"))},
 			wantReason:  v1alpha1.ReasonNodeBusy,
-			wantMessage: []string{"2 nodes: 2 less than 1Gi of free memory; on node a pod perf/x has most of it, 7680Mi of 8Gi"},
+			wantMessage: []string{"2 nodes: 2 less than 1Gi of free memory; on node a, pod perf/x uses most of it, 7680Mi of 8Gi"},
 		},
 		"huge pages that are taken": {
 			nodes: []corev1.Node{good("a", allocatable("hugepages-2Mi", "64Mi"))},
@@ -393,7 +393,7 @@ func TestNodes(t *testing.T) {
 			nodes:       []corev1.Node{good("a")},
 			change:      []func(*Observed){ofPriority(10, ""), pods(prior(9, pod("a", "x", vf+"=9")), prior(10, pod("a", "y", vf+"=1")), prior(11, pod("a", "z", vf+"=1")))},
 			wantReason:  v1alpha1.ReasonNodeBusy,
-			wantMessage: []string{"pod perf/y has most of it, 1 of 2"},
+			wantMessage: []string{"pod perf/y uses most of it, 1 of 2"},
 		},
 		"pods of lower priority are, for one that never preempts": {
 			nodes:       []corev1.Node{good("a")},
@@ -417,13 +417,13 @@ func TestNodes(t *testing.T) {
 			nodes:       []corev1.Node{good("a"), good("b")},
 			change:      []func(*Observed){client(v1alpha1.EndpointPlacement{CPUs: 32})},
 			wantReason:  v1alpha1.ReasonInsufficientCPU,
-			wantMessage: []string{"spec.placement.client: 2 nodes: 2 fewer than 32 whole CPUs", "ask for fewer in spec.placement.client.cpus"},
+			wantMessage: []string{"spec.placement.client: 2 nodes: 2 fewer than 32 whole CPUs", "request fewer in spec.placement.client.cpus"},
 		},
 		"more memory for the server than there is": {
 			nodes:       []corev1.Node{good("a"), good("b")},
 			change:      []func(*Observed){server(v1alpha1.EndpointPlacement{Memory: new(resource.MustParse("60Gi"))})},
 			wantReason:  v1alpha1.ReasonInsufficientMemory,
-			wantMessage: []string{"spec.placement.server: 2 nodes: 2 less than 60Gi of memory", "ask for less in spec.placement.server.memory"},
+			wantMessage: []string{"spec.placement.server: 2 nodes: 2 less than 60Gi of memory", "request less in spec.placement.server.memory"},
 		},
 		"a taint that only the server tolerates": {
 			nodes: []corev1.Node{good("a", cordoned), good("b")},
@@ -450,7 +450,7 @@ func TestNodes(t *testing.T) {
 			change: []func(*Observed){server(v1alpha1.EndpointPlacement{CPUs: 4}), zones("a", zone("node-0", "cpu=4/4"), zone("node-1", "cpu=3/4", vf+"=2/2")),
 				zones("b", zone("node-0", "cpu=4/4"), zone("node-1", "cpu=3/4", vf+"=2/2"))},
 			wantReason:  v1alpha1.ReasonTopologyInsufficient,
-			wantMessage: []string{"spec.placement.server: 2 nodes: 2 fewer than 4 whole CPUs on NUMA node 1", "ask for fewer in spec.placement.server.cpus"},
+			wantMessage: []string{"spec.placement.server: 2 nodes: 2 fewer than 4 whole CPUs on NUMA node 1", "request fewer in spec.placement.server.cpus"},
 		},
 
 		// The RuntimeClass.
@@ -484,7 +484,7 @@ func TestNodes(t *testing.T) {
 			nodes:       []corev1.Node{good("a", allocatable(corev1.ResourceCPU, "2200m"))},
 			change:      []func(*Observed){ofRuntime(nodev1.RuntimeClass{Overhead: &nodev1.Overhead{PodFixed: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}}})},
 			wantReason:  v1alpha1.ReasonInsufficientCPU,
-			wantMessage: []string{"node a: fewer than 2 whole CPUs", "none has more than 1 whole CPUs"},
+			wantMessage: []string{"node a: fewer than 2 whole CPUs", "no node has more than 1 whole CPUs"},
 		},
 		"a RuntimeClass that does not exist": {
 			nodes:      []corev1.Node{good("a"), good("b")},

@@ -68,11 +68,11 @@ func chooseNodes(o Observed, m v1alpha1.LatencyMatrixSpec, nodes *endpoint) (Nod
 	}
 	if len(found) == 1 {
 		return Nodes{}, rejectf(v1alpha1.ReasonSameNode,
-			"%s: only node %s can be measured; a latency between nodes needs two: change the nodeSelector%s", nodes.path, found[0].name, leftOut(nodes))
+			"%s: only node %s can be measured, and a latency between nodes needs two: change the nodeSelector%s", nodes.path, found[0].name, leftOut(nodes))
 	}
 	if most := v1alpha1.MaxMatrixNodes; len(found) > most {
 		return Nodes{}, rejectf(v1alpha1.ReasonTooManyNodes,
-			"%s: %d nodes can be measured, and %s takes at most %d; select fewer, or make several matrices of them",
+			"%s: %d nodes can be measured, and %s takes at most %d; select fewer, or create several matrices",
 			nodes.path, len(found), m.Topology, most)
 	}
 	return Nodes{Names: sortedNames(found), LeftOut: nodes.reasons()}, nil
@@ -99,11 +99,11 @@ func chooseStar(o Observed, clients, servers *endpoint) (Nodes, *Rejection) {
 	from = slices.DeleteFunc(from, func(c candidate) bool { return c.name == server.name })
 	if len(from) == 0 {
 		return Nodes{}, rejectf(v1alpha1.ReasonSameNode,
-			"spec.nodes: clients and server can only be node %s; a latency between nodes needs two: change a nodeSelector%s", server.name, leftOut(clients))
+			"spec.nodes: only node %s is suitable for clients and server, and a latency between nodes needs two: change a nodeSelector%s", server.name, leftOut(clients))
 	}
 	if most := v1alpha1.MaxStarClients; len(from) > most {
 		return Nodes{}, rejectf(v1alpha1.ReasonTooManyNodes,
-			"%s: %d nodes can be measured, and Star takes at most %d clients; select fewer, or make several matrices of them", clients.path, len(from), most)
+			"%s: %d nodes can be measured, and Star takes at most %d clients; select fewer, or create several matrices", clients.path, len(from), most)
 	}
 	return Nodes{Names: sortedNames(from), Server: server.name, LeftOut: clients.reasons()}, nil
 }
@@ -135,7 +135,7 @@ func (e *endpoint) all(o Observed, c *choice) ([]candidate, *Rejection) {
 // leftOut says why others are not among the nodes.
 func leftOut(e *endpoint) string {
 	if reasons := e.reasons(); reasons != "" {
-		return ", or cure the others: " + reasons
+		return ", or make the others available: " + reasons
 	}
 	return ""
 }

@@ -78,7 +78,7 @@ func TestAcceptMatrix(t *testing.T) {
 		},
 		"one alone, and why": {
 			nodes: append(nodes("a"), good("c", cordoned)), change: []func(*Observed){all},
-			wantReason: v1alpha1.ReasonSameNode, wantMessage: []string{"only node a", "or cure the others: 1 cordoned"},
+			wantReason: v1alpha1.ReasonSameNode, wantMessage: []string{"only node a", "or make the others available: 1 cordoned"},
 		},
 		"by names": {
 			nodes: nodes("a", "b", "c"),
@@ -145,7 +145,7 @@ func TestAcceptMatrix(t *testing.T) {
 		},
 		"a star of any nodes takes the server that others need least": {nodes: nodes("a", "b", "c"), change: []func(*Observed){star(nil, nil), others}, want: "a c from b"},
 		"a star of one node": {
-			nodes: nodes("a"), change: []func(*Observed){star(nil, nil)}, wantReason: v1alpha1.ReasonSameNode, wantMessage: []string{"can only be node a"},
+			nodes: nodes("a"), change: []func(*Observed){star(nil, nil)}, wantReason: v1alpha1.ReasonSameNode, wantMessage: []string{"only node a is suitable"},
 		},
 		"a star without a server": {
 			nodes: nodes("a"), change: []func(*Observed){star(nil, rack("2"))}, wantReason: v1alpha1.ReasonNoMatchingNode, wantMessage: []string{"spec.server.nodeSelector"},

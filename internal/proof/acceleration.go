@@ -40,7 +40,7 @@ func onload(e endpoint) finding {
 		return finding{}
 	}
 	const expected = "Onload carries the messages of every cell"
-	advice := "see docs/onload.md for the reasons: an interface that Onload does not accelerate, datagrams above the MTU, EF_UDP or EF_TCP, a device or library that is not there"
+	advice := "see docs/onload.md for the possible reasons: an interface that Onload does not accelerate, datagrams above the MTU, EF_UDP or EF_TCP, a missing device or library"
 	ways := e.ways()
 	if len(ways) == 0 {
 		return unknown(expected, notKnown+": nothing was measured", advice)
@@ -64,7 +64,7 @@ func kernel(e endpoint) finding {
 		return finding{}
 	}
 	const expected = "the kernel carries all messages"
-	advice := "see what adds the library to the pod, or compare with a variant of acceleration.type Onload"
+	advice := "find the component that adds the library to the pod, or compare with a variant of acceleration.type Onload"
 	ways := e.ways()
 	if len(ways) == 0 {
 		return unknown(expected, notKnown+": nothing was measured", advice)

@@ -11,11 +11,11 @@ import (
 
 // cpusExclusive holds the CPUs that the endpoint might use against those it asked for, and against the node's.
 func cpusExclusive(e endpoint) finding {
-	const advice = "give the kubelet cpuManagerPolicy: static"
-	expected := "1 CPU of its own"
+	const advice = "set cpuManagerPolicy: static in the kubelet's configuration"
+	expected := "1 exclusive CPU"
 	asked := e.cpus()
 	if asked != 1 {
-		expected = fmt.Sprintf("%d CPUs of its own", asked)
+		expected = fmt.Sprintf("%d exclusive CPUs", asked)
 	}
 	allowed, err := result.ParseCPUs(e.own.CPUsAllowed)
 	if err != nil {
@@ -30,7 +30,7 @@ func cpusExclusive(e endpoint) finding {
 		return unknown(expected, found, advice)
 	}
 	if allowed.Size() >= online.Size() {
-		return failed(expected, found, "let the kubelet reserve CPUs for others (reservedSystemCPUs), and "+advice)
+		return failed(expected, found, "reserve CPUs for other pods (the kubelet's reservedSystemCPUs), and "+advice)
 	}
 	if offline := allowed.Difference(online); !offline.IsEmpty() {
 		return unknown(expected, fmt.Sprintf("%s, though CPU %s is not online", found, offline), advice)
@@ -68,8 +68,8 @@ func cpuIsolated(e endpoint) finding {
 // smtSiblings asks who may run on the measuring CPU's core beside the tool.
 func smtSiblings(e endpoint) finding {
 	const (
-		expected = "SMT siblings of its own, or none"
-		advice   = "ask for whole cores (leave placement.cpus unset, or make it even) under the CPU manager's option full-pcpus-only, or switch SMT off"
+		expected = "no SMT siblings, or only its own"
+		advice   = "request whole cores (leave placement.cpus unset, or make it even) with the CPU manager's option full-pcpus-only, or disable SMT"
 	)
 	told := e.own.Facts["cpu.smt.sibling"]
 	if told == "" && e.own.Facts["cpu.smt.active"] == "0" {
@@ -106,8 +106,8 @@ func siblingsAgree(e endpoint, told string) bool {
 // cpuQuota asks whether the kernel ever stopped the endpoint because it had used up its time.
 func cpuQuota(e endpoint) finding {
 	const (
-		expected = "no CFS quota, or one never used up"
-		advice   = "let the kubelet set none (cpuCFSQuota: false, or feature gate DisableCPUQuotaWithExclusiveCPUs), or CRI-O (template.annotations, cpu-quota.crio.io)"
+		expected = "no CFS quota, or never throttled"
+		advice   = "disable the quota in the kubelet (cpuCFSQuota: false, or feature gate DisableCPUQuotaWithExclusiveCPUs) or in CRI-O (pods.annotations, cpu-quota.crio.io)"
 	)
 	limit, period, limited := strings.Cut(e.own.Facts["cgroup.cpu-max"], " ")
 	found := "quota " + notKnown
@@ -135,7 +135,7 @@ func captureCPU(e endpoint) finding {
 		return finding{}
 	}
 	const (
-		expected = "packets captured on another CPU than that which measures"
+		expected = "packets captured on another CPU than the measuring CPU"
 		advice   = "set placement.cpus to 2 or more"
 	)
 	found := fmt.Sprintf("captured on CPU %d, measured on CPU %d", e.own.AgentCPU, e.own.MeasuringCPU)

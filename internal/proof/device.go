@@ -13,7 +13,7 @@ import (
 
 // interfaceAsked asks whether the messages went over the interface that was asked for.
 func interfaceAsked(e endpoint) finding {
-	const advice = "see what changed the pod's networks, and measure again"
+	const advice = "find the component that changed the pod's networks, and measure again"
 	n, name := e.network(), e.own.Interface
 	asked := n.Interface()
 	if n.Type.Attached() {
@@ -60,7 +60,7 @@ func contradiction(e endpoint) string {
 	case s.Interface != e.own.Interface:
 		return "network-status is of " + s.Interface
 	case s.MAC != "" && e.own.MAC != "" && !strings.EqualFold(s.MAC, e.own.MAC):
-		return fmt.Sprintf("its MAC address is %s and by network-status %s", e.own.MAC, s.MAC)
+		return fmt.Sprintf("its MAC address is %s, but %s according to network-status", e.own.MAC, s.MAC)
 	}
 	own := addresses(e.own)
 	for _, text := range s.IPs {
@@ -98,14 +98,14 @@ func device(e endpoint) finding {
 	if !n.Type.HasDevice() {
 		return finding{}
 	}
-	const advice = "see whether the device plugin, or Multus, was restarted meanwhile, and measure again"
+	const advice = "check whether the device plugin or Multus was restarted, and measure again"
 	expected := "the one device of " + n.ResourceName()
 	if asked, ok := e.seen.Requests[n.ResourceName()]; e.seen.Requests != nil && (!ok || asked != "1") {
-		return failed(expected, fmt.Sprintf("%q requested", asked), "keep webhooks that add requests away from benchmark pods")
+		return failed(expected, fmt.Sprintf("%q requested", asked), "exclude benchmark pods from webhooks that add requests")
 	}
 	allocated := allocated(e)
 	if len(allocated) > 1 {
-		return failed(expected, fmt.Sprintf("%d were allocated: %s", len(allocated), strings.Join(allocated, ", ")), "keep webhooks that add requests away from benchmark pods")
+		return failed(expected, fmt.Sprintf("%d were allocated: %s", len(allocated), strings.Join(allocated, ", ")), "exclude benchmark pods from webhooks that add requests")
 	}
 
 	environment, sysfs, status := strings.Join(allocated, ""), "", ""
@@ -137,10 +137,10 @@ func device(e endpoint) finding {
 	case conflict != "":
 		return failed(expected, all+", though "+conflict, advice)
 	case len(known) < 2:
-		return unknown(expected, all, "at least two of these have to be known; see whether the device plugin sets "+Variable(n.ResourceName())+", and writes device information files")
+		return unknown(expected, all, "at least two of these must be known; check that the device plugin sets "+Variable(n.ResourceName())+", and writes device information files")
 	// Only sysfs looks at the interface itself: without it the MAC address is what ties the interface to the others.
 	case sysfs == "" && (e.seen.Network == nil || e.seen.Network.MAC == "" || e.own.MAC == ""):
-		return unknown(expected, all+"; whether it is "+orNotKnown(e.own.Interface)+", nothing tells: no MAC address in network-status, or of the interface", advice)
+		return unknown(expected, all+"; whether it is "+orNotKnown(e.own.Interface)+", is unknown: no MAC address in network-status, or of the interface", advice)
 	}
 	return proved(expected, fmt.Sprintf("%s, by %s", different[0], strings.Join(known, ", ")))
 }
@@ -161,7 +161,7 @@ func function(e endpoint) finding {
 		return finding{}
 	}
 	expected := string(n.Type)
-	advice := "name a resource of VFs for networks of type VF, one of PFs for type PF"
+	advice := "use a resource of VFs for networks of type VF, and one of PFs for type PF"
 	pf := ""
 	if s := e.seen.Network; s != nil && s.DeviceInfo != nil && s.DeviceInfo.PCI != nil {
 		pf = s.DeviceInfo.PCI.PFAddress
@@ -174,7 +174,7 @@ func function(e endpoint) finding {
 	case found == "VF" && pf != "" && port != "" && !strings.EqualFold(pf, port):
 		return failed(expected, fmt.Sprintf("%s, and by network-status of %s", told, pf), advice)
 	case found == "VF" && e.own.Facts["nic.firmware-variant"] == VariantWithoutVFs:
-		return unknown(expected, told+", though firmware variant "+VariantWithoutVFs+" has none", "look at the NIC with ethtool -i and sfboot")
+		return unknown(expected, told+", though firmware variant "+VariantWithoutVFs+" has none", "check the NIC with ethtool -i and sfboot")
 	}
 	return proved(expected, told)
 }
@@ -185,10 +185,10 @@ const VariantWithoutVFs = "ultra-low-latency"
 // mtu holds the interface's against that of the spec, or else of the other end.
 func mtu(e endpoint) finding {
 	asked, own := e.network().MTU(), e.own.MTU
-	expected, advice := fmt.Sprint(asked), "see what else sets the MTU of the interface"
+	expected, advice := fmt.Sprint(asked), "find the component that also sets the MTU of the interface"
 	if asked == 0 {
 		asked = e.peer.MTU
-		expected, advice = fmt.Sprintf("%d, as the other end", asked), "give both ends' interfaces the same MTU"
+		expected, advice = fmt.Sprintf("%d, equal to the other end", asked), "give both ends' interfaces the same MTU"
 	}
 	switch {
 	case asked <= 0:
@@ -212,8 +212,8 @@ func bytes(mtu int32) string {
 // link asks whether the interface had a carrier all the time.
 func link(e endpoint) finding {
 	const (
-		expected = "up, without a break"
-		advice   = "look at the cable, the switch and the kernel's log"
+		expected = "up throughout the run"
+		advice   = "check the cable, the switch and the kernel's log"
 	)
 	speed := ""
 	if s := e.own.Facts["nic.speed"]; s != "" {

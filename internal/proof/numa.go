@@ -11,7 +11,7 @@ import (
 func cpusOnNUMANode(e endpoint) finding {
 	const (
 		expected = "all CPUs on one NUMA node"
-		advice   = "give the kubelet topologyManagerPolicy: single-numa-node"
+		advice   = "set topologyManagerPolicy: single-numa-node in the kubelet's configuration"
 	)
 	nodes := e.own.AllowedNUMANodes
 	if e.own.CPUNUMANode >= 0 && e.cpus() == 1 && nodes == "" {
@@ -32,7 +32,7 @@ func cpusOnNUMANode(e endpoint) finding {
 // numaLocal asks whether the measuring CPU is on the NUMA node of the device.
 func numaLocal(e endpoint) finding {
 	expected := fmt.Sprintf("CPU on the NUMA node of %s", orNotKnown(e.own.Interface))
-	advice := "give the kubelet topologyManagerPolicy: single-numa-node"
+	advice := "set topologyManagerPolicy: single-numa-node in the kubelet's configuration"
 	if !e.network().Type.HasDevice() {
 		advice = "measure from CPUs of the NUMA node of the interface, or set placement.numaPolicy to Preferred"
 	}
@@ -43,7 +43,7 @@ func numaLocal(e endpoint) finding {
 	}
 	found := fmt.Sprintf("CPU %d on NUMA node %s, %s on %s", e.own.MeasuringCPU, node(cpu), iface, node(nic))
 	if !e.hasDevice() {
-		found = fmt.Sprintf("CPU %d on NUMA node %s, %s is no PCI device", e.own.MeasuringCPU, node(cpu), orNotKnown(e.own.Interface))
+		found = fmt.Sprintf("CPU %d on NUMA node %s, %s is not a PCI device", e.own.MeasuringCPU, node(cpu), orNotKnown(e.own.Interface))
 	}
 	switch only, err := result.ParseCPUs(e.own.Facts["numa.nodes"]); {
 	case cpu >= 0 && nic >= 0 && cpu != nic:
@@ -52,13 +52,13 @@ func numaLocal(e endpoint) finding {
 		return e.numa(proved(expected, found))
 	// Of machines with one NUMA node the firmware seldom tells to which a device belongs.
 	case err == nil && only.Size() == 1 && (cpu < 0 || only.Contains(int(cpu))) && (nic < 0 || only.Contains(int(nic))):
-		return e.numa(proved(expected, fmt.Sprintf("NUMA node %s is the node's only one", only)))
+		return e.numa(proved(expected, fmt.Sprintf("NUMA node %s is the only one of the node", only)))
 	}
 	return e.numa(unknown(expected, found, numaUnknown))
 }
 
 // numaUnknown is what to do where a NUMA node is not known.
-const numaUnknown = "measure on nodes whose kernel tells it (numa_node in sysfs), or set placement.numaPolicy to Preferred"
+const numaUnknown = "measure on nodes whose kernel reports it (numa_node in sysfs), or set placement.numaPolicy to Preferred"
 
 // numa is a finding about NUMA nodes as the spec wants it: only noted where it wants none, or where the network is no
 // device of which there could be one.

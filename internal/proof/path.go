@@ -163,7 +163,7 @@ func (e endpoint) way(c result.Cell) CellWay {
 	directions := e.directions(c, p)
 	w := CellWay{Cell: c.Name, Way: Unknown, Bypassed: -1, Witnesses: e.witnesses(c, p, directions)}
 	if len(directions) == 0 {
-		w.Why = "no messages are known"
+		w.Why = "the number of messages is unknown"
 		return w
 	}
 	least, most, few, through := 1.0, 0.0, false, 0.0
@@ -186,7 +186,7 @@ func (e endpoint) way(c result.Cell) CellWay {
 	case least >= leastThrough:
 		w.Way, w.Bypassed, w.Why = NotAccelerated, 0, "all messages went through the kernel"+e.fragments(c)
 	case few:
-		w.Why = "too few messages to tell"
+		w.Why = "too few messages to decide"
 	default:
 		w.Way, w.Bypassed = Partly, 1-through
 		w.Why = fmt.Sprintf("%.0f %% of the messages bypassed the kernel (%s)%s", math.Floor(100*w.Bypassed), perDirection(directions), e.fragments(c))
@@ -201,9 +201,9 @@ func (e endpoint) accelerated(w *CellWay, c result.Cell, p result.Path) {
 	case p.Begun != nil && p.Begun.Library == "":
 		w.Why = "the messages bypassed the kernel, but Onload's library was not in the tool's server"
 	case word == tool.AccelerationNo || word == tool.AccelerationAbsent:
-		w.Why = "the messages bypassed the kernel, but the tool says that its socket is not Onload's"
+		w.Why = "the messages bypassed the kernel, but the tool reports that its socket is not one of Onload's"
 	case len(e.supporting(c, p)) == 0:
-		w.Why = "the messages bypassed the kernel, but nothing shows Onload"
+		w.Why = "the messages bypassed the kernel, but there is no evidence of Onload"
 	default:
 		w.Way, w.Why = Accelerated, "all messages bypassed the kernel"
 	}
@@ -264,7 +264,7 @@ func (e endpoint) witnesses(c result.Cell, p result.Path, directions []direction
 		all = append(all, "no library in the tool's server")
 	}
 	if word := e.word(c); word != "" {
-		all = append(all, "the tool says "+string(word))
+		all = append(all, "the tool reports "+string(word))
 	}
 	return all
 }
@@ -283,5 +283,5 @@ func (e endpoint) fragments(c result.Cell) string {
 	if c.Protocol == v1alpha1.ProtocolTCP || c.MessageSize <= e.own.MTU-datagramHeaders {
 		return ""
 	}
-	return fmt.Sprintf("; datagrams of %d bytes need several packets of MTU %d, and Onload leaves the receipt of those to the kernel", c.MessageSize, e.own.MTU)
+	return fmt.Sprintf("; datagrams of %d bytes need several packets of MTU %d, which Onload does not receive itself", c.MessageSize, e.own.MTU)
 }

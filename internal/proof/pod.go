@@ -5,12 +5,12 @@ import "strings"
 // podUnchanged asks whether the pod was that which the operator made.
 func podUnchanged(e endpoint) finding {
 	const (
-		expected = "the pod as it was made"
-		advice   = "keep the admission webhook that changes it away from benchmark pods"
+		expected = "the pod as the operator created it"
+		advice   = "exclude benchmark pods from the admission webhook that changes them"
 	)
 	switch {
 	case e.seen.PodUID == "":
-		return unknown(expected, notKnown, "measure again with an operator that looks")
+		return unknown(expected, notKnown, "measure again with an operator that checks this")
 	case len(e.seen.Changed) > 0:
 		return failed(expected, strings.Join(e.seen.Changed, "; "), advice)
 	}

@@ -199,42 +199,42 @@ func TestGood(t *testing.T) {
 		want   []line
 	}{
 		"VF": {func(*world) {}, []line{
-			{"CPUsExclusive", proved, "2 CPUs of its own", "2-3 of the node's 0-7"},
+			{"CPUsExclusive", proved, "2 exclusive CPUs", "2-3 of the node's 0-7"},
 			{"NUMALocal", proved, "CPU on the NUMA node of net1", "CPU 2 on NUMA node 1, net1 on 1"},
 			{"CPUsOnNUMANode", proved, "all CPUs on one NUMA node", "NUMA node 1"},
 			{"CPUIsolated", noted, "", "isolated: yes, nohz_full: no"},
-			{"SMTSiblings", proved, "SMT siblings of its own, or none", "its own: core of CPUs 2-3"},
-			{"CPUQuota", proved, "no CFS quota, or one never used up", "no quota"},
+			{"SMTSiblings", proved, "no SMT siblings, or only its own", "its own: core of CPUs 2-3"},
+			{"CPUQuota", proved, "no CFS quota, or never throttled", "no quota"},
 			{"Interface", proved, "net1", "net1"},
 			{"Device", proved, "the one device of amd.com/sf_vf", "0000:65:02.1, by environment, sysfs, network-status"},
 			{"Function", proved, "VF", "VF of 0000:65:00.0"},
-			{"MTU", proved, "9000, as the other end", "9000"},
-			{"Link", proved, "up, without a break", "up, 25000 Mbit/s"},
+			{"MTU", proved, "9000, equal to the other end", "9000"},
+			{"Link", proved, "up throughout the run", "up, 25000 Mbit/s"},
 			{"Driver", noted, "", "sfc"},
 			{"Firmware", noted, "", "8.5.2.1000 rx0 tx0"},
 			{"FirmwareVariant", noted, "", "full-feature"},
 			{"Acceleration", proved, "the kernel carries all messages", "in all 2 cells; tcp-64: kernel 1000 sent, 1000 received of 1000 messages"},
-			{"PodUnchanged", proved, "the pod as it was made", "unchanged"},
+			{"PodUnchanged", proved, "the pod as the operator created it", "unchanged"},
 			{"Image", noted, "", "sha256:ab"},
 			{"Hypervisor", noted, "", "bare metal"},
 		}},
 		"VF of the local cluster, by veth": {onLocalCluster, []line{
-			{"CPUsExclusive", proved, "2 CPUs of its own", "2-3 of the node's 0-7"},
+			{"CPUsExclusive", proved, "2 exclusive CPUs", "2-3 of the node's 0-7"},
 			{"NUMALocal", proved, "CPU on the NUMA node of net1", "CPU 2 on NUMA node 1, net1 on 1"},
 			{"CPUsOnNUMANode", proved, "all CPUs on one NUMA node", "NUMA node 1"},
 			{"CPUIsolated", noted, "", "isolated: yes, nohz_full: no"},
-			{"SMTSiblings", proved, "SMT siblings of its own, or none", "its own: core of CPUs 2-3"},
-			{"CPUQuota", proved, "no CFS quota, or one never used up", "no quota"},
+			{"SMTSiblings", proved, "no SMT siblings, or only its own", "its own: core of CPUs 2-3"},
+			{"CPUQuota", proved, "no CFS quota, or never throttled", "no quota"},
 			{"Interface", proved, "net1", "net1"},
 			{"Device", proved, "the one device of amd.com/sf_vf", "0000:65:02.1, by environment, network-status"},
 			{"Function", proved, "VF", "VF of 0000:65:00.0"},
-			{"MTU", proved, "9000, as the other end", "9000"},
-			{"Link", proved, "up, without a break", "up, 25000 Mbit/s"},
+			{"MTU", proved, "9000, equal to the other end", "9000"},
+			{"Link", proved, "up throughout the run", "up, 25000 Mbit/s"},
 			{"Driver", noted, "", "veth"},
 			{"Firmware", noted, "", "not known"},
 			{"FirmwareVariant", noted, "", "not known"},
 			{"Acceleration", proved, "the kernel carries all messages", "in all 2 cells; tcp-64: kernel 1000 sent, 1000 received of 1000 messages"},
-			{"PodUnchanged", proved, "the pod as it was made", "unchanged"},
+			{"PodUnchanged", proved, "the pod as the operator created it", "unchanged"},
 			{"Image", noted, "", "sha256:ab"},
 			{"Hypervisor", noted, "", "bare metal"},
 		}},
@@ -361,7 +361,7 @@ func TestRuns(t *testing.T) {
 				all.Add(w.spec, w.variant(), r)
 			}
 			client, server := all.Lines()
-			want := v1alpha1.ProofLine{Check: "CPUsExclusive", State: c.state, Expected: "2 CPUs of its own", Found: c.found}
+			want := v1alpha1.ProofLine{Check: "CPUsExclusive", State: c.state, Expected: "2 exclusive CPUs", Found: c.found}
 			if diff := cmp.Diff(want, client[0]); diff != "" {
 				t.Errorf("client (-want +got):\n%s", diff)
 			}

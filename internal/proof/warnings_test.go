@@ -41,7 +41,7 @@ func TestSabotage(t *testing.T) {
 				e.CPUsAllowed, e.AllowedNUMANodes, e.Facts["cgroup.cpus"], e.Facts["cpu.smt.sibling"] = "0-7", "0-1", "0-7", "own"
 			}),
 			[]string{"CPUsNotExclusive", "NUMAMismatch"},
-			[]string{"in x-r1, client on a: CPUsExclusive: expected 2 CPUs of its own, found 0-7 of the node's 0-7; ", "cpuManagerPolicy: static"},
+			[]string{"in x-r1, client on a: CPUsExclusive: expected 2 exclusive CPUs, found 0-7 of the node's 0-7; ", "cpuManagerPolicy: static"},
 		},
 		"CPUs shared, behind a narrowed affinity": {
 			client(func(e *result.Evidence, _ *result.Seen) { e.Facts["cgroup.cpus"] = "0-7" }),
@@ -53,11 +53,11 @@ func TestSabotage(t *testing.T) {
 		},
 		"a VF of another NUMA node": {
 			server(func(e *result.Evidence, _ *result.Seen) { e.DeviceNUMANode = 0 }),
-			[]string{"NUMAMismatch"}, []string{"server on b", "found CPU 2 on NUMA node 1, net1 on 0; give the kubelet topologyManagerPolicy: single-numa-node"},
+			[]string{"NUMAMismatch"}, []string{"server on b", "found CPU 2 on NUMA node 1, net1 on 0; set topologyManagerPolicy: single-numa-node"},
 		},
 		"another MTU at one end": {
 			server(func(e *result.Evidence, _ *result.Seen) { e.MTU = 1500 }),
-			[]string{"MTUMismatch"}, []string{"client on a: MTU: expected 1500, as the other end, found 9000"},
+			[]string{"MTUMismatch"}, []string{"client on a: MTU: expected 1500, equal to the other end, found 9000"},
 		},
 		"Onload whose messages go through the kernel": {
 			all(withOnload, func(w *world) { w.client().Paths = resulttest.ThroughKernel(w.run.Client.Cells) }),
@@ -72,24 +72,24 @@ func TestSabotage(t *testing.T) {
 			server(func(e *result.Evidence, s *result.Seen) {
 				e.PCIAddress, s.Network.DeviceInfo.PCI.Address = "0000:65:02.7", "0000:65:02.7"
 			}),
-			[]string{"DeviceUnproved"}, []string{"environment 0000:65:02.2, sysfs 0000:65:02.7, network-status 0000:65:02.7; see whether the device plugin"},
+			[]string{"DeviceUnproved"}, []string{"environment 0000:65:02.2, sysfs 0000:65:02.7, network-status 0000:65:02.7; check whether the device plugin"},
 		},
 		"a stale network-status": {
 			all(onLocalCluster, client(func(_ *result.Evidence, s *result.Seen) {
 				s.Network.MAC, s.Network.IPs = "02:00:00:00:00:09", []string{"192.0.2.77"}
 			})),
-			[]string{"DeviceUnproved"}, []string{"client on a: Device", "by network-status 02:00:00:00:00:09"},
+			[]string{"DeviceUnproved"}, []string{"client on a: Device", "but 02:00:00:00:00:09 according to network-status"},
 		},
 		"a webhook that doubles the devices": {
 			client(func(e *result.Evidence, s *result.Seen) {
 				s.Requests[sfVF], s.Changed = "2", []string{"requests amd.com/sf_vf: 2 instead of 1"}
 				e.AllocatedDevices["PCIDEVICE_AMD_COM_SF_VF"] = "0000:65:02.1,0000:65:02.7"
 			}),
-			[]string{"DeviceUnproved", "PodChanged"}, []string{`found "2" requested; keep webhooks that add requests away`},
+			[]string{"DeviceUnproved", "PodChanged"}, []string{`found "2" requested; exclude benchmark pods from webhooks`},
 		},
 		"a PF instead of a VF": {
 			client(func(e *result.Evidence, _ *result.Seen) { e.Facts["nic.function"] = "PF" }),
-			[]string{"FunctionMismatch"}, []string{"expected VF, found PF; name a resource of VFs"},
+			[]string{"FunctionMismatch"}, []string{"expected VF, found PF; use a resource of VFs"},
 		},
 		"a neighbour on the core": {
 			client(func(e *result.Evidence, _ *result.Seen) {

@@ -112,5 +112,5 @@ func (e *Entry) on(node string) string {
 	if e.Active || e.Started {
 		return e.Name + " is measuring on node " + node
 	}
-	return e.Name + " goes first on node " + node
+	return e.Name + " precedes it on node " + node
 }

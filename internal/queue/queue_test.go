@@ -37,7 +37,7 @@ func TestAdmit(t *testing.T) {
 		"an earlier benchmark of the same name is another benchmark": {
 			candidate: mine,
 			others:    []Entry{{Name: mine.Name, UID: "uid-before", Created: time.Unix(1, 0), Pair: mine.Pair}},
-			want:      "perf/mine goes first on node a and node b",
+			want:      "perf/mine precedes it on node a and node b",
 		},
 		"one that measures on another pair": {
 			candidate: mine, others: []Entry{entry("other", 1, "c", "d").active()},
@@ -74,21 +74,21 @@ func TestAdmit(t *testing.T) {
 		},
 		"an older one that waits for one of the nodes": {
 			candidate: mine, others: []Entry{entry("older", 5, "c", "b")},
-			want: "perf/older goes first on node b",
+			want: "perf/older precedes it on node b",
 		},
 		"a younger one that waits": {
 			candidate: mine, others: []Entry{entry("younger", 3601, "a", "b")},
 		},
 		"of one age, the name decides against": {
 			candidate: mine, others: []Entry{entry("earlier", 3600, "a", "b")},
-			want: "perf/earlier goes first on node a and node b",
+			want: "perf/earlier precedes it on node a and node b",
 		},
 		"of one age, the name decides for": {
 			candidate: mine, others: []Entry{entry("zuletzt", 3600, "a", "b")},
 		},
 		"a younger one of a higher priority": {
 			candidate: mine, others: []Entry{entry("higher", 3600+119, "a", "b").priority(2)},
-			want: "perf/higher goes first on node a and node b",
+			want: "perf/higher precedes it on node a and node b",
 		},
 		"a higher priority, and as many minutes later: the older goes first": {
 			candidate: mine, others: []Entry{entry("higher", 3600+120, "a", "b").priority(2)},
@@ -98,7 +98,7 @@ func TestAdmit(t *testing.T) {
 		},
 		"a lower priority, and as many minutes earlier: the older goes first": {
 			candidate: mine, others: []Entry{entry("lower", 3600-120, "a", "b").priority(-2)},
-			want: "perf/lower goes first on node a and node b",
+			want: "perf/lower precedes it on node a and node b",
 		},
 		"a higher priority elsewhere": {
 			candidate: mine, others: []Entry{entry("higher", 1, "c", "d").priority(1000)},
@@ -109,11 +109,11 @@ func TestAdmit(t *testing.T) {
 		},
 		"one node is busy, and another benchmark is first on the other": {
 			candidate: mine, others: []Entry{entry("older", 1, "c", "b"), entry("active", 4000, "a", "d").active(), entry("younger", 4000, "a", "b")},
-			want: "perf/active is measuring on node a, perf/older goes first on node b",
+			want: "perf/active is measuring on node a, perf/older precedes it on node b",
 		},
 		"of several that wait, the first is named and all are counted": {
 			candidate: mine, others: []Entry{entry("second", 2, "a", "b"), entry("first", 1, "b", "a"), entry("third", 3, "a", "b")},
-			want: "perf/first goes first on node a and node b",
+			want: "perf/first precedes it on node a and node b",
 		},
 		"a benchmark that waits for a busy node does not hold up one on free nodes": {
 			candidate: mine, others: []Entry{entry("active", 1, "c", "d").active(), entry("older", 2, "d", "e")},
@@ -255,7 +255,7 @@ func bySorting(candidate Entry, all []Entry, now time.Time) (ok bool, blocker st
 			if last != "" {
 				blocker += ", "
 			}
-			doing := " goes first on node "
+			doing := " precedes it on node "
 			if e.Started {
 				doing = " is measuring on node "
 			}

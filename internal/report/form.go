@@ -62,22 +62,22 @@ func newSheet(b *v1alpha1.LatencyBenchmark, runs []result.Stored) (sheet, error)
 // and csv are for programs.
 func Forms() []Form {
 	return []Form{
-		{Name: "table", Shows: "every cell, of several variants with ratios, what limits the numbers, the verdict, and a line about the placement of each variant",
+		{Name: "table", Shows: "every cell with the ratios between variants, the limits of the results, the verdict, and a line about the placement of each variant",
 			write: func(w io.Writer, s sheet) error { return Table(w, s.benchmark) }},
-		{Name: "wide", Shows: "the same, every check of the placement, and every figure of every round", write: wide},
+		{Name: "wide", Shows: "the same, with every check of the placement, and every value of every round", write: wide},
 		{Name: "sfnt", Shows: "the columns of sfnt-pingpong, nanoseconds by message size, a block for each variant", write: sfnt},
-		{Name: "networks", Shows: "mean latency and bandwidth, networks down, MTUs across, a table for each protocol", write: networks},
+		{Name: "networks", Shows: "mean latency and bandwidth, with networks as rows and MTUs as columns, a table for each protocol", write: networks},
 		{Name: "matrix", Shows: "min, mean, percentiles and max by rate and message size, in microseconds", write: matrix},
 		{Name: "ladder", Shows: "percentiles from 50 to 99.999999, a column for each round, in microseconds", write: ladder},
-		documentForm("json", "all results and those of each round, whole nanoseconds", func(w io.Writer, d Document) error { return WriteJSON(w, d) }),
+		documentForm("json", "all results and those of each round, in integer nanoseconds", func(w io.Writer, d Document) error { return WriteJSON(w, d) }),
 		documentForm("yaml", "the same in YAML", writeYAML),
 		documentForm("csv", "a line for each cell in each round (scope round) and over all rounds (scope all)", writeCSV),
-		{Name: "markdown", Shows: "what table shows but for the proof, in Markdown", write: markdown,
+		{Name: "markdown", Shows: "as table, without the proof, in Markdown", write: markdown,
 			pairs: func(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) error {
 				markdownPairs(w, m, pairs)
 				return nil
 			}},
-		{Name: FormPairs, Shows: "of a LatencyMatrix: p50 and p99 of each, client by server, and the worst", pairs: Pairs},
+		{Name: FormPairs, Shows: "for a LatencyMatrix: p50 and p99 with clients as rows and servers as columns, and the slowest pairs", pairs: Pairs},
 	}
 }
 

@@ -284,7 +284,7 @@ func TestFormNetworksKeepsVariantsApart(t *testing.T) {
 	})
 	runs[2].Server.Evidence.MTU = 9000 // the client's is 1500
 	got := strings.Join(strings.Fields(printed(t, "networks", b, runs)), " ")
-	for _, want := range []string{" vf 11.000 vf-1500 12.000 vf-9000 13.000 ", "vf-9000: the endpoints had MTUs of 1500 9000; it stands under the smallest"} {
+	for _, want := range []string{" vf 11.000 vf-1500 12.000 vf-9000 13.000 ", "vf-9000: the endpoints had MTUs of 1500 9000; the table has it under the smallest"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %s", want, got)
 		}

@@ -15,7 +15,7 @@ import (
 func ladder(w io.Writer, s sheet) error {
 	all := AllSeries(s.benchmark, s.runs)
 	if len(all) == 0 {
-		return fmt.Errorf("%w: no cell has samples (netperf tells none, and streams have none)", ErrNothingToShow)
+		return fmt.Errorf("%w: no cell has samples (netperf reports none, and streams have none)", ErrNothingToShow)
 	}
 	fmt.Fprintln(w, s.title())
 	for _, one := range all {

@@ -91,7 +91,7 @@ func (s sheet) networkGrid() grid {
 			taken[place] = true
 		}
 		if len(seen) > 1 {
-			g.notes = append(g.notes, fmt.Sprintf("%s: the endpoints had MTUs of %s; it stands under the smallest", v.Name, strings.Trim(fmt.Sprint(seen), "[]")))
+			g.notes = append(g.notes, fmt.Sprintf("%s: the endpoints had MTUs of %s; the table has it under the smallest", v.Name, strings.Trim(fmt.Sprint(seen), "[]")))
 		}
 		g.variants = append(g.variants, placed)
 		for _, r := range s.benchmark.Status.Results {

@@ -193,7 +193,7 @@ func worstPairs(w io.Writer, results []PairResult) error {
 	slices.SortStableFunc(worst, func(a, b PairResult) int {
 		return cmp.Or(cmp.Compare(b.Rank(by), a.Rank(by)), cmp.Compare(b.Rank(v1alpha1.P50), a.Rank(v1alpha1.P50)))
 	})
-	fmt.Fprintf(w, "\nworst pairs by %s\n", by)
+	fmt.Fprintf(w, "\nslowest pairs by %s\n", by)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "  CLIENT\tSERVER\tP50\tP99\tP99.9\tLOST\tPLACEMENT\tBENCHMARK")
 	for _, r := range worst[:min(mostPairs, len(worst))] {

@@ -44,7 +44,7 @@ func TestTableOfVariants(t *testing.T) {
 		e := &b.Status.Endpoints[i]
 		e.Placement = summary.PlacementState(e.Variant == "host-kernel")
 		e.Proof = []v1alpha1.ProofLine{
-			line("CPUsExclusive", v1alpha1.ProofProved, "1 CPU of its own", "CPU 3 of the node's 0-7"),
+			line("CPUsExclusive", v1alpha1.ProofProved, "1 exclusive CPU", "CPU 3 of the node's 0-7"),
 			line("CPUIsolated", v1alpha1.ProofNoted, "", "no isolated CPUs"),
 		}
 		switch {

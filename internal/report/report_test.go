@@ -192,7 +192,7 @@ func TestSummarizeProvesEveryRun(t *testing.T) {
 	if client.Placement != v1alpha1.PlacementVerified || client.Proof[0].State != v1alpha1.ProofProved {
 		t.Errorf("client: %+v", client)
 	}
-	want := v1alpha1.ProofLine{Check: v1alpha1.ProofCPUsExclusive, State: v1alpha1.ProofFailed, Expected: "1 CPU of its own", Found: "0-7 of the node's 0-7 (in b-r7)"}
+	want := v1alpha1.ProofLine{Check: v1alpha1.ProofCPUsExclusive, State: v1alpha1.ProofFailed, Expected: "1 exclusive CPU", Found: "0-7 of the node's 0-7 (in b-r7)"}
 	if diff := cmp.Diff(want, server.Proof[0]); diff != "" || server.Placement != v1alpha1.PlacementUnverified || server.CPUs != "3" {
 		t.Errorf("server, placement %s, of CPUs %s (-want +got):\n%s", server.Placement, server.CPUs, diff)
 	}

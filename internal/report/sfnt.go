@@ -58,7 +58,7 @@ func (s sheet) sfntHeader(w io.Writer, first v1alpha1.CellResult) {
 		fmt.Fprintf(w, "# %s: %s, CPU %d, %s mtu %d driver %s%s, kernel %s\n", e.Role, e.Node, e.MeasuringCPU, e.Interface, e.MTU, orDash(e.Driver), device(e), e.Kernel)
 	}
 	if first.StepNanoseconds > 0 {
-		fmt.Fprintf(w, "# the tool tells no samples: median and percentile are the medians of its own in each round, in steps of %d ns\n", first.StepNanoseconds)
+		fmt.Fprintf(w, "# the tool reports no samples: median and percentile are the medians of its own in each round, in steps of %d ns\n", first.StepNanoseconds)
 	}
 	fmt.Fprintf(w, "# percentile=99\n# reporting: %s\n#\n", sfntReporting(first.LatencyType))
 	fmt.Fprintf(w, "#\tsize\tmean\tmin\tmedian\tmax\t%%ile\tstddev\titer\n")

@@ -8,7 +8,7 @@ import (
 )
 
 // ErrNotListening is returned where no server has said yet at which address it listens.
-var ErrNotListening = errors.New("no server says where it listens")
+var ErrNotListening = errors.New("the log contains no address at which a server listens")
 
 // maxBeforeListening bounds how much of a log is read for the line, which stands at its beginning, in bytes.
 const maxBeforeListening = 64 << 10
@@ -34,7 +34,7 @@ func ParseListen(log io.Reader) (netip.Addr, error) {
 		}
 		address, err := netip.ParseAddr(r.content)
 		if err != nil || address.Zone() != "" || address.Is4In6() || !address.IsGlobalUnicast() {
-			return netip.Addr{}, fmt.Errorf("%w: the server says that it listens at %.64q", ErrCorrupt, r.content)
+			return netip.Addr{}, fmt.Errorf("%w: the server reports that it listens at %.64q", ErrCorrupt, r.content)
 		}
 		return address, nil
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // unseen ends the message about a node that changed without the operator's having noticed.
-const unseen = "the operator has not seen this yet; is it running?"
+const unseen = "the operator has not processed this yet; is it running?"
 
 // page is how many objects one request lists, so that a large cluster does not need much memory.
 const page = 250
@@ -28,7 +28,7 @@ func OfNode(v *v1alpha1.LatencyVerification, node *corev1.Node) Standing {
 		return OfVerification(v)
 	}
 	if v.Status.NodeUID != string(node.UID) {
-		return Standing{Open: true, Reason: v1alpha1.ReasonNodeReplaced, Message: "the Node was deleted and made again since; " + unseen}
+		return Standing{Open: true, Reason: v1alpha1.ReasonNodeReplaced, Message: "the Node was deleted and created again since; " + unseen}
 	}
 	if v.Status.State == v1alpha1.VerificationVerified {
 		if changes := identity.Since(v.Status.Identity, node); len(changes) > 0 {
@@ -50,7 +50,7 @@ func OfGateNow(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGate) 
 		return s, err
 	}
 	slices.SortFunc(changed, func(a, b changedNode) int { return cmp.Compare(a.name, b.name) })
-	s = Standing{Open: true, Reason: changed[0].Reason, Message: fmt.Sprintf("%d of its nodes are not as they were verified; %s", len(changed), unseen)}
+	s = Standing{Open: true, Reason: changed[0].Reason, Message: fmt.Sprintf("%d of its nodes have changed since they were verified; %s", len(changed), unseen)}
 	for _, n := range changed[:min(len(changed), v1alpha1.MaxNodeLines)] {
 		s.Details = append(s.Details, fmt.Sprintf("%s: %s, %s", n.name, n.Reason, n.Message))
 	}

@@ -35,7 +35,7 @@ func makeVerified(gate, node string, changes ...func(*v1alpha1.LatencyVerificati
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VerificationName(gate, node)},
 		Spec:       v1alpha1.LatencyVerificationSpec{GateName: gate, NodeName: node},
 		Status: v1alpha1.LatencyVerificationStatus{
-			State: v1alpha1.VerificationVerified, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionVerified, Reason: v1alpha1.ReasonPassed, Message: "all 2 rules hold"}}, NodeUID: "uid-" + node,
+			State: v1alpha1.VerificationVerified, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionVerified, Reason: v1alpha1.ReasonPassed, Message: "all 2 rules pass"}}, NodeUID: "uid-" + node,
 			Identity: identity.Keys{"BootID", "Kernel", "Label/role"}.Of(makeNode(node)),
 		},
 	}

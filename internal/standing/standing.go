@@ -62,12 +62,12 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 	passed := current(b, b.Status.Conditions, v1alpha1.ConditionPassed)
 	switch {
 	case b.Spec.Criteria == nil:
-		return Standing{Outcome: v1alpha1.VerdictInconclusive, Reason: ReasonNoCriteria, Message: "it has no criteria, so nothing is judged; give it rules in spec.criteria"}
+		return Standing{Outcome: v1alpha1.VerdictInconclusive, Reason: ReasonNoCriteria, Message: "it has no criteria, so there is no verdict; add rules to spec.criteria"}
 	case b.Spec.Suspend && !b.Finished():
 		// It does not change without a user's action.
 		return Standing{Reason: v1alpha1.ReasonNotJudged, Message: summary.Standing(b)}
 	case passed == nil && b.Finished():
-		return Standing{Open: true, Reason: v1alpha1.ReasonNotJudged, Message: "everything is measured, and its criteria are yet to be judged"}
+		return Standing{Open: true, Reason: v1alpha1.ReasonNotJudged, Message: "all runs are measured, but the rules are not evaluated yet"}
 	case passed == nil || passed.Reason == v1alpha1.ReasonNotJudged:
 		return Standing{Open: true, Reason: v1alpha1.ReasonNotJudged, Message: summary.Standing(b)}
 	}
@@ -89,7 +89,7 @@ func OfGate(g *v1alpha1.LatencyGate) Standing {
 	passed := current(g, g.Status.Conditions, v1alpha1.ConditionPassed)
 	ready := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady)
 	if passed == nil {
-		return Standing{Open: true, Reason: ReasonNotObserved, Message: "the operator has not looked at it as it is now; is it running?"}
+		return Standing{Open: true, Reason: ReasonNotObserved, Message: "the operator has not processed its present spec; is it running?"}
 	}
 	s := Standing{Reason: passed.Reason, Message: passed.Message}
 	if ready != nil && ready.Status == metav1.ConditionFalse {
@@ -131,7 +131,7 @@ func OfVerification(v *v1alpha1.LatencyVerification) Standing {
 	default:
 		s.Open = true
 		s.Reason = cmp.Or(s.Reason, ReasonNotObserved)
-		s.Message = cmp.Or(s.Message, "the operator has not looked at it; is it running?")
+		s.Message = cmp.Or(s.Message, "the operator has not processed it yet; is it running?")
 	}
 	return s
 }

@@ -42,7 +42,7 @@ func Standing(b *v1alpha1.LatencyBenchmark) string {
 			return fmt.Sprintf("%s (%s)", c.Reason, c.Message)
 		}
 	}
-	return "the operator has not looked at it; is it running?"
+	return "the operator has not processed it yet; is it running?"
 }
 
 // Streams says whether a cell measured bandwidth, and not round trips.

@@ -86,7 +86,7 @@ func Bound(s *v1alpha1.LatencyBenchmarkStatus) {
 		}
 		s.Warnings = append(slices.DeleteFunc(s.Warnings, isShortened), v1alpha1.Warning{
 			Reason: v1alpha1.WarningStatusShortened,
-			Message: fmt.Sprintf("the status would be larger than %d KiB and leaves out: %s; kubectl tailgate get and report have all but the attempts",
+			Message: fmt.Sprintf("the status would be larger than %d KiB and omits: %s; kubectl tailgate get and report have everything except the attempts",
 				maxStatus>>10, strings.Join(parts, "; ")),
 		})
 	}

@@ -242,7 +242,7 @@ func outliers(a *tool.Attribution) string {
 		text += fmt.Sprintf(", %.0f %% unknown", share(a.Undetermined))
 	}
 	if !a.ClientSeesGaps || !a.ServerSeesGaps {
-		text += "; the ends sleep while they wait, so of their interruptions only those in send are seen"
+		text += "; the ends sleep while they wait, so that only interruptions in send are visible"
 	}
 	return text
 }

@@ -215,7 +215,7 @@ func (c *Comparison) decide(e *evidence) {
 	case e.kPass < 0:
 		c.NeedsRounds = e.fewestRounds(e.pass)
 		c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonTooFewRounds, fmt.Sprintf(
-			"so few rounds can show nothing; %s are the fewest that can", c.rounds(c.NeedsRounds)))
+			"too few rounds; the rule needs at least %s", c.rounds(c.NeedsRounds)))
 	case e.tally.Passes(e.kPass):
 		if worst, allowed := e.worstLost(); worst > allowed {
 			c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonWorstRoundBeyondLimit, fmt.Sprintf(
@@ -228,17 +228,17 @@ func (c *Comparison) decide(e *evidence) {
 		c.conclude(v1alpha1.VerdictFail, v1alpha1.ReasonBeyondLimit, fmt.Sprintf("beyond %s %s", name, limit))
 	case e.rule.kind == byRatio && e.bounds.Lowest == 0 && math.IsInf(e.bounds.Highest, 1):
 		c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonUndefinedRatio,
-			"the ratio of nothing to nothing, or of lost to lost, is not known; use an absolute limit")
+			"the ratio is undefined, because both medians are zero or fall among the lost messages; use an absolute limit")
 	case e.tooCoarse():
-		c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonStepTooCoarse, fmt.Sprintf("%s %s lies within what the tool "+
-			"rounds away; no number of rounds can decide, a tool that tells samples can", name, limit))
+		c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonStepTooCoarse, fmt.Sprintf("%s %s is finer than the steps in which "+
+			"the tool rounds: more rounds do not help; use a tool that reports samples", name, limit))
 	default:
 		c.NeedsRounds = e.needsRounds()
 		c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonLimitInsideBounds, fmt.Sprintf(
-			"%s %s lies inside the bounds; %s", name, limit, c.wouldDecide()))
+			"%s %s lies inside the interval; %s", name, limit, c.wouldDecide()))
 	}
 	if e.lost > 0 && (e.rule.Metric == v1alpha1.MetricMean || e.rule.Metric == v1alpha1.MetricStdDev) {
-		c.detail += fmt.Sprintf(" (%d lost messages are not in it)", e.lost)
+		c.detail += fmt.Sprintf(" (without %d lost messages)", e.lost)
 	}
 }
 

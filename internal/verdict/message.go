@@ -130,9 +130,9 @@ func (c Comparison) rounds(n int) string {
 // wouldDecide says what would.
 func (c Comparison) wouldDecide() string {
 	if c.NeedsRounds == 0 {
-		return "it is too near the limit for any sensible number of rounds"
+		return "it is too near the limit for any reasonable number of rounds"
 	}
-	return fmt.Sprintf("about %s would decide", c.rounds(c.NeedsRounds))
+	return fmt.Sprintf("about %s would be enough", c.rounds(c.NeedsRounds))
 }
 
 // maxMessage is the most bytes that a line in the API may have.
@@ -145,7 +145,7 @@ func (j Judgement) Status() *v1alpha1.Verdict {
 	}
 	v := &v1alpha1.Verdict{
 		Outcome: j.Outcome, Comparisons: int32(j.Comparisons), PassErrorOneIn: int64(j.Pass), FailErrorOneIn: int64(j.Fail),
-		Message: fmt.Sprintf("all %d rules hold, in %d comparisons", len(j.Rules), j.Comparisons),
+		Message: fmt.Sprintf("all %d rules pass, in %d comparisons", len(j.Rules), j.Comparisons),
 	}
 	for _, r := range j.Rules {
 		v.Rules = append(v.Rules, r.status())
@@ -171,7 +171,7 @@ func (r RuleJudgement) status() v1alpha1.RuleVerdict {
 	worst := r.Worst()
 	if worst == nil {
 		v.Reason = v1alpha1.ReasonNoCells
-		v.Message = text.Shorten(fmt.Sprintf("%s: Inconclusive, no cell was measured that it selects", r.Rule), maxMessage)
+		v.Message = text.Shorten(fmt.Sprintf("%s: Inconclusive, it selects no measured cell", r.Rule), maxMessage)
 		return v
 	}
 	for _, c := range r.Comparisons {

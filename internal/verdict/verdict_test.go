@@ -351,7 +351,7 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &v1alpha1.Verdict{
-		Outcome: pass, Message: "all 3 rules hold, in 3 comparisons", Comparisons: 3, PassErrorOneIn: 20, FailErrorOneIn: 60,
+		Outcome: pass, Message: "all 3 rules pass, in 3 comparisons", Comparisons: 3, PassErrorOneIn: 20, FailErrorOneIn: 60,
 		Rules: []v1alpha1.RuleVerdict{{
 			Rule: "p99 maxIncrease 5% of variants vf-onload", Outcome: pass, Reason: v1alpha1.ReasonWithinLimit, Passed: 1, Variant: "vf-onload", Cell: "tcp-64",
 			Message: "p99 of vf-onload/tcp-64: 1.87µs against 1.82µs, ratio 1.027 [1.010, 1.039] over 5+5 rounds: Pass, within maxIncrease 5%, higher than the baseline",

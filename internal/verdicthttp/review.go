@@ -41,7 +41,7 @@ func newReviewer(api client.Client, now clock) *reviewer {
 }
 
 // errUnauthorized is for callers whose token is not valid.
-var errUnauthorized = errors.New("a token that the API server knows is needed: Authorization: Bearer TOKEN, or Basic with the token as password")
+var errUnauthorized = errors.New("a token that the API server accepts is required: Authorization: Bearer TOKEN, or Basic with the token as password")
 
 // authenticate returns who the caller is.
 func (v *reviewer) authenticate(ctx context.Context, r *http.Request) (authenticationv1.UserInfo, error) {

@@ -110,7 +110,7 @@ func New(api client.Client, now clock) *Handler {
 	h.mux.HandleFunc(Path+"namespaces/{namespace}/latencybenchmarks/{name}", h.serve(benchmark))
 	h.mux.HandleFunc(Path+"namespaces/{namespace}/latencymatrices/{name}", h.serve(matrix))
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		write(w, r, http.StatusNotFound, unknown(Answer{}, ReasonNotFound, "there is no verdict at this path: ask for "+Path+"latencygates/GATE, "+
+		write(w, r, http.StatusNotFound, unknown(Answer{}, ReasonNotFound, "there is no verdict at this path: request "+Path+"latencygates/GATE, "+
 			Path+"latencygates/GATE/nodes/NODE, "+Path+"namespaces/NAMESPACE/latencybenchmarks/NAME or "+Path+"namespaces/NAMESPACE/latencymatrices/NAME"))
 	})
 	return h
@@ -224,7 +224,7 @@ func (h *Handler) serve(of func(*http.Request) subject) http.HandlerFunc {
 // answer says what is known of a subject, if the caller may know it.
 func (h *Handler) answer(ctx context.Context, r *http.Request, s subject) (int, Answer) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
-		return http.StatusMethodNotAllowed, unknown(s.about, ReasonMethodNotAllowed, "only GET, HEAD and POST are understood")
+		return http.StatusMethodNotAllowed, unknown(s.about, ReasonMethodNotAllowed, "only GET, HEAD and POST are supported")
 	}
 	unavailable := func(doing string, err error) (int, Answer) {
 		// What the API server said is for the operator's log: the caller may not be one who should read it.

@@ -154,7 +154,7 @@ var _ = Describe("kubectl tailgate doctor", Label("doctor"), func() {
 		found(r, doctor.Error, "", "network", ofWard("nobody"), "tailgate.test/nobody is advertised by no node")
 		found(r, doctor.Error, "", "network", ofWard("broken"), "no JSON")
 		for _, node := range []string{"node-a", "node-b"} {
-			found(r, doctor.Error, node, "topology", ofWard("sf-vf-nohint"), "far from each other")
+			found(r, doctor.Error, node, "topology", ofWard("sf-vf-nohint"), "different NUMA nodes")
 			found(r, doctor.Error, node, "topology", ofWard("sf-vf-far"), "TopologyAffinityError")
 			found(r, doctor.Error, node, "attachment", ofWard("no-plugin"), "no-such-plugin")
 			found(r, doctor.Error, node, "onload", onload, "no library")

@@ -97,7 +97,7 @@ var _ = Describe("What holds messages up, or loses them, is reported", Label("fa
 		Entry("the server, asleep while it waits: it shows from either time, and what cannot be seen is reported", freeze{
 			name: "frozen-sleeper", role: v1alpha1.RoleServer, protocol: v1alpha1.ProtocolTCP, wait: v1alpha1.WaitBlock,
 			reported: `\b([89]\d|100) % of neither.*; ` +
-				`the ends sleep while they wait, so of their interruptions only those in send are seen`,
+				`the ends sleep while they wait, so that only interruptions in send are visible`,
 			where:    tool.WhereNeither,
 			actually: looksSlow,
 		}),

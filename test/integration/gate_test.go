@@ -590,7 +590,7 @@ var _ = Describe("A gate", func() {
 		}))
 		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
 		Expect(w.History(ctx, w.A)).To(Equal([]string{"-2 Inconclusive Inconclusive", "-1 Inconclusive Retry"}))
-		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("5 rounds are the fewest"))
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("the rule needs at least 5 rounds"))
 		w.Expect(ctx, w.B, "Inconclusive Inconclusive"+heldBack)
 		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False TooManyUnverified: 2 of 2"))
 		w.Stays(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
@@ -630,7 +630,7 @@ var _ = Describe("A gate", func() {
 		w.Upgrade(ctx, w.A, "6.3.0")
 		w.Expect(ctx, w.A, "Failed Drifted"+heldBack)
 		Expect(condition(ctx, w.Benchmark(w.A, 3), v1alpha1.ConditionPassed)).To(HavePrefix("True Pass"), "against the accepted one it passed")
-		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("small losses have added up since " + w.Benchmark(w.A, 1).Name))
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("small regressions have added up since " + w.Benchmark(w.A, 1).Name))
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -1"))
 	})
 
@@ -1260,7 +1260,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		again.Spec.Criteria.Rules = []v1alpha1.Rule{under("1s")}
 		Expect(k8s.Create(ctx, again)).To(Succeed())
 		ExpectPassed(ctx, again, "^True Pass")
-		Eventually(func() string { return w.Verification(ctx, w.A).Status.BaselineTrouble }).Should(ContainSubstring("deleted and made again"))
+		Eventually(func() string { return w.Verification(ctx, w.A).Status.BaselineTrouble }).Should(ContainSubstring("deleted and created again"))
 		// So slow that only the absolute rule could see it, which this gate has not any more.
 		g := &v1alpha1.LatencyGate{}
 		Eventually(func() error {

@@ -246,7 +246,7 @@ var _ = Describe("A benchmark", func() {
 		w.AddNode(ctx, c)
 		w.AddNode(ctx, d)
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(c.Name, d.Name))
-		ExpectSucceeded(ctx, b, "^Unknown Queued: waiting: pod .*x-r1-a1-server.* is not gone yet")
+		ExpectSucceeded(ctx, b, "^Unknown Queued: waiting: pod .*x-r1-a1-server.* still exists")
 		Expect(k8s.Delete(ctx, server, client.GracePeriodSeconds(0))).To(Succeed())
 		w.Kubelet.Gone(ctx, server)
 		w.Kubelet.Measure(ctx, "x-r1", 1)

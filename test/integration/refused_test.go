@@ -315,7 +315,7 @@ var _ = Describe("One fault", func() {
 		server, peer := start(ctx, w, 1)
 		w.Kubelet.Succeed(ctx, peer)
 		w.Kubelet.Succeed(ctx, server)
-		ExpectSucceeded(ctx, x, "^Unknown Running: the result cannot be taken yet: .*context deadline exceeded")
+		ExpectSucceeded(ctx, x, "^Unknown Running: the result cannot be read yet: .*context deadline exceeded")
 		y := w.Create(ctx, MakeBenchmark(w.Namespace, "y").On(c, d))
 		w.Kubelet.Measure(ctx, "y-r1", 1)
 		ExpectSucceeded(ctx, y, "^True Complete")

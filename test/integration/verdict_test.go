@@ -99,7 +99,7 @@ var _ = Describe("A verdict", func() {
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(under("6us")).Rule(under("5950ns")))
 		ExpectPassed(ctx, b, "^Unknown NotJudged")
 		ExpectSucceeded(ctx, b, "^True Complete")
-		ExpectPassed(ctx, b, "^True Pass: all 2 rules hold, in 2 comparisons")
+		ExpectPassed(ctx, b, "^True Pass: all 2 rules pass, in 2 comparisons")
 		v := Get(ctx, b).Status.Verdict
 		Expect(v.Outcome).To(Equal(v1alpha1.VerdictPass))
 		Expect(v.Comparisons).To(BeEquivalentTo(2))
@@ -141,7 +141,7 @@ var _ = Describe("A verdict", func() {
 	It("is Inconclusive with too few rounds", func(ctx SpecContext) {
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B).Rule(under("1s")))
-		ExpectPassed(ctx, b, "^Unknown Inconclusive: .*5 rounds are the fewest that can")
+		ExpectPassed(ctx, b, "^Unknown Inconclusive: .*the rule needs at least 5 rounds")
 		Expect(reasons(ctx, b)).To(Equal([]string{"Inconclusive TooFewRounds"}))
 		Expect(Get(ctx, b).Status.Verdict.Outcome).To(Equal(v1alpha1.VerdictInconclusive))
 	})
@@ -160,7 +160,7 @@ var _ = Describe("A verdict", func() {
 		ExpectPassed(ctx, x, `^Unknown Inconclusive: .*x-r1 and x-r3 did not run under equal conditions at the server's end: kernel.release "6.1.0-37-amd64", then "6.2.0"`)
 		Expect(reasons(ctx, x)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningEvidenceDiffers}))
 		y := w.Create(ctx, MakeBenchmark(w.Namespace, "y").Rounds(6).On(w.A, w.B).Rule(under("6us")))
-		ExpectPassed(ctx, y, "^Unknown Inconclusive: .*in y-r2, client on .*: CPUsExclusive: expected 1 CPU of its own, found 0-3 of the node's 0-7; ")
+		ExpectPassed(ctx, y, "^Unknown Inconclusive: .*in y-r2, client on .*: CPUsExclusive: expected 1 exclusive CPU, found 0-3 of the node's 0-7; ")
 		Expect(reasons(ctx, y)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningCPUsNotExclusive}))
 	})
 
@@ -273,7 +273,7 @@ var _ = Describe("A verdict", func() {
 			second := w.Start(notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return len(s.Stored) == 8 }))
 			Eventually(second.client.dead.Load).Should(BeTrue())
 			second.Stop()
-			Expect(condition(ctx, b, v1alpha1.ConditionPassed)).To(HavePrefix("Unknown NotJudged: the planned rounds left it Inconclusive"))
+			Expect(condition(ctx, b, v1alpha1.ConditionPassed)).To(HavePrefix("Unknown NotJudged: the verdict of the planned rounds is Inconclusive"))
 			w.Start()
 			ExpectSucceeded(ctx, b, "^True Complete: 10 of 10")
 			ExpectPassed(ctx, b, passed)

@@ -177,7 +177,7 @@ func (r *report) own(c tool.Cell) (*tool.Own, error) {
 		}
 		r.histogram(own)
 	} else {
-		r.incomplete = fmt.Sprintf("netperf tells no percentiles of %d round trips: its counters overflow at 2³¹; "+
+		r.incomplete = fmt.Sprintf("netperf reports no percentiles of %d round trips: its counters overflow at 2³¹; "+
 			"measure for a shorter time", answered)
 	}
 	if arrived < sent {
@@ -201,7 +201,7 @@ func (r *report) accounted(c tool.Cell, sent, answered int64, rate float64) erro
 		r.fail("%d round trips of %g us on average do not fit into %g s", answered, mean, took)
 	}
 	if r.err == nil && sent > answered && took-timed > tolerance {
-		return tool.Failf("netperf timed %s of %s and then got no answer any more (%d sent, %d answered): %s",
+		return tool.Failf("netperf timed %s of %s and then got no more answers (%d sent, %d answered): %s",
 			seconds(timed), seconds(took), sent, answered, lossOf(c))
 	}
 	return nil
@@ -263,7 +263,7 @@ func (r *report) bandwidth(c tool.Cell) (*tool.Bandwidth, int64, error) {
 		return nil, 0, err
 	}
 	if arrived == 0 || b.BitsPerSecond == 0 {
-		return nil, 0, tool.Failf("nothing of the %d bytes that netperf sent arrived at the server", sent)
+		return nil, 0, tool.Failf("none of the %d bytes that netperf sent arrived at the server", sent)
 	}
 	for _, of := range []struct {
 		bytes         int64
@@ -313,8 +313,8 @@ const mostWarnings = 5
 func (r *report) warnings(c tool.Cell) []string {
 	var out []string
 	if c.Warmup > 0 {
-		out = append(out, fmt.Sprintf("netperf has no warm-up, so the %s asked for were left out; "+
-			"set spec.workload.warmup to 0s if that is as it should be", c.Warmup))
+		out = append(out, fmt.Sprintf("netperf has no warm-up, so the requested %s were omitted; "+
+			"set spec.workload.warmup to 0s if that is intended", c.Warmup))
 	}
 	if r.incomplete != "" {
 		out = append(out, r.incomplete)
@@ -344,7 +344,7 @@ func explain(c tool.Cell, out tool.Output) error {
 	case out.ExitCode < 0:
 		why = "a signal ended it: the client was killed"
 	case has("could not establish the control connection"):
-		why = "no server listens, or there is no way to it"
+		why = "no server listens, or there is no route to it"
 	case remote != nil:
 		// The digits are few enough for a number.
 		n, _ := strconv.Atoi(remote[1])
@@ -352,13 +352,13 @@ func explain(c tool.Cell, out tool.Output) error {
 	case has("(errno 90)", "Message too long"):
 		why = fmt.Sprintf("messages of %d bytes are too long for the path", c.MessageSize)
 	case has("Network is unreachable", "No route to host"):
-		why = "there is no way to the server"
+		why = "there is no route to the server"
 	case has("partial response received", "Connection reset by peer", "Connection refused", "Broken pipe"):
 		why = "the server ended before the test did"
 	case has("no response received"):
 		why = "the server hangs"
 	case has("is unknown to this netperf", "Usage: netperf"):
-		why = "this build does not take the options it was given; use 2.7.0 or later"
+		why = "this build does not accept its options; use 2.7.0 or later"
 	}
 	return tool.Exited("netperf", out.ExitCode, why, tool.OneLine(said))
 }

@@ -138,13 +138,13 @@ func TestCapturedFailures(t *testing.T) {
 		"UDP_RR, server killed":     {64, []string{"(exit code 1)", serverEnded}},
 		"TCP_STREAM, server killed": {65536, []string{"(exit code 1)", serverEnded}},
 		"UDP_STREAM, server killed": {1472, []string{"(exit code 1)", serverEnded, "errno 111"}},
-		"UDP_RR, a request lost":    {64, []string{"then got no answer any more", "a datagram was lost"}},
-		"UDP_RR, an answer lost":    {64, []string{"then got no answer any more", "a datagram was lost"}},
+		"UDP_RR, a request lost":    {64, []string{"then got no more answers", "a datagram was lost"}},
+		"UDP_RR, an answer lost":    {64, []string{"then got no more answers", "a datagram was lost"}},
 		"TCP_STREAM, server killed, and the client by SIGPIPE": {
 			65536, []string{"(exit code -1)", "a signal ended it", serverEnded},
 		},
 		"TCP_RR, the path cut until after the end": {
-			64, []string{"then got no answer any more", "the path stalled"},
+			64, []string{"then got no more answers", "the path stalled"},
 		},
 		"UDP_RR, the server's route taken away": {
 			64, []string{"the server's end failed: network is unreachable"},
@@ -153,7 +153,7 @@ func TestCapturedFailures(t *testing.T) {
 			65508, []string{"messages of 65508 bytes are too long", "errno 90"},
 		},
 		"TCP_XX, a test that it does not know": {
-			64, []string{"does not take the options", "unknown to this netperf"},
+			64, []string{"does not accept its options", "unknown to this netperf"},
 		},
 	}
 	for _, version := range []string{"2.7.0", "2.7.1"} {
@@ -360,8 +360,8 @@ func TestParseWarns(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"netperf has no warm-up, so the 500ms asked for were left out; " +
-			"set spec.workload.warmup to 0s if that is as it should be",
+		"netperf has no warm-up, so the requested 500ms were omitted; " +
+			"set spec.workload.warmup to 0s if that is intended",
 		"netperf: enable_enobufs failed: getprotobyname (datagrams that the sender's own queue drops count as sent)",
 	}
 	if diff := cmp.Diff(want, m.Warnings); diff != "" {
@@ -415,7 +415,7 @@ func TestParseFails(t *testing.T) {
 		"no answer to the last message": {
 			test:  "UDP_RR",
 			lines: "LOCAL_BYTES_SENT=6400064 REMOTE_BYTES_RECVD=6400064 MEAN_LATENCY=18.79",
-			says: "timed 1.88s of 2.00s and then got no answer any more (100001 sent, 100000 answered): " +
+			says: "timed 1.88s of 2.00s and then got no more answers (100001 sent, 100000 answered): " +
 				"a datagram was lost",
 		},
 		"the last message did not arrive": {
@@ -436,7 +436,7 @@ func TestParseFails(t *testing.T) {
 		},
 		"a stream of which nothing arrived": {
 			test: "UDP_STREAM", lines: "REMOTE_BYTES_RECVD=0 REMOTE_RECV_THROUGHPUT=0.00",
-			says: "nothing of the 1000000 bytes",
+			says: "none of the 1000000 bytes",
 		},
 		"a stream of another bandwidth": {
 			test: "UDP_STREAM", lines: "REMOTE_RECV_THROUGHPUT=4100.00",
@@ -527,7 +527,7 @@ func TestExplain(t *testing.T) {
 		"a number that is no error": {exit: 255, stdout: "netperf: remote error 99999", says: "unexpected way"},
 		"no way": {
 			exit: 1, stderr: "netperf: send_omni: connect_data_socket failed: No route to host\n",
-			says: "there is no way to the server",
+			says: "there is no route to the server",
 		},
 		"too long for the path": {
 			exit: 1, stdout: "send_data: data send error: Message too long (errno 90)\n",

@@ -303,5 +303,5 @@ func warnings(d document) []string {
 
 // explain is the tool's own reason.
 func explain(out tool.Output) error {
-	return tool.Exited("pinger", out.ExitCode, cmp.Or(tool.OneLine(string(out.Stderr)), "it said nothing"), "")
+	return tool.Exited("pinger", out.ExitCode, cmp.Or(tool.OneLine(string(out.Stderr)), "it printed nothing"), "")
 }

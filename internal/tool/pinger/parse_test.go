@@ -309,7 +309,7 @@ func TestParseRefuses(t *testing.T) {
 		say  string
 	}{
 		"a failure":                    {good, tool.Output{ExitCode: 7, Stderr: []byte("tailgate-pinger: the hard deadline\n has passed\n")}, "exit code 7): tailgate-pinger: the hard deadline has passed"},
-		"a failure that prints":        {good, tool.Output{ExitCode: 5, Stdout: file(t, "tcp.json")}, "exit code 5): it said nothing"},
+		"a failure that prints":        {good, tool.Output{ExitCode: 5, Stdout: file(t, "tcp.json")}, "exit code 5): it printed nothing"},
 		"nothing":                      {good, tool.Output{}, "decoding"},
 		"half a result":                {good, tool.Output{Stdout: file(t, "tcp.json")[:2000]}, "decoding"},
 		"two results":                  {good, tool.Output{Stdout: bytes.Repeat(file(t, "tcp.json"), 2)}, "something follows"},

@@ -64,7 +64,7 @@ func (driver) Validate(c tool.Cell) error {
 		return errors.New("pinger measures no bandwidth; use netperf or sockperf for streams")
 	}
 	if c.Muxer != "" && c.Muxer != v1alpha1.MuxerNone {
-		return fmt.Errorf("pinger calls recv itself, without %s; use muxer None, or sfnt-pingpong", c.Muxer)
+		return fmt.Errorf("pinger calls recv directly, without %s; use muxer None, or sfnt-pingpong", c.Muxer)
 	}
 	most := int32(maxSize)
 	switch c.Protocol {
@@ -87,7 +87,7 @@ func (driver) Validate(c tool.Cell) error {
 	// The number of a datagram has to fit into it, and it must be clear which of two is older.
 	if c.Protocol != v1alpha1.ProtocolTCP && c.MessageSize < 8 &&
 		messages(c, lossAfter) >= math.Ldexp(1, int(8*c.MessageSize-1)) {
-		return fmt.Errorf("pinger cannot tell %s messages of %d bytes apart at %d a second; use at least 8 bytes, or a lower rate",
+		return fmt.Errorf("pinger cannot distinguish %s messages of %d bytes at %d a second; use at least 8 bytes, or a lower rate",
 			c.Protocol, c.MessageSize, c.RatePerSecond)
 	}
 	if group := c.MulticastGroup; c.Protocol == v1alpha1.ProtocolMulticast && group != "" {

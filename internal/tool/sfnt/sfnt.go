@@ -89,7 +89,7 @@ var common = []Cause{
 	{[]string{"Could not open output file"}, "it cannot write its samples to the scratch volume"},
 	{[]string{"failed to join"}, "it cannot join the multicast group on the interface of the measured network"},
 	{[]string{"errno=(111 "}, "no server listened for 10s"},
-	{[]string{"errno=(113 ", "errno=(101 "}, "there is no way to the server"},
+	{[]string{"errno=(113 ", "errno=(101 "}, "there is no route to the server"},
 	{[]string{"errno=(104 ", "errno=(32 ", "errno=(0 "}, "the server ended before the test did"},
 }
 
@@ -101,7 +101,7 @@ func Explain(name v1alpha1.Tool, c tool.Cell, out tool.Output, own []Cause) erro
 
 func why(c tool.Cell, exit int, said string, own []Cause) string {
 	if exit == 1 {
-		return "this build does not take the options it was given; use 1.5.0 or later"
+		return "this build does not accept its options; use 1.5.0 or later"
 	}
 	tooLong := Cause{[]string{"errno=(90 "}, fmt.Sprintf("messages of %d bytes are too long for the path", c.MessageSize)}
 	for _, cause := range slices.Concat(own, common, []Cause{tooLong}) {

@@ -123,7 +123,7 @@ func (h Header) FullRTT() (bool, error) {
 	}
 	arguments := strings.Fields(h.Value("cmdline"))
 	if len(arguments) == 0 {
-		return false, fmt.Errorf("nothing tells whether it reports RTT or 1/2 RTT")
+		return false, fmt.Errorf("its output does not contain whether it reports RTT or 1/2 RTT")
 	}
 	return slices.Contains(arguments, "--rtt"), nil
 }

@@ -178,7 +178,7 @@ func TestParseFails(t *testing.T) {
 		"a sample of centuries":                          {func(s *session) { s.raw[9] = 1e17 }, "overflowed"},
 		"a stall that became a small number":             {func(s *session) { s.raw = s.raw[:200_000]; s.raw[9] = 353_000_000; s.summed() }, "a stall is not among them"},
 		"neither RTT nor half of it":                     {func(s *session) { s.header = "# reporting: one-way\n" }, "neither RTT"},
-		"nothing says whether it is half the round trip": {func(s *session) { s.header = "" }, "nothing tells"},
+		"nothing says whether it is half the round trip": {func(s *session) { s.header = "" }, "does not contain whether"},
 		"other columns":                                  {func(s *session) { s.header = "# size time\n" }, "columns"},
 		"stopped right after the warm-up": {func(s *session) {
 			s.raw = s.raw[:1]
@@ -219,7 +219,7 @@ func TestCapturedFailures(t *testing.T) {
 		says    []string
 	}{
 		"no server listens":        {"1", tcp64, 3, []string{"no server listened for 10s", "111 Connection refused"}},
-		"no way":                   {"1b", tcp64, 3, []string{"no way to the server", "113 No route to host"}},
+		"no way":                   {"1b", tcp64, 3, []string{"no route to the server", "113 No route to host"}},
 		"no such name":             {"1c", tcp64, 3, []string{"Temporary failure in name resolution"}},
 		"server killed, TCP":       {"2a", tcp64, 3, []string{"server ended before the test", "104 Connection reset by peer"}},
 		"server killed, UDP":       {"2d", udp, 3, []string{"no answer within 2s", "datagram was lost", "errno=(11 "}},
@@ -227,7 +227,7 @@ func TestCapturedFailures(t *testing.T) {
 		"a CPU it may not run on":  {"5b", tcp64, 2, []string{"may not run on the CPU", "core 7"}},
 		"the server's CPU":         {"5", tcp64, 3, []string{"server ended before the test"}},
 		"different builds":         {"6", tcp64, 2, []string{"different builds; use one bench image", "client=bd7b04c-modified server=no-version"}},
-		"an option it has not":     {"7", tcp64, 1, []string{"does not take the options", "--nosuch"}},
+		"an option it has not":     {"7", tcp64, 1, []string{"does not accept its options", "--nosuch"}},
 		"a datagram that was lost": {"9b", udp, 3, []string{"a datagram was lost"}},
 	}
 	for name, c := range cases {

@@ -86,7 +86,7 @@ func rowOf(c tool.Cell, t sfnt.Table) (row, error) {
 	}
 	if r.sent()*100 < rate*leastPercent {
 		return nil, tool.Failf("sfnt-stream sent %d of %d messages a second, less than %d %%: "+
-			"its CPU cannot keep that rate up, or was taken away; ask for a lower rate", r.sent(), rate, leastPercent)
+			"its CPU cannot sustain that rate, or was preempted; set a lower rate", r.sent(), rate, leastPercent)
 	}
 	return r, nil
 }
@@ -142,9 +142,9 @@ func causes(c tool.Cell) []sfnt.Cause {
 			Why: "no answer for 100ms, after which it gives up when it spins or uses a muxer: " +
 				"an end or the path stalled, or the server is gone"},
 		{Says: []string{"Timeout waiting for synchronisation message"},
-			Why: "a datagram was lost before the measurement began, or none comes through: " +
+			Why: "a datagram was lost before the measurement began, or no datagram arrives: " +
 				"are all UDP ports between the two ends open?"},
 		{Says: []string{"Sync messages at end of test lost"},
-			Why: "no answers came any more: the path broke, or the server hangs"},
+			Why: "no more answers came: the path broke, or the server hangs"},
 	}
 }

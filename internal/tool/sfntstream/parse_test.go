@@ -333,7 +333,7 @@ func TestParseFails(t *testing.T) {
 		"a row that was cut off":              {func(s *session) { s.row = row{1_000, 1_000} }, "2 columns, not 17"},
 		"less than 90 % of the rate":          {func(s *session) { s.messages = s.messages[:1_000] }, "sent 865 of 1000 messages a second, less than 90 %"},
 		"a negative rate":                     {func(s *session) { s.row = make(row, 17); s.row[0], s.row[1] = 1_000, -1 }, "column 2, send"},
-		"halves of round trips":               {func(s *session) { s.header = tsc + "# reporting: 1/2 RTT\n" }, "less than a round trip"},
+		"halves of round trips":               {func(s *session) { s.header = tsc + "# reporting: 1/2 RTT\n" }, "half a round trip"},
 		"neither RTT nor half of it":          {func(s *session) { s.header = tsc + "# reporting: one-way\n" }, "neither RTT"},
 		"no rate of the clock":                {func(s *session) { s.header = "# reporting: RTT\n" }, "no plausible rate"},
 		"a clock that stands still":           {func(s *session) { s.header = "# reporting: RTT\n# tsc_hz: 0\n" }, "no plausible rate"},
@@ -390,12 +390,12 @@ func TestCapturedFailures(t *testing.T) {
 	}
 	cases := map[string]string{
 		"no server":                 "no server listened for 10s",
-		"no way":                    "no way to the server",
+		"no way":                    "no route to the server",
 		"server killed":             "the server ended before the test did",
-		"interface taken down":      "no way to the server",
+		"interface taken down":      "no route to the server",
 		"silence while spinning":    "no answer for 100ms, after which it gives up when it spins or uses a muxer",
 		"lost before the beginning": "a datagram was lost before the measurement began",
-		"path broken":               "no answers came any more",
+		"path broken":               "no more answers came",
 	}
 	sections := strings.Split(string(b), "### ")[1:]
 	if len(sections) != len(cases) {

@@ -124,7 +124,7 @@ func newWindow(c tool.Cell, h sfnt.Header, r row, record func(rtt, count int64))
 		return nil, err
 	}
 	if !fullRTT {
-		return nil, errors.New("it reports less than a round trip, and was asked for all of it")
+		return nil, errors.New("it reports half a round trip instead of a whole one")
 	}
 	hz, err := strconv.ParseInt(h.Value("tsc_hz"), 10, 64)
 	if err != nil || hz < 100e6 || hz > 100e9 {
@@ -162,7 +162,7 @@ func (w *window) add(s sample) error {
 	}
 	if late > w.latest {
 		return fmt.Errorf("a message was sent %s too late, from where the tool's counter overflows: "+
-			"ask for a lower rate, or give the sender a CPU that is never taken away", time.Duration(late).Round(time.Millisecond))
+			"set a lower rate, or give the sender an exclusive CPU", time.Duration(late).Round(time.Millisecond))
 	}
 	sent := w.unroll(s.actual)
 	arrived := sent + s.rtt
@@ -233,7 +233,7 @@ func (w *window) check() error {
 	}
 	if missing := w.duration() - time.Duration(w.sent); missing > time.Duration(w.round/2) {
 		return tool.Failf("sfnt-stream sent for %s, but its last sample is of a message of %s before the end: "+
-			"nothing was answered any more, or a stall overflowed its counter", w.duration(), missing.Round(time.Millisecond))
+			"no later message was answered, or a stall overflowed its counter", w.duration(), missing.Round(time.Millisecond))
 	}
 	return nil
 }

@@ -242,7 +242,7 @@ func (w *window) check(r report) error {
 		case w.cell.Protocol != v1alpha1.ProtocolTCP:
 			why = "a datagram was lost, or the server ended"
 		}
-		return tool.Failf("sockperf measured %s of %s and then got no answer any more (%d sent, %d answered): %s",
+		return tool.Failf("sockperf measured %s of %s and then got no more answers (%d sent, %d answered): %s",
 			measured.Round(time.Millisecond), w.cell.Duration, r.sent, r.received, why)
 	}
 	if w.recorded == 0 {
@@ -259,11 +259,11 @@ func explain(exitCode int, said string, problem error) error {
 	case has("errno=111 "):
 		why = "no server listens"
 	case has("errno=113 ", "errno=101 "):
-		why = "there is no way to the server"
+		why = "there is no route to the server"
 	case has("Can`t connect socket"): // of a socket that does not wait, the tool does not know why
-		why = "no server listens, or there is no way to it"
+		why = "no server listens, or there is no route to it"
 	case has("No messages were sent"):
-		why = "nothing could be sent: there is no way to the server, or it hangs"
+		why = "nothing could be sent: there is no route to the server, or it hangs"
 	case has("errno=90 "):
 		why = "the messages are too long for the path"
 	case has("IP_ADD_MEMBERSHIP", "IP_MULTICAST_IF"):
@@ -275,7 +275,7 @@ func explain(exitCode int, said string, problem error) error {
 	case has("No messages were received"):
 		why = "no message was answered: the server is down, or the first datagram was lost"
 	case has("No valid observations"):
-		why = "answers stayed away before the measurement began: the server is down, or a datagram was lost"
+		why = "no answers came before the measurement began: the server is down, or a datagram was lost"
 	case has("_seqN > m_maxSequenceNo"):
 		why = "round trips of less than 1.7µs are too many for it; use sfnt-pingpong"
 	case has("bad_alloc"):
@@ -283,7 +283,7 @@ func explain(exitCode int, said string, problem error) error {
 	case has("Invalid address"):
 		why = "it takes IPv4 addresses only"
 	case has("Usage: sockperf", "Type 'sockperf <subcommand> --help'"):
-		why = "this build does not take the options it was given; use 3.7 or later"
+		why = "this build does not accept its options; use 3.7 or later"
 	}
 	return tool.Exited("sockperf", exitCode, why, errorLines(said))
 }

@@ -247,7 +247,7 @@ func TestParseFails(t *testing.T) {
 			s.tail = fmt.Sprintf("%d, 3.990000000, 3.990010000, 10.000\n%s\n", len(s.rows), rule)
 		}, "scratch volume full"},
 		"no column names":                 {func(s *session) { s.column = "\n" }, "is not row"},
-		"no answer in the measuring time": {func(s *session) { s.rows = s.rows[:9_000] }, "measured 0s of 1s and then got no answer any more"},
+		"no answer in the measuring time": {func(s *session) { s.rows = s.rows[:9_000] }, "measured 0s of 1s and then got no more answers"},
 		"no answer from the middle on":    {func(s *session) { s.rows = s.rows[:60_000] }, "datagram was lost"},
 		"a pause over the whole time":     {func(s *session) { s.rows = append(s.rows[:1000:1000], s.rows[120_000:]...) }, "no message after the warm-up"},
 		"more answers than messages":      {func(s *session) { s.sent = s.received - 1 }, "sent"},
@@ -294,18 +294,18 @@ func TestCapturedFailures(t *testing.T) {
 		"server killed, TCP":            {file(t, "tcp-server-killed.stdout"), 7, []string{"server ended before the test", "forcibly closed"}},
 		"server killed, TCP, elsewhere": {sections["server killed (same moment), tcp ping-pong"], 7, []string{"server ended before the test"}},
 		// Two messages in the log's time, but none measured: --no-rdtsc makes the head longer than the run.
-		"nothing left of the run": {file(t, "no-rdtsc.stdout"), 0, []string{"answers stayed away"}},
-		"a size it does not take": {file(t, "bad-size.stdout"), 0, []string{"does not take the options", "Invalid message size: 13"}},
-		"an option it has not":    {file(t, "bad-option.stdout"), 0, []string{"does not take the options"}},
+		"nothing left of the run": {file(t, "no-rdtsc.stdout"), 0, []string{"no answers came"}},
+		"a size it does not take": {file(t, "bad-size.stdout"), 0, []string{"does not accept its options", "Invalid message size: 13"}},
+		"an option it has not":    {file(t, "bad-option.stdout"), 0, []string{"does not accept its options"}},
 		"an address of IPv6":      {[]byte("sockperf: '-i' Invalid address: ::1\nping-pong (pp): Run\n\nUsage: sockperf ping-pong [options] [args]...\n"), 0, []string{"IPv4 addresses only", "Invalid address: ::1"}},
-		"refused, spinning":       {file(t, "tcp-spin-no-server.stdout"), 0, []string{"no server listens, or there is no way", "errno=115"}},
-		"no way, spinning":        {file(t, "tcp-spin-no-way.stdout"), 7, []string{"no way to the server", "errno=113"}},
+		"refused, spinning":       {file(t, "tcp-spin-no-server.stdout"), 0, []string{"no server listens, or there is no route", "errno=115"}},
+		"no way, spinning":        {file(t, "tcp-spin-no-way.stdout"), 7, []string{"no route to the server", "errno=113"}},
 		"nothing went out":        {[]byte("sockperf: Test ended\nsockperf: No messages were sent\n"), 0, []string{"nothing could be sent"}},
 		"another server's group":  {[]byte("sockperf: ERROR: Number of servers more than expected (errno=0 Success)\n"), 1, []string{"choose another spec.workload.multicastGroup"}},
 		"too fast":                {[]byte("sockperf: ERROR: _seqN > m_maxSequenceNo\n"), 1, []string{"use sfnt-pingpong"}},
 		"no memory":               {[]byte("terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"), -1, []string{"placement.memory"}},
 		"killed":                  {nil, -1, []string{"it reported nothing", "exit code -1"}},
-		"no way":                  {[]byte("sockperf: ERROR: Can`t connect socket (errno=113 No route to host)\n"), 0, []string{"no way to the server"}},
+		"no way":                  {[]byte("sockperf: ERROR: Can`t connect socket (errno=113 No route to host)\n"), 0, []string{"no route to the server"}},
 		"a report without losses": {bytes.Replace(file(t, "udp.stdout"), []byte("# dropped"), nil, 1), 0, []string{"before there was anything to report"}},
 		"a report and a failure":  {file(t, "udp.stdout"), 7, []string{"failed nonetheless", "exit code 7"}},
 	}
@@ -335,7 +335,7 @@ func TestServerKilledUDP(t *testing.T) {
 	c := cell("UDP", 64, time.Second, 500*time.Millisecond)
 	_, _, err := parse(c, output(file(t, "udp-server-killed.stdout"), file(t, "udp-server-killed.csv")))
 	f := asFailure(t, err)
-	for _, says := range []string{"of 1s and then got no answer any more (650 sent, 649 answered)", "datagram was lost, or the server ended"} {
+	for _, says := range []string{"of 1s and then got no more answers (650 sent, 649 answered)", "datagram was lost, or the server ended"} {
 		if !strings.Contains(f.Message, says) {
 			t.Errorf("%q does not say %q", f.Message, says)
 		}
@@ -371,7 +371,7 @@ func TestUnderLoadFails(t *testing.T) {
 		rate int32
 		says string
 	}{
-		"under-load-killed":  {500, "and then got no answer any more (1001 sent, 587 answered): the server ended or hung"},
+		"under-load-killed":  {500, "and then got no more answers (1001 sent, 587 answered): the server ended or hung"},
 		"under-load-skipped": {500, "sent 392 messages a second, not 500"},
 	}
 	for name, c := range cases {

@@ -53,7 +53,7 @@ func (r *report) stream(c tool.Cell, server []byte, m *tool.Measurement) error {
 		b.BitsPerSecond = r.bits(c, received)
 		r.figure("received by the server", strconv.FormatInt(received, 10))
 	default:
-		r.warn("it tells what was sent, not what arrived")
+		r.warn("it reports the sent messages, not the received ones")
 	}
 	if c.Protocol != v1alpha1.ProtocolTCP {
 		b.Sent, b.Received = r.sent, max(received, 0)
@@ -80,13 +80,13 @@ func countReceived(server []byte) (int64, error) {
 	switch {
 	case m != nil:
 	case bytes.Contains(server, []byte("No messages were received on the server")):
-		return 0, tool.Failf("nothing that sockperf sent reached the server")
+		return 0, tool.Failf("no message of sockperf reached the server")
 	default:
-		return 0, tool.Failf("sockperf's server did not say what it received: it ended before the test did, or hangs")
+		return 0, tool.Failf("sockperf's server did not report what it received: it ended before the test did, or hangs")
 	}
 	n, err := strconv.ParseInt(string(m[1]), 10, 64)
 	if err != nil {
-		return 0, tool.Failf("sockperf's server says that it received %.40s messages", m[1])
+		return 0, tool.Failf("sockperf's server reports that it received %.40s messages", m[1])
 	}
 	return n, nil
 }

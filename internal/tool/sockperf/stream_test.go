@@ -44,7 +44,7 @@ func TestParseStream(t *testing.T) {
 		"a server without kept output": {stream("UDP"), "stream-udp.stdout", "", tool.Measurement{
 			Bandwidth: &tool.Bandwidth{SentBitsPerSecond: 98_931 * 1400 * 8, Sent: 98_931},
 			Figures:   []tool.Figure{{Name: "run time (s)", Value: "1.000"}, {Name: "sent", Value: "98931"}, {Name: "bandwidth (MiB/s)", Value: "132.024"}},
-			Warnings:  []string{"sockperf: it tells what was sent, not what arrived"},
+			Warnings:  []string{"sockperf: it reports the sent messages, not the received ones"},
 		}},
 	}
 	for name, c := range cases {
@@ -75,8 +75,8 @@ func TestParseStreamFails(t *testing.T) {
 		exit   int
 		says   string
 	}{
-		"nothing arrived":               {stream("UDP"), file(t, "stream-udp.stdout"), file(t, "nothing-received.server"), 0, "nothing that sockperf sent reached the server"},
-		"a server that ended or hangs":  {stream("UDP"), file(t, "stream-udp.stdout"), []byte{}, 0, "did not say what it received"},
+		"nothing arrived":               {stream("UDP"), file(t, "stream-udp.stdout"), file(t, "nothing-received.server"), 0, "no message of sockperf reached the server"},
+		"a server that ended or hangs":  {stream("UDP"), file(t, "stream-udp.stdout"), []byte{}, 0, "did not report what it received"},
 		"a server that is out of range": {stream("UDP"), file(t, "stream-udp.stdout"), []byte("Total 99999999999999999999 messages received and handled"), 0, "99999999999999999999"},
 		"too short a time":              {long, file(t, "stream-udp.stdout"), file(t, "stream-udp.server"), 0, "streamed for 1s of 1.002s"},
 		"no time at all":                {stream("UDP"), []byte("Total of 1 messages sent in 0.000 sec\nBandWidth is 0.000 MBps"), nil, 0, "a run of 0.000 seconds"},
