@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"flag"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -15,8 +14,6 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/test/docs"
 )
-
-var update = flag.Bool("update", false, "write the table of docs/gates.md instead of comparing with it")
 
 var allStates = []v1alpha1.VerificationState{
 	v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive,
@@ -162,5 +159,5 @@ func TestDocumentedTransitions(t *testing.T) {
 		want += strings.ReplaceAll(fmt.Sprintf("| %s | %s | %s | %s | %s |\n", from, tr.when, to, names(tr.resets...), names(tr.counts)), "|  |", "| |")
 	}
 	want = strings.ReplaceAll(want, "|  |", "| |")
-	docs.CheckTable(t, filepath.Join("..", ".."), "gates.md", "controllers/gate", want, *update)
+	docs.CheckTable(t, filepath.Join("..", ".."), "gates.md", "controllers/gate", want)
 }

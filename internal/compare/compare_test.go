@@ -3,10 +3,8 @@ package compare
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"math"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -21,10 +19,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/summary"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/test/golden"
 	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // spec has cell tcp-64 of these variants; of none, of the default one.
 func spec(variants ...string) v1alpha1.LatencyBenchmarkSpec {
@@ -370,19 +367,7 @@ func TestForms(t *testing.T) {
 				if err := f.Write(&got, c); err != nil {
 					t.Fatal(err)
 				}
-				path := "testdata/" + name + ".txt"
-				if *update {
-					if err := os.WriteFile(path, got.Bytes(), 0o600); err != nil {
-						t.Fatal(err)
-					}
-				}
-				want, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if diff := cmp.Diff(string(want), got.String()); diff != "" {
-					t.Errorf("(-want +got):\n%s", diff)
-				}
+				golden.Check(t, name+".txt", got.String())
 			})
 		}
 	}

@@ -2,11 +2,9 @@ package doctor
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,9 +16,8 @@ import (
 
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden file instead of comparing with it")
 
 const (
 	vfs     = "amd.com/sf_vf"
@@ -459,19 +456,7 @@ func TestTable(t *testing.T) {
 	o.Nodes = o.Nodes[:1]
 	r := Diagnose(o)
 	plain := r.Table(false, nil)
-	golden := filepath.Join("testdata", "table.txt")
-	if *update {
-		if err := os.WriteFile(golden, []byte(plain), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), plain); diff != "" {
-		t.Errorf("table (-want +got):\n%s", diff)
-	}
+	golden.Check(t, "table.txt", plain)
 	painted := r.Table(false, func(l Level, word string) string { return "<" + string(l) + word + ">" })
 	for _, level := range Levels {
 		painted = strings.ReplaceAll(painted, fmt.Sprintf("<%s%s>", level, level), string(level))

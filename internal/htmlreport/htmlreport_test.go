@@ -3,21 +3,16 @@ package htmlreport
 import (
 	"bytes"
 	"errors"
-	"flag"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // written is the report of benchmarks.
 func written(t *testing.T, all []export.Benchmark) string {
@@ -48,19 +43,7 @@ func TestWrite(t *testing.T) {
 	}
 	// The policy has the digests of the assets, and the template writes some of its characters otherwise.
 	got = regexp.MustCompile(`content="default-src [^"]*"`).ReplaceAllString(got, `content="…"`)
-	const golden = "testdata/report.html"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", golden, diff)
-	}
+	golden.Check(t, "report.html", got)
 }
 
 // A report of twenty cells in ten rounds, with their course over time, is sent by mail and opened on a phone.

@@ -4,16 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
@@ -22,9 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden file instead of comparing with it")
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
@@ -224,19 +219,7 @@ func TestCollector(t *testing.T) {
 	registry := registryOf(makeWorld())
 	NewActivity(registry)
 	text := scrape(t, registry)
-	golden := filepath.Join("testdata", "metrics.txt")
-	if *update {
-		if err := os.WriteFile(golden, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), text); diff != "" {
-		t.Errorf("the scrape differs from %s (-want +got); -update writes it anew:\n%s", golden, diff)
-	}
+	golden.Check(t, "metrics.txt", text)
 }
 
 // Every metric is in the world of the tests: with that, each use of a name can be held against the golden file.

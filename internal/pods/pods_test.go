@@ -1,9 +1,6 @@
 package pods
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,9 +14,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
 
 // benchmarks are those for which there are golden files, by their name: what they have beyond the simplest.
 var benchmarks = map[string]func(*v1alpha1.LatencyBenchmark){
@@ -147,20 +143,7 @@ func TestGolden(t *testing.T) {
 				}
 				documents = append(documents, string(document))
 			}
-			got := strings.Join(documents, "---\n")
-			path := filepath.Join("testdata", name+".yaml")
-			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", path, diff)
-			}
+			golden.Check(t, name+".yaml", strings.Join(documents, "---\n"))
 		})
 	}
 }

@@ -2,7 +2,6 @@ package proof
 
 import (
 	"cmp"
-	"flag"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -256,11 +255,9 @@ func markdown() string {
 	return out.String()
 }
 
-var update = flag.Bool("update", false, "write the table of docs/support.md")
-
 // TestShapesPage: docs/support.md has the table.
 func TestShapesPage(t *testing.T) {
-	docs.CheckTable(t, filepath.Join("..", ".."), "support.md", "internal/proof", markdown(), *update)
+	docs.CheckTable(t, filepath.Join("..", ".."), "support.md", "internal/proof", markdown())
 }
 
 // blocks says whether there is no verdict on a run because of a check.

@@ -17,6 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/test/golden"
 )
 
 // twoWays is a benchmark of two variants in two rounds that answers, loses and streams.
@@ -55,7 +56,7 @@ func twoWays(t *testing.T) (*v1alpha1.LatencyBenchmark, []result.Stored) {
 func TestForms(t *testing.T) {
 	b, runs := twoWays(t)
 	for form, file := range map[string]string{"wide": "wide.txt", "json": "results.json", "csv": "results.csv", "markdown": "results.md"} {
-		golden(t, file, printed(t, form, b, runs))
+		golden.Check(t, file, printed(t, form, b, runs))
 	}
 }
 
@@ -117,7 +118,7 @@ func TestFormsOfPairs(t *testing.T) {
 		if err := f.WritePairs(&out, m, pairs); err != nil || !f.ShowsPairs() {
 			t.Fatal(err)
 		}
-		golden(t, file, out.String())
+		golden.Check(t, file, out.String())
 	}
 	f, _ := FormNamed("sfnt")
 	if err := f.WritePairs(&bytes.Buffer{}, m, pairs); err == nil || f.ShowsPairs() {

@@ -20,6 +20,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/tool/sfntpingpong"
+	"github.com/tailgate-dev/tailgate/test/golden"
 	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
@@ -76,24 +77,6 @@ func printed(t *testing.T, form string, b *v1alpha1.LatencyBenchmark, runs []res
 		t.Fatal(err)
 	}
 	return out.String()
-}
-
-// golden compares with a file of testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := "testdata/" + name
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
 }
 
 func TestFormNamed(t *testing.T) {
@@ -178,7 +161,7 @@ func TestFormSfnt(t *testing.T) {
 		c.Histogram = histogram(t, first+int64(run.Round)*400, 2, count)
 	})
 	got := printed(t, "sfnt", b, runs)
-	golden(t, "sfnt.txt", got)
+	golden.Check(t, "sfnt.txt", got)
 
 	// What reads the tool's own tables reads ours, up to the dash of a percentile with too few samples.
 	block, _, _ := strings.Cut(got, "\t65536\t")
@@ -263,7 +246,7 @@ func TestFormNetworks(t *testing.T) {
 		}
 	}
 	got := printed(t, "networks", b, runs)
-	golden(t, "networks.txt", got)
+	golden.Check(t, "networks.txt", got)
 	for protocol, methods := range published {
 		_, table, _ := strings.Cut(got, protocol+": mean latency")
 		for method, f := range methods {
@@ -302,7 +285,7 @@ func TestFormMatrix(t *testing.T) {
 			c.Lost = 100
 		}
 	})
-	golden(t, "matrix.txt", printed(t, "matrix", b, runs))
+	golden.Check(t, "matrix.txt", printed(t, "matrix", b, runs))
 }
 
 // TestFormLadder prints the published ladders of three rounds without and three with acceleration from captures that
@@ -329,7 +312,7 @@ func TestFormLadder(t *testing.T) {
 	// A capture that missed packets is left out.
 	runs[5].Server.Captured = append(runs[5].Server.Captured, result.Captured{Cell: "tcp-256-at-23000", Incomplete: "packets were dropped"})
 	got := printed(t, "ladder", b, runs)
-	golden(t, "ladder.txt", got)
+	golden.Check(t, "ladder.txt", got)
 
 	tables := strings.Split(got, "\n\n")
 	for variant, rounds := range published {

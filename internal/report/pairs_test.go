@@ -14,6 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/summary"
+	"github.com/tailgate-dev/tailgate/test/golden"
 )
 
 // matrixOf is a matrix of nodes node-01, node-02 and so on and the benchmarks of its pairs, which fill finishes.
@@ -80,7 +81,7 @@ func TestPairs(t *testing.T) {
 			b.Status.Results[1].Percentiles, b.Status.Results[1].NeedsSamples = b.Status.Results[1].Percentiles[:1], 1_000
 		}
 	})
-	golden(t, "pairs.txt", printedPairs(t, m, of))
+	golden.Check(t, "pairs.txt", printedPairs(t, m, of))
 }
 
 // A star has one column; its pairs' nodes are those that were chosen, once they are.

@@ -12,6 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/summary"
+	"github.com/tailgate-dev/tailgate/test/golden"
 )
 
 func TestPlacement(t *testing.T) {
@@ -64,7 +65,7 @@ func TestTableOfVariants(t *testing.T) {
 	if err := Table(&got, b); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "variants.txt", got.String())
+	golden.Check(t, "variants.txt", got.String())
 	for text := range strings.Lines(got.String()) {
 		isWarning := strings.Contains(text, v1alpha1.WarningMessagesLost)
 		if n := utf8.RuneCountInString(strings.TrimSuffix(text, "\n")); n > 120 && !isWarning {

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/test/golden"
 )
 
 // curve has many samples of one length and some ten times as long.
@@ -48,7 +49,7 @@ func TestPlot(t *testing.T) {
 		"plot-unicode.txt": {Screen{Width: 80, Unicode: true}, []Curve{before}},
 		"plot-colors.txt":  {Screen{Width: 60, Unicode: true, Colored: true}, []Curve{before, after}},
 	} {
-		golden(t, name, plotted(t, c.screen, c.curves...))
+		golden.Check(t, name, plotted(t, c.screen, c.curves...))
 	}
 }
 

@@ -2,8 +2,6 @@ package report
 
 import (
 	"bytes"
-	"flag"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,10 +13,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/test/golden"
 	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // spec measures TCP and UDP in one size over a VF.
 func spec() v1alpha1.LatencyBenchmarkSpec {
@@ -236,17 +233,5 @@ func TestTable(t *testing.T) {
 	if err := Table(&got, b); err != nil {
 		t.Fatal(err)
 	}
-	const golden = "testdata/table.txt"
-	if *update {
-		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("table (-want +got):\n%s", diff)
-	}
+	golden.Check(t, "table.txt", got.String())
 }

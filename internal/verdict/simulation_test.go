@@ -12,6 +12,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/test/golden"
 )
 
 // The simulation draws rounds whose truth is known, judges them with Judge, and counts the errors. All is seeded: the
@@ -206,7 +207,7 @@ func TestErrorRates(t *testing.T) {
 	for _, r := range rows {
 		table.WriteString(r.line)
 	}
-	golden(t, "error-rates.md", table.String())
+	golden.Check(t, "error-rates.md", table.String())
 }
 
 // passesAtTolerance is the probability of U <= k, by the counts of small cases: see stats.MannWhitney.
@@ -257,7 +258,7 @@ func TestManyComparisons(t *testing.T) {
 		}
 		fmt.Fprintf(&table, "| %d | %.1f %% | %.1f %% |\n", cells, percent(o.fail, o.all), percent(o.pass, o.all))
 	}
-	golden(t, "error-rates-cells.md", table.String())
+	golden.Check(t, "error-rates-cells.md", table.String())
 }
 
 // TestWhatBreaksIt shows what the error rates do not hold for: rounds that share what differs from session to session,
@@ -284,7 +285,7 @@ func TestWhatBreaksIt(t *testing.T) {
 		}
 		fmt.Fprintf(&table, "| %s | %.1f %% |\n", c.name, rate)
 	}
-	golden(t, "error-rates-broken.md", table.String())
+	golden.Check(t, "error-rates-broken.md", table.String())
 }
 
 // TestErrorRatesOfLevels is the promise for absolute limits: of rounds whose true median is the limit, at most 5.5 % pass.

@@ -1,11 +1,8 @@
 package verdict
 
 import (
-	"flag"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,28 +13,8 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden holds a text against a file of testdata, or writes it.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s; go test -update writes it anew (-want +got):\n%s", path, diff)
-	}
-}
 
 // cell makes a cell vf-onload/tcp-64 with one metric, a round for each value, and samples enough for any percentile.
 func cell(metric v1alpha1.Metric, values ...int64) Cell {
@@ -318,7 +295,7 @@ func TestJudge(t *testing.T) {
 			checkLimits(t, v)
 		})
 	}
-	golden(t, "messages.txt", lines.String())
+	golden.Check(t, "messages.txt", lines.String())
 }
 
 // checkLimits holds a status against the bounds of the API.

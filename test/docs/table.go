@@ -6,11 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tailgate-dev/tailgate/test/golden"
 )
 
 // CheckTable compares the table of a page, a name in docs/, with what a package prints, or writes it there. The root of the
 // repository is relative to the test's folder, and the package is where the test is, such as test/faults.
-func CheckTable(t testing.TB, root, page, pkg, table string, update bool) {
+func CheckTable(t testing.TB, root, page, pkg, table string) {
 	t.Helper()
 	begin, end := fmt.Sprintf("<!-- the table is printed from %s: go test ./%[1]s -update -->\n\n", pkg), "\n<!-- end of the table -->"
 	file := filepath.Join(root, "docs", page)
@@ -23,7 +25,7 @@ func CheckTable(t testing.TB, root, page, pkg, table string, update bool) {
 	if !ok || !ok2 {
 		t.Fatalf("docs/%s has no place for the table, between %q and %q", page, begin, end)
 	}
-	if update {
+	if *golden.Update {
 		if err := os.WriteFile(file, []byte(head+begin+table+end+tail), 0o644); err != nil {
 			t.Fatal(err)
 		}

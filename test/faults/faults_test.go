@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"flag"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -9,8 +8,6 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/test/docs"
 )
-
-var update = flag.Bool("update", false, "write the table into the page instead of comparing with it")
 
 // TestTableIsWhole: there is one cell for each fault in each state, and each says exactly one thing.
 func TestTableIsWhole(t *testing.T) {
@@ -47,5 +44,5 @@ func TestTableIsWhole(t *testing.T) {
 
 // TestPage: docs/faults.md has the table that the specs check.
 func TestPage(t *testing.T) {
-	docs.CheckTable(t, filepath.Join("..", ".."), "faults.md", "test/faults", Markdown(), *update)
+	docs.CheckTable(t, filepath.Join("..", ".."), "faults.md", "test/faults", Markdown())
 }

@@ -2,16 +2,15 @@ package localcluster
 
 import (
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"github.com/tailgate-dev/tailgate/test/golden"
+)
 
 func TestSplitCPUs(t *testing.T) {
 	for _, tt := range []struct {
@@ -166,19 +165,7 @@ func TestGeneratedFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", name)
-			if *update {
-				if err := os.WriteFile(golden, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("(- testdata, + got), to accept it run go test -update:\n%s", diff)
-			}
+			golden.Check(t, name, string(got))
 		})
 	}
 }
