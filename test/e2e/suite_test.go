@@ -100,7 +100,9 @@ func setUp(ctx context.Context) {
 	if !elsewhere {
 		options.Number, options.Log = GinkgoParallelProcess()-1, os.Stderr
 		began := time.Now()
-		Expect(install.Install(ctx, options, built)).To(Succeed())
+		if err := install.Install(ctx, options, built); err != nil {
+			Fail(err.Error()) // in a line, which says what is missing
+		}
 		if options.Lab {
 			// How long emulated machines take depends on this one; a local cluster is installed in about half a minute.
 			pace := 4 + time.Since(began)/(30*time.Second)

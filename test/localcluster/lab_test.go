@@ -4,10 +4,12 @@ package localcluster
 
 import (
 	"context"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,60 +21,90 @@ import (
 // otherClusters matches traces of local clusters, which run beside the lab.
 var otherClusters = regexp.MustCompile(`tailgate[0-3]?-(node|cp|fabric|a\b|b\b)|tailgate[0-3]\b|tailgate-localcluster(-[0-3])?(/|$|\s)|kubepods`)
 
-// TestLabLeavesNothing starts `make lab`, kills it and all processes of the cluster at each of the moments in LAB_KILLS, such as
-// 20s,3m,10m, and compares what is left after Down with what there was.
+// TestLabLeavesNothing starts `make lab` as often as LAB_KILLS says, kills it and all processes of the cluster at a random moment,
+// and compares what is left after Down with what there was. LAB_KILLS_WITHIN is the latest moment, LAB_KILLS_SEED makes the moments
+// those of another run.
 func TestLabLeavesNothing(t *testing.T) {
-	moments := os.Getenv("LAB_KILLS")
-	if moments == "" {
-		t.Skip("LAB_KILLS names no moments, such as 20s,3m,10m")
+	kills, _ := strconv.Atoi(os.Getenv("LAB_KILLS"))
+	if kills == 0 {
+		t.Skip("LAB_KILLS is not the number of times that make lab is to be killed")
 	}
+	within := 10 * time.Minute
+	if text := os.Getenv("LAB_KILLS_WITHIN"); text != "" {
+		var err error
+		if within, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("LAB_KILLS_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d kills within %s, LAB_KILLS_SEED=%d", kills, within, seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	if err := Down(t.Context(), Options{Log: t.Output(), Lab: true}); err != nil {
+		t.Fatal(err)
+	}
+	for range kills {
+		killLab(t, time.Duration(random.Int64N(int64(within))))
+	}
+}
+
+// killLab kills `make lab` after some time.
+func killLab(t *testing.T, after time.Duration) {
+	t.Helper()
 	o := Options{Log: t.Output(), Lab: true}
 	root, err := moduleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Down(t.Context(), o); err != nil {
+	before := withoutOthers(observeMachine(t))
+	lab := exec.Command("make", "lab")
+	lab.Dir, lab.Env = root, append(os.Environ(), "TMPDIR="+t.TempDir()) // A compiler that is killed leaves its files there.
+	lab.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var said strings.Builder
+	lab.Stdout, lab.Stderr = &said, &said
+	if err := lab.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for moment := range strings.SplitSeq(moments, ",") {
-		after, err := time.ParseDuration(moment)
-		if err != nil {
-			t.Fatal(err)
-		}
-		before := withoutOthers(observeMachine(t))
-		lab := exec.Command("make", "lab")
-		lab.Dir, lab.SysProcAttr = root, &syscall.SysProcAttr{Setpgid: true}
-		var said strings.Builder
-		lab.Stdout, lab.Stderr = &said, &said
-		if err := lab.Start(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(after)
-		running, err := findProcesses(ours(o.paths()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := syscall.Kill(-lab.Process.Pid, syscall.SIGKILL); err != nil {
-			t.Errorf("make lab has ended: %v", err)
-		}
-		if err := killAll(t.Context(), ours(o.paths())); err != nil {
-			t.Fatal(err)
-		}
-		_ = lab.Wait()
-		t.Logf("killed after %s, with %d processes of the cluster; last lines:\n%s", after, len(running), tail(said.String(), 5))
-		if err := Down(context.Background(), o); err != nil {
-			t.Fatal(err)
-		}
-		left, err := findProcesses(func(f found) bool { return f.State == o.paths().state })
-		if err != nil || len(left) > 0 {
-			t.Errorf("processes are left: %v, %v", left, err)
-		}
-		if diff := cmp.Diff(before, withoutOthers(observeMachine(t))); diff != "" {
-			t.Errorf("killed after %s: left behind (-before +after):\n%s", after, diff)
-		}
+	ended := make(chan error, 1)
+	go func() { ended <- lab.Wait() }()
+	select {
+	case err := <-ended:
+		t.Fatalf("make lab ended before it was killed after %s: %v; last lines:\n%s", after, err, tail(said.String(), 20))
+	case <-time.After(after):
+	}
+	running, err := findProcesses(ours(o.paths()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(-lab.Process.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := killAll(t.Context(), ours(o.paths())); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	t.Logf("killed after %s, with %d processes of the cluster; last lines:\n%s", after.Round(time.Second), len(running), tail(said.String(), 3))
+	if err := Down(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	left, err := findProcesses(func(f found) bool {
+		group, _ := syscall.Getpgid(f.PID)
+		return f.State == o.paths().state || group == lab.Process.Pid
+	})
+	if err != nil || len(left) > 0 {
+		t.Errorf("processes are left: %v, %v", left, err)
+	}
+	if diff := cmp.Diff(before, withoutOthers(observeMachine(t))); diff != "" {
+		t.Errorf("left behind (-before +after):\n%s", diff)
 	}
 }
 
+// withoutOthers leaves out what belongs to local clusters, which run beside the lab.
 func withoutOthers(m traces) traces {
 	for _, lines := range []*[]string{&m.Mounts, &m.Netns, &m.Links, &m.Addresses, &m.Routes, &m.Cgroups, &m.Files} {
 		*lines = slices.DeleteFunc(*lines, otherClusters.MatchString)
