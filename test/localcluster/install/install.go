@@ -58,12 +58,12 @@ func Install(ctx context.Context, o localcluster.Options, built []images.Image) 
 	if o.Lab {
 		overlay, patience = Overlay+"-lab", "15m"
 	}
-	if err := Kubectl(ctx, kubeconfig, io.Discard, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(root, overlay)); err != nil {
+	dir, err := withDigest(filepath.Join(root, overlay), built[0].ID.String())
+	if err != nil {
 		return err
 	}
-	// The tag never changes, so the digest makes the Deployment roll when the image did.
-	digest := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"tailgate.dev/image-digest":%q}}}}}`, built[0].ID)
-	if err := Kubectl(ctx, kubeconfig, io.Discard, "-n", "tailgate-system", "patch", "deployment", "manager", "--type=merge", "-p", digest); err != nil {
+	defer os.RemoveAll(dir)
+	if err := Kubectl(ctx, kubeconfig, io.Discard, "apply", "--server-side", "--force-conflicts", "-k", dir); err != nil {
 		return err
 	}
 	return Kubectl(ctx, kubeconfig, io.Discard, "-n", "tailgate-system", "rollout", "status", "deployment/manager", "--timeout="+patience)
@@ -80,6 +80,31 @@ func Client(kubeconfig string) (client.WithWatch, error) {
 		return nil, err
 	}
 	return client.NewWithWatch(config, client.Options{Scheme: scheme})
+}
+
+// digestOverlay annotates the manager's pods with the digest of their image. The tag never changes, so the digest makes the
+// Deployment roll when the image did.
+const digestOverlay = `resources: [%q]
+patches:
+- target: {kind: Deployment, name: manager}
+  patch: |-
+    - {op: add, path: /spec/template/metadata/annotations/tailgate.dev~1image-digest, value: %q}
+`
+
+// withDigest is a temporary kustomization of an overlay with the digest of the manager's image.
+func withDigest(overlay, digest string) (string, error) {
+	dir, err := os.MkdirTemp("", "tailgate-install-")
+	if err != nil {
+		return "", err
+	}
+	relative, err := filepath.Rel(dir, overlay)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "kustomization.yaml"), fmt.Appendf(nil, digestOverlay, relative, digest), 0o600)
+	}
+	if err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, nil
 }
 
 // Kubectl runs kubectl with a kubeconfig and copies what it prints.
