@@ -123,6 +123,7 @@ var _ = Describe("The lab", Label("lab"), func() {
 		first := eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)
 		t.add("node-a is verified: %s", roundTimes(ctx, first))
 		t.report("a new gate")
+		Expect(first.Status.Verified().Message).NotTo(ContainSubstring("on a simulated NIC"), "the nodes have kernels of their own")
 
 		By("an upgrade that changes nothing but the kernel")
 		t = newTimeline()

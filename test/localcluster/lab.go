@@ -59,6 +59,9 @@ func (c *cluster) guest(n node) process {
 	args := append(c.lab.QEMU(), "-serial", "stdio", "-qmp", "unix:"+c.node(n, "qmp")+",server=on,wait=off",
 		"-kernel", c.node(n, "kernel"), "-initrd", c.node(n, "initrd"),
 		"-append", "console=ttyS0 rdinit="+guestnode.InitPath+" panic=-1 mitigations=off quiet",
+		// The clock with which a kernel begins has whole seconds, and there is no time server: without a difference, kernels that boot
+		// in the same second would seem to be one.
+		"-rtc", "base="+time.Now().UTC().Add(time.Duration(n.Letter[0]-'a')*5*time.Second).Format("2006-01-02T15:04:05"),
 		"-drive", "if=none,id=disk,format=raw,cache=unsafe,file="+c.node(n, "disk"), "-device", "virtio-blk-pci,drive=disk,bus=pcie.0",
 		"-device", "virtio-rng-pci,bus=pcie.0",
 		"-netdev", "tap,id=cluster,script=no,downscript=no,ifname="+n.Name,
