@@ -106,8 +106,9 @@ func histogramRound(s rounds.Samples, lost int64) verdict.Round {
 	round := verdict.Round{Samples: s.Count + lost, Values: values{v1alpha1.MetricLost: stats.Exact(lost)}}
 	if round.Samples > 0 {
 		for i, p := range rounds.Percentiles() {
-			if metric, ok := metrics[p]; ok {
-				round.Values[metric] = s.Percentiles[i].Observed
+			// The API has a metric of each percentile but the highest.
+			if p != v1alpha1.P999999 {
+				round.Values[v1alpha1.Metric(p)] = s.Percentiles[i].Observed
 			}
 		}
 	}
@@ -117,13 +118,6 @@ func histogramRound(s rounds.Samples, lost int64) verdict.Round {
 		round.Values[v1alpha1.MetricStdDev] = stats.Exact(s.StdDev)
 	}
 	return round
-}
-
-// metrics are those that are percentiles of samples.
-var metrics = map[v1alpha1.Percentile]v1alpha1.Metric{
-	v1alpha1.P50: v1alpha1.MetricP50, v1alpha1.P75: v1alpha1.MetricP75, v1alpha1.P90: v1alpha1.MetricP90, v1alpha1.P95: v1alpha1.MetricP95,
-	v1alpha1.P99:  v1alpha1.MetricP99,
-	v1alpha1.P999: v1alpha1.MetricP999, v1alpha1.P9999: v1alpha1.MetricP9999, v1alpha1.P99999: v1alpha1.MetricP99999,
 }
 
 // ownRound is a round of a tool that tells no samples. What it did not tell is not there, and when messages were lost
