@@ -111,8 +111,10 @@ func killLab(t *testing.T, after time.Duration) {
 	}
 }
 
-// withoutOthers leaves out what belongs to local clusters, which run beside the lab.
+// withoutOthers leaves out what belongs to local clusters, which run beside the lab, and the cgroups of other work on this machine,
+// which come and go.
 func withoutOthers(m traces) traces {
+	m.Cgroups = slices.DeleteFunc(m.Cgroups, func(line string) bool { return !strings.Contains(line, "tailgate") })
 	for _, lines := range []*[]string{&m.Mounts, &m.Netns, &m.Links, &m.Addresses, &m.Routes, &m.Cgroups, &m.Files} {
 		*lines = slices.DeleteFunc(*lines, otherClusters.MatchString)
 	}
