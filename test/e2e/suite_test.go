@@ -126,6 +126,10 @@ func setUp(ctx context.Context) {
 
 var _ = SynchronizedBeforeSuite(func(ctx context.Context) []byte {
 	if !elsewhere {
+		if !options.Lab {
+			// A cluster that the demo or a killed suite left has benchmarks that no spec expects.
+			Expect(localcluster.Down(ctx, localcluster.Options{Log: os.Stderr})).To(Succeed())
+		}
 		var err error
 		built, err = install.Build(ctx, os.Stderr)
 		Expect(err).NotTo(HaveOccurred())
@@ -146,7 +150,7 @@ func createNamespace(ctx context.Context, name string, labels map[string]string)
 	GinkgoHelper()
 	own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	if !elsewhere {
-		// One that is left of a suite that was killed. The cluster ends with the suite.
+		// A lab that a killed suite left may have it. The cluster ends with the suite.
 		Expect(client.IgnoreNotFound(kube.Delete(ctx, own.DeepCopy()))).To(Succeed())
 		eventuallyGone(ctx, own.DeepCopy())
 	} else {
