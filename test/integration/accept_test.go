@@ -115,7 +115,7 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 			func(ctx context.Context, w *World) {
 				change(ctx, w.B, func(n *corev1.Node) { n.Labels[nodeLabel] = w.A })
 			}),
-		Entry("a node is cordoned", v1alpha1.ReasonNodeNotReady, "uncordoned",
+		Entry("a node is cordoned", v1alpha1.ReasonNodeNotReady, "uncordon node",
 			func(w *World) *BenchmarkBuilder { return MakeBenchmark(w.Namespace, "x").On(w.A, w.B) },
 			func(ctx context.Context, w *World) {
 				change(ctx, w.A, func(n *corev1.Node) { n.Spec.Unschedulable = true })
@@ -131,13 +131,13 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 			func(ctx context.Context, w *World) {
 				change(ctx, w.B, func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
 			}),
-		Entry("too few CPUs", v1alpha1.ReasonInsufficientCPU, "5 asked.*more than 4",
+		Entry("too few CPUs", v1alpha1.ReasonInsufficientCPU, "5 requested.*more than 4",
 			func(w *World) *BenchmarkBuilder { return MakeBenchmark(w.Namespace, "x").CPUs(5).On(w.A, w.B) }, nil,
 			func(ctx context.Context, w *World) {
 				change(ctx, w.A, allocatable(corev1.ResourceCPU, "8"))
 				change(ctx, w.B, allocatable(corev1.ResourceCPU, "8"))
 			}),
-		Entry("too little memory", v1alpha1.ReasonInsufficientMemory, "9Gi asked.*more than 8Gi",
+		Entry("too little memory", v1alpha1.ReasonInsufficientMemory, "9Gi requested.*more than 8Gi",
 			func(w *World) *BenchmarkBuilder { return MakeBenchmark(w.Namespace, "x").Memory("9Gi").On(w.A, w.B) }, nil,
 			func(ctx context.Context, w *World) {
 				change(ctx, w.A, allocatable(corev1.ResourceMemory, "16Gi"))
