@@ -152,7 +152,7 @@ var _ = Describe("kubectl tailgate doctor", Label("doctor"), func() {
 		Expect(code).To(Equal(1))
 		found(r, doctor.Error, "", "mtu", ofWard("sf-vf"), "1400 on node-b; 1500 on node-a")
 		found(r, doctor.Error, "", "network", ofWard("nobody"), "tailgate.test/nobody is advertised by no node")
-		found(r, doctor.Error, "", "network", ofWard("broken"), "no JSON")
+		found(r, doctor.Error, "", "network", ofWard("broken"), "not a JSON object")
 		for _, node := range []string{"node-a", "node-b"} {
 			found(r, doctor.Error, node, "topology", ofWard("sf-vf-nohint"), "different NUMA nodes")
 			found(r, doctor.Error, node, "topology", ofWard("sf-vf-far"), "TopologyAffinityError")
