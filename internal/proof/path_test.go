@@ -134,8 +134,8 @@ func TestWitnesses(t *testing.T) {
 	word := func(said tool.Acceleration) func(*world) {
 		return func(w *world) { w.run.Client.Cells[0].Accelerated.Server = said }
 	}
-	nobody := path(func(p *result.Path) { p.Begun, p.Ended, p.Banner = nil, nil, "" })
-	alone := all(nobody, without(result.PathNICIn, result.PathNICOut, result.PathStackIn, result.PathStackOut))
+	uncounted := path(func(p *result.Path) { p.Begun, p.Ended, p.Banner = nil, nil, "" })
+	alone := all(uncounted, without(result.PathNICIn, result.PathNICOut, result.PathStackIn, result.PathStackOut))
 	host := func(w *world) {
 		w.spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost, Host: &v1alpha1.HostNetwork{Interface: "net1"}}
 	}
@@ -156,12 +156,12 @@ func TestWitnesses(t *testing.T) {
 		"segments in by the kernel":              {tcp, all(grown(result.PathTCPIn, 171), grown(result.PathTCPOut, 167)), NotAccelerated, isFailed, "all messages"},
 		"segments of the kernel not counted":     {tcp, without(result.PathTCPOut), Unknown, isUnknown, "could not be read"},
 		"segments of UDP's control connection":   {udp, all(grown(result.PathTCPIn, 500), grown(result.PathTCPOut, 500)), Accelerated, isProved, ""},
-		"only the interface beside the counters": {udp, all(nobody, without(result.PathStackIn), word("")), Accelerated, isProved, "interface 234 sent, 232 received"},
-		"an interface that counted too few":      {udp, all(nobody, without(result.PathStackIn), grown(result.PathNICIn, 100)), Unknown, isUnknown, "no evidence of Onload"},
-		"an interface that sent too few":         {udp, all(nobody, without(result.PathStackIn), grown(result.PathNICOut, 50)), Unknown, isUnknown, "no evidence of Onload"},
-		"only the stack beside the counters":     {udp, all(nobody, without(result.PathNICIn, result.PathNICOut)), Accelerated, isProved, "stack 228 sent, 232 received"},
-		"a stack that received nothing":          {udp, all(nobody, without(result.PathNICIn), grown(result.PathStackIn, 0)), Unknown, isUnknown, "no evidence of Onload"},
-		"a stack that received a few":            {udp, all(nobody, without(result.PathNICIn), grown(result.PathStackIn, 50)), Unknown, isUnknown, "no evidence of Onload"},
+		"only the interface beside the counters": {udp, all(uncounted, without(result.PathStackIn), word("")), Accelerated, isProved, "interface 234 sent, 232 received"},
+		"an interface that counted too few":      {udp, all(uncounted, without(result.PathStackIn), grown(result.PathNICIn, 100)), Unknown, isUnknown, "no evidence of Onload"},
+		"an interface that sent too few":         {udp, all(uncounted, without(result.PathStackIn), grown(result.PathNICOut, 50)), Unknown, isUnknown, "no evidence of Onload"},
+		"only the stack beside the counters":     {udp, all(uncounted, without(result.PathNICIn, result.PathNICOut)), Accelerated, isProved, "stack 228 sent, 232 received"},
+		"a stack that received nothing":          {udp, all(uncounted, without(result.PathNICIn), grown(result.PathStackIn, 0)), Unknown, isUnknown, "no evidence of Onload"},
+		"a stack that received a few":            {udp, all(uncounted, without(result.PathNICIn), grown(result.PathStackIn, 50)), Unknown, isUnknown, "no evidence of Onload"},
 		"only sockets of the kernel beside them": {udp, all(alone, path(func(p *result.Path) { p.Ended = &result.Look{Sockets: 2} })), Unknown, isUnknown, "no evidence of Onload"},
 		"messages out of the histogram's range": {udp, all(grown(result.PathUDPIn, 200), grown(result.PathUDPOut, 200), func(w *world) {
 			w.run.Client.Cells[0].Histogram.Count, w.run.Client.Cells[0].Histogram.OverRange = 200, 1800
