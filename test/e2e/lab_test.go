@@ -84,7 +84,7 @@ func upgradeWith(ctx context.Context, t *timeline, kernel string, whileBooting f
 	Expect(kubectl(ctx, GinkgoWriter, "drain", "node-a", "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout="+measured.String())).To(Succeed())
 	t.add("node-a is drained")
 	Expect(localcluster.Reboot(ctx, options, "node-a", kernel)).To(Succeed())
-	t.add("it was shut down, and boots")
+	t.add("it was shut down, and its other kernel runs")
 	whileBooting()
 	Eventually(func() string { return gateNode(ctx, "node-a").Status.NodeInfo.BootID }).WithTimeout(measured).
 		WithPolling(50 * time.Millisecond).ShouldNot(Equal(before.BootID))
@@ -186,7 +186,7 @@ var _ = Describe("The lab", Label("lab"), func() {
 				Expect(localcluster.KillProcess(ctx, options, "guest-node-a")).To(Succeed())
 			},
 			func(ctx context.Context) {
-				Expect(localcluster.StartProcess(ctx, options, "guest-node-a")).To(Succeed())
+				Expect(localcluster.PowerOn(ctx, options, "node-a")).To(Succeed())
 			}),
 		Entry("over PFs, although a node was frozen", "node-a is frozen", overPFs, time.Duration(0),
 			func(ctx context.Context) { monitor(ctx, "stop", nil) }, func(ctx context.Context) { monitor(ctx, "cont", nil) }),

@@ -44,6 +44,7 @@ func prepare() error {
 	if err := openSerial(); err != nil {
 		return fmt.Errorf("opening %s: %w", serial, err)
 	}
+	fmt.Println(bootMark)
 	if err := os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte(controllers), 0o644); err != nil {
 		return fmt.Errorf("enabling the cgroup controllers: %w", err)
 	}

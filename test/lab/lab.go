@@ -20,8 +20,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -54,6 +56,8 @@ const (
 	// initPath is the guest's first process, and bootPath says what it has to do.
 	initPath = "/lab/init"
 	bootPath = "/lab/boot.json"
+	// bootMark is the guest's first line.
+	bootMark = "the guest has booted"
 	// exitMark precedes the exit code of the tests in a line of its own.
 	exitMark = "the guest's tests end with exit code "
 	// maxConsole is how much of the guest's console is read, in bytes.
@@ -113,7 +117,10 @@ func run(ctx context.Context, m Machine) (code int, err error) {
 		return 0, err
 	}
 	defer console.Close()
-	code, err = qemu(ctx, m, system, initramfs, console)
+	err = machine.Boot(os.Stderr, func() (err error) {
+		code, err = qemu(ctx, m, system, initramfs, console)
+		return err
+	})
 	if err != nil {
 		words, _ := io.ReadAll(io.NewSectionReader(console, 0, maxConsole))
 		return 0, fmt.Errorf("%w; the last lines of the guest's console:\n%s", err, words[max(0, len(words)-4000):])
@@ -163,8 +170,18 @@ func qemu(ctx context.Context, m Machine, system machine.System, initramfs, cons
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("starting QEMU: %w", err)
 	}
-	code, err = relay(stdout, os.Stdout)
-	return code, errors.Join(err, cmd.Wait())
+	var hangs atomic.Bool
+	watchdog := time.AfterFunc(machine.BootLimit, func() {
+		hangs.Store(true)
+		_ = cmd.Process.Kill()
+	})
+	defer watchdog.Stop()
+	code, err = relay(stdout, os.Stdout, func() { watchdog.Stop() })
+	err = errors.Join(err, cmd.Wait())
+	if hangs.Load() {
+		err = fmt.Errorf("it has not booted within %s: %w", machine.BootLimit, machine.ErrHangs)
+	}
+	return code, err
 }
 
 // hardware are QEMU's arguments for what differs between machines.
@@ -187,8 +204,8 @@ func (m Machine) hardware() []string {
 	return args
 }
 
-// relay copies the output of the guest's tests and takes their exit code from it.
-func relay(from io.Reader, to io.Writer) (code int, err error) {
+// relay copies the output of the guest's tests, calls booted at its first line, and takes the exit code of the tests from it.
+func relay(from io.Reader, to io.Writer, booted func()) (code int, err error) {
 	code = -1
 	var rest string
 	buffer := make([]byte, 64<<10)
@@ -201,6 +218,10 @@ func relay(from io.Reader, to io.Writer) (code int, err error) {
 				break
 			}
 			rest = after
+			if line == bootMark {
+				booted()
+				continue
+			}
 			if text, ok := strings.CutPrefix(line, exitMark); ok {
 				if code, err = strconv.Atoi(text); err != nil {
 					return 0, fmt.Errorf("reading the exit code: %w", err)

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/test/lab/machine"
+	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
 // cluster is what a running cluster should be like.
@@ -61,9 +62,6 @@ func (c *cluster) layOut(ctx context.Context) (err error) {
 			return err
 		}
 		c.nodes = guestNodes(c.site, len(c.components.manifests) > 0)
-		if _, err := exec.LookPath("mkfs.ext4"); err != nil {
-			return fmt.Errorf("the lab makes disks with mkfs.ext4, please install the package e2fsprogs: %w", err)
-		}
 		if c.lab, err = machine.Debian(ctx, c.options.log()); err != nil {
 			return fmt.Errorf("the lab needs QEMU and a kernel for its nodes: %w", err)
 		}
@@ -221,7 +219,7 @@ func (c *cluster) buildOwn(ctx context.Context) error {
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
 	commands := []string{"multinet", "sriov", "deviceplugin", "dradriver", "guestnode"}
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", tmp + "/"}
+	args := []string{"build", "-trimpath", "-buildvcs=false", images.NoDebug, "-ldflags", "-s -w", "-o", tmp + "/"}
 	for _, name := range commands {
 		args = append(args, "./test/localcluster/cmd/"+name)
 	}

@@ -4,8 +4,10 @@ package localcluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +20,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/test/lab/machine"
 )
 
 // traces are what a cluster could leave behind, as sorted lines of text.
@@ -271,6 +275,7 @@ func testUpRepairs(t *testing.T, o Options) {
 			}
 		})
 	}
+	t.Run("a command that hangs", func(t *testing.T) { testHangs(ctx, t, *c) })
 	t.Run("a VF", func(t *testing.T) {
 		nw, err := openNetwork(c.site, c.nodes)
 		if err != nil {
@@ -303,3 +308,61 @@ func testUpRepairs(t *testing.T, o Options) {
 		}
 	})
 }
+
+// testHangs has a cluster start a command that answers after its second start, and one that never does.
+func testHangs(ctx context.Context, t *testing.T, c cluster) {
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserved, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, made := reserved.Addr().String(), 0
+	hanging := func() process {
+		made++
+		return process{Name: "hangs", Args: []string{sleep, "600"}}
+	}
+	if err := reserved.Close(); err != nil {
+		t.Fatal(err)
+	}
+	end := func() {
+		if err := killAll(context.Background(), c.runs(hanging().Name, sleep)); err != nil {
+			t.Error(err)
+		}
+	}
+	defer end()
+
+	var again []string
+	c.options.Log = writerFunc(func(text []byte) (int, error) {
+		again = append(again, string(text))
+		return len(text), nil
+	})
+	if err := c.boot(ctx, hanging, address, time.Second); !errors.Is(err, machine.ErrHangs) {
+		t.Errorf("a command that never answers: %v", err)
+	}
+	if len(again) != machine.MaxBoots-1 || made != machine.MaxBoots {
+		t.Errorf("a command that never answers was made %d times, and started again: %q", made, again)
+	}
+	end()
+
+	var listener net.Listener
+	c.options.Log = writerFunc(func(text []byte) (n int, err error) {
+		listener, err = net.Listen("tcp", address)
+		return len(text), err
+	})
+	if err := c.boot(ctx, hanging, address, time.Second); err != nil {
+		t.Errorf("a command that answers after its second start: %v", err)
+	}
+	if listener == nil {
+		t.Fatal("the command was not started again")
+	}
+	if err := listener.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(text []byte) (int, error) { return f(text) }

@@ -15,15 +15,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
+// existingProcess finds a process of a running cluster by name.
+func existingProcess(ctx context.Context, o Options, name string) (*cluster, process, error) {
+	c, err := existing(ctx, o)
+	if err != nil {
+		return nil, process{}, err
+	}
+	pr, err := c.process(name)
+	return c, pr, err
+}
+
 // KillProcess kills a process of the cluster with SIGKILL: one of Etcd, APIServer, ControllerManager and Scheduler, or
 // kubelet, containerd or deviceplugin of a node, such as "kubelet-node-a". Its children live on. It returns when the
 // process is gone, and fails on a name that does not exist.
 func KillProcess(ctx context.Context, o Options, name string) error {
-	c, err := existing(ctx, o)
-	if err != nil {
-		return err
-	}
-	pr, err := c.process(name)
+	c, pr, err := existingProcess(ctx, o, name)
 	if err != nil {
 		return err
 	}
@@ -33,11 +39,7 @@ func KillProcess(ctx context.Context, o Options, name string) error {
 // StartProcess starts a process that was killed by KillProcess, and does nothing when it runs. It does not wait until
 // the process is of use: Up does.
 func StartProcess(ctx context.Context, o Options, name string) error {
-	c, err := existing(ctx, o)
-	if err != nil {
-		return err
-	}
-	pr, err := c.process(name)
+	c, pr, err := existingProcess(ctx, o, name)
 	if err != nil {
 		return err
 	}
@@ -56,11 +58,7 @@ func ResumeProcess(ctx context.Context, o Options, name string) error {
 }
 
 func signalProcess(ctx context.Context, o Options, name string, signal unix.Signal) error {
-	c, err := existing(ctx, o)
-	if err != nil {
-		return err
-	}
-	pr, err := c.process(name)
+	c, pr, err := existingProcess(ctx, o, name)
 	if err != nil {
 		return err
 	}

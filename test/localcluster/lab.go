@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tailgate-dev/tailgate/test/lab/machine"
 	"github.com/tailgate-dev/tailgate/test/localcluster/guestnode"
@@ -53,6 +54,9 @@ func guestNodes(s site, components bool) []node {
 
 // guestMAC is the address of the node's card for the cluster.
 func (n node) guestMAC() string { return fmt.Sprintf("02:00:00:%x:00:00", n.Letter) }
+
+// guestAddress is where the first process of a node's guest answers.
+func (n node) guestAddress() string { return net.JoinHostPort(n.IP, fmt.Sprint(guestnode.Port)) }
 
 // guest is the machine of a node: QEMU. The cards of both nodes are on one wire, which the first node's end listens for.
 func (c *cluster) guest(n node) process {
@@ -196,6 +200,42 @@ func ensureTap(h netnsHandle, bridge netlink.Link, n node) error {
 	return nil
 }
 
+// bootNode starts the guest of a node unless it runs, and waits until its first process answers.
+func (c *cluster) bootNode(ctx context.Context, n node) error {
+	return c.boot(ctx, func() process { return c.guest(n) }, n.guestAddress(), machine.BootLimit)
+}
+
+// boot starts a guest unless it runs, and waits until it answers at a TCP address. It kills one that hangs, and starts another: the
+// command line has the time of its start, which is the guest's.
+func (c *cluster) boot(ctx context.Context, guest func() process, address string, limit time.Duration) error {
+	return machine.Boot(c.options.log(), func() error {
+		pr := guest()
+		if err := c.ensure(pr); err != nil {
+			return err
+		}
+		wait, cancel := context.WithTimeoutCause(ctx, limit, machine.ErrHangs)
+		defer cancel()
+		err := poll(wait, func() (bool, error) {
+			connection, dialErr := (&net.Dialer{Timeout: time.Second}).DialContext(wait, "tcp", address)
+			if dialErr == nil {
+				return true, connection.Close()
+			}
+			running, err := c.running(pr)
+			if err == nil && !running {
+				err = errors.New("it has ended")
+			}
+			return false, err
+		})
+		if errors.Is(err, machine.ErrHangs) {
+			err = errors.Join(err, killAll(ctx, c.runs(pr.Name, pr.Args[0])))
+		}
+		if err != nil {
+			return fmt.Errorf("waiting %s until %s answers at %s: %w", limit, pr.Name, address, err)
+		}
+		return nil
+	})
+}
+
 // startGuests ends when both guests run and have the images: those of the options and that of sandboxes.
 func (c *cluster) startGuests(ctx context.Context) error {
 	if err := c.buildOwn(ctx); err != nil {
@@ -214,27 +254,28 @@ func (c *cluster) startGuests(ctx context.Context) error {
 	if err := c.writeDisks(ctx, tars); err != nil {
 		return err
 	}
+	group, groupCtx := errgroup.WithContext(ctx)
 	for _, n := range c.nodes {
-		if err := c.ensure(c.guest(n)); err != nil {
-			return err
-		}
+		group.Go(func() error { return c.bootNode(groupCtx, n) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
 	}
 	return c.load(ctx, nil, tars...)
 }
 
-// post gives an image to a guest, which may be booting, unless it has it.
+// post gives an image to a guest, whose containerd may be starting, unless it has it.
 func (c *cluster) post(ctx context.Context, n node, tar string) error {
 	has, digest, err := c.has(n, tar)
 	if err != nil || has {
 		return err
 	}
-	url := fmt.Sprintf("http://%s/images", net.JoinHostPort(n.IP, fmt.Sprint(guestnode.Port)))
+	url := fmt.Sprintf("http://%s/images", n.guestAddress())
 	var last error
 	err = poll(ctx, func() (bool, error) {
 		last = post(ctx, url, tar)
-		guest := c.guest(n)
-		running, err := findProcesses(c.runs(guest.Name, guest.Args[0]))
-		if err == nil && len(running) == 0 {
+		running, err := c.running(c.guest(n))
+		if err == nil && !running {
 			err = errors.New("the guest has ended")
 		}
 		return last == nil, err
@@ -292,8 +333,8 @@ func Monitor(ctx context.Context, o Options, name, command string, arguments map
 	return nil
 }
 
-// Reboot presses the power button of a node of the lab, waits until it is off, and switches it on with a kernel. It does not
-// wait until the node is ready: Up does.
+// Reboot presses the power button of a node of the lab, waits until it is off, and switches it on with a kernel. It returns
+// when the first process of the kernel answers. It does not wait until the node is ready: Up does.
 func Reboot(ctx context.Context, o Options, name, kernel string) error {
 	c, n, err := existingNode(ctx, o, name)
 	if err != nil {
@@ -302,12 +343,11 @@ func Reboot(ctx context.Context, o Options, name, kernel string) error {
 	if err := Monitor(ctx, o, name, "system_powerdown", nil); err != nil {
 		return err
 	}
-	guest := c.guest(n)
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	off, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	err = poll(ctx, func() (bool, error) {
-		running, err := findProcesses(c.runs(guest.Name, guest.Args[0]))
-		return len(running) == 0, err
+	err = poll(off, func() (bool, error) {
+		running, err := c.running(c.guest(n))
+		return !running, err
 	})
 	if err != nil {
 		return fmt.Errorf("waiting until %s is off: %w", name, err)
@@ -315,5 +355,14 @@ func Reboot(ctx context.Context, o Options, name, kernel string) error {
 	if err := c.setKernel(n, kernel); err != nil {
 		return err
 	}
-	return c.ensure(guest)
+	return c.bootNode(ctx, n)
+}
+
+// PowerOn switches a node of the lab on, and returns as Reboot does.
+func PowerOn(ctx context.Context, o Options, name string) error {
+	c, n, err := existingNode(ctx, o, name)
+	if err != nil {
+		return err
+	}
+	return c.bootNode(ctx, n)
 }

@@ -115,9 +115,8 @@ func (c *cluster) writeDisk(ctx context.Context, n node, store string, tars []st
 	}
 	disk := c.node(n, "disk")
 	tmp := c.join("disk-of-" + n.Name)
-	out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-E", "nodiscard,root_owner=0:0", "-d", root, tmp, guestDisk).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("making the disk of %s with mkfs.ext4: %w: %s", n.Name, err, tail(string(out), 3))
+	if err := c.lab.MakeExt4(ctx, root, tmp, guestDisk); err != nil {
+		return err
 	}
 	return os.Rename(tmp, disk)
 }

@@ -73,11 +73,17 @@ func (c *cluster) start(pr process) error {
 
 // ensure starts the command unless it runs.
 func (c *cluster) ensure(pr process) error {
-	running, err := findProcesses(c.runs(pr.Name, pr.Args[0]))
-	if err != nil || len(running) > 0 {
+	running, err := c.running(pr)
+	if err != nil || running {
 		return err
 	}
 	return c.start(pr)
+}
+
+// running says whether the command runs.
+func (c *cluster) running(pr process) (bool, error) {
+	found, err := findProcesses(c.runs(pr.Name, pr.Args[0]))
+	return len(found) > 0, err
 }
 
 // found is a process of the machine, as far as it matters here.

@@ -117,11 +117,11 @@ func (c *cluster) startKubelets(ctx context.Context, client *kubernetes.Clientse
 			return err
 		}
 		k := kubelet(c.paths, n, c.binaries)
-		running, err := findProcesses(c.runs(k.Name, k.Args[0]))
+		running, err := c.running(k)
 		if err != nil {
 			return err
 		}
-		if len(running) == 0 {
+		if !running {
 			started[n.Name] = time.Now().Truncate(time.Second)
 		}
 		for _, pr := range []process{k, devicePlugin(c.paths, n), draDriver(c.paths, n)} {
@@ -236,9 +236,9 @@ func (c *cluster) load(ctx context.Context, flags []string, tars ...string) erro
 // explain adds to an error which processes ended, with their last words.
 func (c *cluster) explain(err error) error {
 	for _, pr := range c.processes() {
-		running, findErr := findProcesses(c.runs(pr.Name, pr.Args[0]))
+		running, findErr := c.running(pr)
 		log, readErr := os.ReadFile(c.log(pr.Name))
-		if findErr == nil && len(running) == 0 && readErr == nil {
+		if findErr == nil && !running && readErr == nil {
 			return fmt.Errorf("%w; %s ended: %s", err, pr.Name, strings.TrimSpace(tail(string(log), 1)))
 		}
 	}

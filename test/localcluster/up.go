@@ -39,12 +39,12 @@ func Up(ctx context.Context, o Options) error {
 	}
 	noted, err := os.ReadFile(c.generationFile())
 	if err != nil || string(noted) != generation || !c.namespacesExist() {
-		return c.startAnew(ctx, generation)
+		return c.startOver(ctx, generation)
 	}
 	err = c.startAll(ctx)
 	if err != nil && ctx.Err() == nil {
-		fmt.Fprintf(o.log(), "starting anew, since the cluster could not be repaired: %v\n", err)
-		err = c.startAnew(ctx, generation)
+		fmt.Fprintf(o.log(), "starting a new cluster, because this one could not be repaired: %v\n", err)
+		err = c.startOver(ctx, generation)
 	}
 	return err
 }
@@ -52,8 +52,8 @@ func Up(ctx context.Context, o Options) error {
 // generationFile tells what the running cluster was started from.
 func (p paths) generationFile() string { return p.join("generation") }
 
-// startAnew takes down what there is and starts the cluster.
-func (c *cluster) startAnew(ctx context.Context, generation string) error {
+// startOver takes down what there is and starts the cluster.
+func (c *cluster) startOver(ctx context.Context, generation string) error {
 	if err := down(ctx, c.paths); err != nil {
 		return fmt.Errorf("taking down what is left of a cluster: %w", err)
 	}

@@ -5,6 +5,7 @@ package machine
 import (
 	"context"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/tailgate-dev/tailgate/test/cached"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
@@ -31,30 +33,52 @@ const (
 	mirror = "http://deb.debian.org/debian"
 )
 
+const (
+	// BootLimit is how long a guest may take until its first process answers, several times what it takes while this machine does other
+	// work. A guest that takes longer hangs: QEMU's emulation has lost the end of a timer interrupt of a kernel that booted.
+	BootLimit = 3 * time.Minute
+	// MaxBoots is how often a guest that hangs is started.
+	MaxBoots = 3
+)
+
+// ErrHangs is why a guest is started again.
+var ErrHangs = errors.New("the guest hangs while it boots")
+
+// Boot calls start, which starts a guest, again if the guest hangs.
+func Boot(log io.Writer, start func() error) error {
+	for n := 1; ; n++ {
+		err := start()
+		if !errors.Is(err, ErrHangs) || n == MaxBoots {
+			return err
+		}
+		fmt.Fprintf(log, "%v; it is started again\n", err)
+	}
+}
+
 // Missing is why there is no guest on this machine.
 type Missing struct{ error }
 
-// System is a folder with QEMU, its libraries and a kernel, unpacked from Debian's packages.
+// System is a folder with a kernel, and commands with their libraries, unpacked from Debian's packages.
 type System string
 
-// Debian returns QEMU with the kernel of Debian's stable release.
+// Debian returns QEMU, mkfs.ext4, and the kernel of Debian's stable release.
 func Debian(ctx context.Context, log io.Writer) (System, error) {
-	return unpacked(ctx, log, "lab-"+stable, "QEMU and a kernel for guests (once, 100 MB)", "qemu-system-x86,linux-image-"+stable)
+	return unpacked(ctx, log, "QEMU and a kernel for guests (once, 100 MB)", "qemu-system-x86", "linux-image-"+stable, "e2fsprogs")
 }
 
-// Newer returns the kernel of Debian's backports, without QEMU.
+// Newer returns the kernel of Debian's backports alone.
 func Newer(ctx context.Context, log io.Writer) (System, error) {
-	return unpacked(ctx, log, "lab-newer", "a second kernel for guests (once, 100 MB)", "linux-image-amd64")
+	return unpacked(ctx, log, "a second kernel for guests (once, 100 MB)", "linux-image-amd64")
 }
 
-func unpacked(ctx context.Context, log io.Writer, name, what, packages string) (System, error) {
+func unpacked(ctx context.Context, log io.Writer, what string, packages ...string) (System, error) {
 	if runtime.GOARCH != "amd64" {
 		return "", Missing{fmt.Errorf("there is a guest for amd64, none for %s", runtime.GOARCH)}
 	}
-	dir, err := cached.Folder(name, func(tmp string) error {
+	dir, err := cached.Folder("lab-"+strings.Join(packages, "+"), func(tmp string) error {
 		fmt.Fprintln(log, "fetching", what)
 		err := images.Mmdebstrap(ctx, images.Options{Log: log}, "--variant=extract", "--format=directory", `--aptopt=APT::Default-Release "`+newer+`"`,
-			"--include="+packages, suite, tmp, "deb "+mirror+" "+suite+" main", "deb "+mirror+" "+newer+" main")
+			"--include="+strings.Join(packages, ","), suite, tmp, "deb "+mirror+" "+suite+" main", "deb "+mirror+" "+newer+" main")
 		if err != nil {
 			return fmt.Errorf("unpacking Debian's packages: %w", err)
 		}
@@ -85,14 +109,30 @@ func (s System) Kernel() (string, error) {
 // Modules is the folder of the kernel's modules.
 func (s System) Modules() string { return filepath.Join(string(s), "lib/modules") }
 
-// QEMU is the command line of QEMU with its own libraries, without arguments for a machine but for how it is emulated.
+func (s System) in(path string) string { return filepath.Join(string(s), path) }
+
+// command is the command line of a program with its own libraries.
+func (s System) command(path string, args ...string) []string {
+	return append([]string{
+		s.in("lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"), "--library-path", s.in("usr/lib/x86_64-linux-gnu") + ":" + s.in("lib/x86_64-linux-gnu"), s.in(path),
+	}, args...)
+}
+
+// QEMU is the command line of QEMU, without arguments for a machine but for how it is emulated.
 func (s System) QEMU() []string {
-	in := func(path string) string { return filepath.Join(string(s), path) }
-	return []string{
-		in("lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"), "--library-path", in("usr/lib/x86_64-linux-gnu") + ":" + in("lib/x86_64-linux-gnu"),
-		in("usr/bin/qemu-system-x86_64"), "-L", in("usr/share/qemu"), "-L", in("usr/share/seabios"),
-		"-machine", "q35", "-accel", "tcg,thread=multi", "-nodefaults", "-no-reboot", "-display", "none",
+	return s.command("usr/bin/qemu-system-x86_64", "-L", s.in("usr/share/qemu"), "-L", s.in("usr/share/seabios"),
+		"-machine", "q35", "-accel", "tcg,thread=multi", "-nodefaults", "-no-reboot", "-display", "none")
+}
+
+// MakeExt4 makes a disk of a size, with the files of a folder.
+func (s System) MakeExt4(ctx context.Context, folder, disk, size string) error {
+	args := s.command("sbin/mkfs.ext4", "-q", "-F", "-E", "nodiscard,root_owner=0:0", "-d", folder, disk, size)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "MKE2FS_CONFIG="+s.in("etc/mke2fs.conf"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("making %s with mkfs.ext4: %w: %s", disk, err, out)
 	}
+	return nil
 }
 
 // NUMA are QEMU's arguments for two NUMA nodes, each a socket with half of the CPUs, two threads a core, and half of the

@@ -2,6 +2,8 @@ package machine
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,5 +105,30 @@ func TestModules(t *testing.T) {
 		if files[path] == "" {
 			t.Errorf("%s is not among the guest's files", path)
 		}
+	}
+}
+
+func TestGuestThatHangs(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		hangs, want int
+		wantHangs   bool
+	}{
+		{"never", 0, 1, false},
+		{"once", 1, 2, false},
+		{"always", 100, MaxBoots, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			starts := 0
+			err := Boot(t.Output(), func() error {
+				if starts++; starts <= tt.hangs {
+					return fmt.Errorf("wrapped: %w", ErrHangs)
+				}
+				return nil
+			})
+			if starts != tt.want || errors.Is(err, ErrHangs) != tt.wantHangs || (err != nil) != tt.wantHangs {
+				t.Errorf("%d starts, error %v; want %d starts", starts, err, tt.want)
+			}
+		})
 	}
 }
