@@ -17,12 +17,16 @@ BENCH_IMAGE ?= tailgate-bench:latest
 CHART_FLAGS ?=
 # What `make lint` reads with the prose linter: pages, comments of Go code, and YAML.
 PROSE := $(wildcard *.md) docs api cmd config controllers hack internal test
+# The flags with which test/localcluster builds (NoDebug): Go compiles packages of both once.
+SHARED = -trimpath -gcflags=all=-dwarf=false
+# Installs Tailgate on a local cluster, and measures unless it has -install-only.
+DEMO = CGO_ENABLED=0 go run $(SHARED) ./hack/demo
 # Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, upgrade, doctor, docs, install; empty: all but those of `make lab`.
 LABELS ?=
 # A folder with a release (make release), which the specs with the label install then install; empty: the work tree.
 RELEASE ?=
 # How many local clusters run e2e specs side by side; the specs that take minutes start first (SpecPriority).
-PROCS ?= $(if $(E2E_VALUES),1,3)
+PROCS ?= $(if $(E2E_VALUES),1,4)
 # A file that describes the cluster of KUBECONFIG to the e2e specs (docs/e2e.md); empty: local clusters.
 E2E_VALUES ?=
 
@@ -34,10 +38,11 @@ help: ## Show this help.
 
 .PHONY: demo
 demo: build ## As root: start the local cluster, install Tailgate, measure, show the results; the cluster stays up.
-	go run ./hack/demo
+	$(DEMO)
 
 .PHONY: test
-test: unit integration e2e devices ## As root: all tests; nothing is left behind.
+test: unit integration e2e ## As root: all tests; nothing is left behind.
+	$(MAKE) --jobs=2 --output-sync=target localcluster devices
 
 ##@ Tests
 
@@ -64,9 +69,10 @@ e2e: ## As root: tests on the local cluster, or on that of E2E_VALUES; LABELS=me
 	trap 'go run ./hack/durations bin/e2e.json' EXIT; \
 	E2E_RELEASE='$(if $(RELEASE),$(abspath $(RELEASE)))' E2E_VALUES='$(if $(E2E_VALUES),$(abspath $(E2E_VALUES)))' \
 	go tool ginkgo --procs=$(PROCS) --tags=e2e -v --no-color --timeout=60m --label-filter='$(LABELS)' --json-report=e2e.json --output-dir=bin ./test/e2e
-ifeq ($(LABELS)$(E2E_VALUES),)
+
+.PHONY: localcluster
+localcluster: ## As root: tests of the local cluster itself: it repairs what dies, and leaves nothing behind.
 	go test -v -count=1 -timeout 10m -tags e2e ./test/localcluster
-endif
 
 .PHONY: devices
 devices: ## As root: agents and proof on real VFs, PFs and NUMA nodes in an emulated machine (docs/lab.md).
@@ -85,7 +91,7 @@ onload: ## As root: tests of the Onload in ONLOAD_DIR in an emulated machine (CO
 
 .PHONY: lab-up
 lab-up: ## As root: start a cluster whose nodes are emulated machines with real VFs, and install Tailgate (docs/lab.md).
-	go run ./hack/demo -install-only -lab
+	$(DEMO) -install-only -lab
 
 .PHONY: lab-down
 lab-down: ## As root: stop it and remove everything it made.
@@ -106,7 +112,7 @@ fuzz: ## Fuzz every parser, FUZZTIME (default 30s) each.
 .PHONY: bench
 bench: build ## As root: compare the pinger with other tools, then time the steps between two runs; SFNETTEST_BIN names the sfnt tools.
 	go run ./hack/bench
-	go run ./hack/demo -install-only
+	$(DEMO) -install-only
 	go run ./hack/bench -timeline "$$(go run ./hack/localcluster kubeconfig)"
 
 ##@ The local cluster
@@ -117,7 +123,7 @@ cluster-up: ## As root: start the two-node cluster; no-op when it runs.
 
 .PHONY: deploy
 deploy: build ## As root: build the images and install Tailgate on the local cluster, started if needed.
-	go run ./hack/demo -install-only
+	$(DEMO) -install-only
 
 .PHONY: cluster-down
 cluster-down: ## As root: stop it and remove everything it made.
@@ -131,7 +137,7 @@ cluster-status: ## Show what runs and what does not.
 
 .PHONY: build
 build: ## Build the commands into bin/.
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build $(SHARED) -ldflags "-s -w" -o bin/ ./cmd/...
 
 .PHONY: man
 man: ## Write the man pages of kubectl-tailgate into bin/man/man1.

@@ -127,7 +127,7 @@ func follow(ctx context.Context, o localcluster.Options, progress io.Writer) ([]
 	if err != nil {
 		return nil, err
 	}
-	told := map[string]string{}
+	printed := map[string]string{}
 	for {
 		list := &v1alpha1.LatencyBenchmarkList{}
 		if err := c.List(ctx, list); err != nil {
@@ -137,8 +137,8 @@ func follow(ctx context.Context, o localcluster.Options, progress io.Writer) ([]
 		for i := range list.Items {
 			b := &list.Items[i]
 			finished = finished && b.Finished()
-			if line := standing(b); told[b.Name] != line {
-				told[b.Name] = line
+			if line := standing(b); printed[b.Name] != line {
+				printed[b.Name] = line
 				fmt.Fprintln(progress, line)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -314,6 +315,10 @@ func sfntTools(dir string) ([]file, error) {
 	return files, nil
 }
 
+// NoDebug is a flag of go build that leaves out, while packages are compiled, the debug information that -ldflags=-s removes when they
+// are linked: a seventh of the time. All builds for a local cluster have it, and SHARED of the Makefile, so that they share what is compiled.
+const NoDebug = "-gcflags=all=-dwarf=false"
+
 // goProgram builds a static program of this repository and returns its content.
 func goProgram(ctx context.Context, o Options, pkg string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "tailgate-build-")
@@ -322,9 +327,12 @@ func goProgram(ctx context.Context, o Options, pkg string) ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "program")
-	// With the version in the program every commit changes the image: only a release needs that.
-	err = runCommand(ctx, o.Root, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + o.Arch},
-		"go", "build", "-trimpath", fmt.Sprintf("-buildvcs=%v", o.Release), "-ldflags", "-s -w", "-o", program, pkg)
+	flags := []string{"-buildvcs=true"}
+	if !o.Release { // With the version in the program every commit changes the image: only a release needs that.
+		flags = []string{"-buildvcs=false", NoDebug}
+	}
+	build := slices.Concat([]string{"build", "-trimpath"}, flags, []string{"-ldflags", "-s -w", "-o", program, pkg})
+	err = runCommand(ctx, o.Root, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + o.Arch}, "go", build...)
 	if err != nil {
 		return nil, fmt.Errorf("building %s: %w", pkg, err)
 	}
