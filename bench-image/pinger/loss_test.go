@@ -161,7 +161,7 @@ func loss(t *testing.T, spin, rate string) error {
 	_ = server.Process.Kill()
 	mu.Lock()
 	defer mu.Unlock()
-	// An answer that the relay is prevented from passing on for long is of a message that nobody remembers.
+	// An answer that the relay is prevented from passing on for long is of a message that no process remembers.
 	if c.Strays > 0 {
 		return fmt.Errorf("%d strays", c.Strays)
 	}

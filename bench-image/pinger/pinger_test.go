@@ -222,21 +222,21 @@ func (c stalled) slowest(who string) error {
 		return fmt.Errorf("the slowest stands for %d of %d", first.Samples, c.Attribution.Examined)
 	}
 	if at := time.Duration(first.At); at < c.From-frozen/10 || at > c.From+frozen || gap < frozen*9/10 || other > frozen/2 || first.Where != who {
-		return fmt.Errorf("a %s frozen %s after the start is told first as %+v, of %s at that end and %s at the other", who, c.From, first, gap, other)
+		return fmt.Errorf("a %s frozen %s after the start is reported first as %+v, of %s at that end and %s at the other", who, c.From, first, gap, other)
 	}
 	return nil
 }
 
-// told says whether the attribution has at least 90 % of the slowest samples, and of the time they took, at one end, and
+// attributedTo says whether the attribution has at least 90 % of the slowest samples, and of the time they took, at one end, and
 // the first of them one by one.
-func told(c stalled, who string) error {
+func attributedTo(c stalled, who string) error {
 	a := c.Attribution
 	n, excess := a.Client, a.ClientExcess
 	if who == "server" {
 		n, excess = a.Server, a.ServerExcess
 	}
 	if a.Examined == 0 || n*10 < a.Examined*9 || excess < 0.9*a.Excess {
-		return fmt.Errorf("a frozen %s is told as %+v", who, a)
+		return fmt.Errorf("a frozen %s is reported as %+v", who, a)
 	}
 	return c.slowest(who)
 }
@@ -253,7 +253,7 @@ func TestFrozenServer(t *testing.T) {
 		if intended, actual := c.Intended.quantile(0.99), c.RTT.quantile(0.99); intended < c.Frozen*3/4 || actual < c.Frozen*3/4 {
 			return fmt.Errorf("p99 is %s from the intended time, %s from the actual one", intended, actual)
 		}
-		return told(c, "server")
+		return attributedTo(c, "server")
 	})
 }
 
@@ -276,14 +276,14 @@ func TestFrozenClient(t *testing.T) {
 					if late, want := c.Intended.Sum-c.RTT.Sum, due*float64(c.Frozen)/2; late < 0.9*want {
 						return fmt.Errorf("from the intended time all messages together took longer by %.0f ns, want %.0f", late, want)
 					}
-					return told(c, "client")
+					return attributedTo(c, "client")
 				})
 			})
 		}
 	}
 }
 
-// In the closed loop a stall is one sample: its own percentiles do not move, but the sample is told as what it is.
+// In the closed loop a stall is one sample: its own percentiles do not move, but the sample is reported as what it is.
 func TestFrozenInClosedLoop(t *testing.T) {
 	for _, who := range []string{"server", "client"} {
 		t.Run(who, func(t *testing.T) {
@@ -303,7 +303,7 @@ func TestFrozenInClosedLoop(t *testing.T) {
 					return nil
 				}
 				if excess < 0.9*float64(frozen) {
-					return fmt.Errorf("told as %+v", a)
+					return fmt.Errorf("reported as %+v", a)
 				}
 				return c.slowest(who)
 			})
@@ -337,7 +337,7 @@ func TestStrangers(t *testing.T) {
 		dial("udp", strings.Repeat("y", 64))
 		dial("tcp", "hello\n")
 	}
-	// Of another version, with the right token: told so once the running client is served.
+	// Of another version, with the right token: it gets that message once the running client is served.
 	other, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -388,7 +388,7 @@ func TestDeaths(t *testing.T) {
 	}
 }
 
-// A rate that cannot be kept is told, instead of a result of messages that pile up for ever.
+// A rate that cannot be kept is reported, instead of a result of messages that pile up for ever.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	server, port := serve(t, program, nil)

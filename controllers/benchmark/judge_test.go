@@ -160,6 +160,6 @@ func TestResultChanges(t *testing.T) {
 		})
 	}
 	if !resultChanges.Delete(event.DeleteEvent{}) || !resultChanges.Create(event.CreateEvent{}) {
-		t.Error("a baseline that comes or goes wakes nobody")
+		t.Error("a baseline that comes or goes wakes no controller")
 	}
 }

@@ -145,7 +145,7 @@ func TestReleases(t *testing.T) {
 		})
 	}
 	if !releases.Delete(event.DeleteEvent{}) {
-		t.Error("a benchmark that goes wakes nobody")
+		t.Error("a benchmark that goes wakes no controller")
 	}
 }
 

@@ -229,7 +229,7 @@ func created(age time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(ago(age)) }
 }
 
-func stranger(p *corev1.Pod) { p.OwnerReferences[0].UID = "uid-somebody" }
+func stranger(p *corev1.Pod) { p.OwnerReferences[0].UID = "uid-other" }
 
 func container(p *corev1.Pod, state corev1.ContainerState) {
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pods.Container, Image: "bench:v0", State: state}}

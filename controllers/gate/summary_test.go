@@ -61,14 +61,14 @@ func TestSummarize(t *testing.T) {
 				c.change(s)
 			}
 			summarize(s, choice{})
-			told := func(conditionType string) string {
+			message := func(conditionType string) string {
 				c := meta.FindStatusCondition(s.gate.Status.Conditions, conditionType)
 				return fmt.Sprintf("%s %s", c.Status, c.Reason)
 			}
-			if got := told(v1alpha1.ConditionReady); got != c.ready {
+			if got := message(v1alpha1.ConditionReady); got != c.ready {
 				t.Errorf("Ready is %s, want %s", got, c.ready)
 			}
-			if got := told(v1alpha1.ConditionPassed); got != c.passed {
+			if got := message(v1alpha1.ConditionPassed); got != c.passed {
 				t.Errorf("Passed is %s, want %s", got, c.passed)
 			}
 			if diff := cmp.Diff(c.counts, s.gate.Status.Nodes); diff != "" {

@@ -125,7 +125,7 @@ func TestCount(t *testing.T) {
 		t.Errorf("%d slots, counts (-want +got):\n%s", status.Slots, diff)
 	}
 	if len(w.notices) != 1 || w.notices[0].Reason != v1alpha1.ReasonPairDeleted {
-		t.Errorf("of a finished pair that is gone it is told: %+v", w.notices)
+		t.Errorf("a finished pair that is gone was reported: %+v", w.notices)
 	}
 }
 

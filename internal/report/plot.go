@@ -231,13 +231,13 @@ func (p *plot) paint(curve int, text string) string {
 	return plotColors[curve%len(plotColors)] + text + colorOff
 }
 
-// no series owns a character without a dot.
-const nobody = -1
+// noOwner is the owner of a character without a dot.
+const noOwner = -1
 
 // ownerAt is the curve whose colour a character has: the last of those that have dots there.
 func (p *plot) ownerAt(row, column int) int {
 	if p.dots[row][column] == 0 {
-		return nobody
+		return noOwner
 	}
 	return p.owners[row][column]
 }
@@ -265,7 +265,7 @@ func (p *plot) write(w io.Writer) {
 			for column < p.across && p.ownerAt(row, column) == owner {
 				column++
 			}
-			if owner == nobody {
+			if owner == noOwner {
 				text.WriteString(strings.Repeat(" ", column-from))
 			} else {
 				text.WriteString(p.paint(owner, string(p.dots[row][from:column])))

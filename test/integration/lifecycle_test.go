@@ -189,15 +189,15 @@ var _ = Describe("A benchmark", func() {
 			}
 		}
 
-		By("telling of it in events")
+		By("reporting it in events")
 		Eventually(func() ([]string, error) {
 			list := &eventsv1.EventList{}
 			err := k8s.List(ctx, list, client.InNamespace(w.Namespace))
-			var told []string
+			var events []string
 			for _, e := range list.Items {
-				told = append(told, fmt.Sprintf("%s %s %s", e.Type, e.Reason, e.Note))
+				events = append(events, fmt.Sprintf("%s %s %s", e.Type, e.Reason, e.Note))
 			}
-			return told, err
+			return events, err
 		}).Should(ConsistOf(
 			ContainSubstring("Normal Accepted client on"),
 			"Normal Measured measured x-r1 at attempt 1", "Normal Measured measured x-r2 at attempt 1",

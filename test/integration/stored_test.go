@@ -199,13 +199,13 @@ var _ = Describe("A ConfigMap", func() {
 func warnings(ctx SpecContext, namespace string) ([]string, error) {
 	list := &eventsv1.EventList{}
 	err := k8s.List(ctx, list, client.InNamespace(namespace))
-	var told []string
+	var events []string
 	for _, e := range list.Items {
 		if e.Type == corev1.EventTypeWarning {
-			told = append(told, strings.TrimSpace(fmt.Sprintf("%s %s", e.Reason, e.Note)))
+			events = append(events, strings.TrimSpace(fmt.Sprintf("%s %s", e.Reason, e.Note)))
 		}
 	}
-	return told, err
+	return events, err
 }
 
 func sha256Of(content []byte) string {

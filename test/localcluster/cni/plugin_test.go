@@ -31,7 +31,7 @@ conf=$(cat)
 echo "$CNI_COMMAND $(basename "$0") $CNI_IFNAME ns=${CNI_NETNS:+yes}" >>"$dir/log"
 echo "$conf" >"$dir/conf-$CNI_COMMAND-$(basename "$0")-$CNI_IFNAME"
 if [ -e "$dir/fail-$CNI_COMMAND-$CNI_IFNAME" ]; then
-	echo '{"cniVersion":"1.0.0","code":100,"msg":"told to fail"}'
+	echo '{"cniVersion":"1.0.0","code":100,"msg":"made to fail"}'
 	exit 1
 fi
 if [ "$CNI_COMMAND" = ADD ]; then
@@ -302,7 +302,7 @@ func TestDelKeepsWhatFailed(t *testing.T) {
 	w.plugin.links = func(string, string) (bool, error) { return true, nil }
 	w.fail("DEL-eth0")
 	err := w.plugin.del(w.args("/proc/self/ns/net"))
-	if err == nil || !strings.Contains(err.Error(), "told to fail") {
+	if err == nil || !strings.Contains(err.Error(), "made to fail") {
 		t.Errorf("DEL: %v, want the delegate's error", err)
 	}
 	w.log()
@@ -320,7 +320,7 @@ func TestPartialFailureIsUndone(t *testing.T) {
 	w := newWorld(t, "plain,vf")
 	w.fail("ADD-net2")
 	err := w.add()
-	if err == nil || !strings.Contains(err.Error(), "told to fail") || !strings.Contains(err.Error(), "[home/p/u1]: home/vf") {
+	if err == nil || !strings.Contains(err.Error(), "made to fail") || !strings.Contains(err.Error(), "[home/p/u1]: home/vf") {
 		t.Errorf("ADD: %v, want the delegate's error, the pod and the network", err)
 	}
 	w.wantLog("ADD fake-default eth0 ns=yes", "ADD fake-device net1 ns=yes", "ADD fake-device net2 ns=yes",
@@ -337,7 +337,7 @@ func TestErrorsNamePodAndNetwork(t *testing.T) {
 		t.Fatalf("error %v is not one of CNI", err)
 	}
 	const want = `[home/p/u1]: home/vf: error adding container to network "vf": `
-	if cniErr.Code != 100 || !strings.HasPrefix(cniErr.Msg, want) || !strings.Contains(cniErr.Msg, "told to fail") {
+	if cniErr.Code != 100 || !strings.HasPrefix(cniErr.Msg, want) || !strings.Contains(cniErr.Msg, "made to fail") {
 		t.Errorf("error %d %q, want 100 and %q", cniErr.Code, cniErr.Msg, want)
 	}
 }

@@ -59,7 +59,7 @@ func (k *fakeKubelet) next(t *testing.T) *api.RegisterRequest {
 	case req := <-k.registered:
 		return req
 	case <-time.After(time.Minute):
-		t.Fatal("nobody registered")
+		t.Fatal("no plugin registered")
 		return nil
 	}
 }
