@@ -366,7 +366,8 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 
 	It("a network that attaches another device than the one allocated", needs("a device whose name it knows"), func(ctx context.Context) {
 		network := nadNamed("other-device", localcluster.ResourceVF)
-		network.Object["spec"] = map[string]any{"config": `{"cniVersion": "1.0.0", "name": "other-device", "type": "host-device", "device": "ens1f0v3",
+		// No device plugin has this VF: one of the resource's own may be the one that the kubelet allocates.
+		network.Object["spec"] = map[string]any{"config": `{"cniVersion": "1.0.0", "name": "other-device", "type": "host-device", "device": "ens4f0v0",
 			"ipam": {"type": "host-local", "dataDir": "` + filepath.Dir(localcluster.Kubeconfig(options)) + `/ipam", "subnet": "198.18.79.0/24"}}`}
 		Expect(kube.Create(ctx, network)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(kube.Delete(ctx, network))).To(Succeed()) })
