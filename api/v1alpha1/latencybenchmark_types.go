@@ -927,7 +927,7 @@ type ActiveAttempt struct {
 	// refused is set while the API server refuses to create an object of the attempt.
 	// +optional
 	Refused *Refusal `json:"refused,omitempty"`
-	// endTime is when the operator first saw that a pod of the attempt had ended.
+	// endTime is when the operator first saw that a pod of the attempt had ended, or that both had written their results.
 	// +optional
 	EndTime *metav1.MicroTime `json:"endTime,omitempty"`
 	// notReadyTime is when the operator first saw that a node of the pair was not ready; unset while both are.

@@ -294,7 +294,7 @@ func endpoint(address string, certificate *certwatcher.CertWatcher) metricsserve
 }
 
 func podLogs(clientset kubernetes.Interface) benchmark.LogReader {
-	return func(ctx context.Context, pod types.NamespacedName) (io.ReadCloser, error) {
-		return clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: pods.Container, LimitBytes: new(int64(result.MaxLog))}).Stream(ctx)
+	return func(ctx context.Context, pod types.NamespacedName, follow bool) (io.ReadCloser, error) {
+		return clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: pods.Container, LimitBytes: new(int64(result.MaxLog)), Follow: follow}).Stream(ctx)
 	}
 }

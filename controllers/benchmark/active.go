@@ -83,8 +83,22 @@ func decideActive(w *world) step {
 	if w.client == nil {
 		return startClient(w)
 	}
-	return step{kind: stepWatch, reason: v1alpha1.ReasonRunning, again: waitAgain,
-		message: "measuring " + round(b)}
+	s = step{kind: stepFollow, reason: v1alpha1.ReasonRunning, again: waitAgain, message: "measuring " + round(b)}
+	if left := measuring(w); left > 0 {
+		// Nothing reads the logs of the pods while they measure.
+		s.kind, s.again = stepWatch, min(left, waitAgain)
+	}
+	return s
+}
+
+// measuring is for how long the client measures at least from now on, by its node's clock: a wrong one makes the operator follow the logs
+// from another time on.
+func measuring(w *world) time.Duration {
+	c := agentOf(w.client)
+	if c == nil || c.State.Running == nil {
+		return 0
+	}
+	return c.State.Running.StartedAt.Add(plan.MeasuringTime(w.activeRun().Cells)).Sub(w.now)
 }
 
 // decideStore is for an attempt whose result is verified, and of which the status has the digests. A ConfigMap that has
@@ -167,7 +181,7 @@ func ended(w *world) (step, bool) {
 	}
 	serverDone, clientDone := endedWell(w.server), endedWell(w.client)
 	switch {
-	case serverDone && clientDone:
+	case w.found, serverDone && clientDone:
 		return step{kind: stepCollect, reason: v1alpha1.ReasonRunning, message: "collecting the result"}, true
 	case serverDone && w.client == nil:
 		return conclude(v1alpha1.OutcomeAgentFailed, "the server ended before there was a client"), true

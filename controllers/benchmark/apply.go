@@ -79,6 +79,8 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 		if err := r.createEndpoint(ctx, w, &at, v1alpha1.RoleClient, s.address, &b.Status.Active.ClientPodUID); err != nil {
 			return 0, err
 		}
+	case stepFollow:
+		r.follow(ctx, w)
 	case stepCollect:
 		if err := r.collect(ctx, w); err != nil {
 			w.cannotCollect(&at, err)
@@ -94,7 +96,9 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 			}
 		}
 	case stepRelease:
-		r.made.forget(types.UID(b.Status.Active.ServerPodUID), types.UID(b.Status.Active.ClientPodUID))
+		uids := []types.UID{types.UID(b.Status.Active.ServerPodUID), types.UID(b.Status.Active.ClientPodUID)}
+		r.made.forget(uids...)
+		r.followed.forget(uids...)
 		w.release()
 	case stepExtend:
 		b.Status.ExtendedRounds = b.Spec.Criteria.ExtendRounds
@@ -131,7 +135,7 @@ func (w *world) acceptance() string {
 func (w *world) note() {
 	now := metav1.NewMicroTime(w.now)
 	if active := w.benchmark.Status.Active; active != nil {
-		if active.EndTime == nil && (hasEnded(w.server) || hasEnded(w.client)) {
+		if active.EndTime == nil && (w.found || hasEnded(w.server) || hasEnded(w.client)) {
 			active.EndTime = &now
 		}
 		active.ServerDevice = cmp.Or(active.ServerDevice, w.serverDevice)

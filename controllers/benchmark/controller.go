@@ -9,7 +9,7 @@
 // An attempt at a run goes through these situations, each of them recognised from the API alone:
 //
 //	nothing ──claim──▶ claimed ──create──▶ server starts ──ready──▶ client starts ──▶ measuring
-//	   ▲                                                                               │ both ended
+//	   ▲                                                                               │ both have a result
 //	   └───────────────── pods gone ◀──delete── outcome known ◀──verify, store─────────┘
 //
 // The claim is a status write that happens before the first pod exists, and the outcome another before the
@@ -38,6 +38,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
@@ -69,8 +70,8 @@ type Settings struct {
 // workers is how many benchmarks are reconciled at a time.
 const workers = 4
 
-// LogReader opens the log of a pod's only container.
-type LogReader func(ctx context.Context, pod types.NamespacedName) (io.ReadCloser, error)
+// LogReader opens the log of a pod's only container, to the end that it has now or, if it is followed, until the container ends.
+type LogReader func(ctx context.Context, pod types.NamespacedName, follow bool) (io.ReadCloser, error)
 
 // Reconciler reconciles LatencyBenchmarks.
 type Reconciler struct {
@@ -81,7 +82,7 @@ type Reconciler struct {
 	Live client.Reader
 	// Logs opens pod logs.
 	Logs LogReader
-	// LogTimeout is how long it may take to read a pod's log.
+	// LogTimeout is how long it may take to read a pod's log that is not followed.
 	LogTimeout time.Duration
 	// Recorder emits events.
 	Recorder events.EventRecorder
@@ -97,6 +98,9 @@ type Reconciler struct {
 	stored collections
 	// made are the pods that managers created; ready to use when zero.
 	made madePods
+	// followed are the logs of pods that should be done; ready to use when zero. found wakes benchmarks whose results were found there.
+	followed followedLogs
+	found    chan event.GenericEvent
 	// claiming is held while nodes are claimed: of two workers that look at once both would find them free.
 	claiming sync.Mutex
 	// absent are the optional kinds that the cluster does not have; ready to use when zero.
@@ -174,6 +178,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return fmt.Errorf("indexing benchmarks by their baselines: %w", err)
 		}
 	}
+	r.found = make(chan event.GenericEvent)
 	ofGate := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		return comparedWith(ctx, client.MatchingFields{indexBaselineGate: o.(*v1alpha1.LatencyVerification).Spec.GateName})
 	})
@@ -197,9 +202,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
 			DeleteFunc: func(e event.DeleteEvent) bool {
 				r.made.forget(e.Object.GetUID())
+				r.followed.forget(e.Object.GetUID())
 				return true
 			},
 		})).
+		WatchesRawSource(source.Channel(r.found, &handler.EnqueueRequestForObject{})).
 		Watches(&v1alpha1.LatencyBenchmark{}, ofBaseline, builder.WithPredicates(resultChanges)).
 		Watches(&v1alpha1.LatencyVerification{}, ofGate, builder.WithPredicates(acceptances)).
 		Watches(&corev1.ConfigMap{}, ofResult, builder.OnlyMetadata).

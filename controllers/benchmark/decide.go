@@ -26,7 +26,8 @@ const (
 	stepCreateServer stepKind = "create server" // the first pod of an attempt
 	stepCreateClient stepKind = "create client" // the second, once the first runs
 	stepWatch        stepKind = "watch"         // nothing to do but wait for the pods
-	stepCollect      stepKind = "collect"       // both pods have ended well: verify the result and note its digests
+	stepFollow       stepKind = "follow"        // the measurement can be over: follow the logs until they have results
+	stepCollect      stepKind = "collect"       // both pods have ended well, or their logs have results: verify the result and note its digests
 	stepStore        stepKind = "store"         // the digests are noted: keep what has them in a ConfigMap
 	stepConclude     stepKind = "conclude"      // the attempt is over without a result
 	stepRemove       stepKind = "remove"        // delete the pods of an attempt that is over

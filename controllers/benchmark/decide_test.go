@@ -501,12 +501,20 @@ func TestDecideWhilePodsStart(t *testing.T) {
 			kind:    stepConclude, reason: v1alpha1.OutcomeUnschedulable, message: []string{"client", "on a"},
 		},
 		"both running are measuring": {
-			changes: on(active(0), withServer(running), withClient(running)),
+			changes: on(active(0), withServer(running), withClient(running, since(2500*time.Millisecond))),
+			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"round 1 of 2"}, again: time.Second / 2,
+		},
+		"by a wrong clock measuring takes long": {
+			changes: on(active(0), withServer(running), withClient(running, since(-time.Hour))),
 			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"round 1 of 2"}, again: waitAgain,
+		},
+		"both may be done: their logs are followed": {
+			changes: on(active(0), withServer(running), withClient(running, since(3*time.Second))),
+			kind:    stepFollow, reason: v1alpha1.ReasonRunning, message: []string{"round 1 of 2"}, again: waitAgain,
 		},
 		"measuring goes on beyond the time to start": {
 			changes: on(active(5*time.Minute), withServer(created(5*time.Minute), running), withClient(created(5*time.Minute), running)),
-			kind:    stepWatch, reason: v1alpha1.ReasonRunning,
+			kind:    stepFollow, reason: v1alpha1.ReasonRunning,
 		},
 	})
 }
@@ -527,6 +535,14 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 		"both containers well, before the kubelet has written that the pods are done": {
 			changes: on(active(0), withServer(succeeded(1), stillRunning), withClient(succeeded(1), stillRunning)),
 			kind:    stepCollect, reason: v1alpha1.ReasonRunning, none: true,
+		},
+		"the logs of both have results, before their kubelets have seen the end": {
+			changes: on(active(0), withServer(running), withClient(running), func(w *world) { w.found = true }),
+			kind:    stepCollect, reason: v1alpha1.ReasonRunning, none: true,
+		},
+		"a client that failed has no result, whatever its log contains": {
+			changes: on(active(0), withServer(running), withClient(failed(0, toolTimeout)), func(w *world) { w.found = true }),
+			kind:    stepConclude, reason: v1alpha1.OutcomeToolTimeout,
 		},
 		"the client's container failed, before the kubelet has written that its pod did": {
 			changes: on(active(0), withServer(succeeded(1), stillRunning), withClient(failed(1, peer), stillRunning)),
@@ -679,7 +695,7 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 		},
 		"and one that just does not": {
 			changes: on(active(5*time.Minute+44*time.Second), withServer(running), withClient(running)),
-			kind:    stepWatch, reason: v1alpha1.ReasonRunning,
+			kind:    stepFollow, reason: v1alpha1.ReasonRunning,
 		},
 		"a known outcome: the pods are removed": {
 			changes: on(active(0), withServer(running), withClient(running), withOutcome(v1alpha1.OutcomePodLost)),

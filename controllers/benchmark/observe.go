@@ -61,6 +61,8 @@ type world struct {
 	// listening is the address of a server that measures a named interface of its host, which only it knows; unheard
 	// says why it is not known yet.
 	listening, unheard string
+	// found is true when the logs of both pods have results, before their kubelets say that they ended.
+	found bool
 	// kept is what the ConfigMap is that should keep the collected result of the active attempt.
 	kept kept
 	// events are the warnings about a pod that does not start, by pod UID, newest last; filled only for pods
@@ -279,6 +281,7 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 	w.notReady = notReady(active.Pair, nodes)
 	w.unplugged = unplugged(w, nodes)
 	r.made.adopt(active, w.server, w.client)
+	w.found = r.followed.found(w.server, w.client)
 	w.listening, w.unheard = r.listening(ctx, w)
 	return nil
 }
@@ -306,7 +309,7 @@ func (r *Reconciler) listening(ctx context.Context, w *world) (address, unheard 
 // nothing.
 func (r *Reconciler) openLog(ctx context.Context, p *corev1.Pod) (io.ReadCloser, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.LogTimeout)
-	log, err := r.Logs(ctx, clientKey(p))
+	log, err := r.Logs(ctx, clientKey(p), false)
 	if err != nil {
 		cancel()
 		return nil, err

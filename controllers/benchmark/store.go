@@ -23,7 +23,7 @@ import (
 //
 //  1. collect verifies what both pods handed over, and writes its digests and the name of a ConfigMap to the status, which
 //     only the operator may write.
-//  2. store reads the logs again, and creates the ConfigMap from what has these digests.
+//  2. store reads the logs again, and creates the ConfigMap if what they have still has these digests.
 //  3. The status lists the ConfigMap as stored, and the attempt as Measured.
 //
 // A manager that ends between two of them leaves a status from which the next one continues. A user who creates or replaces
@@ -75,13 +75,8 @@ func randomPart() string { return strings.ToLower(rand.Text()[:10]) }
 // error; an error is what another reconcile may not meet again.
 func (r *Reconciler) collect(ctx context.Context, w *world) error {
 	active := w.benchmark.Status.Active
-	client, clientErr := terminationOf(w.client)
-	server, serverErr := terminationOf(w.server)
-	if err := errors.Join(clientErr, serverErr); err != nil {
-		return w.unusable(err)
-	}
 	name := resultName(active.Run)
-	stored, _, err := r.verified(ctx, w, name, client.Digest, server.Digest)
+	stored, _, err := r.verified(ctx, w, name)
 	if err != nil {
 		return w.unusable(err)
 	}
@@ -120,14 +115,14 @@ func (r *Reconciler) store(ctx context.Context, w *world, at *state) {
 // createResult reads what has the digests of the collected result, and creates its ConfigMap.
 func (r *Reconciler) createResult(ctx context.Context, w *world) error {
 	collected := w.benchmark.Status.Active.Collected
-	stored, cm, err := r.verified(ctx, w, collected.ConfigMap, collected.SHA256, collected.ServerSHA256)
+	stored, cm, err := r.verified(ctx, w, collected.ConfigMap)
 	if err != nil {
 		return w.unusable(err)
 	}
-	if stored.PodsDigest != collected.PodsSHA256 {
-		// What the API server says of the pods has changed since: that is noted first, too.
-		*collected = stored.Named(collected.ConfigMap)
-		return errors.New("the pods have changed since they ended")
+	if named := stored.Named(collected.ConfigMap); named != *collected {
+		// What the kubelets and the API server say has changed since: that is noted first, too.
+		*collected = named
+		return errors.New("the pods have changed since the result was collected")
 	}
 	err = r.Client.Create(ctx, cm)
 	if apierrors.IsAlreadyExists(err) {
@@ -150,12 +145,12 @@ func (w *world) measured() {
 	w.setOutcome(v1alpha1.OutcomeMeasured, "")
 }
 
-// verified reads what both ends handed over, verifies that it has the given digests and can be summarized, and makes the
+// verified reads what both ends handed over, verifies that it is whole and can be summarized, and makes the
 // ConfigMap that keeps it under a name.
-func (r *Reconciler) verified(ctx context.Context, w *world, name, clientDigest, serverDigest string) (result.Stored, *corev1.ConfigMap, error) {
+func (r *Reconciler) verified(ctx context.Context, w *world, name string) (result.Stored, *corev1.ConfigMap, error) {
 	fail := func(err error) (result.Stored, *corev1.ConfigMap, error) { return result.Stored{}, nil, err }
-	client, clientErr := r.takeResult(ctx, w, w.client, v1alpha1.RoleClient, clientDigest)
-	server, serverErr := r.takeResult(ctx, w, w.server, v1alpha1.RoleServer, serverDigest)
+	client, clientErr := r.takeResult(ctx, w, w.client, v1alpha1.RoleClient)
+	server, serverErr := r.takeResult(ctx, w, w.server, v1alpha1.RoleServer)
 	if err := errors.Join(clientErr, serverErr); err != nil {
 		return fail(err)
 	}
@@ -196,16 +191,16 @@ func (w *world) unusable(err error) error {
 	return nil
 }
 
-// takeResult reads the framed result with a digest from a pod's log and checks it against the run it should be of.
-func (r *Reconciler) takeResult(ctx context.Context, w *world, p *corev1.Pod, role, digest string) (result.Framed, error) {
+// takeResult reads the framed result from a pod's log and checks it against the run it should be of.
+func (r *Reconciler) takeResult(ctx context.Context, w *world, p *corev1.Pod, role string) (result.Framed, error) {
 	log, err := r.openLog(ctx, p)
 	if err != nil {
 		return result.Framed{}, fmt.Errorf("reading the log of pod %s: %w", p.Name, err)
 	}
 	defer log.Close()
-	framed, err := result.ReadFrame(log, digest)
+	framed, err := result.ReadFrame(log)
 	if errors.Is(err, result.ErrMissing) && w.sinceEnd() <= peerGrace {
-		// A kubelet whose container runtime does not answer says so in the log itself. The digest says that there is a result.
+		// A kubelet whose container runtime does not answer says so in the log itself. The agent ended well, so that there is a result.
 		return result.Framed{}, fmt.Errorf("reading the log of pod %s: %s", p.Name, err) //nolint:errorlint // whether the result is missing is still open
 	}
 	if err != nil {
@@ -216,17 +211,4 @@ func (r *Reconciler) takeResult(ctx context.Context, w *world, p *corev1.Pod, ro
 		return result.Framed{}, fmt.Errorf("%w: pod %s handed over the result of %s of %s, attempt %d", result.ErrCorrupt, p.Name, d.Role, d.Run, d.Attempt)
 	}
 	return framed, nil
-}
-
-// terminationOf reads the termination message of a pod that succeeded.
-func terminationOf(p *corev1.Pod) (result.Termination, error) {
-	end := terminated(p)
-	if end == nil {
-		return result.Termination{}, fmt.Errorf("%w: pod %s has no terminated container", result.ErrMissing, p.Name)
-	}
-	t, err := result.ParseTermination(end.Message)
-	if err != nil || t.Digest == "" {
-		return result.Termination{}, fmt.Errorf("%w: pod %s left no digest", result.ErrMissing, p.Name)
-	}
-	return t, nil
 }

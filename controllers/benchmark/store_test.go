@@ -23,14 +23,20 @@ import (
 )
 
 // logOf is a log with a document in it.
-func logOf(t *testing.T, d result.Document) (log, digest string) {
+func logOf(t *testing.T, d result.Document) string {
 	t.Helper()
 	var b strings.Builder
-	digest, err := result.WriteFrame(&b, d)
-	if err != nil {
+	if err := result.WriteFrame(&b, d); err != nil {
 		t.Fatal(err)
 	}
-	return b.String(), digest
+	return b.String()
+}
+
+// logs are those of pods, by their names.
+func logs(of map[string]string) LogReader {
+	return func(_ context.Context, pod types.NamespacedName, _ bool) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(of[pod.Name])), nil
+	}
 }
 
 func TestTakeResult(t *testing.T) {
@@ -48,27 +54,12 @@ func TestTakeResult(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := result.Document{Version: result.Version, Run: "x-r1", Variant: plan.DefaultVariant, Attempt: 1, Role: v1alpha1.RoleClient}
 			c.change(&d)
-			log, digest := logOf(t, d)
 			w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)))...)
-			r := &Reconciler{LogTimeout: time.Minute, Logs: func(context.Context, types.NamespacedName) (io.ReadCloser, error) {
-				return io.NopCloser(strings.NewReader(log)), nil
-			}}
-			if _, err := r.takeResult(t.Context(), w, w.client, v1alpha1.RoleClient, digest); !errors.Is(err, c.want) {
+			r := &Reconciler{LogTimeout: time.Minute, Logs: logs(map[string]string{w.client.Name: logOf(t, d)})}
+			if _, err := r.takeResult(t.Context(), w, w.client, v1alpha1.RoleClient); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 		})
-	}
-}
-
-func TestTerminationOf(t *testing.T) {
-	for message, want := range map[string]error{`{"digest":"ab"}`: nil, `{}`: result.ErrMissing, "": result.ErrMissing, "killed": result.ErrMissing} {
-		w := makeWorld(on(active(0), withServer(failed(0, message)))...)
-		if _, err := terminationOf(w.server); !errors.Is(err, want) {
-			t.Errorf("%q: got %v, want %v", message, err, want)
-		}
-	}
-	if _, err := terminationOf(makeWorld(on(active(0), withServer(running))...).server); !errors.Is(err, result.ErrMissing) {
-		t.Errorf("a pod that runs: got %v", err)
 	}
 }
 
@@ -238,7 +229,7 @@ func TestSummarizeAfterJudge(t *testing.T) {
 func TestStoreTakesWhatIsStored(t *testing.T) {
 	w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)), collectedAs(keptWhole))...)
 	collected := *w.benchmark.Status.Active.Collected
-	(&Reconciler{Logs: func(context.Context, types.NamespacedName) (io.ReadCloser, error) {
+	(&Reconciler{Logs: func(context.Context, types.NamespacedName, bool) (io.ReadCloser, error) {
 		t.Error("a log is read")
 		return nil, io.ErrUnexpectedEOF
 	}}).store(t.Context(), w, &state{})
@@ -260,17 +251,15 @@ func TestCreateResultVerifiesWhatIsStored(t *testing.T) {
 		"of pods that changed": {func(*corev1.ConfigMap) {}, "sha256:ff", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			logs := map[string]string{}
+			written := map[string]string{}
 			end := func(role string) func(*corev1.Pod) {
 				d := result.Document{Version: result.Version, Run: "x-r1", Variant: plan.DefaultVariant, Attempt: 1, Role: role}
 				if role == v1alpha1.RoleClient {
 					d.Cells = few(t)("", plan.Runs(makeWorld().benchmark)[0].Cells)
 				}
-				log, digest := logOf(t, d)
 				return func(p *corev1.Pod) {
 					succeeded(0)(p)
-					logs[p.Name] = log
-					p.Status.ContainerStatuses[0].State.Terminated.Message = `{"digest":"` + digest + `"}`
+					written[p.Name] = logOf(t, d)
 				}
 			}
 			w := makeWorld(on(active(0), withServer(end(v1alpha1.RoleServer)), withClient(end(v1alpha1.RoleClient)))...)
@@ -280,9 +269,7 @@ func TestCreateResultVerifiesWhatIsStored(t *testing.T) {
 					return nil
 				},
 			})
-			r := &Reconciler{Client: api, LogTimeout: time.Minute, Logs: func(_ context.Context, pod types.NamespacedName) (io.ReadCloser, error) {
-				return io.NopCloser(strings.NewReader(logs[pod.Name])), nil
-			}}
+			r := &Reconciler{Client: api, LogTimeout: time.Minute, Logs: logs(written)}
 			if err := r.collect(t.Context(), w); err != nil || w.benchmark.Status.Active.Outcome != nil {
 				t.Fatalf("%v, %+v", err, w.benchmark.Status.Active.Outcome)
 			}

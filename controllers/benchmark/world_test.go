@@ -247,6 +247,11 @@ func running(p *corev1.Pod) {
 	container(p, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 }
 
+// since says for how long a pod's container runs.
+func since(d time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(ago(d)) }
+}
+
 func succeeded(when time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodSucceeded

@@ -60,18 +60,17 @@ func fail(reason, format string, args ...any) error {
 	return &failure{reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// Run does the task. It leaves a termination message in any case: the digest of the result on the log, or the
-// reason why there is none, which it also returns.
+// Run does the task. It leaves a termination message in any case: with the reason why there is no result on the log, which it
+// also returns.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.Task.Deadline)
 	defer cancel()
 
 	document, err := a.measure(ctx)
-	var digest string
 	if err == nil {
-		digest, err = a.handOver(document)
+		err = a.handOver(document)
 	}
-	t := result.Termination{Digest: digest}
+	t := result.Termination{}
 	if err != nil {
 		t = result.Termination{Reason: v1alpha1.OutcomeAgentFailed, Message: err.Error()}
 		var f *failure
@@ -91,15 +90,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	return err
 }
 
-// handOver writes the result to the log, small enough for its share of the ConfigMap that will keep it, and returns its
-// digest.
-func (a *Agent) handOver(d result.Document) (string, error) {
+// handOver writes the result to the log, small enough for its share of the ConfigMap that will keep it.
+func (a *Agent) handOver(d result.Document) error {
 	d, err := result.Fit(d, result.Share(d.Role, a.Task.Capture))
 	if errors.Is(err, result.ErrTooLarge) {
-		return "", fail(v1alpha1.OutcomeResultTooLarge, "%v; measure fewer message sizes or rates in one benchmark", err)
+		return fail(v1alpha1.OutcomeResultTooLarge, "%v; measure fewer message sizes or rates in one benchmark", err)
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
 	return result.WriteFrame(a.Log, d)
 }

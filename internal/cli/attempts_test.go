@@ -54,7 +54,7 @@ sweep-r1  1        2026-03-04T05:06:00Z  4s    -         OOMKilled  ask for more
 sweep-r1  2        2026-03-04T05:06:09Z  6s    2.3s      Measured   -
 `
 	var frame strings.Builder
-	if _, err := result.WriteFrame(&frame, result.Document{Run: "sweep-r2"}); err != nil {
+	if err := result.WriteFrame(&frame, result.Document{Run: "sweep-r2"}); err != nil {
 		t.Fatal(err)
 	}
 	cases := map[string]struct {

@@ -24,11 +24,10 @@ import (
 func framed(t *testing.T, d result.Document) result.Framed {
 	t.Helper()
 	var sent bytes.Buffer
-	digest, err := result.WriteFrame(&sent, d)
-	if err != nil {
+	if err := result.WriteFrame(&sent, d); err != nil {
 		t.Fatal(err)
 	}
-	f, err := result.ReadFrame(&sent, digest)
+	f, err := result.ReadFrame(&sent)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,35 +34,29 @@ type Framed struct {
 	Digest string
 }
 
-// WriteFrame writes a document to a log and returns the digest by which its reader will know it.
-func WriteFrame(w io.Writer, d Document) (digest string, err error) {
+// WriteFrame writes a document to a log.
+func WriteFrame(w io.Writer, d Document) error {
 	framed, err := compress(d)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if n := len(framed.Compressed); n > maxCompressed {
-		return "", fmt.Errorf("%w: %d KiB compressed, and at most %d KiB can be stored", ErrTooLarge, (n+1023)>>10, maxCompressed>>10)
+		return fmt.Errorf("%w: %d KiB compressed, and at most %d KiB can be stored", ErrTooLarge, (n+1023)>>10, maxCompressed>>10)
 	}
-	return framed.Digest, writeFrame(w, frameResult, Version, framed.Compressed)
+	return writeFrame(w, frameResult, Version, framed.Compressed)
 }
 
 // frameResult names the frame of a document.
 const frameResult = "result"
 
-// ReadFrame finds the frame with a digest in a log and verifies it. The error wraps ErrMissing when there is no
-// frame, ErrCorrupt when there is one and it is not whole, or not of that digest, ErrVersion when it is of another version; any
+// ReadFrame finds the first result in a log whose content has the digest at its end. It reads no further, so that of a log
+// that is still being written it returns with the result. The error wraps ErrMissing when there is no
+// frame, ErrCorrupt when there is one and it is not whole, or has another digest, ErrVersion when it is of another version; any
 // other error is the reader's own, and says nothing of the result.
 //
 // Fields that this version does not know are ignored: a newer agent may say more, as long as what it says means
 // the same. What changes the meaning changes the version, and is refused.
-func ReadFrame(r io.Reader, wantDigest string) (Framed, error) {
-	return readFrame(r, frameResult, Version, func(content []byte, digest string) (Framed, error) {
-		if digest != wantDigest {
-			return Framed{}, fmt.Errorf("%w: its digest is %.64q, not %.64q", ErrCorrupt, digest, wantDigest)
-		}
-		return expand(content, wantDigest)
-	})
-}
+func ReadFrame(r io.Reader) (Framed, error) { return readFrame(r, frameResult, Version, expand) }
 
 // compress makes a document ready to travel. The error wraps ErrTooLarge when its JSON is more than a reader takes.
 func compress(d Document) (Framed, error) {

@@ -14,9 +14,7 @@ const maxTermination = 4096
 
 // Termination is an agent's last word. It becomes the termination message of its container.
 type Termination struct {
-	// Digest of the result in the log, in hex; empty when there is none.
-	Digest string `json:"digest,omitempty"`
-	// Reason is why there is none: one of the API's reasons of an attempt's outcome.
+	// Reason is why there is no result in the log: one of the API's reasons of an attempt's outcome. It is empty when there is one.
 	Reason string `json:"reason,omitempty"`
 	// Message says more.
 	Message string `json:"message,omitempty"`
@@ -39,7 +37,7 @@ func (t Termination) Encode() ([]byte, error) {
 		return err == nil && len(b) <= maxTermination
 	}
 	if beyond := sort.Search(len(message), func(limit int) bool { return !fits(limit) }); !fits(beyond - 1) {
-		return nil, fmt.Errorf("encoding a termination message: digest and reason alone take more than %d bytes", maxTermination)
+		return nil, fmt.Errorf("encoding a termination message: the reason alone takes more than %d bytes", maxTermination)
 	}
 	return b, nil
 }

@@ -11,12 +11,10 @@ import (
 )
 
 func TestTermination(t *testing.T) {
-	digest := strings.Repeat("ab", 32)
 	cases := map[string]struct {
 		in   Termination
 		want string // the message read back; "cut" for a beginning of the one that was given
 	}{
-		"a digest":       {Termination{Digest: digest}, ""},
 		"a failure":      {Termination{Reason: "ToolFailed", Message: "it \"failed\"\nbadly"}, "it \"failed\"\nbadly"},
 		"nothing":        {Termination{}, ""},
 		"a long message": {Termination{Reason: "ToolFailed", Message: strings.Repeat("x", 10_000)}, "cut"},
@@ -56,13 +54,13 @@ func TestTermination(t *testing.T) {
 }
 
 func TestTerminationThatCannotBeCut(t *testing.T) {
-	if b, err := (Termination{Digest: strings.Repeat("0", 5000)}).Encode(); err == nil {
+	if b, err := (Termination{Reason: strings.Repeat("0", 5000)}).Encode(); err == nil {
 		t.Errorf("%d bytes", len(b))
 	}
 }
 
 func TestParseTerminationRefuses(t *testing.T) {
-	for _, message := range []string{"", "OCI runtime error", `"text"`, `{"digest":`, `[]`, `{"message":"` + strings.Repeat("x", maxTermination) + `"}`} {
+	for _, message := range []string{"", "OCI runtime error", `"text"`, `{"reason":`, `[]`, `{"message":"` + strings.Repeat("x", maxTermination) + `"}`} {
 		if got, err := ParseTermination(message); err == nil {
 			t.Errorf("%q became %+v", message, got)
 		}

@@ -42,7 +42,7 @@ var _ = Describe("An attempt", func() {
 	spoil := func(ctx context.Context, server, peer *corev1.Pod, change func(string) string) {
 		GinkgoHelper()
 		w.Kubelet.Succeed(ctx, peer)
-		log, err := w.Kubelet.Logs(ctx, client.ObjectKeyFromObject(peer))
+		log, err := w.Kubelet.Logs(ctx, client.ObjectKeyFromObject(peer), false)
 		Expect(err).NotTo(HaveOccurred())
 		content, err := io.ReadAll(log)
 		Expect(err).NotTo(HaveOccurred())

@@ -135,7 +135,7 @@ func (k *Kubelet) Created() []string {
 }
 
 // Logs is a LogReader of what agents wrote.
-func (k *Kubelet) Logs(_ context.Context, pod types.NamespacedName) (io.ReadCloser, error) {
+func (k *Kubelet) Logs(_ context.Context, pod types.NamespacedName, _ bool) (io.ReadCloser, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	log, ok := k.logs[pod]
@@ -242,13 +242,21 @@ func (k *Kubelet) run(ctx context.Context, pod *corev1.Pod) error {
 	return k8s.Status().Update(ctx, pod)
 }
 
-// Succeed ends a pod well: its result is in its log, and the digest in its termination message.
+// Succeed ends a pod well, with its result in its log.
 func (k *Kubelet) Succeed(ctx context.Context, pod *corev1.Pod) {
 	GinkgoHelper()
 	Expect(k.succeed(ctx, pod)).To(Succeed())
 }
 
 func (k *Kubelet) succeed(ctx context.Context, pod *corev1.Pod) error {
+	if err := k.HandOver(pod); err != nil {
+		return err
+	}
+	return k.end(ctx, pod, corev1.PodSucceeded, result.Termination{})
+}
+
+// HandOver writes the result of a pod to its log.
+func (k *Kubelet) HandOver(pod *corev1.Pod) error {
 	var log bytes.Buffer
 	fmt.Fprintln(&log, listenLine)
 	document, err := documentOf(pod)
@@ -264,12 +272,11 @@ func (k *Kubelet) succeed(ctx context.Context, pod *corev1.Pod) error {
 	if change != nil {
 		change(&document)
 	}
-	digest, err := result.WriteFrame(&log, document)
-	if err != nil {
+	if err := result.WriteFrame(&log, document); err != nil {
 		return err
 	}
 	k.SetLog(pod, log.String())
-	return k.end(ctx, pod, corev1.PodSucceeded, result.Termination{Digest: digest})
+	return nil
 }
 
 // Fail ends a pod with the last words of its agent.

@@ -85,6 +85,21 @@ var _ = Describe("A benchmark", func() {
 		Expect(s.ClientSeen.Changed).To(BeEmpty())
 	})
 
+	It("is taken from the logs as soon as it is there, before the kubelets report that the pods have ended", func(ctx SpecContext) {
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(1).On(w.A, w.B))
+		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
+		w.Kubelet.Run(ctx, server)
+		peer := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)
+		Expect(w.Kubelet.HandOver(server)).To(Succeed())
+		Expect(w.Kubelet.HandOver(peer)).To(Succeed())
+		w.Kubelet.Run(ctx, peer)
+		w.Kubelet.Gone(ctx, server, peer)
+		ExpectSucceeded(ctx, b, "^True Complete")
+		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
+		Expect(storedRuns(ctx, b)).To(HaveLen(1))
+	})
+
 	It("gives each endpoint a whole core when its spec leaves the CPUs open", func(ctx SpecContext) {
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").CPUs(0).Rounds(1).On(w.A, w.B))

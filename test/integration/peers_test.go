@@ -97,7 +97,7 @@ func (w *World) Execute(certificate string) (address string, manager *gexec.Sess
 	GinkgoHelper()
 	kubelet := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		path := strings.Split(r.URL.Path, "/") // /containerLogs/NAMESPACE/POD/CONTAINER
-		log, err := w.Kubelet.Logs(r.Context(), types.NamespacedName{Namespace: path[2], Name: path[3]})
+		log, err := w.Kubelet.Logs(r.Context(), types.NamespacedName{Namespace: path[2], Name: path[3]}, false)
 		if err != nil {
 			http.Error(rw, err.Error(), http.StatusNotFound)
 			return

@@ -300,9 +300,9 @@ var _ = Describe("One fault", func() {
 		w := NewWorld(ctx)
 		hung := types.NamespacedName{Namespace: w.Namespace, Name: "x-r1-a1-server"}
 		w.LogTimeout = 300 * time.Millisecond
-		w.Logs = func(ctx context.Context, pod types.NamespacedName) (io.ReadCloser, error) {
+		w.Logs = func(ctx context.Context, pod types.NamespacedName, follow bool) (io.ReadCloser, error) {
 			if pod != hung {
-				return w.Kubelet.Logs(ctx, pod)
+				return w.Kubelet.Logs(ctx, pod, follow)
 			}
 			reader, writer := io.Pipe()
 			context.AfterFunc(ctx, func() { writer.CloseWithError(ctx.Err()) })

@@ -307,9 +307,8 @@ var _ = Describe("A verdict", func() {
 func framed(d result.Document) result.Framed {
 	GinkgoHelper()
 	var sent bytes.Buffer
-	digest, err := result.WriteFrame(&sent, d)
-	Expect(err).NotTo(HaveOccurred())
-	f, err := result.ReadFrame(&sent, digest)
+	Expect(result.WriteFrame(&sent, d)).To(Succeed())
+	f, err := result.ReadFrame(&sent)
 	Expect(err).NotTo(HaveOccurred())
 	return f
 }

@@ -154,7 +154,7 @@ func Store(t testing.TB, client, server *Running) result.Stored {
 		<-r.ended
 		word := r.word(t)
 		var err error
-		if framed[i], err = result.ReadFrame(strings.NewReader(r.Output()), word.Digest); err != nil {
+		if framed[i], err = result.ReadFrame(strings.NewReader(r.Output())); err != nil {
 			t.Fatalf("reading the result of the %s: %v: %s: %s", r.agent.Endpoint.Task.Role, err, word.Reason, word.Message)
 		}
 		if seen[i], err = pods.Seen(r.agent.Endpoint, r.Pod); err != nil {

@@ -263,14 +263,14 @@ func (p *pair) measure(t *testing.T, m measurement) *outcome {
 		m.during()
 	}
 	for i, r := range o.running {
-		if i == 1 && o.words[0].Digest == "" {
+		if i == 1 && o.words[0].Reason != "" {
 			// The controller deletes the server of a client that failed. The server may have ended by itself.
 			_ = r.Terminate()
 		}
 		o.words[i] = r.Wait(t, patience)
 	}
 	o.took = time.Since(began)
-	if o.words[0].Digest != "" && o.words[1].Digest != "" {
+	if o.words[0].Reason == "" && o.words[1].Reason == "" {
 		stored := lab.Store(t, o.running[0], o.running[1])
 		o.stored = &stored
 	}

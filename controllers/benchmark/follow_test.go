@@ -1,0 +1,85 @@
+package benchmark
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// Two logs are followed until both have results, once each, and wake their benchmark once.
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := makeWorld(on(active(0), withServer(running), withClient(running))...)
+		writers := map[string]*io.PipeWriter{}
+		r := &Reconciler{found: make(chan event.GenericEvent, 10), Logs: func(ctx context.Context, pod types.NamespacedName, follow bool) (io.ReadCloser, error) {
+			if !follow || writers[pod.Name] != nil {
+				t.Errorf("the log of %s is read once more, or not followed", pod)
+			}
+			reader, writer := io.Pipe()
+			writers[pod.Name] = writer
+			context.AfterFunc(ctx, func() { writer.CloseWithError(ctx.Err()) })
+			return reader, nil
+		}}
+		reconcile, end := context.WithCancel(t.Context())
+		write := func(name, role string) {
+			t.Helper()
+			if err := result.WriteFrame(writers[name], result.Document{Version: result.Version, Role: role}); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+		r.follow(reconcile, w)
+		synctest.Wait()
+		end()
+		r.follow(reconcile, w)
+		synctest.Wait()
+		write(w.server.Name, v1alpha1.RoleServer)
+		if r.followed.found(w.server, w.client) || len(r.found) > 0 {
+			t.Error("one log has a result, and that is taken for both")
+		}
+		write(w.client.Name, v1alpha1.RoleClient)
+		if !r.followed.found(w.server, w.client) || len(r.found) != 1 || (<-r.found).Object != w.benchmark {
+			t.Error("both logs have results, and that does not wake the benchmark")
+		}
+		r.followed.forget(w.server.UID, w.client.UID)
+		if len(r.followed.logs) > 0 {
+			t.Errorf("remembered for ever: %v", r.followed.logs)
+		}
+	})
+}
+
+// A log that cannot be followed to a result is followed again, at the next look.
+func TestFollowAgain(t *testing.T) {
+	for name, open := range map[string]LogReader{
+		"the kubelet does not answer": func(context.Context, types.NamespacedName, bool) (io.ReadCloser, error) {
+			return nil, errors.New("no route to host")
+		},
+		"the log ends": logs(nil),
+		"nothing is ever written": func(ctx context.Context, _ types.NamespacedName, _ bool) (io.ReadCloser, error) {
+			reader, writer := io.Pipe()
+			context.AfterFunc(ctx, func() { writer.CloseWithError(ctx.Err()) })
+			return reader, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := makeWorld(on(active(0), withServer(running), withClient(running))...)
+				r := &Reconciler{Logs: open}
+				r.follow(t.Context(), w)
+				time.Sleep(time.Hour)
+				if r.followed.found(w.server, w.client) || !r.followed.begin(w.server.UID) || !r.followed.begin(w.client.UID) {
+					t.Error("it is not followed again")
+				}
+			})
+		})
+	}
+}
