@@ -5,9 +5,11 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
@@ -71,6 +73,8 @@ func (f *followedLogs) forget(uids ...types.UID) {
 // than the agents may. It wakes the controller when it has found both.
 func (r *Reconciler) follow(ctx context.Context, w *world) {
 	limit := plan.Deadline(w.driver, w.activeRun().Cells)
+	// The reconcile goes on with the object itself.
+	benchmark := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: w.benchmark.Namespace, Name: w.benchmark.Name}}
 	for _, p := range []*corev1.Pod{w.server, w.client} {
 		if !r.followed.begin(p.UID) {
 			continue
@@ -83,7 +87,7 @@ func (r *Reconciler) follow(ctx context.Context, w *world) {
 				return
 			}
 			select {
-			case r.found <- event.GenericEvent{Object: w.benchmark}:
+			case r.found <- event.GenericEvent{Object: benchmark}:
 			case <-ctx.Done():
 			}
 		}()

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -19,15 +22,17 @@ import (
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := makeWorld(on(active(0), withServer(running), withClient(running))...)
-		writers := map[string]*io.PipeWriter{}
+		readers, writers := map[string]io.ReadCloser{}, map[string]io.Writer{}
+		for _, p := range []*corev1.Pod{w.server, w.client} {
+			readers[p.Name], writers[p.Name] = io.Pipe()
+		}
+		var opened atomic.Int32
 		r := &Reconciler{found: make(chan event.GenericEvent, 10), Logs: func(ctx context.Context, pod types.NamespacedName, follow bool) (io.ReadCloser, error) {
-			if !follow || writers[pod.Name] != nil {
+			if opened.Add(1) > 2 || !follow {
 				t.Errorf("the log of %s is read once more, or not followed", pod)
 			}
-			reader, writer := io.Pipe()
-			writers[pod.Name] = writer
-			context.AfterFunc(ctx, func() { writer.CloseWithError(ctx.Err()) })
-			return reader, nil
+			context.AfterFunc(ctx, func() { readers[pod.Name].Close() })
+			return readers[pod.Name], nil
 		}}
 		reconcile, end := context.WithCancel(t.Context())
 		write := func(name, role string) {
@@ -47,7 +52,7 @@ func TestFollow(t *testing.T) {
 			t.Error("one log has a result, and that is taken for both")
 		}
 		write(w.client.Name, v1alpha1.RoleClient)
-		if !r.followed.found(w.server, w.client) || len(r.found) != 1 || (<-r.found).Object != w.benchmark {
+		if !r.followed.found(w.server, w.client) || len(r.found) != 1 || client.ObjectKeyFromObject((<-r.found).Object) != client.ObjectKeyFromObject(w.benchmark) {
 			t.Error("both logs have results, and that does not wake the benchmark")
 		}
 		r.followed.forget(w.server.UID, w.client.UID)
