@@ -73,7 +73,7 @@ func (f *followedLogs) forget(uids ...types.UID) {
 // than the agents may. It wakes the controller when it has found both.
 func (r *Reconciler) follow(ctx context.Context, w *world) {
 	limit := plan.Deadline(w.driver, w.activeRun().Cells)
-	// The reconcile goes on with the object itself.
+	// The reconcile changes the object itself.
 	benchmark := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: w.benchmark.Namespace, Name: w.benchmark.Name}}
 	for _, p := range []*corev1.Pod{w.server, w.client} {
 		if !r.followed.begin(p.UID) {
