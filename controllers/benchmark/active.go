@@ -94,11 +94,10 @@ func decideActive(w *world) step {
 // measuring is for how long the client measures at least from now on, by its node's clock: a wrong one makes the operator follow the logs
 // from another time on.
 func measuring(w *world) time.Duration {
-	c := agentOf(w.client)
-	if c == nil || c.State.Running == nil {
+	if !isRunning(w.client) {
 		return 0
 	}
-	return c.State.Running.StartedAt.Add(plan.MeasuringTime(w.activeRun().Cells)).Sub(w.now)
+	return agentOf(w.client).State.Running.StartedAt.Add(plan.MeasuringTime(w.activeRun().Cells)).Sub(w.now)
 }
 
 // decideStore is for an attempt whose result is verified, and of which the status has the digests. A ConfigMap that has

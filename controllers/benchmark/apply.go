@@ -96,9 +96,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 			}
 		}
 	case stepRelease:
-		uids := []types.UID{types.UID(b.Status.Active.ServerPodUID), types.UID(b.Status.Active.ClientPodUID)}
-		r.made.forget(uids...)
-		r.followed.forget(uids...)
+		r.forget(types.UID(b.Status.Active.ServerPodUID), types.UID(b.Status.Active.ClientPodUID))
 		w.release()
 	case stepExtend:
 		b.Status.ExtendedRounds = b.Spec.Criteria.ExtendRounds

@@ -98,9 +98,10 @@ type Reconciler struct {
 	stored collections
 	// made are the pods that managers created; ready to use when zero.
 	made madePods
-	// followed are the logs of pods that should be done; ready to use when zero. found wakes benchmarks whose results were found there.
-	followed followedLogs
-	found    chan event.GenericEvent
+	// followed are the pods whose logs are or were followed, and written those of them whose logs have results; both are ready to use
+	// when zero. wake is for benchmarks whose pods both have results.
+	followed, written podSet
+	wake              chan event.GenericEvent
 	// claiming is held while nodes are claimed: of two workers that look at once both would find them free.
 	claiming sync.Mutex
 	// absent are the optional kinds that the cluster does not have; ready to use when zero.
@@ -178,7 +179,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return fmt.Errorf("indexing benchmarks by their baselines: %w", err)
 		}
 	}
-	r.found = make(chan event.GenericEvent)
+	r.wake = make(chan event.GenericEvent)
 	ofGate := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		return comparedWith(ctx, client.MatchingFields{indexBaselineGate: o.(*v1alpha1.LatencyVerification).Spec.GateName})
 	})
@@ -201,12 +202,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			CreateFunc: func(event.CreateEvent) bool { return false },
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
 			DeleteFunc: func(e event.DeleteEvent) bool {
-				r.made.forget(e.Object.GetUID())
-				r.followed.forget(e.Object.GetUID())
+				r.forget(e.Object.GetUID())
 				return true
 			},
 		})).
-		WatchesRawSource(source.Channel(r.found, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Channel(r.wake, &handler.EnqueueRequestForObject{})).
 		Watches(&v1alpha1.LatencyBenchmark{}, ofBaseline, builder.WithPredicates(resultChanges)).
 		Watches(&v1alpha1.LatencyVerification{}, ofGate, builder.WithPredicates(acceptances)).
 		Watches(&corev1.ConfigMap{}, ofResult, builder.OnlyMetadata).

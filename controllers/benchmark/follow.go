@@ -2,7 +2,6 @@ package benchmark
 
 import (
 	"context"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,56 +18,6 @@ import (
 // pods from the moment at which the measurement can be over, and takes the result and deletes the pods when both logs have their results.
 // A log that cannot be followed costs nothing else: the pods' phases say the same, later.
 
-// followedLogs are the logs that are being followed, by the pods' UIDs; true are those that have a result. Ready to use when zero.
-type followedLogs struct {
-	mu   sync.Mutex
-	logs map[types.UID]bool
-}
-
-// begin says whether a log is not followed yet, which it is from now on.
-func (f *followedLogs) begin(uid types.UID) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.logs == nil {
-		f.logs = map[types.UID]bool{}
-	}
-	_, known := f.logs[uid]
-	if !known {
-		f.logs[uid] = false
-	}
-	return !known
-}
-
-// end records whether the log has a result. One that has none may be followed again.
-func (f *followedLogs) end(uid types.UID, found bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.logs[uid] = found; !found {
-		delete(f.logs, uid)
-	}
-}
-
-// found says whether the logs of all these pods have results.
-func (f *followedLogs) found(pods ...*corev1.Pod) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, p := range pods {
-		if p == nil || !f.logs[p.UID] {
-			return false
-		}
-	}
-	return true
-}
-
-// forget is for pods that are not looked at any more.
-func (f *followedLogs) forget(uids ...types.UID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, uid := range uids {
-		delete(f.logs, uid)
-	}
-}
-
 // follow follows the logs of both pods of the active attempt, beyond the reconcile, until they have a result, end, or take longer
 // than the agents may. It wakes the controller when it has found both.
 func (r *Reconciler) follow(ctx context.Context, w *world) {
@@ -76,18 +25,24 @@ func (r *Reconciler) follow(ctx context.Context, w *world) {
 	// The reconcile changes the object itself.
 	benchmark := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: w.benchmark.Namespace, Name: w.benchmark.Name}}
 	for _, p := range []*corev1.Pod{w.server, w.client} {
-		if !r.followed.begin(p.UID) {
+		if r.followed.has(p.UID) {
 			continue
 		}
+		r.followed.add(p.UID)
 		go func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 			defer cancel()
-			r.followed.end(p.UID, r.hasResult(ctx, p))
-			if !r.followed.found(w.server, w.client) {
+			if !r.hasResult(ctx, p) {
+				// The next look follows it again.
+				r.followed.forget(p.UID)
+				return
+			}
+			r.written.add(p.UID)
+			if !r.haveResults(w.server, w.client) {
 				return
 			}
 			select {
-			case r.found <- event.GenericEvent{Object: benchmark}:
+			case r.wake <- event.GenericEvent{Object: benchmark}:
 			case <-ctx.Done():
 			}
 		}()
@@ -101,6 +56,17 @@ func (r *Reconciler) hasResult(ctx context.Context, p *corev1.Pod) bool {
 		return false
 	}
 	defer log.Close()
-	_, err = result.ReadFrame(log)
-	return err == nil
+	return result.AwaitFrame(log) == nil
+}
+
+// haveResults says whether the logs of both pods of an attempt are known to have results.
+func (r *Reconciler) haveResults(server, client *corev1.Pod) bool {
+	return server != nil && client != nil && r.written.has(server.UID) && r.written.has(client.UID)
+}
+
+// forget is for pods that are gone, or that no attempt has any more.
+func (r *Reconciler) forget(uids ...types.UID) {
+	for _, set := range []*podSet{&r.made.podSet, &r.followed, &r.written} {
+		set.forget(uids...)
+	}
 }

@@ -27,7 +27,7 @@ func TestFollow(t *testing.T) {
 			readers[p.Name], writers[p.Name] = io.Pipe()
 		}
 		var opened atomic.Int32
-		r := &Reconciler{found: make(chan event.GenericEvent, 10), Logs: func(ctx context.Context, pod types.NamespacedName, follow bool) (io.ReadCloser, error) {
+		r := &Reconciler{wake: make(chan event.GenericEvent, 10), Logs: func(ctx context.Context, pod types.NamespacedName, follow bool) (io.ReadCloser, error) {
 			if opened.Add(1) > 2 || !follow {
 				t.Errorf("the log of %s is read once more, or not followed", pod)
 			}
@@ -48,16 +48,16 @@ func TestFollow(t *testing.T) {
 		r.follow(reconcile, w)
 		synctest.Wait()
 		write(w.server.Name, v1alpha1.RoleServer)
-		if r.followed.found(w.server, w.client) || len(r.found) > 0 {
+		if r.haveResults(w.server, w.client) || len(r.wake) > 0 {
 			t.Error("one log has a result, and that is taken for both")
 		}
 		write(w.client.Name, v1alpha1.RoleClient)
-		if !r.followed.found(w.server, w.client) || len(r.found) != 1 || client.ObjectKeyFromObject((<-r.found).Object) != client.ObjectKeyFromObject(w.benchmark) {
+		if !r.haveResults(w.server, w.client) || len(r.wake) != 1 || client.ObjectKeyFromObject((<-r.wake).Object) != client.ObjectKeyFromObject(w.benchmark) {
 			t.Error("both logs have results, and that does not wake the benchmark")
 		}
-		r.followed.forget(w.server.UID, w.client.UID)
-		if len(r.followed.logs) > 0 {
-			t.Errorf("remembered for ever: %v", r.followed.logs)
+		r.forget(w.server.UID, w.client.UID)
+		if len(r.followed.uids) > 0 || len(r.written.uids) > 0 {
+			t.Errorf("remembered for ever: %v, %v", r.followed.uids, r.written.uids)
 		}
 	})
 }
@@ -81,7 +81,7 @@ func TestFollowAgain(t *testing.T) {
 				r := &Reconciler{Logs: open}
 				r.follow(t.Context(), w)
 				time.Sleep(time.Hour)
-				if r.followed.found(w.server, w.client) || !r.followed.begin(w.server.UID) || !r.followed.begin(w.client.UID) {
+				if r.haveResults(w.server, w.client) || r.followed.has(w.server.UID) || r.followed.has(w.client.UID) {
 					t.Error("it is not followed again")
 				}
 			})

@@ -11,12 +11,15 @@ import (
 
 // madePods remembers the UIDs of pods that this manager created, or that a status says a manager created. Labels and owner
 // references prove nothing: everybody who may create pods can write them.
-type madePods struct {
+type madePods struct{ podSet }
+
+// podSet are UIDs of pods. Ready to use when zero.
+type podSet struct {
 	mu   sync.Mutex
 	uids map[types.UID]bool
 }
 
-func (m *madePods) add(uids ...types.UID) {
+func (m *podSet) add(uids ...types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.uids == nil {
@@ -30,7 +33,7 @@ func (m *madePods) add(uids ...types.UID) {
 }
 
 // forget is for pods that are gone.
-func (m *madePods) forget(uids ...types.UID) {
+func (m *podSet) forget(uids ...types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, uid := range uids {
@@ -38,7 +41,7 @@ func (m *madePods) forget(uids ...types.UID) {
 	}
 }
 
-func (m *madePods) has(uid types.UID) bool {
+func (m *podSet) has(uid types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.uids[uid]

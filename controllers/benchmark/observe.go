@@ -281,7 +281,7 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 	w.notReady = notReady(active.Pair, nodes)
 	w.unplugged = unplugged(w, nodes)
 	r.made.adopt(active, w.server, w.client)
-	w.found = r.followed.found(w.server, w.client)
+	w.found = r.haveResults(w.server, w.client)
 	w.listening, w.unheard = r.listening(ctx, w)
 	return nil
 }

@@ -119,9 +119,12 @@ func (r *Reconciler) createResult(ctx context.Context, w *world) error {
 	if err != nil {
 		return w.unusable(err)
 	}
-	if named := stored.Named(collected.ConfigMap); named != *collected {
-		// What the kubelets and the API server say has changed since: that is noted first, too.
-		*collected = named
+	if stored.ClientDigest != collected.SHA256 || stored.ServerDigest != collected.ServerSHA256 {
+		return w.unusable(fmt.Errorf("%w: the logs do not have the result any more whose digests were noted", result.ErrCorrupt))
+	}
+	if stored.PodsDigest != collected.PodsSHA256 {
+		// What the API server says of the pods has changed since: that is noted first, too.
+		*collected = stored.Named(collected.ConfigMap)
 		return errors.New("the pods have changed since the result was collected")
 	}
 	err = r.Client.Create(ctx, cm)

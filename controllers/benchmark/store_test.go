@@ -245,10 +245,13 @@ func TestCreateResultVerifiesWhatIsStored(t *testing.T) {
 		// image is that of the server's pod, if it changes after the digests were noted.
 		image  string
 		stored int
+		// another is true if the server's log has another result by then.
+		another bool
 	}{
-		"as it was made":       {func(*corev1.ConfigMap) {}, "", 1},
-		"changed by a webhook": {func(cm *corev1.ConfigMap) { cm.Data[result.KeyPods] += " " }, "", 0},
-		"of pods that changed": {func(*corev1.ConfigMap) {}, "sha256:ff", 0},
+		"as it was made":        {func(*corev1.ConfigMap) {}, "", 1, false},
+		"changed by a webhook":  {func(cm *corev1.ConfigMap) { cm.Data[result.KeyPods] += " " }, "", 0, false},
+		"of pods that changed":  {func(*corev1.ConfigMap) {}, "sha256:ff", 0, false},
+		"of a log that changed": {func(*corev1.ConfigMap) {}, "", 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			written := map[string]string{}
@@ -277,11 +280,19 @@ func TestCreateResultVerifiesWhatIsStored(t *testing.T) {
 			if c.image != "" {
 				w.server.Status.ContainerStatuses[0].ImageID = c.image
 			}
+			if c.another {
+				written[w.server.Name] = logOf(t, result.Document{
+					Version: result.Version, Run: "x-r1", Variant: plan.DefaultVariant, Attempt: 1, Role: v1alpha1.RoleServer, Evidence: result.Evidence{Node: "c"},
+				})
+			}
 			err := r.createResult(t.Context(), w)
+			if o := w.benchmark.Status.Active.Outcome; c.another && (o == nil || o.Reason != v1alpha1.OutcomeResultCorrupt) {
+				t.Errorf("the outcome is %+v", o)
+			}
 			if changed := w.benchmark.Status.Active.Collected.PodsSHA256 != noted; changed != (c.image != "") {
 				t.Errorf("what was seen of the pods is noted again: %t", changed)
 			}
-			if got := len(w.benchmark.Status.Stored); got != c.stored || (err == nil) != (c.stored == 1) {
+			if got := len(w.benchmark.Status.Stored); got != c.stored || (err == nil) != (c.stored == 1 || c.another) {
 				t.Errorf("%d results are stored, want %d: %v", got, c.stored, err)
 			}
 		})

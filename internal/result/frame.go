@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 )
 
 // What can be wrong with a result, for errors.Is.
@@ -49,8 +50,24 @@ func WriteFrame(w io.Writer, d Document) error {
 // frameResult names the frame of a document.
 const frameResult = "result"
 
-// ReadFrame finds the first result in a log whose content has the digest at its end. It reads no further, so that of a log
-// that is still being written it returns with the result. The error wraps ErrMissing when there is no
+// AwaitFrame reads a log that may still be written until a result ends in it, and keeps nothing of it: whether that result is whole, ReadFrame
+// says. The error wraps ErrMissing when the log ends before a result does; any other error is the reader's own.
+func AwaitFrame(log io.Reader) error {
+	begun := false
+	for r, err := range records(log, MaxLog) {
+		switch {
+		case err != nil:
+			return err
+		case r.kind == kindBegin:
+			begun = strings.HasPrefix(r.content, frameResult+" ")
+		case r.kind == kindEnd && begun:
+			return nil
+		}
+	}
+	return fmt.Errorf("%w in the log", ErrMissing)
+}
+
+// ReadFrame finds the first result in a log whose content has the digest at its end. The error wraps ErrMissing when there is no
 // frame, ErrCorrupt when there is one and it is not whole, or has another digest, ErrVersion when it is of another version; any
 // other error is the reader's own, and says nothing of the result.
 //

@@ -75,6 +75,9 @@ func TestFrame(t *testing.T) {
 			if diff := cmp.Diff(want, got.Document); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
+			if err := AwaitFrame(iotest.OneByteReader(strings.NewReader(log))); err != nil {
+				t.Errorf("waiting for it: %v", err)
+			}
 			if got.Digest != digest || digestOf(got.Compressed) != digest {
 				t.Errorf("digest %s of content with %s, want %s", got.Digest, digestOf(got.Compressed), digest)
 			}
@@ -220,6 +223,25 @@ func TestReadFrameTellsItsReadersErrors(t *testing.T) {
 	_, err := ReadFrame(io.MultiReader(strings.NewReader(log[:100]), iotest.ErrReader(broken)))
 	if !errors.Is(err, broken) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrMissing) {
 		t.Errorf("got %v: the log may be whole, only the way to it is broken", err)
+	}
+}
+
+func TestAwaitFrameOfALogWithoutResult(t *testing.T) {
+	log, digest := framed(t, clientDocument(t))
+	broken := errors.New("connection reset")
+	for name, c := range map[string]struct {
+		log  io.Reader
+		want error
+	}{
+		"an empty log":      {strings.NewReader(""), ErrMissing},
+		"an end alone":      {strings.NewReader(markEnd + digest), ErrMissing},
+		"another frame":     {strings.NewReader(strings.ReplaceAll(log, "begin result", "begin inspection")), ErrMissing},
+		"a log cut off":     {strings.NewReader(log[:len(log)*2/3]), ErrMissing},
+		"a connection lost": {io.MultiReader(strings.NewReader(log[:100]), iotest.ErrReader(broken)), broken},
+	} {
+		if err := AwaitFrame(c.log); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		}
 	}
 }
 
