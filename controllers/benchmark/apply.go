@@ -24,6 +24,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 // state is what condition Succeeded says after a step, and when to look again: what the step says, unless it could not be
@@ -292,7 +293,7 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 	task := plan.Task{
 		Run: run.Name, Variant: run.Variant.Name, Attempt: active.Attempt, Role: role, Tool: b.Spec.Tool, Cells: run.Cells,
 		Acceleration: run.Variant.Acceleration.Type, Library: onload.Library(*run.Variant.Acceleration), Env: env,
-		Deadline: plan.Deadline(w.driver, run.Cells), Interface: run.Variant.Network.Interface(),
+		Deadline: plan.Deadline(w.driver, run.Cells), Linger: linger, Interface: run.Variant.Network.Interface(),
 	}
 	if role == v1alpha1.RoleServer {
 		// The server also waits for its client to start.
@@ -330,6 +331,7 @@ func (w *world) endpoint(task plan.Task) pods.Endpoint {
 	return pods.Endpoint{
 		Benchmark: w.benchmark, Name: pods.NameOf(active, task.Role), Image: w.settings.BenchImage, PullPolicy: w.settings.PullPolicy,
 		ServiceAccount: w.settings.ServiceAccount, Node: node, Variant: w.activeRun().Variant, Task: task,
+		Scratch: task.Role == v1alpha1.RoleClient && tool.WritesFiles(w.driver),
 	}
 }
 

@@ -2,6 +2,7 @@ package benchmark
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,9 +15,13 @@ import (
 )
 
 // A kubelet looks at its containers once a second. It reports up to a second late that one has ended, and cleans up after it
-// one or two looks later. It cleans up at once after a pod that is deleted. The controller therefore follows the logs of the two
-// pods from the moment at which the measurement can be over, and takes the result and deletes the pods when both logs have their results.
+// one or two looks later. It cleans up at once after a pod that is deleted while its container runs. The agents therefore linger
+// when they have written their results. The controller follows the logs of the two pods from the moment at which the measurement can
+// be over, and takes the result and deletes the pods when both logs have their results.
 // A log that cannot be followed costs nothing else: the pods' phases say the same, later.
+
+// linger is for how long an agent waits to be stopped. On an idle cluster the controller needs 0.2 s.
+const linger = 2 * time.Second
 
 // follow follows the logs of both pods of the active attempt, beyond the reconcile, until they have a result, end, or take longer
 // than the agents may. It wakes the controller when it has found both.

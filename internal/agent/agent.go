@@ -19,6 +19,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -38,7 +39,7 @@ type Agent struct {
 	Key string
 	// Tools are the drivers.
 	Tools tool.Registry
-	// Scratch is a writable folder.
+	// Scratch is a writable folder, for a client whose tool writes files.
 	Scratch string
 	// Log takes the framed result, and a line for each thing that happens between the cells.
 	Log io.Writer
@@ -61,12 +62,12 @@ func fail(reason, format string, args ...any) error {
 }
 
 // Run does the task. It leaves a termination message in any case: with the reason why there is no result on the log, which it
-// also returns.
+// also returns. With a result, it lingers.
 func (a *Agent) Run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, a.Task.Deadline)
+	work, cancel := context.WithTimeout(ctx, a.Task.Deadline)
 	defer cancel()
 
-	document, err := a.measure(ctx)
+	document, err := a.measure(work)
 	if err == nil {
 		err = a.handOver(document)
 	}
@@ -80,14 +81,18 @@ func (a *Agent) Run(ctx context.Context) error {
 			t = result.Termination{Reason: v1alpha1.OutcomePodLost, Message: "the kubelet stopped the pod before the end of the run"}
 		case errors.As(err, &f):
 			t.Reason = f.reason
-		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		case errors.Is(work.Err(), context.DeadlineExceeded):
 			t.Reason = v1alpha1.OutcomeDeadlineExceeded
 		}
 	}
-	if err := t.WriteFile(a.TerminationLog); err != nil {
+	if err := errors.Join(err, t.WriteFile(a.TerminationLog)); err != nil {
 		return err
 	}
-	return err
+	select {
+	case <-ctx.Done():
+	case <-time.After(a.Task.Linger):
+	}
+	return nil
 }
 
 // handOver writes the result to the log, small enough for its share of the ConfigMap that will keep it.
@@ -202,8 +207,11 @@ func (e *endpoint) document(address string) result.Document {
 	}
 }
 
-// scratch makes an empty folder for a tool.
+// scratch makes an empty folder for a tool that writes files; its name is empty for others.
 func (e *endpoint) scratch(name string) (string, error) {
+	if !tool.WritesFiles(e.driver) {
+		return "", nil
+	}
 	dir := filepath.Join(e.Scratch, name)
 	if err := os.RemoveAll(dir); err != nil {
 		return "", fmt.Errorf("clearing the scratch folder: %w", err)

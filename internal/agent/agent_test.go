@@ -38,6 +38,7 @@ const samples = 1000
 // toolVariable is set for the fake tool only, and not in its agent's environment.
 const toolVariable = "EF_TEST"
 
+func (fakeTool) RawFiles()                           {}
 func (fakeTool) Name() v1alpha1.Tool                 { return v1alpha1.ToolSockperf }
 func (fakeTool) Validate(tool.Cell) error            { return nil }
 func (fakeTool) Listens(tool.Cell) v1alpha1.Protocol { return v1alpha1.ProtocolTCP }
@@ -180,6 +181,39 @@ func document(t *testing.T, e ending) result.Document {
 		t.Fatalf("the log holds no result: %v\n%s", err, e.log)
 	}
 	return framed.Document
+}
+
+// The kubelet stops an agent whose result has been taken.
+func TestLingers(t *testing.T) {
+	restore(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	server := make(chan ending, 1)
+	go func() { server <- run(ctx, t, v1alpha1.RoleServer, fakeTool{}) }()
+	var log stopping
+	client := run(ctx, t, v1alpha1.RoleClient, fakeTool{}, func(a *Agent) {
+		a.Task.Linger = time.Hour
+		log = stopping{Writer: a.Log, stop: stop}
+		a.Log = &log
+	})
+	document(t, client)
+	document(t, <-server)
+	if ctx.Err() == nil {
+		t.Error("the agent did not wait to be stopped")
+	}
+}
+
+// stopping stops the agent a moment after its result was written.
+type stopping struct {
+	io.Writer
+	stop func()
+}
+
+func (s *stopping) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("tailgate-log end")) {
+		time.AfterFunc(50*time.Millisecond, s.stop)
+	}
+	return s.Writer.Write(p)
 }
 
 // A tool's server that tells its counts only when it is interrupted gets to say them, to the client's driver.

@@ -227,18 +227,13 @@ func (e *endpoint) prepare(ctx context.Context, name string, l *link, target too
 		if cell.Name != name {
 			continue
 		}
-		dir, err := e.scratch(name)
-		if err != nil {
-			return nil, nil, err
-		}
-		target.Scratch = dir
 		// On a host's network another process may have the port, and would be taken for the tool.
 		if taken, err := isListening(e.driver.Listens(cell), target.Port); err != nil {
 			return nil, nil, err
 		} else if taken {
 			return nil, nil, fail(v1alpha1.OutcomeToolFailed, "another process listens on %s port %d", cell.Protocol, target.Port)
 		}
-		p, err := e.start(e.driver.Server(cell, target), target.CPUs, dir, l)
+		p, err := e.start(e.driver.Server(cell, target), target.CPUs, "", l)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -60,8 +60,11 @@ type Task struct {
 	Capture bool `json:"capture,omitempty"`
 	// ServerAddress is the server's address on the measured network. For the client only.
 	ServerAddress string `json:"serverAddress,omitempty"`
-	// Deadline bounds everything the agent does from its start.
+	// Deadline bounds everything the agent does from its start until it has written its result.
 	Deadline time.Duration `json:"deadline"`
+	// Linger is for how long the agent runs on after that, unless it is stopped. A kubelet reports a container that it stops
+	// itself at once, and one that ends by itself up to a second later.
+	Linger time.Duration `json:"linger,omitempty"`
 }
 
 var accelerations = []v1alpha1.AccelerationType{"", v1alpha1.AccelerationKernel, v1alpha1.AccelerationOnload}

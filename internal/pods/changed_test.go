@@ -27,7 +27,10 @@ func returned(t *testing.T) (built, pod *corev1.Pod) {
 	if err := yaml.UnmarshalStrict(data, pod); err != nil {
 		t.Fatal(err)
 	}
-	built = build(t, endpoint("template", v1alpha1.RoleServer))
+	e := endpoint("template", v1alpha1.RoleServer)
+	// This server has a volume, as only clients have by now.
+	e.Scratch = true
+	built = build(t, e)
 	// The task is whatever it is by now.
 	pod.Spec.Containers[0].Env[0] = built.Spec.Containers[0].Env[0]
 	return built, pod

@@ -50,6 +50,8 @@ type Endpoint struct {
 	Variant v1alpha1.Variant
 	// Task of the agent.
 	Task plan.Task
+	// Scratch says whether the tool writes files at this end.
+	Scratch bool
 	// Name of the pod; that of Name when it is empty.
 	Name string
 }
@@ -150,10 +152,12 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 					ReadOnlyRootFilesystem:   new(true),
 					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: capabilities(e)},
 				},
-				VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: plan.Scratch}},
 			}},
-			Volumes: []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 		},
+	}
+	if e.Scratch {
+		pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: plan.Scratch}}
 	}
 
 	if t := e.Benchmark.Spec.Pods.DeepCopy(); t != nil {

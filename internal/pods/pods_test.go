@@ -93,7 +93,7 @@ func endpoint(name, role string) Endpoint {
 		e.Task.Interface = Interface
 	}
 	if role == v1alpha1.RoleClient {
-		e.Task.ServerAddress = "192.168.100.12"
+		e.Task.ServerAddress, e.Scratch = "192.168.100.12", true
 	}
 	return e
 }
@@ -265,7 +265,7 @@ func TestPodsHaveNothingTheyDoNotNeed(t *testing.T) {
 			"no capability":             len(c.SecurityContext.Capabilities.Add) == 0 && cmp.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}),
 			"no other namespaces":       !pod.Spec.HostPID && !pod.Spec.HostIPC,
 			"the network that is asked": pod.Spec.HostNetwork == (e.Benchmark.Spec.Network.Type == v1alpha1.NetworkHost),
-			"only scratch space":        len(pod.Spec.Volumes) == 1 && pod.Spec.Volumes[0].EmptyDir != nil,
+			"only scratch space":        len(pod.Spec.Volumes) == 0 && !e.Scratch || len(pod.Spec.Volumes) == 1 && pod.Spec.Volumes[0].EmptyDir != nil,
 			"no probe":                  c.StartupProbe == nil && c.LivenessProbe == nil && c.ReadinessProbe == nil,
 			"no restart":                pod.Spec.RestartPolicy == corev1.RestartPolicyNever,
 			"an end in any case":        pod.Spec.ActiveDeadlineSeconds != nil && *pod.Spec.ActiveDeadlineSeconds == 690,

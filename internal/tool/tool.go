@@ -64,7 +64,7 @@ type Target struct {
 	// ServerCPU is the CPU on which the server's end runs; of the client only, for tools whose client tells the
 	// server where to run.
 	ServerCPU int
-	// Scratch is an existing, empty, writable folder of this end.
+	// Scratch is an existing, empty, writable folder; of the client of a driver with RawFiles only.
 	Scratch string
 	// Token is a word that only the two ends of this run know; for tools whose server can tell its client from
 	// strangers.
@@ -307,6 +307,16 @@ type Driver interface {
 
 // IPv4Only is implemented by the drivers of tools that cannot use IPv6 addresses.
 type IPv4Only interface{ IPv4Only() }
+
+// RawFiles is implemented by the drivers of tools whose clients write their samples to files in Target.Scratch. The pods of the
+// others have no volume: a kubelet starts a container without volumes 300 ms sooner.
+type RawFiles interface{ RawFiles() }
+
+// WritesFiles says whether a tool's client needs Target.Scratch.
+func WritesFiles(d Driver) bool {
+	_, ok := d.(RawFiles)
+	return ok
+}
 
 // Failure is a measurement that did not hold.
 type Failure struct {

@@ -101,6 +101,9 @@ func (d driver) Validate(c tool.Cell) error {
 	return sfnt.Validate(d.Name(), c)
 }
 
+// RawFiles is for the file with the samples.
+func (driver) RawFiles() {}
+
 // Server listens for the control connection of one client, and gets everything else from it.
 func (driver) Server(_ tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{Path: program, Args: []string{"--port=" + strconv.Itoa(t.Port)}, Env: sfnt.Environment()}

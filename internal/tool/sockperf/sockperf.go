@@ -113,6 +113,9 @@ func (driver) Validate(c tool.Cell) error {
 // IPv4Only tells that sockperf 3.7 has no option for IPv6.
 func (driver) IPv4Only() {}
 
+// RawFiles is for the log of all round trips.
+func (driver) RawFiles() {}
+
 // Server serves one protocol until it is killed or interrupted. By itself it could not listen again for a minute where
 // a server was killed with a connection.
 func (driver) Server(c tool.Cell, t tool.Target) tool.Command {
