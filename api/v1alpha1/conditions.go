@@ -209,7 +209,7 @@ const (
 	OutcomeOOMKilled = "OOMKilled"
 	// OutcomeEvicted surfaces when a pod was evicted, preempted or shut down with its node.
 	OutcomeEvicted = "Evicted"
-	// OutcomeNodeLost surfaces when a node stopped responding while it ran a pod.
+	// OutcomeNodeLost surfaces when a node stopped responding while it ran a pod, or lost its container in a reboot.
 	OutcomeNodeLost = "NodeLost"
 	// OutcomePodLost surfaces when a pod of the run was deleted.
 	OutcomePodLost = "PodLost"

@@ -227,12 +227,16 @@ func failure(w *world) (reason, message string) {
 	return reason, message
 }
 
-// unreachable is for an attempt whose node went away, or that takes longer than it possibly should.
+// unreachable is for an attempt whose node went away, or came back without its pods, or that takes longer than it possibly should.
 func unreachable(w *world) (step, bool) {
 	b, active := w.benchmark, w.benchmark.Status.Active
 	for _, p := range []*corev1.Pod{w.server, w.client} {
-		if p != nil && slices.Contains(w.notReady, pods.Node(p)) && w.since(active.NotReadyTime) > nodeGrace {
+		switch {
+		case p == nil:
+		case slices.Contains(w.notReady, pods.Node(p)) && w.since(active.NotReadyTime) > nodeGrace:
 			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s is gone or not ready", pods.Node(p))), true
+		case isRestarted(p):
+			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s lost the container of the %s while it ran: did the node reboot?", pods.Node(p), p.Labels[v1alpha1.LabelRole])), true
 		}
 	}
 	used := time.Duration(b.Status.OccupiedSeconds)*time.Second + w.now.Sub(active.StartTime.Time)

@@ -684,6 +684,10 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			changes: on(active(2*time.Minute), withServer(running), withClient(running), notReadyNode("a", 61*time.Second)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeNodeLost, message: []string{"node a"},
 		},
+		"a node that has rebooted": {
+			changes: on(active(time.Minute), withServer(running), withClient(waiting("ContainerCreating", ""), restarted)),
+			kind:    stepConclude, reason: v1alpha1.OutcomeNodeLost, message: []string{"node a lost the container of the client"},
+		},
 		"a run that holds the nodes for longer than the operator allows": {
 			changes: on(heldBefore(58*time.Minute), active(121*time.Second), withServer(running), withClient(running)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeOccupationExceeded, message: []string{"0 of 2 runs", "1h0m1s"},

@@ -46,6 +46,13 @@ func isRunning(p *corev1.Pod) bool {
 	return c != nil && c.State.Running != nil
 }
 
+// isRestarted says whether a pod's container ran, and the kubelet starts it again: no longer knowing how it ended, a kubelet does so
+// whatever the pod's restartPolicy is.
+func isRestarted(p *corev1.Pod) bool {
+	c := agentOf(p)
+	return c != nil && c.LastTerminationState.Terminated != nil
+}
+
 // terminated is how a pod's container ended; nil while it has not.
 func terminated(p *corev1.Pod) *corev1.ContainerStateTerminated {
 	if c := agentOf(p); c != nil {

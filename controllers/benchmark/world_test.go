@@ -247,6 +247,11 @@ func running(p *corev1.Pod) {
 	container(p, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 }
 
+// restarted is a pod whose container ran before its node lost it.
+func restarted(p *corev1.Pod) {
+	p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: "ContainerStatusUnknown", ExitCode: 137}
+}
+
 // since says for how long a pod's container runs.
 func since(d time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(ago(d)) }
