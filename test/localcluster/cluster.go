@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -213,35 +214,30 @@ func (c *cluster) configuration(n node, snapshotter string, defaults []byte) map
 // buildOwn builds the commands from this checkout that run on the nodes. A running device plugin or driver that is not the one
 // just built is killed, to be started again.
 func (c *cluster) buildOwn(ctx context.Context) error {
-	tmp, err := os.MkdirTemp(c.state, "build-")
-	if err != nil {
-		return fmt.Errorf("creating a folder to build in: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(tmp) }()
 	commands := []string{"multinet", "sriov", "deviceplugin", "dradriver", "guestnode"}
-	args := []string{"build", "-trimpath", "-buildvcs=false", images.NoDebug, "-ldflags", "-s -w", "-o", tmp + "/"}
+	args := []string{"build", "-trimpath", "-buildvcs=false", images.NoDebug, "-ldflags", "-s -w", "-o", c.bin("") + "/"}
+	old := map[string]string{}
 	for _, name := range commands {
 		args = append(args, "./test/localcluster/cmd/"+name)
+		program, err := os.ReadFile(c.bin(name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("reading what was built before: %w", err)
+		}
+		old[name] = string(program)
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = c.root
-	cmd.Env = append(os.Environ(), static...)
+	// Go does not link a program again that is in its place already. From a folder beside it, it renames a new one, at once.
+	cmd.Env = slices.Concat(os.Environ(), static, []string{"GOTMPDIR=" + c.state})
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the node's own commands: %w\n%s", err, tail(string(output), 20))
 	}
 	for _, name := range commands {
-		fresh, err := os.ReadFile(filepath.Join(tmp, name))
+		fresh, err := os.ReadFile(c.bin(name))
 		if err != nil {
 			return fmt.Errorf("reading what was built: %w", err)
 		}
-		old, err := os.ReadFile(c.bin(name))
-		if err == nil && string(old) == string(fresh) {
-			continue
-		}
-		if err := os.Rename(filepath.Join(tmp, name), c.bin(name)); err != nil {
-			return fmt.Errorf("putting %s in its place: %w", name, err)
-		}
-		if name == "deviceplugin" || name == "dradriver" {
+		if old[name] != string(fresh) && (name == "deviceplugin" || name == "dradriver") {
 			stale := func(f found) bool { return f.State == c.state && f.Exe == name }
 			if err := killAll(ctx, stale); err != nil {
 				return err
