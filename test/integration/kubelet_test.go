@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,6 +46,9 @@ type Kubelet struct {
 	mu      sync.Mutex
 	logs    map[types.NamespacedName]string
 	history []PodEvent
+	// seen are the pods of the namespace as the watch saw them last; changed is closed, and replaced, when they change.
+	seen    map[types.UID]*corev1.Pod
+	changed chan struct{}
 	agents  func(*result.Document)
 	dead    string // the node of which no pod does anything
 	// threads says that the nodes have eight CPUs on four cores, wholeCores that their CPU managers give out whole cores only.
@@ -62,22 +66,70 @@ type PodEvent struct {
 // NewKubelet watches the pods of a namespace until the spec ends.
 func NewKubelet(ctx SpecContext, namespace string, now func() time.Time) *Kubelet {
 	GinkgoHelper()
-	k := &Kubelet{namespace: namespace, now: now, logs: map[types.NamespacedName]string{}}
+	k := &Kubelet{
+		namespace: namespace, now: now, logs: map[types.NamespacedName]string{},
+		seen: map[types.UID]*corev1.Pod{}, changed: make(chan struct{}),
+	}
 	// The context is that of the node of the spec's tree in which we are, and ends with it.
 	watcher, err := k8s.Watch(context.WithoutCancel(ctx), &corev1.PodList{}, client.InNamespace(namespace))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(watcher.Stop)
 	go func() {
 		for event := range watcher.ResultChan() {
-			pod, ok := event.Object.(*corev1.Pod)
-			if ok && (event.Type == watch.Added || event.Type == watch.Deleted) {
-				k.mu.Lock()
-				k.history = append(k.history, PodEvent{pod.Name, pod.Labels[v1alpha1.LabelBenchmark], event.Type == watch.Deleted})
-				k.mu.Unlock()
+			if pod, ok := event.Object.(*corev1.Pod); ok {
+				k.note(event.Type, pod)
 			}
 		}
 	}()
 	return k
+}
+
+// note records what happened to a pod.
+func (k *Kubelet) note(event watch.EventType, pod *corev1.Pod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if event == watch.Added || event == watch.Deleted {
+		k.history = append(k.history, PodEvent{pod.Name, pod.Labels[v1alpha1.LabelBenchmark], event == watch.Deleted})
+	}
+	switch {
+	case event == watch.Deleted:
+		delete(k.seen, pod.UID)
+	case !k.isOld(pod):
+		k.seen[pod.UID] = pod
+	}
+	close(k.changed)
+	k.changed = make(chan struct{})
+}
+
+// isOld says whether a version of a pod is known that is newer than this one.
+func (k *Kubelet) isOld(pod *corev1.Pod) bool {
+	known := k.seen[pod.UID]
+	if known == nil {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(known.ResourceVersion, pod.ResourceVersion)
+	return err == nil && order > 0
+}
+
+// report updates a pod's status, which the next turn knows before the watch tells of it.
+func (k *Kubelet) report(ctx context.Context, pod *corev1.Pod) error {
+	err := k8s.Status().Update(ctx, pod)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err == nil && k.seen[pod.UID] != nil && !k.isOld(pod) {
+		k.seen[pod.UID] = pod.DeepCopy()
+	}
+	return err
+}
+
+// present are copies of the pods that there are, and what is closed when they change.
+func (k *Kubelet) present() (all []*corev1.Pod, changed <-chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, pod := range k.seen {
+		all = append(all, pod.DeepCopy())
+	}
+	return all, k.changed
 }
 
 // History is what happened to pods, in order.
@@ -239,7 +291,7 @@ func (k *Kubelet) run(ctx context.Context, pod *corev1.Pod) error {
 	pod.Status.Phase, pod.Status.PodIP = corev1.PodRunning, "10.244.0.2"
 	pod.Status.PodIPs = []corev1.PodIP{{IP: "10.244.0.2"}}
 	k.setContainer(pod, true, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: k.now()}}})
-	return k8s.Status().Update(ctx, pod)
+	return k.report(ctx, pod)
 }
 
 // Succeed ends a pod well, with its result in its log.
@@ -296,7 +348,7 @@ func (k *Kubelet) end(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhas
 	}
 	pod.Status.Phase = phase
 	k.setContainer(pod, false, corev1.ContainerState{Terminated: terminated})
-	return k8s.Status().Update(ctx, pod)
+	return k.report(ctx, pod)
 }
 
 func (k *Kubelet) setContainer(pod *corev1.Pod, started bool, state corev1.ContainerState) {
@@ -336,9 +388,14 @@ func (k *Kubelet) letGo(ctx context.Context, pod *corev1.Pod) (bool, error) {
 		return true, nil
 	}
 	if err == nil && !current.DeletionTimestamp.IsZero() {
-		err = client.IgnoreNotFound(k8s.Delete(ctx, current, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
+		err = k.remove(ctx, pod)
 	}
 	return false, err
+}
+
+// remove removes a pod that is being deleted.
+func (k *Kubelet) remove(ctx context.Context, pod *corev1.Pod) error {
+	return client.IgnoreNotFound(k8s.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
 }
 
 // Auto lets the pods of some benchmarks, or of all if it is given none, start, measure, succeed and go by themselves, until
@@ -350,11 +407,18 @@ func (k *Kubelet) Auto(ctx SpecContext, benchmarks ...string) {
 	go func() {
 		defer close(done)
 		for ctxAuto.Err() == nil {
-			// Conflicts and pods that went meanwhile are met again, or not, on the next turn.
-			if err := k.turn(ctxAuto, benchmarks); err != nil {
+			all, changed := k.present()
+			var again <-chan time.Time
+			// What changed meanwhile is met again, or not, on the next turn.
+			if err := k.turn(ctxAuto, all, benchmarks); err != nil {
 				fmt.Fprintln(GinkgoWriter, "kubelet:", err)
+				again = time.After(20 * time.Millisecond)
 			}
-			time.Sleep(20 * time.Millisecond)
+			select {
+			case <-changed:
+			case <-again:
+			case <-ctxAuto.Done():
+			}
 		}
 	}()
 }
@@ -372,21 +436,16 @@ func (k *Kubelet) isDead(pod *corev1.Pod) bool {
 	return k.dead != "" && pods.Node(pod) == k.dead
 }
 
-func (k *Kubelet) turn(ctx context.Context, benchmarks []string) error {
-	list := &corev1.PodList{}
-	if err := k8s.List(ctx, list, client.InNamespace(k.namespace)); err != nil {
-		return err
-	}
+func (k *Kubelet) turn(ctx context.Context, all []*corev1.Pod, benchmarks []string) error {
 	running := map[string][]*corev1.Pod{}
-	for i := range list.Items {
-		pod := &list.Items[i]
+	for _, pod := range all {
 		if k.isDead(pod) || len(benchmarks) > 0 && !slices.Contains(benchmarks, pod.Labels[v1alpha1.LabelBenchmark]) {
 			continue
 		}
 		var err error
 		switch {
 		case !pod.DeletionTimestamp.IsZero():
-			_, err = k.letGo(ctx, pod)
+			err = k.remove(ctx, pod)
 		case pod.Status.Phase == corev1.PodPending:
 			if err = k.bind(ctx, pod); err == nil {
 				err = k.attachAll(ctx, pod)
@@ -394,7 +453,7 @@ func (k *Kubelet) turn(ctx context.Context, benchmarks []string) error {
 			if err == nil && k.rejects(pod) {
 				pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "SMTAlignmentError"
 				pod.Status.Message = "SMT Alignment Error: requested 1 cpus not multiple cpus per core = 2"
-				err = k8s.Status().Update(ctx, pod)
+				err = k.report(ctx, pod)
 				break
 			}
 			if err == nil {
@@ -411,7 +470,7 @@ func (k *Kubelet) turn(ctx context.Context, benchmarks []string) error {
 	}
 	for _, both := range running {
 		// One may have ended on a turn that was cut short.
-		if len(both) == 2 || k.peerEnded(list, both[0]) {
+		if len(both) == 2 || peerEnded(all, both[0]) {
 			for _, pod := range both {
 				if err := k.succeed(ctx, pod); err != nil {
 					return err
@@ -422,8 +481,8 @@ func (k *Kubelet) turn(ctx context.Context, benchmarks []string) error {
 	return nil
 }
 
-func (k *Kubelet) peerEnded(list *corev1.PodList, pod *corev1.Pod) bool {
-	for _, other := range list.Items {
+func peerEnded(all []*corev1.Pod, pod *corev1.Pod) bool {
+	for _, other := range all {
 		if other.UID != pod.UID && other.Status.Phase == corev1.PodSucceeded &&
 			other.Labels[v1alpha1.LabelRun] == pod.Labels[v1alpha1.LabelRun] && other.Labels[v1alpha1.LabelAttempt] == pod.Labels[v1alpha1.LabelAttempt] {
 			return true
