@@ -1,5 +1,5 @@
 // Command bench compares the pinger with sfnt-pingpong, sockperf and netperf: in two network namespaces that a pair of
-// virtual interfaces joins, each end on a CPU of its own, over TCP and UDP, polling and blocking. The tools take turns
+// virtual interfaces joins, each end on a CPU of its own, over TCP and UDP, polling and blocking. Every tool measures twice
 // in every round, because rounds differ by more than tools do. sockperf and netperf are those of the bench image's
 // packages. As root:
 //
@@ -55,7 +55,7 @@ var modes = []mode{{"tcp-spin", false, true}, {"udp-spin", true, true}, {"tcp-bl
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	rounds := flags.Int("rounds", 10, "rounds; in each of them every tool measures every mode once")
+	rounds := flags.Int("rounds", 10, "rounds; in each of them every tool measures every mode twice")
 	duration := flags.Duration("duration", time.Second, "measuring time of each, in whole seconds")
 	size := flags.Int("size", 64, "bytes of a message, 14 to 65507")
 	only := flags.String("modes", "", "modes to run, with commas between; empty: all")
@@ -96,36 +96,70 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	p := pair{Pair: ends, clientCPU: *clientCPU, serverCPU: *serverCPU, duration: *duration, size: *size}
 	results := map[string]map[string]series{}
 	for round := range *rounds {
+		// The tools take turns at being first.
+		first := round % len(tools)
+		order := slices.Concat(tools[first:], tools[:first])
 		for _, m := range chosen {
-			for i := range tools {
-				t := tools[(i+round)%len(tools)]
-				if m.spin && !t.spins {
-					continue
+			measured, err := measure(order, func(t benchTool) (latency, error) { return p.try(ctx, t, m, stderr) })
+			if err != nil {
+				return fmt.Errorf("%s, round %d: %w", m.name, round+1, err)
+			}
+			if results[m.name] == nil {
+				results[m.name] = map[string]series{}
+			}
+			for name, l := range measured {
+				if results[m.name][name] == nil {
+					results[m.name][name] = series{}
 				}
-				measured, err := p.run(ctx, t, m)
-				// sockperf now and then gives up a connection that is still being made.
-				for again := 0; err != nil && again < 3 && t.name != "pinger" && ctx.Err() == nil; again++ {
-					fmt.Fprintf(stderr, "%s, %s, round %d, once more: %v\n", m.name, t.name, round+1, err)
-					measured, err = p.run(ctx, t, m)
-				}
-				if err != nil && (t.name == "pinger" || ctx.Err() != nil) {
-					return fmt.Errorf("%s, %s: %w", m.name, t.name, err)
-				} else if err != nil {
-					fmt.Fprintf(stderr, "%s, %s, round %d, left out: %v\n", m.name, t.name, round+1, err)
-					continue
-				}
-				if results[m.name] == nil {
-					results[m.name] = map[string]series{}
-				}
-				if results[m.name][t.name] == nil {
-					results[m.name][t.name] = series{}
-				}
-				results[m.name][t.name][round] = measured
+				results[m.name][name][round] = l
 			}
 		}
 	}
 	report(stdout, chosen, tools, results)
 	return nil
+}
+
+// errLeftOut is for a tool that did not measure, and of which the round has nothing.
+var errLeftOut = errors.New("left out")
+
+// measure lets every tool measure twice, in an order and then in the reverse order: a machine that becomes slower meanwhile does so
+// for all of them. Of each it returns the lesser minimum and the geometric mean of both medians, unless the tool was left out.
+func measure(order []benchTool, run func(benchTool) (latency, error)) (map[string]latency, error) {
+	back := slices.Clone(order)
+	slices.Reverse(back)
+	once, twice := map[string]latency{}, map[string]latency{}
+	for _, t := range slices.Concat(order, back) {
+		l, err := run(t)
+		if errors.Is(err, errLeftOut) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", t.name, err)
+		}
+		if before, ok := once[t.name]; ok {
+			twice[t.name] = latency{min(before.min, l.min), math.Sqrt(before.p50 * l.p50)}
+		}
+		once[t.name] = l
+	}
+	return twice, nil
+}
+
+// try lets a tool measure a mode, again if it fails: sockperf now and then gives up a connection that is still being made. The pinger
+// may not fail.
+func (p pair) try(ctx context.Context, t benchTool, m mode, stderr io.Writer) (latency, error) {
+	if m.spin && !t.spins {
+		return latency{}, errLeftOut
+	}
+	for tries := 1; ; tries++ {
+		l, err := p.run(ctx, t, m)
+		if err == nil || t.name == "pinger" || ctx.Err() != nil {
+			return l, err
+		}
+		fmt.Fprintf(stderr, "%s, %s, try %d: %v\n", m.name, t.name, tries, err)
+		if tries == 4 {
+			return latency{}, errLeftOut
+		}
+	}
 }
 
 func choose(names string) ([]mode, error) {

@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +37,33 @@ func TestRead(t *testing.T) {
 				t.Errorf("got %v, %v; want %v", got, err, c.want)
 			}
 		})
+	}
+}
+
+// A machine that becomes slower by the same factor from one measurement to the next does not favour the tool that is first.
+func TestMeasure(t *testing.T) {
+	tools := []benchTool{{name: "a"}, {name: "b"}, {name: "c"}, {name: "d"}}
+	var ran []string
+	slowness := 1.0
+	got, err := measure(tools, func(tool benchTool) (latency, error) {
+		ran = append(ran, tool.name)
+		slowness *= 2
+		if tool.name == "c" || tool.name == "d" && slowness > 16 {
+			return latency{}, errLeftOut
+		}
+		return latency{slowness, slowness}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (map[string]latency{"a": {2, math.Sqrt(512)}, "b": {4, math.Sqrt(512)}}); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if order := strings.Join(ran, ""); order != "abcddcba" {
+		t.Errorf("they ran as %s", order)
+	}
+	if _, err := measure(tools, func(benchTool) (latency, error) { return latency{}, errors.New("failed") }); err == nil {
+		t.Error("a failure is not reported")
 	}
 }
 

@@ -156,8 +156,7 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 		},
 	}
 	if e.Scratch {
-		pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: plan.Scratch}}
+		addScratch(&pod.Spec)
 	}
 
 	if t := e.Benchmark.Spec.Pods.DeepCopy(); t != nil {
@@ -185,6 +184,11 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, foreign.AnnotationNetworks, annotation)
 	}
 	return pod, nil
+}
+
+func addScratch(spec *corev1.PodSpec) {
+	spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: plan.Scratch}}
 }
 
 // identity is the user that the agent and the tools run as: the image's, which is not root, or one that the cluster chooses,
