@@ -46,8 +46,8 @@ func isRunning(p *corev1.Pod) bool {
 	return c != nil && c.State.Running != nil
 }
 
-// isRestarted says whether a pod's container ran, and the kubelet starts it again: no longer knowing how it ended, a kubelet does so
-// whatever the pod's restartPolicy is.
+// isRestarted says whether a pod's container ran, and the kubelet starts it again. A kubelet that does not know how a container ended
+// does so, whatever the pod's restartPolicy is.
 func isRestarted(p *corev1.Pod) bool {
 	c := agentOf(p)
 	return c != nil && c.LastTerminationState.Terminated != nil

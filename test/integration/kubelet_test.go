@@ -111,7 +111,7 @@ func (k *Kubelet) isOld(pod *corev1.Pod) bool {
 	return err == nil && order > 0
 }
 
-// report updates a pod's status, which the next turn knows before the watch tells of it.
+// report updates a pod's status, which the next turn sees even before the watch does.
 func (k *Kubelet) report(ctx context.Context, pod *corev1.Pod) error {
 	err := k8s.Status().Update(ctx, pod)
 	k.mu.Lock()

@@ -216,9 +216,11 @@ func (c *cluster) configuration(n node, snapshotter string, defaults []byte) map
 func (c *cluster) buildOwn(ctx context.Context) error {
 	commands := []string{"multinet", "sriov", "deviceplugin", "dradriver", "guestnode"}
 	args := []string{"build", "-trimpath", "-buildvcs=false", images.NoDebug, "-ldflags", "-s -w", "-o", c.bin("") + "/"}
-	old := map[string]string{}
 	for _, name := range commands {
 		args = append(args, "./test/localcluster/cmd/"+name)
+	}
+	old := map[string]string{"deviceplugin": "", "dradriver": ""}
+	for name := range old {
 		program, err := os.ReadFile(c.bin(name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("reading what was built before: %w", err)
@@ -227,17 +229,17 @@ func (c *cluster) buildOwn(ctx context.Context) error {
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = c.root
-	// Go does not link a program again that is in its place already. From a folder beside it, it renames a new one, at once.
+	// Go does not link a program again that is up to date. With temporary files on the same file system, it renames a new one into place.
 	cmd.Env = slices.Concat(os.Environ(), static, []string{"GOTMPDIR=" + c.state})
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the node's own commands: %w\n%s", err, tail(string(output), 20))
 	}
-	for _, name := range commands {
+	for name, program := range old {
 		fresh, err := os.ReadFile(c.bin(name))
 		if err != nil {
 			return fmt.Errorf("reading what was built: %w", err)
 		}
-		if old[name] != string(fresh) && (name == "deviceplugin" || name == "dradriver") {
+		if program != string(fresh) {
 			stale := func(f found) bool { return f.State == c.state && f.Exe == name }
 			if err := killAll(ctx, stale); err != nil {
 				return err
