@@ -84,8 +84,8 @@ var _ = AfterSuite(func() {
 	}
 })
 
-// newNamespace makes a namespace of a spec's own. When the spec ends, it is empty, so that no other spec meets
-// its benchmarks.
+// newNamespace makes a namespace of a spec's own. When the spec ends, it is empty, so that the manager of no other spec meets
+// its benchmarks and looks for the owners of what they left.
 func newNamespace(ctx SpecContext) string {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}
@@ -96,6 +96,7 @@ func newNamespace(ctx SpecContext) string {
 			return errors.Join(
 				k8s.DeleteAllOf(ctx, &v1alpha1.LatencyMatrix{}, client.InNamespace(namespace.Name)),
 				k8s.DeleteAllOf(ctx, &v1alpha1.LatencyBenchmark{}, client.InNamespace(namespace.Name)),
+				k8s.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(namespace.Name)),
 				k8s.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace.Name), client.GracePeriodSeconds(0)))
 		}).Should(Succeed())
 	})

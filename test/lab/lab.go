@@ -20,10 +20,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -170,16 +168,21 @@ func qemu(ctx context.Context, m Machine, system machine.System, initramfs, cons
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("starting QEMU: %w", err)
 	}
-	var hangs atomic.Bool
-	watchdog := time.AfterFunc(machine.BootLimit, func() {
-		hangs.Store(true)
-		_ = cmd.Process.Kill()
+	booting, booted := machine.Booting(ctx, cmd.Process.Pid, machine.IdleLimit)
+	defer booted()
+	stop := context.AfterFunc(booting, func() { _ = cmd.Process.Kill() })
+	ran := false
+	code, err = relay(stdout, os.Stdout, func() {
+		ran = stop()
+		booted()
 	})
-	defer watchdog.Stop()
-	code, err = relay(stdout, os.Stdout, func() { watchdog.Stop() })
 	err = errors.Join(err, cmd.Wait())
-	if hangs.Load() {
-		err = fmt.Errorf("it has not booted within %s: %w", machine.BootLimit, machine.ErrHangs)
+	switch cause := context.Cause(booting); {
+	case ran:
+	case cause != nil:
+		err = cause
+	default:
+		err = fmt.Errorf("%w: QEMU has ended: %s", machine.ErrNoBoot, cmd.ProcessState)
 	}
 	return code, err
 }

@@ -275,7 +275,7 @@ func testUpRepairs(t *testing.T, o Options) {
 			}
 		})
 	}
-	t.Run("a command that hangs", func(t *testing.T) { testHangs(ctx, t, *c) })
+	t.Run("a guest that does not boot", func(t *testing.T) { testBoot(ctx, t, *c) })
 	t.Run("a VF", func(t *testing.T) {
 		nw, err := openNetwork(c.site, c.nodes)
 		if err != nil {
@@ -309,8 +309,8 @@ func testUpRepairs(t *testing.T, o Options) {
 	})
 }
 
-// testHangs has a cluster start a command that answers after its second start, and one that never does.
-func testHangs(ctx context.Context, t *testing.T, c cluster) {
+// testBoot has a cluster start a command that answers after its second start, and one that never does.
+func testBoot(ctx context.Context, t *testing.T, c cluster) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
 		t.Fatal(err)
@@ -320,15 +320,15 @@ func testHangs(ctx context.Context, t *testing.T, c cluster) {
 		t.Fatal(err)
 	}
 	address, made := reserved.Addr().String(), 0
-	hanging := func() process {
+	silent := func() process {
 		made++
-		return process{Name: "hangs", Args: []string{sleep, "600"}}
+		return process{Name: "silent", Args: []string{sleep, "600"}}
 	}
 	if err := reserved.Close(); err != nil {
 		t.Fatal(err)
 	}
 	end := func() {
-		if err := killAll(context.Background(), c.runs(hanging().Name, sleep)); err != nil {
+		if err := killAll(context.Background(), c.runs(silent().Name, sleep)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -339,7 +339,7 @@ func testHangs(ctx context.Context, t *testing.T, c cluster) {
 		again = append(again, string(text))
 		return len(text), nil
 	})
-	if err := c.boot(ctx, hanging, address, time.Second); !errors.Is(err, machine.ErrHangs) {
+	if err := c.boot(ctx, silent, address, time.Second); !errors.Is(err, machine.ErrNoBoot) {
 		t.Errorf("a command that never answers: %v", err)
 	}
 	if len(again) != machine.MaxBoots-1 || made != machine.MaxBoots {
@@ -352,7 +352,7 @@ func testHangs(ctx context.Context, t *testing.T, c cluster) {
 		listener, err = net.Listen("tcp", address)
 		return len(text), err
 	})
-	if err := c.boot(ctx, hanging, address, time.Second); err != nil {
+	if err := c.boot(ctx, silent, address, time.Second); err != nil {
 		t.Errorf("a command that answers after its second start: %v", err)
 	}
 	if listener == nil {

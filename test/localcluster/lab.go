@@ -202,35 +202,43 @@ func ensureTap(h netnsHandle, bridge netlink.Link, n node) error {
 
 // bootNode starts the guest of a node unless it runs, and waits until its first process answers.
 func (c *cluster) bootNode(ctx context.Context, n node) error {
-	return c.boot(ctx, func() process { return c.guest(n) }, n.guestAddress(), machine.BootLimit)
+	return c.boot(ctx, func() process { return c.guest(n) }, n.guestAddress(), machine.IdleLimit)
 }
 
-// boot starts a guest unless it runs, and waits until it answers at a TCP address. It kills one that hangs, and starts another: the
-// command line has the time of its start, which is the guest's.
-func (c *cluster) boot(ctx context.Context, guest func() process, address string, limit time.Duration) error {
+// boot starts a guest unless it runs, and waits until it answers at a TCP address. It starts one that does not boot again, with another
+// command line, which has the time of its start, which is the guest's.
+func (c *cluster) boot(ctx context.Context, guest func() process, address string, idleLimit time.Duration) error {
 	return machine.Boot(c.options.log(), func() error {
 		pr := guest()
 		if err := c.ensure(pr); err != nil {
 			return err
 		}
-		wait, cancel := context.WithTimeoutCause(ctx, limit, machine.ErrHangs)
-		defer cancel()
-		err := poll(wait, func() (bool, error) {
-			connection, dialErr := (&net.Dialer{Timeout: time.Second}).DialContext(wait, "tcp", address)
+		runs := c.runs(pr.Name, pr.Args[0])
+		found, err := findProcesses(runs)
+		if err == nil && len(found) == 0 {
+			err = fmt.Errorf("%w: it has ended", machine.ErrNoBoot)
+		}
+		if err != nil {
+			return fmt.Errorf("starting %s: %w", pr.Name, err)
+		}
+		booting, booted := machine.Booting(ctx, found[0].PID, idleLimit)
+		defer booted()
+		err = poll(booting, func() (bool, error) {
+			connection, dialErr := (&net.Dialer{Timeout: time.Second}).DialContext(booting, "tcp", address)
 			if dialErr == nil {
 				return true, connection.Close()
 			}
 			running, err := c.running(pr)
 			if err == nil && !running {
-				err = errors.New("it has ended")
+				err = fmt.Errorf("%w: it has ended", machine.ErrNoBoot)
 			}
 			return false, err
 		})
-		if errors.Is(err, machine.ErrHangs) {
-			err = errors.Join(err, killAll(ctx, c.runs(pr.Name, pr.Args[0])))
+		if errors.Is(err, machine.ErrNoBoot) {
+			err = errors.Join(err, killAll(ctx, runs))
 		}
 		if err != nil {
-			return fmt.Errorf("waiting %s until %s answers at %s: %w", limit, pr.Name, address, err)
+			return fmt.Errorf("waiting until %s answers at %s: %w", pr.Name, address, err)
 		}
 		return nil
 	})

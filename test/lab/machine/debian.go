@@ -5,7 +5,6 @@ package machine
 import (
 	"context"
 	"debug/elf"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -15,7 +14,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/tailgate-dev/tailgate/test/cached"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
@@ -32,28 +30,6 @@ const (
 	// the lab at the next update of QEMU. A cache that is filled stays as it is.
 	mirror = "http://deb.debian.org/debian"
 )
-
-const (
-	// BootLimit is how long a guest may take until its first process answers, several times what it takes while this machine does other
-	// work. A guest that takes longer hangs: QEMU's emulation has lost the end of a timer interrupt of a kernel that booted.
-	BootLimit = 3 * time.Minute
-	// MaxBoots is how often a guest that hangs is started.
-	MaxBoots = 3
-)
-
-// ErrHangs is why a guest is started again.
-var ErrHangs = errors.New("the guest hangs while it boots")
-
-// Boot calls start, which starts a guest, again if the guest hangs.
-func Boot(log io.Writer, start func() error) error {
-	for n := 1; ; n++ {
-		err := start()
-		if !errors.Is(err, ErrHangs) || n == MaxBoots {
-			return err
-		}
-		fmt.Fprintf(log, "%v; it is started again\n", err)
-	}
-}
 
 // Missing is why there is no guest on this machine.
 type Missing struct{ error }

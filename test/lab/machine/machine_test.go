@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -108,11 +110,11 @@ func TestModules(t *testing.T) {
 	}
 }
 
-func TestGuestThatHangs(t *testing.T) {
+func TestBoot(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
-		hangs, want int
-		wantHangs   bool
+		fails, want int
+		wantNoBoot  bool
 	}{
 		{"never", 0, 1, false},
 		{"once", 1, 2, false},
@@ -121,14 +123,47 @@ func TestGuestThatHangs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			starts := 0
 			err := Boot(t.Output(), func() error {
-				if starts++; starts <= tt.hangs {
-					return fmt.Errorf("wrapped: %w", ErrHangs)
+				if starts++; starts <= tt.fails {
+					return fmt.Errorf("wrapped: %w", ErrNoBoot)
 				}
 				return nil
 			})
-			if starts != tt.want || errors.Is(err, ErrHangs) != tt.wantHangs || (err != nil) != tt.wantHangs {
+			if starts != tt.want || errors.Is(err, ErrNoBoot) != tt.wantNoBoot || (err != nil) != tt.wantNoBoot {
 				t.Errorf("%d starts, error %v; want %d starts", starts, err, tt.want)
 			}
+		})
+	}
+}
+
+func TestBooting(t *testing.T) {
+	const idleLimit = time.Second
+	for name, tt := range map[string]struct {
+		args []string
+		want error
+	}{
+		"idle": {[]string{"sleep", "60"}, ErrNoBoot},
+		"busy": {[]string{"sh", "-c", "while :; do :; done"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			guest := exec.CommandContext(t.Context(), tt.args[0], tt.args[1:]...)
+			if err := guest.Start(); err != nil {
+				t.Fatal(err)
+			}
+			booting, booted := Booting(t.Context(), guest.Process.Pid, idleLimit)
+			defer booted()
+			select {
+			case <-booting.Done():
+			case <-time.After(3*idleLimit + idleLimit/2):
+			}
+			if err := context.Cause(booting); !errors.Is(err, tt.want) {
+				t.Errorf("after some time: %v, want %v", err, tt.want)
+			}
+			booted()
+			if err := guest.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+			_ = guest.Wait() // as it was killed
 		})
 	}
 }
