@@ -1,7 +1,7 @@
 // Command bench compares the pinger with sfnt-pingpong, sockperf and netperf: in two network namespaces that a pair of
-// virtual interfaces joins, each end on a CPU of its own, over TCP and UDP, polling and blocking. Every tool measures twice
-// in every round, because rounds differ by more than tools do. sockperf and netperf are those of the bench image's
-// packages. As root:
+// virtual interfaces joins, each end on a CPU of its own, over TCP and UDP, polling and blocking. In every round the pinger
+// and each other tool take turns, because a machine's speed changes by more than tools differ. sockperf and netperf are
+// those of the bench image's packages. As root:
 //
 //	SFNETTEST_BIN=/path/to/folder go run ./hack/bench
 //
@@ -9,7 +9,7 @@
 //
 //	RATIO tcp-spin to sfnt-pingpong: 1.003, 95 % interval [0.998, 1.009], the median of 30 paired rounds; min 0.98, best p50 0.99
 //
-// Each round gives one ratio of the pinger's median to the other tool's. Their median holds where the medians of a mode
+// Each round has one ratio of the pinger's median to the other tool's. Their median holds where the medians of a mode
 // jump between two values; its interval is that of the sign test. The ratios of the smallest round trips and of the best
 // medians stand beside it. netperf knows whole microseconds only and is shown, but not compared with.
 package main
@@ -55,7 +55,7 @@ var modes = []mode{{"tcp-spin", false, true}, {"udp-spin", true, true}, {"tcp-bl
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	rounds := flags.Int("rounds", 10, "rounds; in each of them every tool measures every mode twice")
+	rounds := flags.Int("rounds", 10, "rounds; in each of them the pinger and each other tool measure every mode twice")
 	duration := flags.Duration("duration", time.Second, "measuring time of each, in whole seconds")
 	size := flags.Int("size", 64, "bytes of a message, 14 to 65507")
 	only := flags.String("modes", "", "modes to run, with commas between; empty: all")
@@ -94,24 +94,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	defer func() { err = errors.Join(err, ends.Close()) }()
 	p := pair{Pair: ends, clientCPU: *clientCPU, serverCPU: *serverCPU, duration: *duration, size: *size}
-	results := map[string]map[string]series{}
+	results := map[string]map[string][]paired{}
 	for round := range *rounds {
-		// The tools take turns at being first.
-		first := round % len(tools)
-		order := slices.Concat(tools[first:], tools[:first])
 		for _, m := range chosen {
-			measured, err := measure(order, func(t benchTool) (latency, error) { return p.try(ctx, t, m, stderr) })
-			if err != nil {
-				return fmt.Errorf("%s, round %d: %w", m.name, round+1, err)
-			}
-			if results[m.name] == nil {
-				results[m.name] = map[string]series{}
-			}
-			for name, l := range measured {
-				if results[m.name][name] == nil {
-					results[m.name][name] = series{}
+			for _, t := range tools[1:] {
+				measured, err := measure(inTurns(tools[0], t, round), func(t benchTool) (latency, error) { return p.try(ctx, t, m, stderr) })
+				if err != nil {
+					return fmt.Errorf("%s, round %d: %w", m.name, round+1, err)
 				}
-				results[m.name][name][round] = l
+				if results[m.name] == nil {
+					results[m.name] = map[string][]paired{}
+				}
+				if theirs, ok := measured[t.name]; ok {
+					results[m.name][t.name] = append(results[m.name][t.name], paired{measured[tools[0].name], theirs})
+				}
 			}
 		}
 	}
@@ -122,26 +118,41 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 // errLeftOut is for a tool that did not measure, and of which the round has nothing.
 var errLeftOut = errors.New("left out")
 
-// measure lets every tool measure twice, in an order and then in the reverse order: a machine that becomes slower meanwhile does so
-// for all of them. Of each it returns the lesser minimum and the geometric mean of both medians, unless the tool was left out.
+// inTurns is the order in which the pinger and another tool measure in a round: one of them twice between two measurements of the
+// other, so that a machine that becomes slower meanwhile does so for both.
+func inTurns(pinger, other benchTool, round int) []benchTool {
+	switch {
+	case other.coarse:
+		return []benchTool{other}
+	case round%2 == 0:
+		return []benchTool{pinger, other, other, pinger}
+	}
+	return []benchTool{other, pinger, pinger, other}
+}
+
+// measure lets tools measure one after the other. Of each it returns the least minimum and the geometric mean of its medians; of
+// none if one of them was left out.
 func measure(order []benchTool, run func(benchTool) (latency, error)) (map[string]latency, error) {
-	back := slices.Clone(order)
-	slices.Reverse(back)
-	once, twice := map[string]latency{}, map[string]latency{}
-	for _, t := range slices.Concat(order, back) {
+	all := map[string][]latency{}
+	for _, t := range order {
 		l, err := run(t)
 		if errors.Is(err, errLeftOut) {
-			continue
+			return nil, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", t.name, err)
 		}
-		if before, ok := once[t.name]; ok {
-			twice[t.name] = latency{min(before.min, l.min), math.Sqrt(before.p50 * l.p50)}
-		}
-		once[t.name] = l
+		all[t.name] = append(all[t.name], l)
 	}
-	return twice, nil
+	means := map[string]latency{}
+	for name, measured := range all {
+		product := 1.0
+		for _, l := range measured {
+			product *= l.p50
+		}
+		means[name] = latency{best(measured).min, math.Pow(product, 1/float64(len(measured)))}
+	}
+	return means, nil
 }
 
 // try lets a tool measure a mode, again if it fails: sockperf now and then gives up a connection that is still being made. The pinger
@@ -180,77 +191,84 @@ func choose(names string) ([]mode, error) {
 // latency is what a tool measured in one round, in ns for the whole round trip.
 type latency struct{ min, p50 float64 }
 
-// series is what a tool measured, by the number of the round. Rounds in which it was left out are missing.
-type series map[int]latency
+// paired is what the pinger and another tool measured side by side in one round.
+type paired struct{ ours, theirs latency }
+
+func ours(p paired) latency   { return p.ours }
+func theirs(p paired) latency { return p.theirs }
+
+// of takes one of both from each round.
+func of(which func(paired) latency, rounds []paired) []latency {
+	var all []latency
+	for _, p := range rounds {
+		all = append(all, which(p))
+	}
+	return all
+}
 
 // best is the smallest minimum and the smallest median.
-func (s series) best() latency {
+func best(all []latency) latency {
 	best := latency{math.Inf(1), math.Inf(1)}
-	for _, l := range s {
+	for _, l := range all {
 		best.min, best.p50 = min(best.min, l.min), min(best.p50, l.p50)
 	}
 	return best
 }
 
-// p50 are the medians in ascending order.
-func (s series) p50() []float64 {
-	var all []float64
-	for _, l := range s {
-		all = append(all, l.p50)
-	}
-	slices.Sort(all)
-	return all
-}
-
-// paired are the ratios of the medians of the same rounds, in ascending order.
-func (s series) paired(other series) []float64 {
-	var all []float64
-	for round, l := range s {
-		if o, ok := other[round]; ok {
-			all = append(all, l.p50/o.p50)
-		}
-	}
-	slices.Sort(all)
-	return all
-}
-
-// median of sorted values.
-func median(sorted []float64) float64 {
-	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+// median of values, which it sorts.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
 // oneSide is the probability of error of each end of an interval: both together are one of 95 %.
 const oneSide stats.OneIn = 40
 
 // report prints a table and the ratios.
-func report(w io.Writer, chosen []mode, tools []benchTool, results map[string]map[string]series) {
+func report(w io.Writer, chosen []mode, tools []benchTool, results map[string]map[string][]paired) {
 	fmt.Fprintf(w, "%-10s %-14s %10s %10s %14s  (round trip, µs)\n", "mode", "tool", "min", "best p50", "median of p50")
-	for _, m := range chosen {
-		for _, t := range tools {
-			if s, ok := results[m.name][t.name]; ok {
-				fmt.Fprintf(w, "%-10s %-14s %10.3f %10.3f %14.3f\n", m.name, t.name, s.best().min/1e3, s.best().p50/1e3, median(s.p50())/1e3)
-			}
+	row := func(mode, tool string, all []latency) {
+		var medians []float64
+		for _, l := range all {
+			medians = append(medians, l.p50/1e3)
 		}
+		fmt.Fprintf(w, "%-10s %-14s %10.3f %10.3f %14.3f\n", mode, tool, best(all).min/1e3, best(all).p50/1e3, median(medians))
 	}
+	var ratios strings.Builder
 	for _, m := range chosen {
+		var pinger []latency
+		var others []benchTool
 		for _, t := range tools[1:] {
-			if s, ok := results[m.name][t.name]; ok && !t.coarse {
-				fmt.Fprintf(w, "RATIO %s to %s: %s\n", m.name, t.name, ratio(results[m.name][tools[0].name], s))
+			if rounds := results[m.name][t.name]; len(rounds) > 0 {
+				others = append(others, t)
+				if !t.coarse {
+					pinger = append(pinger, of(ours, rounds)...)
+					fmt.Fprintf(&ratios, "RATIO %s to %s: %s\n", m.name, t.name, ratio(rounds))
+				}
 			}
 		}
+		if len(pinger) > 0 {
+			row(m.name, tools[0].name, pinger)
+		}
+		for _, t := range others {
+			row(m.name, t.name, of(theirs, results[m.name][t.name]))
+		}
 	}
+	fmt.Fprint(w, ratios.String())
 }
 
 // ratio compares the pinger with another tool.
-func ratio(ours, theirs series) string {
-	paired := ours.paired(theirs)
-	interval := "too few rounds for an interval"
-	if k := stats.Sign(len(paired), oneSide); k >= 0 {
-		interval = fmt.Sprintf("%s [%.3f, %.3f]", stats.Confidence, paired[k], paired[len(paired)-1-k])
+func ratio(rounds []paired) string {
+	var all []float64
+	for _, p := range rounds {
+		all = append(all, p.ours.p50/p.theirs.p50)
 	}
-	a, b := ours.best(), theirs.best()
-	return fmt.Sprintf("%.3f, %s, the median of %d paired rounds; min %.2f, best p50 %.2f", median(paired), interval, len(paired),
-		a.min/b.min, a.p50/b.p50)
+	middle, interval := median(all), "too few rounds for an interval"
+	if k := stats.Sign(len(all), oneSide); k >= 0 {
+		interval = fmt.Sprintf("%s [%.3f, %.3f]", stats.Confidence, all[k], all[len(all)-1-k])
+	}
+	a, b := best(of(ours, rounds)), best(of(theirs, rounds))
+	return fmt.Sprintf("%.3f, %s, the median of %d paired rounds; min %.2f, best p50 %.2f", middle, interval, len(all), a.min/b.min, a.p50/b.p50)
 }
 
 // unpackTools returns the tools to compare, the pinger first. sockperf and netperf come with the libraries of the bench image,

@@ -40,55 +40,61 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A machine that becomes slower by the same factor from one measurement to the next does not favour the tool that is first.
+// A machine that becomes slower by the same factor from one measurement to the next favours neither tool.
 func TestMeasure(t *testing.T) {
-	tools := []benchTool{{name: "a"}, {name: "b"}, {name: "c"}, {name: "d"}}
-	var ran []string
-	slowness := 1.0
-	got, err := measure(tools, func(tool benchTool) (latency, error) {
-		ran = append(ran, tool.name)
-		slowness *= 2
-		if tool.name == "c" || tool.name == "d" && slowness > 16 {
-			return latency{}, errLeftOut
-		}
-		return latency{slowness, slowness}, nil
-	})
-	if err != nil {
-		t.Fatal(err)
+	a, b, coarse := benchTool{name: "a"}, benchTool{name: "b"}, benchTool{name: "c", coarse: true}
+	cases := map[string]struct {
+		order []benchTool
+		ran   string
+		want  map[string]latency
+	}{
+		"even round":      {inTurns(a, b, 0), "abba", map[string]latency{"a": {2, math.Sqrt(32)}, "b": {4, math.Sqrt(32)}}},
+		"odd round":       {inTurns(a, b, 1), "baab", map[string]latency{"a": {4, math.Sqrt(32)}, "b": {2, math.Sqrt(32)}}},
+		"coarse":          {inTurns(a, coarse, 0), "c", map[string]latency{"c": {2, 2}}},
+		"one is left out": {inTurns(a, benchTool{name: "d"}, 0), "ad", nil},
 	}
-	if want := (map[string]latency{"a": {2, math.Sqrt(512)}, "b": {4, math.Sqrt(512)}}); !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var ran strings.Builder
+			slowness := 1.0
+			got, err := measure(c.order, func(tool benchTool) (latency, error) {
+				ran.WriteString(tool.name)
+				slowness *= 2
+				if tool.name == "d" {
+					return latency{}, errLeftOut
+				}
+				return latency{slowness, slowness}, nil
+			})
+			if err != nil || ran.String() != c.ran || !maps.Equal(got, c.want) {
+				t.Errorf("%s: got %v, %v; want %v of %s", &ran, got, err, c.want, c.ran)
+			}
+		})
 	}
-	if order := strings.Join(ran, ""); order != "abcddcba" {
-		t.Errorf("they ran as %s", order)
-	}
-	if _, err := measure(tools, func(benchTool) (latency, error) { return latency{}, errors.New("failed") }); err == nil {
+	if _, err := measure(inTurns(a, b, 0), func(benchTool) (latency, error) { return latency{}, errors.New("failed") }); err == nil {
 		t.Error("a failure is not reported")
 	}
 }
 
 // A mode that jumps between two values gives bests by luck; the ratios of the same rounds hold.
 func TestRatio(t *testing.T) {
-	// Every tool is quick in some rounds and slow in others, mostly the same. The pinger takes 1 % more.
-	ours, theirs := series{}, series{}
+	// Both tools are quick in some rounds and slow in others, mostly the same. The pinger takes 1 % more.
+	var jumps []paired
 	for round := range 12 {
 		slow := 1 + float64(round%2)/2
-		ours[round], theirs[round] = latency{9000 * slow, 9494 * slow}, latency{9000 * slow, 9400 * slow}
+		jumps = append(jumps, paired{latency{9000 * slow, 9494 * slow}, latency{9000 * slow, 9400 * slow}})
 	}
-	theirs[1] = latency{9000, 9400} // quick when the pinger was slow
-	ours[2] = latency{9900, 18000}  // the other way round
+	jumps[1].theirs = latency{9000, 9400}                        // quick when the pinger was slow
+	jumps[2] = paired{latency{9900, 18000}, latency{9000, 9400}} // slow when the other was quick
 	cases := map[string]struct {
-		ours, theirs series
-		want         string
+		rounds []paired
+		want   string
 	}{
-		"two values":    {ours, theirs, "1.010, 95 % interval [1.010, 1.010], the median of 12 paired rounds; min 1.00, best p50 1.01"},
-		"half as quick": {series{0: {20, 20}}, series{0: {10, 10}}, "2.000, too few rounds for an interval, the median of 1 paired rounds; min 2.00, best p50 2.00"},
-		"a round left out": {series{0: {10, 10}, 1: {10, 10}, 2: {10, 30}}, series{0: {10, 10}, 2: {10, 10}},
-			"2.000, too few rounds for an interval, the median of 2 paired rounds; min 1.00, best p50 1.00"},
+		"two values":    {jumps, "1.010, 95 % interval [1.010, 1.010], the median of 12 paired rounds; min 1.00, best p50 1.01"},
+		"half as quick": {[]paired{{latency{20, 20}, latency{10, 10}}}, "2.000, too few rounds for an interval, the median of 1 paired rounds; min 2.00, best p50 2.00"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := ratio(c.ours, c.theirs); got != c.want {
+			if got := ratio(c.rounds); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -97,20 +103,22 @@ func TestRatio(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	tools := []benchTool{pingerTool("p"), sfntTool("s"), sockperfTool(), netperfTool()}
-	one := series{0: {9000, 9400}}
 	var out bytes.Buffer
-	report(&out, modes, tools, map[string]map[string]series{"tcp-spin": {"pinger": one, "sockperf": one, "netperf": one}})
-	for want, found := range map[string]bool{"RATIO tcp-spin to sockperf: 1.000, ": true, "RATIO tcp-spin to netperf": false, "sfnt": false} {
-		if strings.Contains(out.String(), want) != found {
-			t.Errorf("%q: %t in\n%s", want, !found, &out)
-		}
-	}
-}
-
-func TestSeries(t *testing.T) {
-	s := series{0: {1, 30}, 1: {2, 10}, 3: {3, 20}}
-	if s.best() != (latency{1, 10}) || median(s.p50()) != 20 {
-		t.Errorf("best %+v, medians %v", s.best(), s.p50())
+	report(&out, modes, tools, map[string]map[string][]paired{
+		"tcp-spin": {
+			"sockperf": {{latency{1000, 30000}, latency{2000, 30000}}, {latency{2000, 10000}, latency{3000, 10000}}, {latency{3000, 20000}, latency{4000, 20000}}},
+			"netperf":  {{theirs: latency{9000, 9400}}},
+		},
+		"udp-spin": {},
+	})
+	want := `mode       tool                  min   best p50  median of p50  (round trip, µs)
+tcp-spin   pinger              1.000     10.000         20.000
+tcp-spin   sockperf            2.000     10.000         20.000
+tcp-spin   netperf             9.000      9.400          9.400
+RATIO tcp-spin to sockperf: 1.000, too few rounds for an interval, the median of 3 paired rounds; min 0.50, best p50 1.00
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", &out, want)
 	}
 }
 

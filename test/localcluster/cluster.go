@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -219,14 +218,6 @@ func (c *cluster) buildOwn(ctx context.Context) error {
 	for _, name := range commands {
 		args = append(args, "./test/localcluster/cmd/"+name)
 	}
-	old := map[string]string{"deviceplugin": "", "dradriver": ""}
-	for name := range old {
-		program, err := os.ReadFile(c.bin(name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("reading what was built before: %w", err)
-		}
-		old[name] = string(program)
-	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = c.root
 	// Go does not link a program again that is up to date. With temporary files on the same file system, it renames a new one into place.
@@ -234,16 +225,20 @@ func (c *cluster) buildOwn(ctx context.Context) error {
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the node's own commands: %w\n%s", err, tail(string(output), 20))
 	}
-	for name, program := range old {
-		fresh, err := os.ReadFile(c.bin(name))
+	for _, name := range []string{"deviceplugin", "dradriver"} {
+		built, err := os.Stat(c.bin(name))
 		if err != nil {
-			return fmt.Errorf("reading what was built: %w", err)
+			return fmt.Errorf("looking at what was built: %w", err)
 		}
-		if program != string(fresh) {
-			stale := func(f found) bool { return f.State == c.state && f.Exe == name }
-			if err := killAll(ctx, stale); err != nil {
-				return err
+		err = killAll(ctx, func(f found) bool {
+			if f.State != c.state || f.Exe != name {
+				return false
 			}
+			running, err := os.Stat(fmt.Sprintf("/proc/%d/exe", f.PID))
+			return err == nil && !os.SameFile(running, built)
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
