@@ -388,7 +388,7 @@ func TestDeaths(t *testing.T) {
 	}
 }
 
-// A rate that cannot be kept is reported, instead of a result of messages that pile up for ever.
+// A rate that cannot be kept is reported, instead of a result of messages that pile up forever.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	server, port := serve(t, program, nil)

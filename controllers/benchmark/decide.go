@@ -59,7 +59,7 @@ type step struct {
 const (
 	// quietStart is how long a pod may be pending before its events are read.
 	quietStart = 3 * time.Second
-	// lookAgain is how often something is looked at that no watch tells of.
+	// lookAgain is how often something is read again that no watch reports.
 	lookAgain = 2 * time.Second
 	// hearAgain is how soon it is looked again at which address a server listens that has only just started.
 	hearAgain = 500 * time.Millisecond

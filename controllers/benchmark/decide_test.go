@@ -269,7 +269,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, time.Hour), withAttempt("x-r1", 2, noPlugin, time.Hour), withAttempt("x-r1", 3, v1alpha1.OutcomeToolFailed, 2*time.Second)),
 			kind:    stepWait, reason: v1alpha1.ReasonRetrying, message: []string{"attempt 2 of 3"}, again: 8 * time.Second,
 		},
-		"a device plugin that never runs is not waited for for ever": {
+		"a device plugin that never runs is not waited for forever": {
 			changes: on(withAttempt("x-r1", 1, noPlugin, time.Second), missingFor(pluginPatience+2*time.Second)),
 			kind:    stepFail, reason: v1alpha1.ReasonFailed, message: []string{"x-r1", "30m1s", "it went wrong"}, none: true,
 		},
@@ -277,7 +277,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(overVF, begun),
 			kind:    stepReject, reason: v1alpha1.ReasonDevicePluginUnavailable, message: []string{"x-r1", "at most 30m0s", "amd.com/sf_vf"}, again: waitAgain,
 		},
-		"not for ever": {
+		"not forever": {
 			changes: on(overVF, begun, missingFor(pluginPatience+time.Second)),
 			kind:    stepFail, reason: v1alpha1.ReasonFailed, message: []string{"30m0s", "amd.com/sf_vf"}, none: true,
 		},
@@ -444,7 +444,7 @@ func TestDecideWhilePodsStart(t *testing.T) {
 			changes: on(active(0), withServer(), warned("FailedCreatePodSandBox", "plugin type=\"sriov\" failed: already allocated")),
 			kind:    stepWatch, reason: v1alpha1.OutcomeNetworkFailed, message: []string{"already allocated"},
 		},
-		"one that will fail for ever ends the attempt at once": {
+		"one that will fail forever ends the attempt at once": {
 			changes: on(active(0), withServer(), warned("FailedCreatePodSandBox", "plugin type=\"sriov\" failed: VF pci addr is required")),
 			kind:    stepConclude, reason: v1alpha1.OutcomeDeviceMissing, message: []string{"VF pci addr"}, none: true,
 		},
@@ -488,7 +488,7 @@ func TestDecideWhilePodsStart(t *testing.T) {
 			changes: on(secondary, active(0), withServer(running)),
 			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"Multus"}, again: hearAgain,
 		},
-		"not for ever": {
+		"not forever": {
 			changes: on(secondary, active(3*time.Minute), withServer(created(121*time.Second), running)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeNetworkFailed, message: []string{"Multus"},
 		},
@@ -596,7 +596,7 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			changes: on(active(0), withServer(failed(time.Second, peer)), withClient(running)),
 			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"both ends"}, again: lookAgain,
 		},
-		"not for ever, of the server": {
+		"not forever, of the server": {
 			changes: on(active(0), withServer(failed(0, peer)), withClient(running), seenEnded(wordsGrace+time.Second)),
 			kind:    stepConclude, reason: v1alpha1.OutcomePeerUnreachable, message: []string{"server on b"},
 		},
@@ -604,7 +604,7 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			changes: on(active(0), withServer(running), withClient(failed(time.Second, peer))),
 			kind:    stepWatch, reason: v1alpha1.ReasonRunning, message: []string{"both ends"}, again: lookAgain,
 		},
-		"not for ever, of the client": {
+		"not forever, of the client": {
 			changes: on(active(0), withServer(running), withClient(failed(0, peer)), seenEnded(wordsGrace+time.Second)),
 			kind:    stepConclude, reason: v1alpha1.OutcomePeerUnreachable, message: []string{"client on a"},
 		},

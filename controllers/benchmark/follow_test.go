@@ -57,7 +57,7 @@ func TestFollow(t *testing.T) {
 		}
 		r.forget(w.server.UID, w.client.UID)
 		if len(r.followed.uids) > 0 || len(r.written.uids) > 0 {
-			t.Errorf("remembered for ever: %v, %v", r.followed.uids, r.written.uids)
+			t.Errorf("remembered forever: %v, %v", r.followed.uids, r.written.uids)
 		}
 	})
 }

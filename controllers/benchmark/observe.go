@@ -175,7 +175,7 @@ func (r *Reconciler) Preflight(ctx context.Context, b *v1alpha1.LatencyBenchmark
 }
 
 // competes says whether a benchmark holds its nodes or waits for them. One that is suspended, or was accepted once and is
-// rejected now, waits for something else, maybe for ever, and holds up no other benchmark.
+// rejected now, waits for something else, maybe forever, and holds up no other benchmark.
 func competes(b *v1alpha1.LatencyBenchmark) bool {
 	if !b.DeletionTimestamp.IsZero() || b.Finished() || b.Status.Pair == nil || b.Suspended() {
 		return false

@@ -124,7 +124,7 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	switch {
 	case pod == nil && again > 0:
 	case pod == nil:
-		// Its condition follows when the watch tells of it.
+		// Its condition follows when the watch delivers it.
 		if err := r.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
 			rest(v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("pod %s/%s cannot be created: %v", want.Namespace, want.Name, err))
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// lookAgain is how often something is looked at that no watch tells of.
+	// lookAgain is how often something is read again that no watch reports.
 	lookAgain = 2 * time.Second
 	// maxUpdates is how many benchmarks of pairs are edited at a time: others wait for their turn meanwhile.
 	maxUpdates = 50

@@ -217,7 +217,7 @@ func histogram(r *result.Recorder, sums *tool.Sums) (result.Histogram, error) {
 	return r.Histogram()
 }
 
-// runClient runs the tool to its end, asleep, under a hard deadline: some tools wait for ever for a datagram
+// runClient runs the tool to its end, asleep, under a hard deadline: some tools wait forever for a datagram
 // that was lost.
 func (e *endpoint) runClient(ctx context.Context, l *link, command tool.Command, cell tool.Cell, t tool.Target) (*process, error) {
 	limit := e.driver.Deadline(cell)

@@ -133,7 +133,7 @@ func (h host) device(iface string, allocated map[string]string) (pci, dir, sourc
 			return address, h.resolve(dir), result.PCIFromSysfs
 		}
 	}
-	// An interface that stands for one in a simulation has at least the MAC address that sysfs tells of the device's.
+	// An interface that stands for one in a simulation has at least the MAC address that sysfs shows for the interface of the device.
 	if mac := h.read(filepath.Join("sys/class/net", iface, "address")); mac != "" && mac != "00:00:00:00:00:00" {
 		for _, path := range h.glob("sys/bus/pci/devices/*/net/*/address") {
 			if h.read(path) == mac {

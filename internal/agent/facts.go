@@ -289,7 +289,7 @@ func (h host) cpuFacts(f facts, cpu int, own []int) {
 		f.set("cpu.turbo", "off")
 	}
 
-	// Only x86 tells of a hypervisor here.
+	// Only x86 shows a hypervisor here.
 	if flags := strings.Fields(h.field("proc/cpuinfo", "flags")); len(flags) > 0 {
 		f.set("cpu.hypervisor", yesNo(slices.Contains(flags, "hypervisor")))
 		var found []string

@@ -124,7 +124,7 @@ func TestPathGrowth(t *testing.T) {
 	}
 }
 
-// The kernel tells of the agents' connection what it adds to the counters of TCP, as it adds it.
+// The kernel reports for the agents' connection what it adds to the counters of TCP, when it adds it.
 func TestTrafficOfTheLink(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

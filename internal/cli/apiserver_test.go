@@ -382,7 +382,7 @@ func (s *apiServer) list(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, http.StatusOK, list)
 }
 
-// watch tells of the changes of one benchmark since the version that the caller has seen, until one of them goes.
+// watch sends the changes of one benchmark since the version that the caller has seen, until one of them goes.
 func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 	name, found := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
 	if !found {

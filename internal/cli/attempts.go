@@ -93,7 +93,7 @@ func moment(t metav1.MicroTime) string { return t.UTC().Format(time.RFC3339) }
 
 func seconds(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }
 
-// activeAttempt tells of the attempt that goes on, and of its pods.
+// activeAttempt prints the active attempt and its pods.
 func activeAttempt(ctx context.Context, w io.Writer, c *cluster, api client.Client, b *v1alpha1.LatencyBenchmark) {
 	a := b.Status.Active
 	fmt.Fprintf(w, "\nnow: %s, attempt %d, since %s\n", a.Run, a.Attempt, moment(a.StartTime))

@@ -262,7 +262,7 @@ func byValue(names map[string][]string) string {
 	return strings.Join(parts, "; ")
 }
 
-// grouped are the nodes by what an inspection tells of them.
+// grouped are the nodes by a value of their inspections.
 func grouped(o Observed, value func(*result.Inspection) string) map[string][]string {
 	groups := map[string][]string{}
 	for _, n := range o.Nodes {

@@ -19,7 +19,7 @@ const (
 	AnnotationCurrentState = "sriovnetwork.openshift.io/current-state"
 	// SriovIdle is the value of both while no operator drains the node.
 	SriovIdle = "Idle"
-	// SriovSucceeded is the sync status of a node whose NICs are as they should; others are InProgress and Failed.
+	// SriovSucceeded is the sync status of a node whose NICs have their settings; others are InProgress and Failed.
 	SriovSucceeded = "Succeeded"
 )
 

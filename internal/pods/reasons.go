@@ -22,7 +22,7 @@ func CannotRun(reason string) bool {
 	return false
 }
 
-// CannotAttach says whether an event of this reason tells of a network that Multus or a CNI plugin cannot set up.
+// CannotAttach says whether an event of this reason reports a network that Multus or a CNI plugin cannot set up.
 func CannotAttach(reason string) bool {
 	return reason == "FailedCreatePodSandBox" || reason == "NoNetworkFound"
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// Seen is what the API server tells of an endpoint's pod, with what of it is not as Build makes it for the endpoint. Of
+// Seen is the state of an endpoint's pod in the API, with the fields that differ from the pod that Build makes for the endpoint. Of
 // the endpoint's task only the role counts, unless the pod's own cannot be read: what went into that may have been
 // different when the pod was made, such as a profile's settings.
 func Seen(e Endpoint, pod *corev1.Pod) (result.Seen, error) {

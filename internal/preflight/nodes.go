@@ -122,8 +122,8 @@ func (e *endpoint) take(c *choice, n *corev1.Node, filter int, why string) {
 // maxReasons is how many different reasons a message has room for.
 const maxReasons = 10
 
-// rejection tells of all nodes why none is left, and what to do about what most of them lack. Of two things that equally
-// many lack, that is the one that was looked at last: its nodes came furthest.
+// rejection explains why none of the nodes can be used, and what to do about the requirement that most of them do not meet. If
+// as many do not meet another one, it is the requirement that was checked last, because its nodes met all those before it.
 func (e *endpoint) rejection(c *choice) *Rejection {
 	if len(e.best) > 0 {
 		return nil

@@ -62,7 +62,7 @@ func zone(name string, resources ...string) foreign.Zone {
 	return z
 }
 
-// state is what sriov-network-operator says of a node whose NICs are as they should.
+// state is what sriov-network-operator says of a node whose NICs have their settings.
 func state(interfaces ...foreign.SriovInterface) foreign.SriovNetworkNodeState {
 	return foreign.SriovNetworkNodeState{Status: foreign.SriovStatus{SyncStatus: foreign.SriovSucceeded, Interfaces: interfaces}}
 }

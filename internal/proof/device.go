@@ -50,8 +50,8 @@ func addresses(e result.Evidence) []netip.Addr {
 	return all
 }
 
-// contradiction is what network-status tells of the interface and the agent found otherwise; empty when they agree. A
-// network-status of before does not describe the interface that is there now.
+// contradiction is how network-status and the agent's evidence of the interface differ; empty if they agree. An earlier
+// network-status does not describe the interface that is there now.
 func contradiction(e endpoint) string {
 	s := e.seen.Network
 	switch {

@@ -10,11 +10,11 @@
 //  3. who has the higher effective priority: spec.priority, plus one for each minute since its creation. Of equal
 //     ones the older goes first, then the first by name.
 //
-// No benchmark waits for ever: all that wait gain at the same pace, so one that is created later overtakes only by a higher
+// No benchmark waits forever: all that wait gain at the same pace, so one that is created later overtakes only by a higher
 // spec.priority, and only if it is created within as many minutes as that is higher.
 //
 // One that is first for one of its nodes and waits for the other keeps both from those behind it: without that, it
-// could wait for ever for two nodes that are never free at the same moment.
+// could wait forever for two nodes that are never free at the same moment.
 //
 // What the queue does not do: it does not know of load that is not a benchmark's.
 package queue

@@ -151,7 +151,7 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// A benchmark waits while others of a higher priority come for ever, faster than they can be measured.
+// A benchmark waits while others of a higher priority come forever, faster than they can be measured.
 func TestNobodyWaitsForEver(t *testing.T) {
 	const (
 		higher    = 10          // by how much the others' priority is higher

@@ -59,7 +59,7 @@ var shed = []struct {
 }
 
 // Bound leaves out of a status what makes it larger than the API server stores, and a warning says what. A status that
-// cannot be written would keep its nodes for ever.
+// cannot be written would keep its nodes forever.
 func Bound(s *v1alpha1.LatencyBenchmarkStatus) {
 	isShortened := func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningStatusShortened }
 	before := ""

@@ -167,7 +167,7 @@ func watchPods(ctx context.Context) *podWatch {
 	return w
 }
 
-// follow sees what a stream tells until it ends.
+// follow reads what a stream reports until it ends.
 func (w *podWatch) follow(ctx context.Context, stream watch.Interface) {
 	defer stream.Stop()
 	for {

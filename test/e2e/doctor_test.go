@@ -132,7 +132,7 @@ var _ = Describe("kubectl tailgate doctor", Label("doctor"), func() {
 		Expect(r.Lines).To(BeEmpty())
 	})
 
-	It("finds networks, MTUs and Onload that are not as they should", needs("broken networks"), func(ctx context.Context) {
+	It("finds networks, MTUs and Onload that are set up wrongly", needs("broken networks"), func(ctx context.Context) {
 		inWard(ctx, "sf-vf", localcluster.ResourceVF, "")
 		inWard(ctx, "sf-vf-nohint", localcluster.ResourceVFNoHint, "")
 		inWard(ctx, "sf-vf-far", localcluster.ResourceVFFar, "")

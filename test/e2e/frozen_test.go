@@ -222,7 +222,7 @@ func programOf(tool v1alpha1.Tool) string {
 }
 
 // inTheMiddle returns when a benchmark's tool is in the middle of its measurement. It looks for the process itself: the
-// status tells of running pods only a while later.
+// status shows running pods only a while later.
 func inTheMiddle(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
 	GinkgoHelper()
 	Eventually(func() []int {

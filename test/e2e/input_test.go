@@ -35,7 +35,7 @@ var _ = Describe("Wrong input", Label("placement"), func() {
 		Eventually(benchmarkPods).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
 	})
 
-	It("an image that cannot be pulled is reported within seconds, and no pod hangs for ever", needs("a manager whose flags it may change"), func(ctx context.Context) {
+	It("an image that cannot be pulled is reported within seconds, and no pod hangs forever", needs("a manager whose flags it may change"), func(ctx context.Context) {
 		setManagerArgs(ctx, "--bench-image=localhost/no-such-image:1", "--bench-image-pull-policy=IfNotPresent", "--pod-start-timeout=5s")
 		b := benchmark("unpullable")
 		create(ctx, b)

@@ -130,7 +130,7 @@ var _ = Describe("A measurement", Label("measurement"), func() {
 		eventuallyNothingLeft(ctx)
 	})
 
-	It("uses sfnt-pingpong where the image has it, and says so by name where it has not", func(ctx context.Context) {
+	It("uses sfnt-pingpong if the image has it, and names it as missing if not", func(ctx context.Context) {
 		b := benchmark("sfnt", overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Tool = v1alpha1.ToolSfntPingpong
 			s.Workload.Protocols = []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}

@@ -271,7 +271,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		Expect(waits).NotTo(BeEmpty(), "the plugin was always there")
 	})
 
-	It("waits while others have the devices, says who, and goes on when they are free", func(ctx context.Context) {
+	It("waits while other pods have the devices, names them, and continues when they are free", func(ctx context.Context) {
 		b := benchmark("patient", short, overVFs)
 		all := allocatable(ctx, here.Server, corev1.ResourceName(here.VF.ResourceName))
 		if all == 0 {
@@ -376,7 +376,7 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 		caught(ctx, b, v1alpha1.ProofDevice, v1alpha1.WarningDeviceUnproved)
 	})
 
-	It("a network-status that tells of another pod's interface", func(ctx context.Context) {
+	It("a network-status that describes another pod's interface", func(ctx context.Context) {
 		b := benchmark("stale", short, slowest, single, overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.Duration.Duration = 2 * time.Second })
 		create(ctx, b)
 		eventuallyMeasures(ctx, b)

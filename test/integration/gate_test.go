@@ -31,7 +31,7 @@ import (
 )
 
 // The agents of these specs measure round trips from 10000 to 11999 ns, of which p90 is 5.9 µs as half, in every round,
-// unless a spec tells them otherwise.
+// unless a spec changes that.
 
 // gateLabel selects the nodes of a gate: its value is the namespace of the spec.
 const gateLabel = "test.tailgate.dev/gate"
@@ -111,7 +111,7 @@ func (w *World) AddGateNode(ctx SpecContext, name string) {
 	w.AddNode(ctx, n)
 }
 
-// identified gives a node what its kubelet would tell.
+// identified gives a node what its kubelet would report.
 func identified(n *corev1.Node) {
 	n.Status.NodeInfo.BootID, n.Status.NodeInfo.KernelVersion, n.Status.NodeInfo.KubeletVersion = "boot-1", "6.1.0", "v1.36.0"
 }
@@ -129,7 +129,7 @@ func (w *World) ChangeNode(ctx context.Context, name string, change func(*corev1
 	}).Should(Succeed())
 }
 
-// ChangeNodeStatus changes what its kubelet tells.
+// ChangeNodeStatus changes what its kubelet reports.
 func (w *World) ChangeNodeStatus(ctx context.Context, name string, change func(*corev1.Node)) {
 	GinkgoHelper()
 	Eventually(func() error {

@@ -365,7 +365,7 @@ var _ = Describe("A matrix", func() {
 		By("for a while")
 		since(8 * time.Minute)
 		w.Patiently(ctx, b, func() any { return child(ctx, b, 1).UID }, Equal(first.UID))
-		By("and not for ever")
+		By("and not forever")
 		since(11 * time.Minute)
 		Eventually(func() bool { return k8s.Get(ctx, client.ObjectKeyFromObject(first), first) != nil }).Should(BeTrue())
 		for _, cm := range configMaps(ctx, first) {

@@ -11,7 +11,7 @@ import (
 const cniFile = "cni/10-pod.conf"
 
 // RemoveMultinet leaves a node without the meta-plugin that stands for Multus: pods that start from then on get the network
-// that all have, and no other, and nothing tells of it.
+// that all have, and no other, and nothing reports it.
 func RemoveMultinet(ctx context.Context, o Options, node string) error {
 	return setCNI(ctx, o, node, func(config []byte) ([]byte, error) {
 		var meta struct {

@@ -68,7 +68,7 @@ func createMountNamespace(p paths, n node, keep []string) error {
 }
 
 const (
-	// bootPath is where a kernel tells of its boot, and bootFile what a node has instead: its own, which Upgrade changes.
+	// bootPath is where a kernel identifies its boot, and bootFile what a node has instead: its own, which Upgrade changes.
 	bootPath = "/proc/sys/kernel/random/boot_id"
 	bootFile = "boot_id"
 )

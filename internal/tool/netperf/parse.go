@@ -41,7 +41,7 @@ type report struct {
 	// values by their names, and the lines without one.
 	values map[string]string
 	lines  []string
-	// err tells of the first value that is not as it must be.
+	// err describes the first value that is invalid.
 	err error
 	// incomplete says why there are no percentiles; empty when there are.
 	incomplete string

@@ -233,7 +233,7 @@ func (h histogram) record(record func(rtt, count int64)) {
 	}
 }
 
-// figures are what the tool tells beyond the samples.
+// figures are what the tool reports beyond the samples.
 func figures(d document) []tool.Figure {
 	m := d.Cells[0]
 	var all []tool.Figure

@@ -38,7 +38,7 @@ const (
 	// rawPrefix of the files with the samples.
 	rawPrefix = "raw"
 
-	// replyTimeout is how long either end waits for a message. It ends what would hang for ever after a lost
+	// replyTimeout is how long either end waits for a message. It ends what would hang forever after a lost
 	// datagram. It also keeps results honest: nanoseconds overflow in 1.5.0 beyond 2.1 s and in later
 	// versions beyond 3.7 s at 2.5 GHz, and are then printed as negative or as small numbers. Ends that spin
 	// without a muxer do not look at it.

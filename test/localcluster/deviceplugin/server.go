@@ -43,7 +43,7 @@ func envs(resource string, ids []string) (map[string]string, error) {
 type server struct {
 	api.UnimplementedDevicePluginServer
 	resource Resource
-	// stop ends every ListAndWatch, without which a graceful stop of the gRPC server would wait for ever.
+	// stop ends every ListAndWatch, without which a graceful stop of the gRPC server would wait forever.
 	stop <-chan struct{}
 }
 
