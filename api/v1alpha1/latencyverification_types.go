@@ -26,11 +26,11 @@ const (
 	VerificationInconclusive VerificationState = "Inconclusive"
 )
 
-// AcceptedBy says who accepted a result.
+// AcceptedBy is how a result was accepted.
 // +kubebuilder:validation:Enum=Pass;Hand
 type AcceptedBy string
 
-// Who accepts.
+// Ways to accept a result.
 const (
 	// AcceptedByPass is for a result that passed.
 	AcceptedByPass AcceptedBy = "Pass"

@@ -235,8 +235,8 @@ func unreachable(w *world) (step, bool) {
 		case p == nil:
 		case slices.Contains(w.notReady, pods.Node(p)) && w.since(active.NotReadyTime) > nodeGrace:
 			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s is gone or not ready", pods.Node(p))), true
-		case isRestarted(p):
-			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s lost the container of the %s while it ran: did the node reboot?", pods.Node(p), p.Labels[v1alpha1.LabelRole])), true
+		case isLost(p):
+			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s lost the container of the %s: did the node reboot?", pods.Node(p), p.Labels[v1alpha1.LabelRole])), true
 		}
 	}
 	used := time.Duration(b.Status.OccupiedSeconds)*time.Second + w.now.Sub(active.StartTime.Time)

@@ -684,9 +684,17 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			changes: on(active(2*time.Minute), withServer(running), withClient(running), notReadyNode("a", 61*time.Second)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeNodeLost, message: []string{"node a"},
 		},
-		"a node that has rebooted": {
+		"a node that has rebooted, and starts the container again": {
 			changes: on(active(time.Minute), withServer(running), withClient(waiting("ContainerCreating", ""), restarted)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeNodeLost, message: []string{"node a lost the container of the client"},
+		},
+		"a node that has rebooted, and has the container without its sandbox": {
+			changes: on(active(time.Minute), withServer(running), withClient(waiting("", ""), withContainer(corev1.ConditionFalse))),
+			kind:    stepConclude, reason: v1alpha1.OutcomeNodeLost, message: []string{"node a lost the container of the client"},
+		},
+		"a container that is about to start": {
+			changes: on(active(time.Minute), withServer(running), withClient(waiting("", ""), withContainer(corev1.ConditionTrue))),
+			kind:    stepWatch, reason: v1alpha1.ReasonStarting, again: lookAgain,
 		},
 		"a run that holds the nodes for longer than the operator allows": {
 			changes: on(heldBefore(58*time.Minute), active(121*time.Second), withServer(running), withClient(running)),

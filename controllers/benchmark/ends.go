@@ -1,6 +1,7 @@
 package benchmark
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,11 +47,18 @@ func isRunning(p *corev1.Pod) bool {
 	return c != nil && c.State.Running != nil
 }
 
-// isRestarted says whether a pod's container ran, and the kubelet starts it again. A kubelet that does not know how a container ended
-// does so, whatever the pod's restartPolicy is.
-func isRestarted(p *corev1.Pod) bool {
+// isLost says whether a node lost a pod's container, as it does in a power failure. A kubelet that does not know how a container
+// ended starts it again, whatever the pod's restartPolicy is; one that finds a container without its sandbox lets the pod wait
+// forever (computePodActions in pkg/kubelet/kuberuntime).
+func isLost(p *corev1.Pod) bool {
 	c := agentOf(p)
-	return c != nil && c.LastTerminationState.Terminated != nil
+	if c == nil {
+		return false
+	}
+	noSandbox := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse
+	})
+	return c.LastTerminationState.Terminated != nil || c.State.Waiting != nil && c.ContainerID != "" && noSandbox
 }
 
 // terminated is how a pod's container ended; nil while it has not.

@@ -252,6 +252,14 @@ func restarted(p *corev1.Pod) {
 	p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: "ContainerStatusUnknown", ExitCode: 137}
 }
 
+// withContainer is a pod that has a container, and a sandbox or not.
+func withContainer(sandbox corev1.ConditionStatus) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[0].ContainerID = "containerd://1"
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: sandbox})
+	}
+}
+
 // since says for how long a pod's container runs.
 func since(d time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(ago(d)) }
