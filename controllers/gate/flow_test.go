@@ -123,7 +123,7 @@ func TestDecide(t *testing.T) {
 		"a benchmark that waits a while":         {notAccepted(4 * time.Minute), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"one that waits when clocks go back":     {notAccepted(-time.Hour), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"one that waits in the queue":            {began(29 * time.Minute), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"one that waits in the queue forever":   {began(30 * time.Minute), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "round 3 of 10"},
+		"one that waits in the queue forever":    {began(30 * time.Minute), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "round 3 of 10"},
 		"one that is not looked at":              {all(began(5*time.Minute), func(w *world) { w.benchmark.Status.Conditions = nil }), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "no condition yet"},
 		"a benchmark whose pods are not deleted": {all(began(time.Hour), attempt(time.Hour, 5*time.Minute)), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "with peer b"},
 		"a benchmark whose pods are deleted":     {all(began(time.Hour), attempt(time.Hour, 4*time.Minute)), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},

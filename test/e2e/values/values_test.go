@@ -30,7 +30,7 @@ func TestParse(t *testing.T) {
 		"Onload without VFs":       {nodes + "onload: amd.com/onload\n", "x.yaml: onload: "},
 		"an upgrade of nothing":    {nodes + "upgrade: {timeout: 1m}\n", "x.yaml: upgrade.command: "},
 		"an upgrade without bound": {nodes + "upgrade: {command: reboot}\n", "x.yaml: upgrade.timeout: "},
-		"slow forever":            {nodes + "upgrade: {command: reboot, timeout: 1m, slow: tc}\n", "x.yaml: upgrade.slow"},
+		"slow forever":             {nodes + "upgrade: {command: reboot, timeout: 1m, slow: tc}\n", "x.yaml: upgrade.slow"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parse("x.yaml", []byte(test.in))
