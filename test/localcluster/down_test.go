@@ -309,7 +309,7 @@ func testUpRepairs(t *testing.T, o Options) {
 	})
 }
 
-// testBoot has a cluster start a command that answers after its second start, and one that never does.
+// testBoot has a cluster start a command that answers after its second start, one that never does, and one that ends.
 func testBoot(ctx context.Context, t *testing.T, c cluster) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
@@ -346,6 +346,10 @@ func testBoot(ctx context.Context, t *testing.T, c cluster) {
 		t.Errorf("a command that never answers was made %d times, and started again: %q", made, again)
 	}
 	end()
+	ending := func() process { return process{Name: "ending", Args: []string{sleep, "0.1"}} }
+	if err := c.boot(ctx, ending, address, time.Minute); !errors.Is(err, machine.ErrNoBoot) {
+		t.Errorf("a command that ends: %v", err)
+	}
 
 	var listener net.Listener
 	c.options.Log = writerFunc(func(text []byte) (n int, err error) {
