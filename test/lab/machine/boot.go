@@ -56,7 +56,7 @@ func Booting(ctx context.Context, pid int, idleLimit time.Duration) (context.Con
 			for thread, t := range now {
 				active += t - before[thread]
 			}
-			if active < time.Duration(idle*float64(idleLimit)) {
+			if len(now) > 0 && active < time.Duration(idle*float64(idleLimit)) {
 				cancel(fmt.Errorf("%w: its threads ran, or waited for a CPU, for only %s of %s", ErrNoBoot, active.Round(time.Millisecond), idleLimit))
 			}
 			before = now
@@ -65,15 +65,15 @@ func Booting(ctx context.Context, pid int, idleLimit time.Duration) (context.Con
 	return booting, func() { cancel(nil); stop() }
 }
 
-// threads has, by the thread's file, for how long each thread of a process ran or waited for a CPU. It has none of a process that has
-// ended, which waits for nothing.
+// threads has, by the thread's file, for how long each thread of a process ran or waited for a CPU. It has no thread of a process that has
+// ended, and none if the kernel does not count these times, of which the file is then missing or zero.
 func threads(pid int) map[string]time.Duration {
 	times := map[string]time.Duration{}
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)) // the pattern is valid
 	for _, file := range files {
 		var ran, waited time.Duration
 		if content, err := os.ReadFile(file); err == nil { // else it has ended meanwhile
-			if _, err := fmt.Sscan(string(content), &ran, &waited); err == nil {
+			if _, err := fmt.Sscan(string(content), &ran, &waited); err == nil && ran > 0 {
 				times[file] = ran + waited
 			}
 		}
