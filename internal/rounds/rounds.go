@@ -31,8 +31,8 @@ type Collection struct {
 	Variants []*Variant
 	// Simulated is true when a run had both ends on one kernel.
 	Simulated bool
-	// Incomplete describes the first capture that is not whole, Reduced the first result that was made smaller; empty if there
-	// is none.
+	// Incomplete describes the first capture that is not whole, Reduced the first result that was made smaller; empty if all are
+	// whole.
 	Incomplete, Reduced string
 	// Merges says that the cells have the samples of all rounds together, which takes 140 KiB of memory a cell.
 	Merges bool
