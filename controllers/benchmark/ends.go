@@ -55,8 +55,8 @@ func isLost(p *corev1.Pod) bool {
 	if c == nil {
 		return false
 	}
-	noSandbox := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse
+	noSandbox := slices.ContainsFunc(p.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == corev1.PodReadyToStartContainers && condition.Status == corev1.ConditionFalse
 	})
 	return c.LastTerminationState.Terminated != nil || c.State.Waiting != nil && c.ContainerID != "" && noSandbox
 }

@@ -94,7 +94,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	defer func() { err = errors.Join(err, ends.Close()) }()
 	p := pair{Pair: ends, clientCPU: *clientCPU, serverCPU: *serverCPU, duration: *duration, size: *size}
-	results := map[string]map[string][]paired{}
+	results := map[contest][]paired{}
 	for round := range *rounds {
 		for _, m := range chosen {
 			for _, t := range tools[1:] {
@@ -102,11 +102,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 				if err != nil {
 					return fmt.Errorf("%s, round %d: %w", m.name, round+1, err)
 				}
-				if results[m.name] == nil {
-					results[m.name] = map[string][]paired{}
-				}
 				if theirs, ok := measured[t.name]; ok {
-					results[m.name][t.name] = append(results[m.name][t.name], paired{measured[tools[0].name], theirs})
+					key := contest{m.name, t.name}
+					results[key] = append(results[key], paired{measured[tools[0].name], theirs})
 				}
 			}
 		}
@@ -191,6 +189,9 @@ func choose(names string) ([]mode, error) {
 // latency is what a tool measured in one round, in ns for the whole round trip.
 type latency struct{ min, p50 float64 }
 
+// contest is a mode, and the tool with which the pinger is compared in it.
+type contest struct{ mode, tool string }
+
 // paired is what the pinger and another tool measured side by side in one round.
 type paired struct{ ours, theirs latency }
 
@@ -225,7 +226,7 @@ func median(values []float64) float64 {
 const oneSide stats.OneIn = 40
 
 // report prints a table and the ratios.
-func report(w io.Writer, chosen []mode, tools []benchTool, results map[string]map[string][]paired) {
+func report(w io.Writer, chosen []mode, tools []benchTool, results map[contest][]paired) {
 	fmt.Fprintf(w, "%-10s %-14s %10s %10s %14s  (round trip, µs)\n", "mode", "tool", "min", "best p50", "median of p50")
 	row := func(mode, tool string, all []latency) {
 		var medians []float64
@@ -239,7 +240,7 @@ func report(w io.Writer, chosen []mode, tools []benchTool, results map[string]ma
 		var pinger []latency
 		var others []benchTool
 		for _, t := range tools[1:] {
-			if rounds := results[m.name][t.name]; len(rounds) > 0 {
+			if rounds := results[contest{m.name, t.name}]; len(rounds) > 0 {
 				others = append(others, t)
 				if !t.coarse {
 					pinger = append(pinger, of(ours, rounds)...)
@@ -251,7 +252,7 @@ func report(w io.Writer, chosen []mode, tools []benchTool, results map[string]ma
 			row(m.name, tools[0].name, pinger)
 		}
 		for _, t := range others {
-			row(m.name, t.name, of(theirs, results[m.name][t.name]))
+			row(m.name, t.name, of(theirs, results[contest{m.name, t.name}]))
 		}
 	}
 	fmt.Fprint(w, ratios.String())

@@ -104,12 +104,9 @@ func TestRatio(t *testing.T) {
 func TestReport(t *testing.T) {
 	tools := []benchTool{pingerTool("p"), sfntTool("s"), sockperfTool(), netperfTool()}
 	var out bytes.Buffer
-	report(&out, modes, tools, map[string]map[string][]paired{
-		"tcp-spin": {
-			"sockperf": {{latency{1000, 30000}, latency{2000, 30000}}, {latency{2000, 10000}, latency{3000, 10000}}, {latency{3000, 20000}, latency{4000, 20000}}},
-			"netperf":  {{theirs: latency{9000, 9400}}},
-		},
-		"udp-spin": {},
+	report(&out, modes, tools, map[contest][]paired{
+		{"tcp-spin", "sockperf"}: {{latency{1000, 30000}, latency{2000, 30000}}, {latency{2000, 10000}, latency{3000, 10000}}, {latency{3000, 20000}, latency{4000, 20000}}},
+		{"tcp-spin", "netperf"}:  {{theirs: latency{9000, 9400}}},
 	})
 	want := `mode       tool                  min   best p50  median of p50  (round trip, µs)
 tcp-spin   pinger              1.000     10.000         20.000

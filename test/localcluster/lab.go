@@ -214,24 +214,28 @@ func (c *cluster) boot(ctx context.Context, guest func() process, address string
 			return err
 		}
 		runs := c.runs(pr.Name, pr.Args[0])
-		found, err := findProcesses(runs)
-		if err == nil && len(found) == 0 {
-			err = fmt.Errorf("%w: it has ended", machine.ErrNoBoot)
+		runningPID := func() (int, error) {
+			found, err := findProcesses(runs)
+			if err != nil {
+				return 0, err
+			}
+			if len(found) == 0 {
+				return 0, fmt.Errorf("%w: it has ended", machine.ErrNoBoot)
+			}
+			return found[0].PID, nil
 		}
+		pid, err := runningPID()
 		if err != nil {
 			return fmt.Errorf("starting %s: %w", pr.Name, err)
 		}
-		booting, booted := machine.Booting(ctx, found[0].PID, idleLimit)
+		booting, booted := machine.Booting(ctx, pid, idleLimit)
 		defer booted()
 		err = poll(booting, func() (bool, error) {
 			connection, dialErr := (&net.Dialer{Timeout: time.Second}).DialContext(booting, "tcp", address)
 			if dialErr == nil {
 				return true, connection.Close()
 			}
-			running, err := c.running(pr)
-			if err == nil && !running {
-				err = fmt.Errorf("%w: it has ended", machine.ErrNoBoot)
-			}
+			_, err := runningPID()
 			return false, err
 		})
 		if errors.Is(err, machine.ErrNoBoot) {
