@@ -77,8 +77,7 @@ func decideActive(w *world) step {
 		if end.role == v1alpha1.RoleServer && w.client == nil && startsSoon(w) {
 			return startClient(w)
 		}
-		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, again: lookAgain,
-			message: fmt.Sprintf("starting run %s, attempt %d: %s", active.Run, active.Attempt, end.role)}
+		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: starting(w, end.role), again: lookAgain}
 	}
 	if w.client == nil {
 		return startClient(w)
@@ -119,6 +118,12 @@ func round(b *v1alpha1.LatencyBenchmark) string {
 	return text
 }
 
+// starting says which pod of the attempt starts. The message is the same before and after the pod is created, because each change of it
+// is a write.
+func starting(w *world, role string) string {
+	return fmt.Sprintf("starting run %s, attempt %d: %s", w.benchmark.Status.Active.Run, w.benchmark.Status.Active.Attempt, role)
+}
+
 // startServer is the first act of an attempt. Before it, the claim is compared with all others once more:
 // both of two managers that claimed one node at the same moment see the other's claim here.
 func startServer(w *world) step {
@@ -131,8 +136,7 @@ func startServer(w *world) step {
 	if s, waits := refusedCreate(w); waits {
 		return s
 	}
-	return step{kind: stepCreateServer, reason: v1alpha1.ReasonStarting, again: lookAgain,
-		message: fmt.Sprintf("starting run %s, attempt %d", w.benchmark.Status.Active.Run, w.benchmark.Status.Active.Attempt)}
+	return step{kind: stepCreateServer, reason: v1alpha1.ReasonStarting, message: starting(w, v1alpha1.RoleServer), again: lookAgain}
 }
 
 // startsSoon says whether the server's container starts at any moment: its network is attached, and its node already has the
@@ -146,18 +150,16 @@ func startsSoon(w *world) bool {
 // startClient follows once the server's address is known. That the server may not listen yet does not matter: the client's
 // agent tries until it does.
 func startClient(w *world) step {
-	active := w.benchmark.Status.Active
-	message := fmt.Sprintf("starting run %s, attempt %d: client", active.Run, active.Attempt)
 	if terminated(w.server) != nil {
 		// Its pod says in a moment how it ended. A client would find no server.
-		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d: server", active.Run, active.Attempt), again: lookAgain}
+		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: starting(w, v1alpha1.RoleServer), again: lookAgain}
 	}
 	if s, waits := refusedCreate(w); waits {
 		return s
 	}
 	address, missing := w.serverAddress()
 	if address != "" {
-		return step{kind: stepCreateClient, reason: v1alpha1.ReasonStarting, message: message, address: address, again: lookAgain}
+		return step{kind: stepCreateClient, reason: v1alpha1.ReasonStarting, message: starting(w, v1alpha1.RoleClient), address: address, again: lookAgain}
 	}
 	if w.pendingFor(w.server) > w.settings.StartTimeout {
 		return conclude(v1alpha1.OutcomeNetworkFailed, missing)

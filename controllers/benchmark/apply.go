@@ -96,9 +96,6 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 				at.message += ": " + oneLine(err.Error())
 			}
 		}
-	case stepRelease:
-		r.forget(types.UID(b.Status.Active.ServerPodUID), types.UID(b.Status.Active.ClientPodUID))
-		w.release()
 	case stepExtend:
 		b.Status.ExtendedRounds = b.Spec.Criteria.ExtendRounds
 	case stepComplete, stepFail:

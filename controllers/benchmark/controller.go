@@ -13,9 +13,10 @@
 //	   └───────────────── pods gone ◀──delete── outcome known ◀──verify, store─────────┘
 //
 // The claim is a status write that happens before the first pod exists, and the outcome another before the
-// pods are deleted. A manager that dies at any point leaves a situation that the next one recognises; what
-// was stored is never measured again. Everything that lets a step be taken is read from the API server, not from a
-// cache: watches only wake the controller up, and the cache may only tell that it is not this one's turn yet.
+// pods are deleted. When the pods are gone, one write ends the attempt and makes the next claim. A manager that dies
+// at any point leaves a situation that the next one recognises; what was stored is never measured again. Everything
+// that lets a step be taken is read from the API server, not from a cache: watches only wake the controller up, and
+// the cache may only tell that it is not this one's turn yet.
 package benchmark
 
 import (
@@ -147,6 +148,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	step := decide(world)
+	if step.kind == stepRelease {
+		// One write says that the attempt is over and what follows: mostly the next claim.
+		r.forget(types.UID(b.Status.Active.ServerPodUID), types.UID(b.Status.Active.ClientPodUID))
+		world.release()
+		if world, err = r.observe(ctx, b, false); err != nil {
+			return ctrl.Result{}, err
+		}
+		step = decide(world)
+	}
 	if step.kind == stepClaim {
 		r.claiming.Lock()
 		defer r.claiming.Unlock()

@@ -31,14 +31,14 @@ const (
 	stepStore        stepKind = "store"         // the digests are noted: keep what has them in a ConfigMap
 	stepConclude     stepKind = "conclude"      // the attempt is over without a result
 	stepRemove       stepKind = "remove"        // delete the pods of an attempt that is over
-	stepRelease      stepKind = "release"       // its pods hold nothing more: give the nodes back, note the attempt
+	stepRelease      stepKind = "release"       // its pods hold nothing more, or do not go: give the nodes back, note the attempt, decide again
 	stepExtend       stepKind = "extend"        // every run is stored, and does not decide: plan some more, once
 	stepComplete     stepKind = "complete"      // every run is stored
 	stepFail         stepKind = "fail"          // a run has failed for good
 )
 
 // step is what decide chose, and why. Reason and message are those of condition Succeeded, except for
-// stepReject (condition Accepted) and stepConclude (the outcome).
+// stepReject (condition Accepted), stepConclude (the outcome) and stepRelease, which has none.
 type step struct {
 	kind    stepKind
 	reason  string
@@ -98,12 +98,10 @@ func decide(w *world) step {
 		return decideIdle(w)
 	case b.Status.Active.Outcome == nil:
 		return decideActive(w)
-	case (w.holds(w.server) || w.holds(w.client)) && w.now.Sub(b.Status.Active.Outcome.CompletionTime.Time) > removeTimeout:
-		return step{kind: stepRelease, reason: v1alpha1.ReasonQueued, message: removing(w) + "; the nodes are given back without it"}
-	case w.holds(w.server) || w.holds(w.client):
+	case (w.holds(w.server) || w.holds(w.client)) && w.now.Sub(b.Status.Active.Outcome.CompletionTime.Time) <= removeTimeout:
 		return step{kind: stepRemove, reason: v1alpha1.ReasonEnding, message: removing(w), again: lookAgain}
 	default:
-		return step{kind: stepRelease, reason: v1alpha1.ReasonQueued, message: "about to start the next run"}
+		return step{kind: stepRelease}
 	}
 }
 

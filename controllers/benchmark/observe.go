@@ -124,12 +124,17 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, w *wo
 	}
 	b := w.benchmark
 	left := map[types.UID]bool{}
-	for i := range benchmarks.Items {
-		o := &benchmarks.Items[i]
-		for _, p := range o.Status.LeftPods {
+	note := func(recorded []v1alpha1.LeftPod) {
+		for _, p := range recorded {
 			left[types.UID(p.UID)] = true
 			r.made.add(types.UID(p.UID))
 		}
+	}
+	// What a release has just recorded is not written yet.
+	note(b.Status.LeftPods)
+	for i := range benchmarks.Items {
+		o := &benchmarks.Items[i]
+		note(o.Status.LeftPods)
 		if unseenBefore(o, b) {
 			w.unseen = o.Namespace + "/" + o.Name
 		}

@@ -89,19 +89,19 @@ func (r *Reconciler) collect(ctx context.Context, w *world) error {
 // that, and it is tried again for storeGrace.
 func (r *Reconciler) store(ctx context.Context, w *world, at *state) {
 	active := w.benchmark.Status.Active
-	if w.kept == keptWhole {
-		w.measured()
-		return
-	}
 	var err error
-	if w.kept == keptOther {
+	switch w.kept {
+	case keptWhole:
+		w.measured()
+	case keptOther:
 		err = fmt.Errorf("ConfigMap %s exists with other content", active.Collected.ConfigMap)
 		active.Collected.ConfigMap = resultName(active.Run)
-	} else {
+	default:
 		err = r.createResult(ctx, w)
 	}
 	switch {
-	case err == nil || active.Outcome != nil:
+	case active.Outcome != nil:
+		at.reason, at.message = v1alpha1.ReasonEnding, removing(w)
 	case w.now.Sub(active.CollectionTime.Time) > storeGrace:
 		w.fail(at, v1alpha1.OutcomeStoreRefused, fmt.Sprintf(
 			"the result was measured and could not be stored for %s: %s; change the quota, policy or webhook of namespace %s that it names",

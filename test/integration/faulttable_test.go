@@ -76,7 +76,9 @@ func (t *trial) reach(ctx SpecContext, state faults.State) {
 	case faults.Judging:
 		t.Kubelet.Auto(ctx, "x", "next")
 		ExpectPassed(ctx, t.x, "^False Fail")
-		// The verdict on the rules that there were is over, and the next one is asked for while the fault lasts.
+		// The verdict on the rules that there were is over, and the next one is asked for while the fault lasts. The fault must
+		// not meet benchmark next in an arbitrary state.
+		ExpectSucceeded(ctx, t.next, "^True Complete")
 	}
 }
 
@@ -295,6 +297,7 @@ type versions struct {
 	passed  []string // what condition Passed of x said, each time that it changed
 	nodes   map[string]string
 	overlap []string
+	number  map[string]int // by benchmark
 }
 
 func watchVersions(ctx context.Context, namespace string) *versions {
@@ -302,7 +305,7 @@ func watchVersions(ctx context.Context, namespace string) *versions {
 	watcher, err := k8s.Watch(context.WithoutCancel(ctx), &v1alpha1.LatencyBenchmarkList{}, client.InNamespace(namespace))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(watcher.Stop)
-	v := &versions{nodes: map[string]string{}}
+	v := &versions{nodes: map[string]string{}, number: map[string]int{}}
 	go func() {
 		for e := range watcher.ResultChan() {
 			if b, ok := e.Object.(*v1alpha1.LatencyBenchmark); ok && e.Type != watch.Deleted {
@@ -321,6 +324,7 @@ func (v *versions) see(b *v1alpha1.LatencyBenchmark) {
 			v.passed = append(v.passed, says)
 		}
 	}
+	v.number[b.Name]++
 	for node, holder := range v.nodes {
 		if holder == b.Name {
 			delete(v.nodes, node)
@@ -334,6 +338,13 @@ func (v *versions) see(b *v1alpha1.LatencyBenchmark) {
 			v.nodes[node] = b.Name
 		}
 	}
+}
+
+// of is how many versions of a benchmark were seen.
+func (v *versions) of(benchmark string) int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.number[benchmark]
 }
 
 // expect checks what x said of its verdict, and that no two benchmarks ever had one node.

@@ -119,8 +119,7 @@ var _ = Describe("A benchmark that is suspended", func() {
 			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Suspended", "x-r1 a2 Measured"}))
 		},
 		Entry("knowing the outcome, before the pods are removed", false, death(removes)),
-		Entry("having removed the pods, before it gives the nodes back", true, notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return len(s.Attempts) == 1 })),
-		Entry("before it says that it is suspended", true, notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return len(s.Attempts) == 1 && s.StartTime == nil })),
+		Entry("having removed the pods, before it says that it is suspended", true, notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return len(s.Attempts) == 1 && s.StartTime == nil })),
 	)
 
 	It("of many pairs, a matrix, suspends those of its pairs, and resumes with the others", func(ctx SpecContext) {

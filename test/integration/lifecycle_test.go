@@ -36,6 +36,7 @@ var _ = Describe("A benchmark", func() {
 	})
 
 	It("measures every variant in every round, in an order that rotates", func(ctx SpecContext) {
+		seen := watchVersions(ctx, w.Namespace)
 		w.Start()
 		b := MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B)
 		b.Spec.Variants = []v1alpha1.Variant{{Name: "block"}, {Name: "poll", Muxer: v1alpha1.MuxerPoll}}
@@ -46,6 +47,9 @@ var _ = Describe("A benchmark", func() {
 		}
 		ExpectSucceeded(ctx, created, "^True Complete: 4 of 4")
 		Expect(attempts(ctx, created)).To(Equal([]string{"x-block-r1 a1 Measured", "x-poll-r1 a1 Measured", "x-poll-r2 a1 Measured", "x-block-r2 a1 Measured"}))
+		// It is created, accepted, and claims its nodes. The seven writes of a run: server, client, measuring, one has ended, collected,
+		// stored, and the next claim or the end.
+		Expect(seen.of("x")).To(BeNumerically("<=", 3+4*7))
 		status := Get(ctx, created).Status
 		Expect(status.Results).To(HaveLen(2))
 		for i, name := range []string{"block", "poll"} {
