@@ -1456,9 +1456,9 @@ var _ = Describe("A gate, sabotaged,", func() {
 })
 
 var _ = Describe("A rolling upgrade", func() {
-	It("stops at the one slow node of twenty, and does not disturb the others", func(ctx SpecContext) {
+	It("stops at the one slow node of ten, and does not disturb the others", func(ctx SpecContext) {
 		var names []string
-		for i := 3; i <= 20; i++ {
+		for i := 3; i <= 10; i++ {
 			names = append(names, fmt.Sprintf("n%02d", i))
 		}
 		w := NewGateWorld(ctx, names...)
@@ -1476,7 +1476,7 @@ var _ = Describe("A rolling upgrade", func() {
 			return 9_800 + draw
 		})
 		w.Start()
-		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.MaxParallel, s.MaxUnverified = 10, new(int32(1)) }))
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.MaxParallel, s.MaxUnverified = 5, new(int32(1)) }))
 		began := time.Now()
 		line := func(format string, args ...any) {
 			AddReportEntry(fmt.Sprintf("%5.1fs  %s", time.Since(began).Seconds(), fmt.Sprintf(format, args...)))
@@ -1505,7 +1505,7 @@ var _ = Describe("A rolling upgrade", func() {
 			}
 		}
 		Expect(upgraded).To(Equal(5))
-		Expect(passed()).To(HavePrefix("False NodesFailed: 1 of 20 nodes failed: " + bad))
+		Expect(passed()).To(HavePrefix("False NodesFailed: 1 of 10 nodes failed: " + bad))
 		for i, node := range nodes {
 			switch {
 			case node == bad:

@@ -81,7 +81,7 @@ var _ = Describe("The cache of the manager", func() {
 	const (
 		// hostile is how many pods, and how many ConfigMaps, another user gives the manager's label, each with the longest
 		// annotations that the API takes.
-		hostile         = 1000
+		hostile         = 750
 		longAnnotations = 250 << 10
 		// managerMiB is the memory of the manager's container.
 		managerMiB = 512

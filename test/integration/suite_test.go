@@ -44,7 +44,7 @@ func TestIntegration(t *testing.T) {
 	RegisterFailHandler(Fail)
 	// What comes at once may take long on a machine that does other work.
 	SetDefaultEventuallyTimeout(3 * time.Minute)
-	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	RunSpecs(t, "Integration")
 }
 
