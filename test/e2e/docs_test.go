@@ -23,6 +23,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/test/docs"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
+	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
 const (
@@ -79,8 +80,9 @@ var _ = Describe("The commands of a page of the documentation run as they stand 
 // commands is PATH with the commands of the pages. This process builds them once, into the folder of its cluster, which ends with it.
 var commands = sync.OnceValues(func() (string, error) {
 	bin := filepath.Join(filepath.Dir(kubeconfig), "commands")
-	build := exec.Command("go", "build", "-o", bin+"/", "./cmd/kubectl-tailgate")
-	build.Dir = root
+	// With the flags of the images, of which Go has the packages in its cache.
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", images.NoDebug, "-ldflags=-s -w", "-o", bin+"/", "./cmd/kubectl-tailgate")
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the commands: %w\n%s", err, out)
 	}

@@ -199,7 +199,12 @@ func eventuallyGone(ctx context.Context, object client.Object) {
 		WithTimeout(2 * time.Minute).WithPolling(200 * time.Millisecond).Should(BeTrue())
 }
 
-var _ = SynchronizedAfterSuite(func() {}, func(ctx context.Context) {
+var _ = SynchronizedAfterSuite(func(ctx context.Context) {
+	if GinkgoParallelProcess() > 1 {
+		// The serial specs run when the other processes have ended. Their idle clusters would still use a third of a CPU.
+		Expect(localcluster.Down(ctx, options)).To(Succeed())
+	}
+}, func(ctx context.Context) {
 	if !elsewhere {
 		Expect(localcluster.Down(ctx, localcluster.Options{Log: os.Stderr, Lab: options.Lab})).To(Succeed())
 	}
