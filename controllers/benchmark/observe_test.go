@@ -1,6 +1,7 @@
 package benchmark
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -8,6 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -64,6 +68,25 @@ func TestRelease(t *testing.T) {
 	want := []v1alpha1.LeftPod{{Name: "x-r1-a1-server", UID: "uid-server"}}
 	if diff := cmp.Diff(want, w.benchmark.Status.LeftPods); diff != "" || w.benchmark.Status.Active != nil || w.benchmark.Status.OccupiedSeconds != 150 {
 		t.Errorf("%s\n%+v", diff, w.benchmark.Status)
+	}
+}
+
+// A pod that does not go keeps its node from the decision that follows its release, before the status with its name is written.
+func TestReleasedPodIsInTheWay(t *testing.T) {
+	w := makeWorld(active(90*time.Second), withServer(running), withOutcome(v1alpha1.OutcomeNodeLost))
+	w.server.Labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByTailgate
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	written := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.benchmark.DeepCopy(), w.server).Build()
+	w.release()
+	if err := (&Reconciler{}).observeQueue(t.Context(), written, w, client.InNamespace("perf")); err != nil {
+		t.Fatal(err)
+	}
+	want := []foreignPod{{name: "perf/x-r1-a1-server on b", stuck: true}}
+	if diff := cmp.Diff(want, w.foreign, cmp.AllowUnexported(foreignPod{})); diff != "" {
+		t.Errorf("in the way (-want +got):\n%s", diff)
 	}
 }
 

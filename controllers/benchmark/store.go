@@ -100,7 +100,7 @@ func (r *Reconciler) store(ctx context.Context, w *world, at *state) {
 		err = r.createResult(ctx, w)
 	}
 	switch {
-	case active.Outcome != nil:
+	case err == nil: // Its outcome is known.
 		at.reason, at.message = v1alpha1.ReasonEnding, removing(w)
 	case w.now.Sub(active.CollectionTime.Time) > storeGrace:
 		w.fail(at, v1alpha1.OutcomeStoreRefused, fmt.Sprintf(
