@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -13,15 +12,11 @@ import (
 
 // Readers of a namespace learn from the verdicts of its benchmarks nothing of a gate that measures in another one.
 func TestAcceptedIsOfTheSameNamespace(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	g := &v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: "up"}, Spec: v1alpha1.LatencyGateSpec{Namespace: "gates"}}
 	v := &v1alpha1.LatencyVerification{
 		ObjectMeta: metav1.ObjectMeta{Name: "up.a"}, Status: v1alpha1.LatencyVerificationStatus{Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-a-1"}},
 	}
-	r := &Reconciler{Live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(g, v).Build()}
+	r := &Reconciler{Live: fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(g, v).Build()}
 	for namespace, want := range map[string]bool{"gates": true, "others": false} {
 		b := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b"}}
 		b.Status.Pair = &v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}

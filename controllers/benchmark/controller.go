@@ -21,6 +21,7 @@ package benchmark
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -153,7 +154,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.forget(types.UID(b.Status.Active.ServerPodUID), types.UID(b.Status.Active.ClientPodUID))
 		world.release()
 		if world, err = r.observe(ctx, b, false); err != nil {
-			return ctrl.Result{}, err
+			// What the next run needs cannot be read. That does not keep the nodes.
+			return ctrl.Result{}, errors.Join(err, r.report(ctx, old, b))
 		}
 		step = decide(world)
 	}

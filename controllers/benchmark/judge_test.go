@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -62,13 +60,6 @@ func TestUnreadable(t *testing.T) {
 
 // A verdict that was reached stays when its baseline is deleted, and nothing else brings one about without a baseline.
 func TestBaselineDeleted(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	named := &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}
 	accepted := &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: "up"}}
 	before := func(uid types.UID) *v1alpha1.LatencyBenchmark {
@@ -101,7 +92,7 @@ func TestBaselineDeleted(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(before("uid-1")).Build()
+			kube := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(before("uid-1")).Build()
 			r := &Reconciler{Live: kube}
 			b := makeWorld().benchmark
 			b.Spec.Rounds, b.Spec.Criteria = 0, &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "10%"}}, Baseline: c.baseline}

@@ -1,20 +1,26 @@
 package benchmark
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
 func TestNotReady(t *testing.T) {
@@ -75,11 +81,7 @@ func TestRelease(t *testing.T) {
 func TestReleasedPodIsInTheWay(t *testing.T) {
 	w := makeWorld(active(90*time.Second), withServer(running), withOutcome(v1alpha1.OutcomeNodeLost))
 	w.server.Labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByTailgate
-	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	written := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.benchmark.DeepCopy(), w.server).Build()
+	written := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(w.benchmark.DeepCopy(), w.server).Build()
 	w.release()
 	if err := (&Reconciler{}).observeQueue(t.Context(), written, w, client.InNamespace("perf")); err != nil {
 		t.Fatal(err)
@@ -87,6 +89,34 @@ func TestReleasedPodIsInTheWay(t *testing.T) {
 	want := []foreignPod{{name: "perf/x-r1-a1-server on b", stuck: true}}
 	if diff := cmp.Diff(want, w.foreign, cmp.AllowUnexported(foreignPod{})); diff != "" {
 		t.Errorf("in the way (-want +got):\n%s", diff)
+	}
+}
+
+// An attempt ends, and gives its nodes back, even if what the next run needs cannot be read.
+func TestReleaseWithoutTheNextRun(t *testing.T) {
+	w := makeWorld(active(time.Minute), withOutcome(v1alpha1.OutcomeMeasured))
+	w.benchmark.Spec.Pods = &v1alpha1.PodSettings{PriorityClassName: "high"}
+	written := fake.NewClientBuilder().WithScheme(testScheme(t)).WithStatusSubresource(w.benchmark).WithObjects(w.benchmark).Build()
+	forbidden := errors.New("forbidden")
+	api := interceptor.NewClient(written, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if _, ok := o.(*schedulingv1.PriorityClass); ok {
+				return forbidden
+			}
+			return c.Get(ctx, key, o, options...)
+		},
+	})
+	r := &Reconciler{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Tools: all.Registry(), Recorder: events.NewFakeRecorder(10)}
+	key := clientKey(w.benchmark)
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); !errors.Is(err, forbidden) {
+		t.Errorf("got %v, want %v", err, forbidden)
+	}
+	b := &v1alpha1.LatencyBenchmark{}
+	if err := written.Get(t.Context(), key, b); err != nil {
+		t.Fatal(err)
+	}
+	if b.Status.Active != nil || len(b.Status.Attempts) != 1 {
+		t.Errorf("active %+v, %d attempts", b.Status.Active, len(b.Status.Attempts))
 	}
 }
 
