@@ -32,7 +32,7 @@ const experimentTime = 8 * time.Minute
 // the queues of the same CPUs.
 var _ = Describe("A published experiment in a small size prints its table", Label("measurement"), func() {
 	It("a sweep of sfnt-pingpong over 17 sizes", func(ctx context.Context) {
-		b := experiment("pingpong-sweep.yaml", 1, 300*time.Millisecond, 50*time.Millisecond, func(s *v1alpha1.LatencyBenchmarkSpec) {
+		b := experiment("pingpong-sweep.yaml", 1, 100*time.Millisecond, 20*time.Millisecond, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			if os.Getenv("SFNETTEST_BIN") == "" {
 				AddReportEntry("the image has no sfnt-pingpong, as SFNETTEST_BIN is not set: the sweep is measured with pinger")
 				s.Tool = v1alpha1.ToolPinger

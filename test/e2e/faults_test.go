@@ -75,8 +75,7 @@ var _ = Describe("Whatever dies", Label("faults"), needs("processes to kill"), f
 
 	It("a server's tool that is killed fails its attempt, and the next one counts", func(ctx context.Context) {
 		b := benchmark("shot", func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Tool, s.Rounds = v1alpha1.ToolPinger, 1
-			s.Workload.Duration.Duration = 4 * time.Second
+			s.Rounds, s.Workload.Duration.Duration = 1, 4*time.Second
 		})
 		create(ctx, b)
 		inTheMiddle(ctx, b)

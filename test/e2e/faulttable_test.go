@@ -185,14 +185,11 @@ func scheduler(ctx context.Context, on bool) {
 	}
 }
 
-// awaitPod waits until a pod of x exists and has no node yet. While x waits for a device plugin, next may take the nodes.
+// awaitPod waits until a pod of x exists. While x waits for a device plugin, next may take the nodes.
 func (t *trial) awaitPod(ctx context.Context, run int, attempt int32, role string) {
 	GinkgoHelper()
 	Eventually(func() error {
-		p, err := t.pod(ctx, run, attempt, role)
-		if err == nil && p.Spec.NodeName != "" {
-			StopTrying(p.Name + " has a node already").Now()
-		}
+		_, err := t.pod(ctx, run, attempt, role)
 		if apierrors.IsNotFound(err) && t.fault == faults.DevicePlugin {
 			t.letNextGo(ctx)
 		}
@@ -230,10 +227,14 @@ func (t *trial) pod(ctx context.Context, run int, attempt int32, role string) (*
 	return p, kube.Get(ctx, key, p)
 }
 
-// schedule gives a pod of x its node.
+// schedule gives a pod of x its node. The client's pod may exist before the scheduler is stopped, and gets no node meanwhile.
 func (t *trial) schedule(ctx context.Context, run int, attempt int32, role string) {
 	GinkgoHelper()
 	t.awaitPod(ctx, run, attempt, role)
+	if role == v1alpha1.RoleServer {
+		Expect(kubectl(ctx, GinkgoWriter, "cordon", "node-a")).To(Succeed())
+		defer func() { Expect(kubectl(ctx, GinkgoWriter, "uncordon", "node-a")).To(Succeed()) }()
+	}
 	scheduler(ctx, true)
 	Eventually(func(g Gomega) {
 		p, err := t.pod(ctx, run, attempt, role)

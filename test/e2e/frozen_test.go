@@ -201,7 +201,7 @@ func disturbed(
 	if strings.HasPrefix(string(tool), "sfnt-") && os.Getenv("SFNETTEST_BIN") == "" {
 		Skip("the image has no " + string(tool) + ", as SFNETTEST_BIN is not set")
 	}
-	b := benchmark(name, append([]func(*v1alpha1.LatencyBenchmarkSpec){overVFs}, change...)...)
+	b := benchmark(name, append([]func(*v1alpha1.LatencyBenchmarkSpec){overVFs, pingPong}, change...)...)
 	b.Spec.Tool = tool
 	b.Spec.Rounds = 1
 	b.Spec.LatencyType = v1alpha1.LatencyRTT

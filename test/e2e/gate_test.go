@@ -30,13 +30,12 @@ import (
 const gated = "e2e.tailgate.dev/gated"
 
 // latencyGate holds the nodes with that label to their own accepted minimum over the VFs. Other work of a busy machine
-// lengthens most round trips of a round, but not the shortest of the thousands in a second. SlowCable lengthens all of them:
+// lengthens most round trips of a round, but not the shortest of the thousands in half a second. SlowCable lengthens all of them:
 // the minimum becomes some nine times as long. A tolerance of 100 % is far from both, so that other work makes no Fail of a
 // Pass, and no Pass of a Fail. Where it leaves a round hardly any time, the verdict is Inconclusive and the gate measures again.
 func latencyGate() *v1alpha1.LatencyGate {
-	template := benchmark("", overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
-		s.Tool, s.Rounds = v1alpha1.ToolPinger, 5
-		s.Workload.Duration.Duration = time.Second
+	template := benchmark("", overVFs, pingPong, func(s *v1alpha1.LatencyBenchmarkSpec) {
+		s.Rounds, s.Workload.Duration.Duration = 5, 500*time.Millisecond
 		s.Placement.Client, s.Placement.Server = &v1alpha1.EndpointPlacement{}, &v1alpha1.EndpointPlacement{}
 		s.Criteria = &v1alpha1.Criteria{
 			Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, MaxLatency: metav1.Duration{Duration: 20 * time.Millisecond}}, {Metric: v1alpha1.MetricMin, MaxIncrease: "100%"}},

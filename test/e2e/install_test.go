@@ -16,13 +16,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
@@ -35,22 +33,27 @@ var _ = Describe("An installation", Label("install"), needs("a Tailgate that it 
 	It("can be removed while a benchmark runs, replaced by install.yaml, then by the chart, upgraded and removed without a trace", func(ctx context.Context) {
 		defer func() { Expect(install.Install(ctx, options, built)).To(Succeed()) }()
 
-		By("deleting the kustomization in the middle of a measurement")
-		eventuallyCollects(ctx)
-		running := benchmark("running", func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Tool, s.Workload.Duration.Duration = v1alpha1.ToolPinger, time.Minute
-		})
-		create(ctx, running)
-		eventuallyMeasures(ctx, running)
-		Expect(install.Kubectl(ctx, kubeconfig, GinkgoWriter, "delete", "-k", filepath.Join(root, install.Overlay), "--timeout=2m")).To(Succeed())
-		eventuallyNoTrace(ctx)
-
-		By("applying install.yaml")
-		file, chart, values := manifests(ctx)
 		kubectl := func(args ...string) {
 			GinkgoHelper()
 			Expect(install.Kubectl(ctx, kubeconfig, GinkgoWriter, args...)).To(Succeed())
 		}
+		// As docs/install.md says: of benchmarks that go with their CRD, the garbage collector may keep what they own.
+		deleteObjects := func() {
+			GinkgoHelper()
+			kubectl("delete", "lgate", "--all", "--timeout=2m")
+			kubectl("delete", "lmatrix,lb", "-A", "--all", "--cascade=foreground", "--timeout=2m")
+		}
+
+		By("deleting everything in the middle of a measurement, in the documented order")
+		running := benchmark("running", func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.Duration.Duration = time.Minute })
+		create(ctx, running)
+		eventuallyMeasures(ctx, running)
+		deleteObjects()
+		kubectl("delete", "-k", filepath.Join(root, install.Overlay), "--timeout=2m")
+		eventuallyNoTrace(ctx)
+
+		By("applying install.yaml")
+		file, chart, values := manifests(ctx)
 		kubectl("apply", "--server-side", "-f", file)
 		kubectl("set", "resources", "-n", managerNamespace, "deployment/manager", "--requests=cpu=0")
 		kubectl("rollout", "status", "-n", managerNamespace, "deployment/manager", "--timeout=2m")
@@ -100,7 +103,7 @@ var _ = Describe("An installation", Label("install"), needs("a Tailgate that it 
 		Expect(status).To(Equal(http.StatusUnauthorized))
 
 		By("removing the release with everything")
-		eventuallyCollects(ctx)
+		deleteObjects()
 		helm(ctx, nil, "uninstall", "tailgate", "--wait")
 		eventuallyNoTrace(ctx)
 	})
@@ -144,21 +147,6 @@ func helm(ctx context.Context, values []string, args ...string) {
 	c.Dir, c.Stdout, c.Stderr = root, GinkgoWriter, GinkgoWriter
 	c.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	Expect(c.Run()).To(Succeed(), "helm %s", strings.Join(args, " "))
-}
-
-// eventuallyCollects waits until the cluster's garbage collector knows of benchmarks: it learns of new kinds twice a minute,
-// and never collects what belongs to objects of a kind that came and went in between.
-func eventuallyCollects(ctx context.Context) {
-	GinkgoHelper()
-	owner := benchmark("collected", func(s *v1alpha1.LatencyBenchmarkSpec) { s.Suspend = true })
-	create(ctx, owner)
-	owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: owner.Name, OwnerReferences: []metav1.OwnerReference{pods.Owner(owner)},
-	}}
-	Expect(kube.Create(ctx, owned)).To(Succeed())
-	Expect(kube.Delete(ctx, owner)).To(Succeed())
-	Eventually(func() bool { return apierrors.IsNotFound(kube.Get(ctx, client.ObjectKeyFromObject(owned), owned)) }).
-		WithTimeout(2 * time.Minute).WithPolling(200 * time.Millisecond).Should(BeTrue())
 }
 
 // eventuallyNoTrace waits until nothing cluster-wide is left of Tailgate, and nothing that benchmarks had.

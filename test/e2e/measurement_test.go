@@ -131,7 +131,7 @@ var _ = Describe("A measurement", Label("measurement"), func() {
 	})
 
 	It("uses sfnt-pingpong if the image has it, and names it as missing if not", func(ctx context.Context) {
-		b := benchmark("sfnt", overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
+		b := benchmark("sfnt", overVFs, pingPong, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Tool = v1alpha1.ToolSfntPingpong
 			s.Workload.Protocols = []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}
 			s.Workload.MessageSizes = []int32{1, 64}

@@ -27,9 +27,9 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster/dradriver"
 )
 
-// short makes a benchmark of one short round of pinger.
+// short makes a benchmark of one short round.
 func short(s *v1alpha1.LatencyBenchmarkSpec) {
-	s.Tool, s.Rounds = v1alpha1.ToolPinger, 1
+	s.Rounds = 1
 	s.Workload.Duration, s.Workload.Warmup = metav1.Duration{Duration: 300 * time.Millisecond}, metav1.Duration{Duration: 50 * time.Millisecond}
 }
 
