@@ -6,6 +6,8 @@
 //	apply    the step: create a pod, take a result, delete pods
 //	report   conditions, progress, results and verdict, in one status write with the resourceVersion that was got
 //
+// After a step that leaves the benchmark in another situation, all but get are repeated, on what the API server returned.
+//
 // An attempt at a run goes through these situations, each of them recognised from the API alone:
 //
 //	nothing ──claim──▶ claimed ──create──▶ server starts ──ready──▶ client starts ──▶ measuring
@@ -124,7 +126,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=k8s.cni.cncf.io,resources=network-attachment-definitions,verbs=get;create
 
-// Reconcile takes one step of one benchmark.
+// Reconcile takes the steps of one benchmark that can be taken now.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	b := &v1alpha1.LatencyBenchmark{}
 	if err := r.Live.Get(ctx, req.NamespacedName, b); err != nil {
@@ -134,8 +136,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		// Owner references take pods and ConfigMaps along.
 		return ctrl.Result{}, nil
 	}
-	old := b.DeepCopy()
 	if b.Finished() {
+		old := b.DeepCopy()
 		left, err := r.left(ctx, b)
 		if err != nil {
 			return ctrl.Result{}, err
@@ -143,10 +145,43 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		setLeft(b, left)
 		return controllers.Written(0, r.rejudge(ctx, old, b))
 	}
+	for range mostSteps {
+		before := situationOf(b)
+		again, err := r.advance(ctx, b)
+		if err != nil || b.Finished() || situationOf(b) == before {
+			return controllers.Written(again, err)
+		}
+	}
+	return ctrl.Result{RequeueAfter: time.Millisecond}, nil
+}
 
+// mostSteps is how many steps a benchmark takes at most before others have their turn.
+const mostSteps = 10
+
+// situation is what of a status decides which step is next. A step that changes it is followed by another at once: what this
+// controller writes to a status does not wake it.
+type situation struct {
+	accepted        bool
+	extended        int32
+	run             string
+	attempt         int32
+	collected, over bool
+}
+
+func situationOf(b *v1alpha1.LatencyBenchmark) situation {
+	s := situation{accepted: b.Status.Pair != nil, extended: b.Status.ExtendedRounds}
+	if a := b.Status.Active; a != nil {
+		s.run, s.attempt, s.collected, s.over = a.Run, a.Attempt, a.Collected != nil, a.Outcome != nil
+	}
+	return s
+}
+
+// advance takes one step of a benchmark as it is in the API, and leaves it so. It returns when to look again if nothing happens.
+func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark) (time.Duration, error) {
+	old := b.DeepCopy()
 	world, err := r.observe(ctx, b, false)
 	if err != nil {
-		return ctrl.Result{}, err
+		return 0, err
 	}
 	step := decide(world)
 	if step.kind == stepRelease {
@@ -155,7 +190,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		world.release()
 		if world, err = r.observe(ctx, b, false); err != nil {
 			// What the next run needs cannot be read. That does not keep the nodes.
-			return ctrl.Result{}, errors.Join(err, r.report(ctx, old, b))
+			return 0, errors.Join(err, r.report(ctx, old, b))
 		}
 		step = decide(world)
 	}
@@ -165,15 +200,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	step, err = r.confirm(ctx, world, step)
 	if err != nil {
-		return ctrl.Result{}, err
+		return 0, err
 	}
 	log.FromContext(ctx).V(1).Info("decided", "step", step.kind, "reason", step.reason, "message", step.message)
 
 	again, err := r.apply(ctx, world, step)
 	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("%s: %w", step.kind, err)
+		return 0, fmt.Errorf("%s: %w", step.kind, err)
 	}
-	return controllers.Written(again, r.report(ctx, old, b))
+	return again, r.report(ctx, old, b)
 }
 
 // SetupWithManager registers the controller: it is woken by its benchmarks, their pods, the nodes, and, for
@@ -207,8 +242,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return append(comparedWith(ctx, client.MatchingFields{indexBaseline: own.String()}), own)
 	})
 	return ctrl.NewControllerManagedBy(mgr).
-		For(&v1alpha1.LatencyBenchmark{}).
-		Owns(&corev1.Pod{}).
+		For(&v1alpha1.LatencyBenchmark{}, builder.WithPredicates(requests)).
+		Owns(&corev1.Pod{}, builder.WithPredicates(controllers.NotCreated)).
 		Watches(&v1alpha1.LatencyBenchmark{}, unfinished, builder.WithPredicates(releases)).
 		Watches(&corev1.Pod{}, unfinished, builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },
@@ -229,6 +264,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{UsePriorityQueue: new(false), MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
+
+// requests passes the events after which a benchmark is to be looked at, by its users: not what this controller writes to its status.
+var requests = predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 
 // releases passes the events after which a node may have become free.
 var releases = predicate.And(controllers.NotCreated, controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
