@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -117,6 +118,26 @@ func TestReleaseWithoutTheNextRun(t *testing.T) {
 	}
 	if b.Status.Active != nil || len(b.Status.Attempts) != 1 {
 		t.Errorf("active %+v, %d attempts", b.Status.Active, len(b.Status.Attempts))
+	}
+}
+
+// An attempt that has failed is ended, and its pods are deleted, without another event in between.
+func TestReconcileGoesOn(t *testing.T) {
+	w := makeWorld(active(time.Minute), withServer(refused("Evicted", "the node had no memory left")))
+	api := fake.NewClientBuilder().WithScheme(testScheme(t)).WithStatusSubresource(w.benchmark).WithObjects(w.benchmark, w.server).Build()
+	r := &Reconciler{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Tools: all.Registry(), Recorder: events.NewFakeRecorder(10)}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: clientKey(w.benchmark)}); err != nil {
+		t.Fatal(err)
+	}
+	b := &v1alpha1.LatencyBenchmark{}
+	if err := api.Get(t.Context(), clientKey(w.benchmark), b); err != nil {
+		t.Fatal(err)
+	}
+	if b.Status.Active == nil || b.Status.Active.Outcome == nil {
+		t.Errorf("the attempt has no outcome: %+v", b.Status.Active)
+	}
+	if err := api.Get(t.Context(), clientKey(w.server), w.server); !apierrors.IsNotFound(err) {
+		t.Errorf("the server's pod exists: %v", err)
 	}
 }
 
