@@ -5,11 +5,13 @@
 //
 //	SFNETTEST_BIN=/path/to/folder go run ./hack/bench
 //
+// With -rounds 30 -turns 3 -tools sfnt-pingpong, the interval of that comparison is narrower.
+//
 // It prints what every tool measured, and for each mode and other tool a line such as
 //
 //	RATIO tcp-spin to sfnt-pingpong: 1.003, 95 % interval [0.998, 1.009], the median of 30 paired rounds; min 0.98, best p50 0.99
 //
-// Each round has one ratio of the pinger's median to the other tool's. Their median holds where the medians of a mode
+// Each round has one ratio of the pinger's median to the other tool's, both the geometric mean of the round's turns. Their median holds where the medians of a mode
 // jump between two values; its interval is that of the sign test. The ratios of the smallest round trips and of the best
 // medians stand beside it. netperf knows whole microseconds only and is shown, but not compared with.
 package main
@@ -52,13 +54,18 @@ type mode struct {
 
 var modes = []mode{{"tcp-spin", false, true}, {"udp-spin", true, true}, {"tcp-block", false, false}, {"udp-block", true, false}}
 
+// otherTools are those with which the pinger is compared.
+var otherTools = []string{"sfnt-pingpong", "sockperf", "netperf"}
+
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	rounds := flags.Int("rounds", 10, "rounds; in each of them the pinger and each other tool measure every mode twice")
+	rounds := flags.Int("rounds", 10, "rounds; in each of them the pinger and each other tool take turns in every mode")
+	turns := flags.Int("turns", 1, "turns of a round; in each of them both tools measure twice, and a round has the mean of all")
 	duration := flags.Duration("duration", time.Second, "measuring time of each, in whole seconds")
 	size := flags.Int("size", 64, "bytes of a message, 14 to 65507")
 	only := flags.String("modes", "", "modes to run, with commas between; empty: all")
+	against := flags.String("tools", "", "other tools to run, with commas between; empty: all")
 	clientCPU := flags.String("client-cpu", "0", "CPU of the clients")
 	serverCPU := flags.String("server-cpu", "1", "CPU of the servers")
 	kubeconfig := flags.String("timeline", "", "kubeconfig of a running local cluster; instead of comparing tools, print where the time between two runs goes")
@@ -68,12 +75,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if *kubeconfig != "" {
 		return printTimeline(ctx, *kubeconfig, stdout)
 	}
-	chosen, err := choose(*only)
+	chosen, err := choose("mode", *only, modes, func(m mode) string { return m.name })
 	if err != nil {
 		return err
 	}
-	if *rounds < 1 || *duration < time.Second || *size < 14 || *size > 65507 || flags.NArg() > 0 {
-		return errors.New("wants at least one round of a second, messages of 14 to 65507 bytes, and no arguments but flags")
+	others, err := choose("tool", *against, otherTools, func(name string) string { return name })
+	if err != nil {
+		return err
+	}
+	if *rounds < 1 || *turns < 1 || *duration < time.Second || *size < 14 || *size > 65507 || flags.NArg() > 0 {
+		return errors.New("wants at least one round of one turn of a second, messages of 14 to 65507 bytes, and no arguments but flags")
 	}
 	dir, err := os.MkdirTemp("", "tailgate-bench-")
 	if err != nil {
@@ -98,7 +109,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	for round := range *rounds {
 		for _, m := range chosen {
 			for _, t := range tools[1:] {
-				measured, err := measure(inTurns(tools[0], t, round), func(t benchTool) (latency, error) { return p.try(ctx, t, m, stderr) })
+				if !slices.Contains(others, t.name) {
+					continue
+				}
+				measured, err := measure(slices.Repeat(inTurns(tools[0], t, round), *turns), func(t benchTool) (latency, error) { return p.try(ctx, t, m, stderr) })
 				if err != nil {
 					return fmt.Errorf("%s, round %d: %w", m.name, round+1, err)
 				}
@@ -171,17 +185,18 @@ func (p pair) try(ctx context.Context, t benchTool, m mode, stderr io.Writer) (l
 	}
 }
 
-func choose(names string) ([]mode, error) {
+// choose returns those of all that are named, with commas between; all for an empty string.
+func choose[T any](kind, names string, all []T, nameOf func(T) string) ([]T, error) {
 	if names == "" {
-		return modes, nil
+		return all, nil
 	}
-	var chosen []mode
+	var chosen []T
 	for name := range strings.SplitSeq(names, ",") {
-		i := slices.IndexFunc(modes, func(m mode) bool { return m.name == name })
+		i := slices.IndexFunc(all, func(o T) bool { return nameOf(o) == name })
 		if i < 0 {
-			return nil, fmt.Errorf("there is no mode %q", name)
+			return nil, fmt.Errorf("there is no %s %q", kind, name)
 		}
-		chosen = append(chosen, modes[i])
+		chosen = append(chosen, all[i])
 	}
 	return chosen, nil
 }

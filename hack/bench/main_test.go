@@ -140,7 +140,7 @@ func TestClients(t *testing.T) {
 }
 
 func TestRefuses(t *testing.T) {
-	for _, args := range [][]string{{"-modes", "tcp"}, {"-rounds", "0"}, {"-duration", "10ms"}, {"-size", "1"}, {"extra"}, {"-no-such-flag"}} {
+	for _, args := range [][]string{{"-modes", "tcp"}, {"-tools", "ping"}, {"-rounds", "0"}, {"-turns", "0"}, {"-duration", "10ms"}, {"-size", "1"}, {"extra"}, {"-no-such-flag"}} {
 		var out, said bytes.Buffer
 		if err := run(t.Context(), args, &out, &said); err == nil {
 			t.Errorf("%q is taken", args)
