@@ -41,8 +41,8 @@ demo: build ## As root: start the local cluster, install Tailgate, measure, show
 	$(DEMO)
 
 .PHONY: test
-test: ## As root: all tests; nothing is left behind.
-	$(MAKE) --jobs=2 --output-sync=target unit-integration devices localcluster
+test: unit ## As root: all tests; nothing is left behind.
+	$(MAKE) --jobs=2 --output-sync=target integration devices localcluster
 	$(MAKE) e2e
 
 ##@ Tests
@@ -52,11 +52,6 @@ unit: ## Unit tests; no root needed. The first time promtool is built, which tak
 	mkdir -p bin
 	$(TOOL) gotestsum --format=testname --hide-summary=skipped --jsonfile=bin/unit.json -- -timeout 30m $(UNIT_PACKAGES)
 	@echo "The slowest tests:"; $(TOOL) gotestsum tool slowest --num=10 --jsonfile=bin/unit.json
-
-.PHONY: unit-integration
-unit-integration:
-	$(MAKE) unit
-	$(MAKE) integration
 
 .PHONY: integration
 integration: ## API and controller tests against a real API server (envtest); no root needed.

@@ -11,9 +11,10 @@
 //
 //	RATIO tcp-spin to sfnt-pingpong: 1.003, 95 % interval [0.998, 1.009], the median of 30 paired rounds; min 0.98, best p50 0.99
 //
-// Each round has one ratio of the pinger's median to the other tool's, both the geometric mean of the round's turns. Their median holds where the medians of a mode
-// jump between two values; its interval is that of the sign test. The ratios of the smallest round trips and of the best
-// medians stand beside it. netperf knows whole microseconds only and is shown, but not compared with.
+// Each round has one ratio of the pinger's median to the other tool's, both the geometric mean of the round's turns. The
+// median of these ratios holds where the medians of a mode jump between two values; its interval is that of the sign test.
+// The ratios of the smallest round trips and of the best medians stand beside it. netperf knows whole microseconds only and
+// is shown, but not compared with.
 package main
 
 import (

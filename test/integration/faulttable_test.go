@@ -20,8 +20,8 @@ import (
 )
 
 // trial is what a cell of the fault table is tried on. Benchmark x goes from state to state as the spec plays its pods. Its
-// results are too slow for its rule, and only in state Judging enough for a verdict, so that it never passes. Benchmark next wants the same nodes, and waits until x is over. Benchmark other is on
-// nodes of its own, and its pods go by themselves.
+// results are too slow for its rule; in all states but Judging there are too few rounds for a verdict, too. Benchmark next wants
+// the same nodes, and waits until x is over. Benchmark other is on nodes of its own, and its pods go by themselves.
 type trial struct {
 	*World
 	manager        *Manager

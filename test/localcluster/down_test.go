@@ -140,12 +140,16 @@ func names(t *testing.T, dir string) []string {
 	return list
 }
 
-// processesOfCluster finds by other means than Down does: all that runs one of our commands or holds our namespaces.
+// processesOfCluster finds by other means than Down does: all that runs one of our commands or holds our namespaces. API servers
+// in the machine's own network namespace are of other tests, which run beside these.
 func processesOfCluster(t *testing.T) []string {
 	t.Helper()
+	own, _ := inspect(os.Getpid())
 	processes, err := findProcesses(func(f found) bool {
 		switch f.Exe {
-		case "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "containerd",
+		case "etcd", "kube-apiserver":
+			return f.NetNS != own.NetNS || f.State != ""
+		case "kube-controller-manager", "kube-scheduler", "kubelet", "containerd",
 			"containerd-shim-runc-v2", "runc", "pause", "deviceplugin", "multinet", "sriov":
 			return true
 		}
