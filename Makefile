@@ -50,7 +50,7 @@ test: unit ## As root: all tests; nothing is left behind.
 .PHONY: unit
 unit: ## Unit tests; no root needed. The first time promtool is built, which takes some minutes.
 	mkdir -p bin
-	$(TOOL) gotestsum --format=testname --hide-summary=skipped --jsonfile=bin/unit.json -- -timeout 30m $(UNIT_PACKAGES)
+	$(TOOL) gotestsum --format=testname --hide-summary=skipped --jsonfile=bin/unit.json -- -p 3 -timeout 30m $(UNIT_PACKAGES)
 	@echo "The slowest tests:"; $(TOOL) gotestsum tool slowest --num=10 --jsonfile=bin/unit.json
 
 .PHONY: integration
