@@ -185,11 +185,14 @@ func scheduler(ctx context.Context, on bool) {
 	}
 }
 
-// awaitPod waits until a pod of x exists. While x waits for a device plugin, next may take the nodes.
+// awaitPod waits until a pod of x exists and has no node yet. While x waits for a device plugin, next may take the nodes.
 func (t *trial) awaitPod(ctx context.Context, run int, attempt int32, role string) {
 	GinkgoHelper()
 	Eventually(func() error {
-		_, err := t.pod(ctx, run, attempt, role)
+		p, err := t.pod(ctx, run, attempt, role)
+		if err == nil && p.Spec.NodeName != "" {
+			StopTrying(p.Name + " has a node already").Now()
+		}
 		if apierrors.IsNotFound(err) && t.fault == faults.DevicePlugin {
 			t.letNextGo(ctx)
 		}

@@ -265,7 +265,7 @@ func (t *trial) expect(ctx SpecContext, cell faults.Cell) {
 			return meta.FindStatusCondition(Get(ctx, t.x).Status.Conditions, v1alpha1.ConditionPassed).ObservedGeneration
 		}).Should(BeEquivalentTo(2), "the rules were changed")
 	}
-	ExpectSucceeded(ctx, t.x, "^True Complete")
+	ExpectSucceeded(ctx, t.x, fmt.Sprintf("^True Complete: %d of %d", t.rounds, t.rounds))
 	ExpectPassed(ctx, t.x, "^"+t.verdict)
 	ExpectSucceeded(ctx, t.next, "^True Complete")
 
