@@ -2,16 +2,31 @@
 package controllers
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
+
+// Config is what all controllers have in common.
+func Config() config.Controller {
+	return config.Controller{
+		// Longer than an API server takes for one request.
+		ReconciliationTimeout: 2 * time.Minute,
+		// With priorities, changes precede what a new manager found, so that of two benchmarks the one that it accepts first
+		// claims its nodes before the older one is accepted at all. And such a queue can block for ever when it is shut down
+		// (controller-runtime issue 3538), so that the manager stops late.
+		UsePriorityQueue: new(false),
+	}
+}
 
 // CacheOptions keep in memory what the controllers' watches and lists need, and no more: whatever decides is read live. Of
 // a cluster with thousands of nodes the rest would be hundreds of megabytes. Objects from the cache must not be written

@@ -29,7 +29,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -55,12 +54,8 @@ func main() {
 	}
 }
 
-const (
-	// reconciliationTimeout bounds each reconcile: longer than an API server takes for one request.
-	reconciliationTimeout = 2 * time.Minute
-	// logTimeout bounds the reading of one log.
-	logTimeout = 20 * time.Second
-)
+// logTimeout bounds the reading of one log.
+const logTimeout = 20 * time.Second
 
 // options are the manager's flags.
 type options struct {
@@ -161,7 +156,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		// A manager that is asked to stop hands over at once: nothing it holds is worth waiting for.
 		LeaderElectionReleaseOnCancel: true,
 		Cache:                         controllers.CacheOptions(),
-		Controller:                    ctrlconfig.Controller{ReconciliationTimeout: reconciliationTimeout},
+		Controller:                    controllers.Config(),
 	})
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)

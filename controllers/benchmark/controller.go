@@ -258,10 +258,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.LatencyVerification{}, ofGate, builder.WithPredicates(acceptances)).
 		Watches(&corev1.ConfigMap{}, ofResult, builder.OnlyMetadata).
 		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(NodeChanges)).
-		// First come, first served needs a plain queue: one with priorities takes what changes before what a new manager
-		// found, so the benchmark that it accepts first claims its nodes before the older ones are accepted at all.
 		// A second worker goes on when one waits for an answer, and observe.unseen keeps them from overtaking.
-		WithOptions(controller.Options{UsePriorityQueue: new(false), MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
 

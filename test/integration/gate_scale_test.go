@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -226,10 +225,11 @@ var _ = Describe("A gate of many nodes", func() {
 		fakeRuns(ctx, w.Namespace)
 		before := memory()
 
-		skip := true
+		common := controllers.Config()
+		common.SkipNameValidation = new(true)
 		mgr, err := ctrl.NewManager(config, ctrl.Options{
 			Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-			Controller: ctrlconfig.Controller{SkipNameValidation: &skip}, Cache: controllers.CacheOptions(),
+			Controller: common, Cache: controllers.CacheOptions(),
 			// What is logged would stay in memory until the spec ends.
 			Logger: zap.New(zap.WriteTo(io.Discard)),
 		})

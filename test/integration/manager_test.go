@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -192,7 +191,8 @@ type Manager struct {
 // Start starts a manager, as cmd/manager does. It stops at the end of the spec, if not before.
 func (w *World) Start(dies ...death) *Manager {
 	GinkgoHelper()
-	skip := true
+	common := controllers.Config()
+	common.SkipNameValidation = new(true)
 	own := rest.CopyConfig(managerConfig)
 	own.Wrap(w.roundTripper)
 	mgr, err := ctrl.NewManager(own, ctrl.Options{
@@ -200,7 +200,7 @@ func (w *World) Start(dies ...death) *Manager {
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
 		// Managers follow each other in one process, with one name.
-		Controller: ctrlconfig.Controller{SkipNameValidation: &skip, ReconciliationTimeout: 2 * time.Minute},
+		Controller: common,
 		Cache:      controllers.CacheOptions(),
 	})
 	Expect(err).NotTo(HaveOccurred())
