@@ -16,11 +16,13 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
+// reconciliationTimeout bounds each reconcile: longer than an API server takes for one request.
+const reconciliationTimeout = 2 * time.Minute
+
 // Config is what all controllers have in common.
 func Config() config.Controller {
 	return config.Controller{
-		// Longer than an API server takes for one request.
-		ReconciliationTimeout: 2 * time.Minute,
+		ReconciliationTimeout: reconciliationTimeout,
 		// With priorities, changes precede what a new manager found, so that of two benchmarks the one that it accepts first
 		// claims its nodes before the older one is accepted at all. And such a queue can block for ever when it is shut down
 		// (controller-runtime issue 3538), so that the manager stops late.

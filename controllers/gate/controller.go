@@ -39,7 +39,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -76,8 +75,6 @@ const (
 	gather = 500 * time.Millisecond
 	// maxCreated is how many verifications are made in one go, so that a status is written in between.
 	maxCreated = 500
-	// reconcilePatience is how long one reconcile may take.
-	reconcilePatience = 2 * time.Minute
 )
 
 // Reconcile looks at all nodes of one gate.
@@ -386,7 +383,6 @@ func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.LatencyGate{}, handler.EnqueueRequestsFromMapFunc(allGates), builder.WithPredicates(gateChanges)).
 		Watches(&v1alpha1.LatencyVerification{}, ofVerification, builder.WithPredicates(stateChanges)).
 		Watches(&corev1.Node{}, gathered(allGates), builder.WithPredicates(nodeChanges)).
-		WithOptions(controller.Options{ReconciliationTimeout: reconcilePatience}).
 		Complete(r)
 }
 

@@ -364,7 +364,7 @@ func (r *Verifications) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&corev1.Pod{}).
 		Watches(&corev1.Node{}, found(indexNode), builder.WithPredicates(nodeChanges)).
 		Watches(&v1alpha1.LatencyGate{}, found(indexGate), builder.WithPredicates(gateChanges)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: reconcilePatience}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
 
