@@ -21,7 +21,7 @@ import (
 )
 
 var _ = Describe("Wrong input", Label("placement"), func() {
-	It("a device that is on another NUMA node than the CPUs is reported, tried again and given up", needs("VFs far from the CPUs"), func(ctx context.Context) {
+	It("a device that is on another NUMA node than the CPUs is reported, tried again and given up", SpecPriority(1), needs("VFs far from the CPUs"), func(ctx context.Context) {
 		vfNetwork(ctx, "sf-vf-far", localcluster.ResourceVFFar)
 		b := benchmark("far", overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Network.VF.NetworkRef.Name, s.Network.VF.ResourceName = "sf-vf-far", localcluster.ResourceVFFar
