@@ -3,6 +3,7 @@ package localcluster
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,6 +74,26 @@ const (
 	bootFile = "boot_id"
 )
 
+// tunables are the settings below /proc/sys that a kubelet (1.36, setupKernelTunables) changes unless they have these values. A
+// node shows it files that have them, so that no kubelet changes the machine.
+var tunables = map[string]string{
+	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
+	"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
+}
+
+// writeTunables writes the files and answers where each is to be mounted, by target.
+func writeTunables(dir string) (map[string]string, error) {
+	files := map[string]string{}
+	for name, value := range tunables {
+		file := filepath.Join(dir, filepath.Base(name))
+		if err := os.WriteFile(file, []byte(value+"\n"), 0o644); err != nil {
+			return nil, fmt.Errorf("writing the node's %s: %w", name, err)
+		}
+		files["/proc/sys/"+name] = file
+	}
+	return files, nil
+}
+
 // populateMountNamespace gives the calling thread a mount namespace with the node's view of the machine.
 func populateMountNamespace(p paths, n node, keep []string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
@@ -95,15 +116,20 @@ func populateMountNamespace(p paths, n node, keep []string) error {
 		}
 		defer closeFD(kept[dir])
 	}
-	own := map[string]int{}
-	for target, dir := range map[string]string{
+	sources, err := writeTunables(p.node(n, "sys"))
+	if err != nil {
+		return err
+	}
+	maps.Copy(sources, map[string]string{
 		"/run":                     p.node(n, "run"),
 		"/var/log":                 p.node(n, "log"),
 		"/var/lib/kubelet":         p.node(n, "kubelet"),
 		"/sys/devices/system/node": p.node(n, "sys", "node"),
 		"/sys/bus/pci/devices":     p.node(n, "sys", "pci"),
 		bootPath:                   p.node(n, "sys", bootFile),
-	} {
+	})
+	own := map[string]int{}
+	for target, dir := range sources {
 		if own[target], err = openTree(dir); err != nil {
 			return err
 		}

@@ -27,14 +27,14 @@ func isMountOf(path string, magic int64) bool {
 	return unix.Statfs(path, &fs) == nil && fs.Type == magic
 }
 
+// folderIsOurs in the marker says that the folder is ours too, and not only the mount on it.
+const folderIsOurs = "folder"
+
 // prepareNetnsDir makes the folder of named network namespaces a mount point of its own, shared, before the first
 // namespace is mounted in it, as `ip netns add` does. If that command did so afterwards, it would cover our mounts,
 // and nothing could unmount them any more. The marker tells Down that the mount is ours; it comes first, so that a
-// mount without one is never ours.
+// mount or a folder without one is never ours.
 func prepareNetnsDir(p paths) error {
-	if err := os.MkdirAll(netnsDir, 0o755); err != nil {
-		return fmt.Errorf("making %s: %w", netnsDir, err)
-	}
 	dir := filepath.Clean(netnsDir)
 	points, err := mountsUnder(dir)
 	if err != nil {
@@ -43,8 +43,15 @@ func prepareNetnsDir(p paths) error {
 	if slices.Contains(points, dir) {
 		return nil
 	}
-	if err := os.WriteFile(p.netnsMarker(), nil, 0o600); err != nil {
+	marker := ""
+	if _, err := os.Stat(dir); os.IsNotExist(err) {
+		marker = folderIsOurs
+	}
+	if err := os.WriteFile(p.netnsMarker(), []byte(marker), 0o600); err != nil {
 		return fmt.Errorf("noting the mount of %s: %w", dir, err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making %s: %w", dir, err)
 	}
 	if err := unix.Mount(dir, dir, "none", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("mounting %s on itself: %w", dir, err)
@@ -58,7 +65,8 @@ func prepareNetnsDir(p paths) error {
 // releaseNetnsDir undoes prepareNetnsDir, unless others have put namespaces there meanwhile.
 func releaseNetnsDir(p paths) error {
 	// Without the marker the mount, if there is one, is not ours.
-	if _, err := os.Stat(p.netnsMarker()); os.IsNotExist(err) {
+	marker, err := os.ReadFile(p.netnsMarker())
+	if os.IsNotExist(err) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("looking for whose mount %s is: %w", netnsDir, err)
@@ -68,22 +76,31 @@ func releaseNetnsDir(p paths) error {
 		return fmt.Errorf("listing network namespaces: %w", err)
 	}
 	if len(left) > 0 {
-		return leaveNetnsDir(p)
+		return leaveNetnsDir(p, marker)
 	}
-	if err := unix.Unmount(filepath.Clean(netnsDir), 0); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("unmounting %s: %w", netnsDir, err)
+	dir := filepath.Clean(netnsDir)
+	if err := unix.Unmount(dir, 0); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unmounting %s: %w", dir, err)
+	}
+	if string(marker) != folderIsOurs {
+		return nil
+	}
+	// Others may use the folder since the mount is gone.
+	err = unix.Rmdir(dir)
+	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("removing %s: %w", dir, err)
 	}
 	return nil
 }
 
-// leaveNetnsDir makes another cluster that is up undo prepareNetnsDir.
-func leaveNetnsDir(p paths) error {
+// leaveNetnsDir makes another cluster that is up undo prepareNetnsDir: it gets the marker.
+func leaveNetnsDir(p paths, marker []byte) error {
 	for s := range labSite + 1 {
 		other := sitePaths(s)
 		if _, err := os.Stat(other.generationFile()); err != nil || s == p.site {
 			continue
 		}
-		if err := os.WriteFile(other.netnsMarker(), nil, 0o600); err != nil {
+		if err := os.WriteFile(other.netnsMarker(), marker, 0o600); err != nil {
 			return fmt.Errorf("leaving the mount of %s to another cluster: %w", netnsDir, err)
 		}
 		return nil
