@@ -175,7 +175,11 @@ var _ = Describe("The lab", Label("lab"), func() {
 		Expect(report.Table(GinkgoWriter, b)).To(Succeed())
 		Expect(b.Status.Endpoints).To(HaveLen(2))
 		Expect(b.Status.Endpoints).To(HaveEach(And(HaveField("Placement", v1alpha1.PlacementVerified), HaveField("PCIAddress", Not(BeEmpty())))))
-		Expect(b.Status.Warnings).To(HaveExactElements(HaveField("Reason", v1alpha1.WarningEmulatedNIC)))
+		emulated := HaveField("Reason", v1alpha1.WarningEmulatedNIC)
+		Expect(b.Status.Warnings).To(ContainElement(emulated))
+		// An emulated CPU may take longer to acknowledge a segment than TCP waits before it sends the segment again.
+		sentAgain := And(HaveField("Reason", v1alpha1.WarningTool), HaveField("Message", MatchRegexp(`sent \d+ segments again`)))
+		Expect(b.Status.Warnings).To(HaveEach(Or(emulated, sentAgain)))
 		Eventually(benchmarkPods).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
 	},
 		Entry("over VFs, although the network of a node was cut for a minute", "node-a has no network", overVFs, time.Minute,
