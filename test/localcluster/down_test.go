@@ -86,7 +86,7 @@ func observeMachine(t *testing.T) traces {
 	for _, args := range [][]string{{"iptables-save"}, {"ip6tables-save"}, {"nft", "list", "ruleset"}} {
 		output, err := exec.Command(args[0], args[1:]...).Output()
 		if err != nil {
-			t.Logf("no rules of %s, since it does not run here: %v", args[0], err)
+			m.Rules = append(m.Rules, fmt.Sprintf("%s does not run here: %v", args[0], err))
 			continue
 		}
 		for line := range strings.Lines(string(output)) {
